@@ -1,13 +1,13 @@
-"""A trained network as a file for other people's programs: ONNX, or torch's own format pt2.
+"""Export of a trained network to a file for other programs: ONNX, or torch's format pt2.
 
     images (batch, C, H, W) in [0, 1] --the file--> lengths (batch, J), capsules (batch, J, D), couplings (batch, I, J)
 
-The first output has the scores: the lengths of a ``CapsNet``, the ``scores`` of other networks. Outputs have the names
-of the fields of the network's output here; couplings are those of the last layer in its last iteration. The
-reconstruction is left out. ``metadata_of`` gives the description that stands beside the network in the file.
+The first output has the scores: ``lengths`` of a ``CapsNet``, ``scores`` of other networks. Outputs have the same names
+as the fields of the network's output in graphcaps. Couplings are those of the last layer in its last iteration. There
+is no reconstruction. The file also holds a description of the network, see ``metadata_of``.
 
-The routing in the file is that of the engine ``torch``, its iterations one after the other, its edges constants. A
-file is run before it replaces an older one: ``ExportedFile`` says how far its scores are from graphcaps' own.
+The file contains the routing of the engine ``torch``, with unrolled iterations and with the edges as constants. If
+images are given, the file is tested before it replaces an older one: ``ExportedFile.difference`` has the result.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from .routing.names import name_of
 
 Format = Literal["onnx", "pt2"]
 FORMATS = get_args(Format)
-METADATA_FILE = "graphcaps.json"  # the file inside a pt2 file that holds its metadata
-TOLERANCE = 1e-4  # largest difference of scores that is accepted
-OLDEST_TORCH = (2, 9)  # the oldest torch that was tried and writes every network as ONNX; 2.6 refuses some
+METADATA_FILE = "graphcaps.json"  # name of the metadata inside a pt2 file
+TOLERANCE = 1e-4  # largest accepted difference of scores
+OLDEST_TORCH = (2, 9)  # oldest tested torch that exports all networks to ONNX; 2.6 fails for some
 
 
 class ExportedFile(NamedTuple):
-    """A file that ``export`` has written."""
+    """Result of ``export``."""
 
     path: Path
-    outputs: dict[str, tuple[int, ...]]  # sizes for one image, by name
-    difference: float | None  # the largest between its scores and graphcaps' own; None if the file was not run
+    outputs: dict[str, tuple[int, ...]]  # shapes for one image, by name
+    difference: float | None  # largest difference of scores from graphcaps; None if the file wasn't tested
 
 
 class Exportable(nn.Module):
-    """The network in a file: without its reconstruction, but with the last layer's couplings.
+    """The module that is exported: a network without its decoder, but with the last layer's couplings.
 
     >>> from graphcaps import CapsNet
     >>> outputs = Exportable(CapsNet.from_preset("compact").eval())(torch.zeros(2, 1, 28, 28))
@@ -66,14 +66,14 @@ class Exportable(nn.Module):
     def __init__(self, network: ImageNetwork):
         super().__init__()
         self.image_shape, self.has_poses = network.image_shape, isinstance(network, MatrixCapsNet)
-        # Capsule networks go in without their decoder: its weights would be most of a file.
+        # Capsule networks are exported without their decoder, which would be most of the file.
         self.layers: Any = network if isinstance(network, CNN) else None
         if isinstance(network, RoutingNetwork):
             self.front = nn.Sequential(network.stem, network.primary, network.between)
             self.capsules: Any = network.capsules
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The outputs by name, batch first, for images (B, C, H, W) in [0, 1]."""
+        """Outputs by name, with the batch as first dimension, for images (B, C, H, W) in [0, 1]."""
         if self.layers is not None:
             return {"scores": self.layers(images).scores}
         check_images(images, self.image_shape)
@@ -89,10 +89,10 @@ class Exportable(nn.Module):
 
 
 def metadata_of(network: ImageNetwork, dataset: str | None = None) -> dict[str, Any]:
-    """The description in a file of a network trained on ``dataset``, as plain data; unknown entries are left out.
+    """The description of a network trained on ``dataset``, as plain data without unknown entries.
 
-    ``input`` says how images are prepared: their shape, the range of their numbers, their channels, and as ``ink`` the
-    share of the image that the longer side of a drawing fills, if all images of the data set are made so.
+    ``input`` describes how images must be prepared: their shape, the range of their numbers and their channels. If all
+    drawings of the data set have the same size, ``ink`` is their longer side as a share of the image's.
     """
     layer = getattr(network, "capsules", None)
     channels, height, width = network.image_shape
@@ -121,24 +121,24 @@ def export(
     metadata: dict[str, Any] | None = None,
     images: torch.Tensor | None = None,
 ) -> ExportedFile:
-    """Write a network for other people's programs; the old file, if any, stays until the new one is whole.
+    """Write a network to a file for other programs. An existing file is replaced only by a complete new one.
 
     Args:
-        network: on the CPU, in float32; it is exported in eval mode.
-        path: the file.
+        network: a network on the CPU in float32. It is exported in eval mode.
+        path: the file to write.
         format: ``"onnx"``, which needs onnx and onnxscript; or ``"pt2"``, for ``torch.export.load``.
         metadata: the description in the file; default: ``metadata_of(network)``.
-        images: (N, C, H, W) in [0, 1], float32, N >= 1, that the file is run on, beside graphcaps. ONNX is run by
-            onnxruntime if that is installed.
+        images: (N, C, H, W) in [0, 1], float32, N >= 1, for a test of the file: its scores are compared with those of
+            graphcaps. For ONNX, this needs onnxruntime; without it there is no test.
 
     Raises:
-        InputError: an unknown format, images that the network doesn't take, or a network that can't be exported: none
-            of graphcaps', not on the CPU or not in float32, or with another last layer.
-        MissingError: a library that the format needs isn't installed, or is too old.
-        GraphcapsError: scores are off by more than 1e-4, or the file can't be written; nothing is left behind.
+        InputError: an unknown format, images that don't fit the network, or a network that can't be exported: it isn't
+            one of graphcaps, isn't on the CPU in float32, or has another kind of last layer.
+        MissingError: a library that the format needs isn't installed or is too old.
+        GraphcapsError: scores differ by more than 1e-4, or the file can't be written. No partial file is left.
     """
     check_installed(format)
-    network = getattr(network, "_orig_mod", network)  # the network inside the one that torch.compile made
+    network = getattr(network, "_orig_mod", network)  # unwrap a network from torch.compile
     _check_network(network)
     if images is not None:
         check_images(images, network.image_shape)
@@ -171,7 +171,7 @@ def export(
 
 
 def _scores(path: Path, format: Format, images: torch.Tensor) -> torch.Tensor:
-    """The scores that a file gives for images."""
+    """Run a file on images and return the scores."""
     if format == "onnx":
         import onnxruntime
 
@@ -183,7 +183,7 @@ def _scores(path: Path, format: Format, images: torch.Tensor) -> torch.Tensor:
 
 
 def check_installed(format: Format) -> None:
-    """Raise ``InputError`` for an unknown format, ``MissingError`` if a library it needs is missing or too old."""
+    """Raise ``InputError`` for an unknown format, ``MissingError`` if a required library is missing or too old."""
     check_name("format", format, FORMATS)
     if format == "pt2":
         return
@@ -202,15 +202,15 @@ def _installed(name: str) -> bool:
 
 
 def _traced(network: ImageNetwork) -> tuple[torch.export.ExportedProgram, dict[str, tuple[int, ...]]]:
-    """The network as a program for one or more images, and the sizes of each output for one image."""
+    """Trace the network as a program for one or more images; also return the shape of each output for one image."""
     model, images = Exportable(network), torch.zeros(2, *network.image_shape)
     with engine("torch"), torch.no_grad():
-        outputs = model(images)  # DGL makes its graphs now: torch can't trace that
+        outputs = model(images)  # lets DGL make its graphs now, because torch can't trace DGL
         batch = {"images": {0: torch.export.Dim("batch", max=2**20)}}
         with _quiet():
             program = torch.export.export(model, (images,), dynamic_shapes=batch, strict=False)
     for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # it names folders of this machine
+        node.meta.pop("stack_trace", None)  # it contains paths of this machine
     return program, {name: tuple(values.shape[1:]) for name, values in outputs.items()}
 
 
@@ -238,7 +238,7 @@ def _write_onnx(
     model.producer_name, model.producer_version = "graphcaps", version("graphcaps")
     values = [*model.graph.inputs, *model.graph.outputs]
     for part in (model, model.graph, *model.graph.all_nodes(), *values):
-        part.metadata_props.clear()  # notes of torch's tracing, which name folders of this machine
+        part.metadata_props.clear()  # torch's notes about tracing contain paths of this machine
     for value in values:
         value.shape = type(value.shape)(["batch", *value.shape[1:]])
     model.metadata_props.update({key: v if isinstance(v, str) else json.dumps(v) for key, v in metadata.items()})
@@ -247,7 +247,7 @@ def _write_onnx(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep torch's notes and warnings about tracing from the terminal."""
+    """Hide torch's messages and warnings about tracing."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.ERROR)

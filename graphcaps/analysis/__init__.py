@@ -1,1 +1,1 @@
-"""Questions to a trained network: how often it is right, on which images, and with which capsules and edges."""
+"""Analysis of trained networks: accuracy, robustness, equivariance, usage of capsules, and parse trees."""

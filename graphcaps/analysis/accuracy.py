@@ -1,4 +1,4 @@
-"""Evaluation of a network: every image is counted once, in order, without labels reaching the network."""
+"""Evaluation of a network. Each image is classified once, in order, and the network gets no labels."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from ..models.evidence import evidence_of
 EVALUATION_BATCH = 250
 
 OnProgress = Callable[[float], object]
-"""Called after each batch with the share of images done."""
+"""Called after each batch with the share of images that are done."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Answers of a network on N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, mean ``loss``, evidence.
+    """Answers of a network to N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, and the mean ``loss``.
 
-    For images of K objects, ``predicted`` and ``labels`` are (N, K), rows ascending; for images of any number of
-    classes (N, J) bool. An answer is right if it has all classes of the image, and no others.
+    If images show K objects, ``predicted`` and ``labels`` are (N, K), rows ascending; for any number of classes, they
+    are (N, J) bool. An answer is right if it has exactly the classes of the image.
     """
 
     predicted: Tensor
     labels: Tensor
     loss: float
-    evidence: Tensor  # (N, 3) on the CPU: numbers that speak for each answer, by models.evidence.evidence_of
+    evidence: Tensor  # (N, 3) on the CPU, see models.evidence.evidence_of
 
     @property
     def right(self) -> Tensor:
-        """(N,) bool: which answers are right."""
+        """(N,) bool: whether each answer is right."""
         return is_correct(self.predicted, self.labels)
 
     @property
@@ -53,14 +53,14 @@ class Evaluation:
         return wilson_interval(self.correct, len(self.labels))
 
     def per_class(self, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
-        """(J,) int64 by class: images that show it, those of them whose answer has it, all whose answer has it."""
+        """Image counts (J,) int64 for each class: it is in the labels, in labels and answer, in the answer."""
         shown, answered = present(self.labels, num_classes), present(self.predicted, num_classes)  # (N, J)
         return shown.sum(dim=0), (shown & answered).sum(dim=0), answered.sum(dim=0)
 
     def confusion(self, num_classes: int) -> Tensor:
-        """(J, J) int64 counts: rows are true classes, columns predicted ones. Not for any number of classes.
+        """(J, J) int64 counts: rows are true classes, columns are predicted classes. Not for any number of classes.
 
-        With K objects each is counted: right classes on the diagonal, missed ones against wrong ones in order.
+        If images show K objects, each counts once. Missed and wrong classes of an image are paired in ascending order.
         """
         labels, predicted = self.labels, self.predicted
         if labels.dim() > 1:
@@ -70,14 +70,14 @@ class Evaluation:
 
 
 def _matched(labels: Tensor, predicted: Tensor) -> tuple[Tensor, Tensor]:
-    """Both (N, K) with the classes they share first; each part in ascending order."""
+    """Reorder each row of both (N, K): shared classes first, then the others; both parts ascend."""
     same = labels.unsqueeze(2) == predicted.unsqueeze(1)  # (N, K, K)
     by_label, by_answer = ((~same.any(dim=dim)).long().argsort(dim=1, stable=True) for dim in (2, 1))
     return labels.gather(1, by_label), predicted.gather(1, by_answer)
 
 
 def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[float, float]:
-    """Score interval of a proportion (Wilson 1927), by default at 95 %.
+    """Score interval of a proportion (Wilson 1927), by default for 95 %.
 
     >>> [round(bound, 4) for bound in wilson_interval(9950, 10000)]
     [0.9934, 0.9962]
@@ -90,7 +90,7 @@ def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[floa
 
 @contextlib.contextmanager
 def evaluating(model: ImageNetwork) -> Iterator[None]:
-    """Put the network into eval mode while the block runs."""
+    """Keep the network in eval mode while the block runs."""
     training = model.training
     model.eval()
     try:
@@ -100,13 +100,13 @@ def evaluating(model: ImageNetwork) -> Iterator[None]:
 
 
 def no_progress(share: float) -> None:
-    """The ``OnProgress`` that does nothing."""
+    """An ``OnProgress`` that does nothing."""
 
 
 def in_eval_mode(
     model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Images and labels of ``batches`` in order, with the network in eval mode; its mode is put back at the end."""
+    """Yield images and labels of ``batches`` in order, with the network in eval mode; restore its mode at the end."""
     seen = 0
     with evaluating(model):
         for images, labels in batches.in_order():
@@ -117,7 +117,7 @@ def in_eval_mode(
 
 @torch.no_grad()
 def evaluate(model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress) -> Evaluation:
-    """Classify all images of ``batches`` in eval mode; the model is on their device, and gets its mode back."""
+    """Classify all images of ``batches`` in eval mode, on their device; restore the model's mode at the end."""
     predicted, labels, losses, evidence = [], [], [], []
     for images, truth in in_eval_mode(model, batches, on_progress):
         seen = overlaid(images)

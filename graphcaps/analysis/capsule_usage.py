@@ -1,17 +1,16 @@
-"""Usage of capsules over a whole set of images: which are dead, which are starved, and which stay undecided.
+"""Usage of capsules over a set of images: dead, starved and undecided capsules.
 
 Mitterreiter, Koch, Giesen & Laue 2023, "Why Capsule Neural Networks Do Not Scale" (arXiv 2301.01583), found that many
-capsules of a CapsNet starve in training and that routing is far from a parse tree. The definitions here are ours:
+capsules of a CapsNet starve in training and that routing is far from a parse tree. graphcaps uses its own definitions,
+all for the last routing iteration. The relative coupling of an edge is c_ij * (number of edges of child i). It is 1 if
+the child's couplings are equal.
 
-    dead      the largest |u_i| or |v_j| of any image is at most 0.01: the capsule is never there
-    starved   the largest relative coupling on any image and edge is at most 1.01. An edge's relative coupling is
-              c_ij * (edges of child i), so 1 while undecided. The child never chooses, or the parent is never chosen,
-              by more than 1 %. A child with less than two edges has nothing to choose, and a parent without edges
-              can't be chosen: neither is starved
-    entropy   H_i = -sum over j of c_ij ln c_ij, the mean over images; ln of the child's edges is undecided, 0 decided
-    away      the share of all edges and images whose relative coupling is off 1 by more than 1 %: routing has moved it
-
-all after the last routing iteration.
+    dead      the largest |u_i| or |v_j| over all images is at most 0.01
+    starved   the largest relative coupling over all images and edges of the capsule is at most 1.01. Children with
+              fewer than two edges and parents without edges have no choice, so they don't count as starved
+    entropy   H_i = -sum over j of c_ij ln c_ij, the mean over images: 0 if the child has chosen one parent,
+              ln(number of edges) if its couplings are equal (undecided)
+    away      the share of couplings, over all edges and images, whose relative coupling differs from 1 by more than 1 %
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ AWAY_ABOVE = 0.01  # difference of a relative coupling from 1
 class CapsuleUsage:
     """Usage of a layer's capsules over ``num_images`` images; float64 tensors on the CPU.
 
-    Lengths and relative couplings are the largest on any image, the latter also over a capsule's edges. Child i is of
-    type i // (I / num_types). ``weighted_entropy`` is the mean of entropy / undecided over images and children that
-    have a choice, each weighted by its length there: a child that isn't there has nothing to choose.
+    Lengths are the largest over all images; relative couplings are the largest over all images and edges of the
+    capsule. Child i has type i // (I / num_types). ``weighted_entropy`` is the mean of entropy / undecided over images
+    and children with two edges or more, weighted by the child's length, because short children matter little.
     """
 
     num_images: int
@@ -54,9 +53,9 @@ class CapsuleUsage:
     entropy: Tensor  # (I,) in [0, undecided] nats, the mean over images
     parent_length: Tensor  # (J,) in [0, 1)
     parent_relative_coupling: Tensor  # (J,) in [0, J]
-    undecided: Tensor  # (I,) nats, the entropy of uniform couplings: ln of the number of the child's edges
+    undecided: Tensor  # (I,) nats, the entropy of equal couplings: ln(number of edges of the child)
     weighted_entropy: float  # in [0, 1]; 1 if no child has a choice
-    away: float  # in [0, 1], the share of couplings that differ from uniform by more than 1 %
+    away: float  # in [0, 1], the share of relative couplings that differ from 1 by more than 1 %
 
     @property
     def dead_children(self) -> Tensor:
@@ -75,11 +74,11 @@ class CapsuleUsage:
         return (self.parent_relative_coupling <= STARVED_AT_MOST) & (self.parent_relative_coupling > 0)
 
     def by_type(self, values: Tensor) -> Tensor:
-        """Numbers (I,) of the children as (T, capsules of a type)."""
+        """Reshape numbers (I,) of the children to (T, capsules per type)."""
         return values.unflatten(0, (self.num_types, -1))
 
     def to_json(self, class_names: tuple[str, ...]) -> str:
-        """All numbers, per capsule, as JSON, so that you can count with thresholds of your own."""
+        """All numbers as JSON, per capsule, so that you can apply your own thresholds."""
         children = {
             "types": self.num_types,
             "largest_length": self.child_length,
@@ -109,7 +108,7 @@ class CapsuleUsage:
 
 
 def _plain(values: Any) -> Any:
-    """Rounded numbers of a tensor, or the indices at which a tensor of bools is true."""
+    """The rounded numbers of a tensor, or the indices where a bool tensor is true; other values are unchanged."""
     if not isinstance(values, Tensor):
         return values
     if values.dtype == torch.bool:
@@ -118,7 +117,7 @@ def _plain(values: Any) -> Any:
 
 
 def relative_entropy(entropy: Tensor, undecided: Tensor) -> float:
-    """In [0, 1]: the mean of entropy / undecided, both (I,), over children that have a choice; 1 if none has."""
+    """Mean of entropy / undecided, both (I,), over children with two edges or more; 1 if there are none."""
     choosing = undecided > 0
     return float((entropy / undecided)[choosing].mean()) if choosing.any() else 1.0
 
@@ -126,14 +125,14 @@ def relative_entropy(entropy: Tensor, undecided: Tensor) -> float:
 class RoutedBatch(NamedTuple):
     """A layer's capsules on a batch, after the last routing iteration."""
 
-    activation: Tensor  # (I, B) in [0, 1]: of a child without an activation its length
+    activation: Tensor  # (I, B) in [0, 1]; the length, for a child without an activation
     c: Tensor  # (E, B)
     v: Tensor  # (J, B, D)
 
 
 @torch.no_grad()
 def routed_batches(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> Iterator[RoutedBatch]:
-    """Route all images of ``batches`` in order, in eval mode; the network's mode is put back afterwards."""
+    """Route all images of ``batches`` in order, in eval mode; restore the network's mode at the end."""
     for images, _ in in_eval_mode(model, batches, on_progress):
         yield routed_batch(model.capsules, model.children_of(overlaid(images)))
 
@@ -142,7 +141,7 @@ def routed_batch(layer: RoutedLayer, u: Tensor | Poses) -> RoutedBatch:
     """Route a layer's children (I, B, P).
 
     Raises:
-        InputError: a routing of the user's own that returns no couplings.
+        InputError: the routing is user-defined and returns no couplings.
     """
     parents = route_layer(layer, u, coupling=True)
     c = required(parents.coupling, "routing", "one that returns its couplings", repr(layer.routing))
@@ -150,7 +149,7 @@ def routed_batch(layer: RoutedLayer, u: Tensor | Poses) -> RoutedBatch:
 
 
 def capsule_usage(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> CapsuleUsage:
-    """Route all images of ``batches`` in eval mode and count for the last layer; memory is that of one batch."""
+    """Measure the last layer on all images of ``batches`` in eval mode. Only one batch is in memory at a time."""
     tally = _Tally(model.capsules, model.child_types)
     for batch in routed_batches(model, batches, on_progress):
         tally.add(batch)
@@ -161,7 +160,7 @@ def capsule_usage(model: CapsNet, batches: Batches, on_progress: OnProgress = no
 def capsule_usage_of_layers(
     model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress
 ) -> list[CapsuleUsage]:
-    """``capsule_usage`` for each routed layer, from below; a layer's parents are the children of the next."""
+    """``capsule_usage`` for each routed layer, lowest first. A layer's parents are the children of the next."""
     between = [layer for layer in model.between if isinstance(layer, (ConvCaps, MatrixConvCaps))]
     layers: list[Any] = [*between, model.capsules]
     types = [*(layer.child_types for layer in between), model.child_types]
@@ -176,7 +175,7 @@ def capsule_usage_of_layers(
 
 
 class _Tally:
-    """Largest values and sums for one layer's capsules, batch after batch."""
+    """Running maxima and sums for one layer's capsules, updated batch by batch."""
 
     def __init__(self, layer: RoutedLayer, num_types: int):
         self.graph, self.num_types = layer.graph(), num_types

@@ -1,20 +1,19 @@
-"""Equivariance: how a capsule's vector moves while its object turns and shifts.
+"""Equivariance: how a capsule's vector changes while its object is rotated and shifted.
 
-A capsule should keep its length and change its vector in step with the object's pose. Each image is taken through a
-sweep of one parameter p; v(p), of D numbers, is the capsule of the class that wins on the clean image, so that no label
-is used. Two numbers between a parameter and the vectors answer different questions:
+A capsule should keep its length, and its vector should change with the object's pose. Each image is transformed with
+all values of one parameter p (a sweep). v(p), of D numbers, is the capsule of the class that wins on the clean image,
+so no labels are used. Three numbers are measured:
 
-    fit       from p to v, each image by itself: v(p) is fitted by a + b p, least squares;
-              R^2 = 1 - sum |v(p) - a - b p|^2 / sum |v(p) - mean v|^2,
-              the share of the vector's change over the sweep that a straight line explains
-    read-out  from v to p, over the images of one class: p is fitted by w.v + w0, least squares, on half of the images;
+    fit       how linear the vector's path is, for each image: v(p) is fitted by a + b p with least squares, and
+              R^2 = 1 - sum |v(p) - a - b p|^2 / sum |v(p) - mean v|^2
+              is the share of the vector's change that the straight line explains
+    read-out  how well v predicts p, for each class: p is fitted by w.v + w0 with least squares on half of the images,
               R^2 = 1 - sum (p - w.v - w0)^2 / sum (p - mean p)^2
-              of the other half, held out: how well the parameter can be read off; below 0 is worse than the mean of p
+              is measured on the other half; below 0 is worse than predicting the mean of p
+    moved     how far the vector moves: sqrt(sum |v(p) - mean v|^2 / sum |v(p)|^2), 0 if p doesn't affect the vector
 
-Beside each, as a control, the same with the parameter's values permuted within each image. A fit of T steps then
-explains 1 / (T - 1) by chance, and a read-out nothing. R^2 doesn't say how far the vector moves; beside it stands
-
-    moved     sqrt(sum |v(p) - mean v|^2 / sum |v(p)|^2), 0 for a capsule that doesn't see the parameter
+As a control, fit and read-out are repeated with the parameter's values permuted within each image. By chance, a fit of
+T steps then explains 1 / (T - 1), and a read-out explains nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from ..errors import expect
 from ..models import ImageNetwork
 from .accuracy import OnProgress, evaluating, no_progress
 
-MAX_IMAGES = 1000  # the first ones of the set are swept
-MIN_IMAGES = 40  # a read-out needs this many images of a class
-MIN_MOVED = 1e-5  # a vector that moves by less of its length has no fit: that is rounding
+MAX_IMAGES = 1000  # only the first images of the set are used
+MIN_IMAGES = 40  # least number of images of a class for a read-out
+MIN_MOVED = 1e-5  # a vector with a smaller ``moved`` has no fit: its change is rounding
 MAX_EXAMPLES = 4
 
 
@@ -50,34 +49,34 @@ PARAMETERS = {
     "rotation": Parameter(rotated, tuple(range(-30, 31, 5)), "degrees"),
     "shift x": Parameter(lambda images, pixels: shifted(images, pixels, 0), tuple(range(-3, 4)), "pixels"),
     "shift y": Parameter(lambda images, pixels: shifted(images, 0, pixels), tuple(range(-3, 4)), "pixels"),
-}  # whole pixels, because others would blur the image
+}  # whole pixels, because fractions would blur the image
 
 
 class Sweep(NamedTuple):
-    """Measures of one parameter's sweep; NaN if there is nothing to measure."""
+    """Measurements of one parameter's sweep; NaN if a number can't be measured."""
 
-    fit: np.ndarray  # (N,) R^2 in [0, 1]; NaN for a vector that stays
+    fit: np.ndarray  # (N,) R^2 in [0, 1]; NaN for a vector that doesn't move
     fit_permuted: np.ndarray
     moved: np.ndarray  # (N,) in [0, 1]
-    readout: np.ndarray  # (J,) R^2 at most 1; NaN for classes of fewer than MIN_IMAGES images
+    readout: np.ndarray  # (J,) R^2 <= 1; NaN for a class of fewer than MIN_IMAGES images
     readout_permuted: np.ndarray
 
 
 @torch.no_grad()
 def equivariance(model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress) -> dict:
-    """Sweep the first ``MAX_IMAGES`` images of a set through every parameter.
+    """Measure the first ``MAX_IMAGES`` images of a set with every parameter.
 
     Args:
-        model: a network with capsules whose images show one object; its mode is put back.
-        batches: the images on the model's device; labels are not looked at.
+        model: a network with capsules, for images of one object. Its mode is restored at the end.
+        batches: the images, on the model's device. Their labels are ignored.
 
     Returns:
-        Plain numbers, ready for JSON and for ``viz.equivariance``: ``images``; ``parameters`` with ``unit``,
-        ``values``, mean and standard deviation of each measure of ``Sweep``, and fit and read-out ``per_class``;
-        ``examples``, the first images of different winning classes, with their vectors over the angles.
+        plain data for JSON and for ``viz.equivariance``: ``images``, their number; ``parameters``, each with ``unit``,
+        ``values``, the mean and standard deviation of each field of ``Sweep``, and fit and read-out ``per_class``;
+        ``examples``, the first images of different winning classes, with their vectors at each angle.
 
     Raises:
-        InputError: a network without capsules, or one whose images show several objects.
+        InputError: the network has no capsules, or its images show several objects.
     """
     check_capsules(model)
     total, seen = min(MAX_IMAGES, batches.num_images), 0
@@ -101,7 +100,7 @@ def equivariance(model: ImageNetwork, batches: Batches, on_progress: OnProgress 
 
 
 def summary(vectors: dict[str, np.ndarray], winners: np.ndarray, num_classes: int) -> dict:
-    """The result of ``equivariance`` for vectors (N, T, D) by parameter and winning classes (N,)."""
+    """The result of ``equivariance``, from the vectors (N, T, D) of each parameter and the winning classes (N,)."""
     sweeps = {
         name: measured(vectors[name], np.array(parameter.values, float), winners, num_classes)
         for name, parameter in PARAMETERS.items()
@@ -129,7 +128,7 @@ def summary(vectors: dict[str, np.ndarray], winners: np.ndarray, num_classes: in
 
 
 def example_images(result: dict, batches: Batches) -> np.ndarray:
-    """The images of a result's examples at the first, the middle and the last angle, (n, 3, C, H, W) uint8."""
+    """The example images at the first, the middle and the last angle, (n, 3, C, H, W) uint8."""
     images, _ = batches.at(torch.tensor([example["image"] for example in result["examples"]]))
     apply, values, _ = PARAMETERS["rotation"]
     turned = [apply(images, angle) for angle in (values[0], values[len(values) // 2], values[-1])]
@@ -137,13 +136,13 @@ def example_images(result: dict, batches: Batches) -> np.ndarray:
 
 
 def check_capsules(model: ImageNetwork) -> None:
-    """Raise ``InputError`` if a network has no capsules to follow, or its images show several objects."""
+    """Raise ``InputError`` if the network has no capsules, or its images show several objects."""
     expect(getattr(model, "routes", False), "model", "a network with capsules", type(model).__name__, "CNNs have none")
     expect(model.objects == 1, "model", "a network whose images show one object", model.objects or "any number")
 
 
 def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_classes: int, seed: int = 0) -> Sweep:
-    """All measures of one parameter's values (T,), for vectors (N, T, D) and their classes (N,)."""
+    """All measurements for one parameter's values (T,), vectors (N, T, D) and winning classes (N,)."""
     random = np.random.RandomState(seed)
     swept = np.tile(values, (len(vectors), 1))
     permuted = np.stack([random.permutation(values) for _ in vectors])
@@ -156,9 +155,9 @@ def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_c
 
 
 def line_fit(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """R^2 of v(p) by a + b p, for each image by itself, from vectors (N, T, D) and the parameter's values (N, T).
+    """R^2 (N,) in [0, 1] of the fit of v(p) by a + b p for each image.
 
-    The result (N,) is in [0, 1], and NaN for a vector that moves by less than ``MIN_MOVED`` of its length.
+    Vectors are (N, T, D), values of the parameter (N, T). R^2 is NaN if ``moved`` is at most ``MIN_MOVED``.
     """
     p = values - values.mean(axis=1, keepdims=True)
     centred = vectors - vectors.mean(axis=1, keepdims=True)
@@ -169,9 +168,9 @@ def line_fit(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def readout(vectors: np.ndarray, values: np.ndarray) -> float:
-    """R^2 of p by w.v + w0, fitted on every other image of a class, for the images between, held out.
+    """R^2 of the fit of p by w.v + w0: fitted on images 0, 2, 4, ..., measured on images 1, 3, 5, ...
 
-    Vectors are (N, T, D), N >= 2, and the parameter's values (N, T). An image is in one half with all of its steps.
+    Vectors are (N, T, D), N >= 2, values of the parameter (N, T). All steps of an image are in the same half.
     """
     ones = np.ones((*vectors.shape[:2], 1))
     inputs = np.concatenate([vectors, ones], axis=2)
@@ -191,7 +190,7 @@ def _number_or_none(value: float) -> float | None:
 
 
 def _mean_and_sd(values: np.ndarray) -> dict:
-    """Mean and standard deviation of the values that aren't NaN, and their number."""
+    """Mean, standard deviation and number of the values that aren't NaN."""
     there = values[~np.isnan(values)]
     mean, sd = (float(there.mean()), float(there.std())) if len(there) else (None, None)
     return {"mean": mean, "sd": sd, "of": len(there)}

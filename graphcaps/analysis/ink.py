@@ -1,12 +1,12 @@
-"""Ownership of ink: with overlapping objects, whether a child is coupled with the one whose ink it sees.
+"""Ink assignment in images of overlapping objects: is each child coupled with the object at its field's centre?
 
-A child counts in an image if the pixel at the centre of its field has ink of one object, at least ``INK``, and none of
-the others. It is right if its coupling with that object's class is larger than those with the others', and half right
-if they are equal, so that equal couplings have one half with two objects. Children are weighted by their length. Layers
-and classes are the true ones; the network's answer has no part in it.
+A child counts in an image if the pixel at the centre of its field has ink of one object, with brightness >= ``INK``,
+and no ink of the others. The child is right if its coupling with that object's class is larger than its couplings with
+the other objects' classes. It is half right if they are equal, so equal couplings score 1/2 for two objects. Children
+are weighted by their length. True layers and classes are used, so the network's answer doesn't matter.
 
-The same pixels and weights are put to other parts of the network that might know the owner: the decoder, by how bright
-its picture of each object is there, and the class capsules, by how much each length depends on the pixel (saliency).
+Two other measures replace the couplings, at the same pixels and with the same weights: the brightness of each object's
+reconstruction, and the saliency, that is how much the length of each class capsule depends on the pixel.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from ..models.answers import overlaid
 from .accuracy import Evaluation, OnProgress, in_eval_mode, no_progress
 from .capsule_usage import routed_batch
 
-INK = 0.5  # brightness of a pixel that counts, at least
+INK = 0.5  # least brightness of a pixel with ink
 
 
 class InkAssigned(NamedTuple):
-    """The shares of children, weighted by length, that are right, in [0, 1]."""
+    """Shares of right children, weighted by length, in [0, 1], by three measures."""
 
     couplings: float
     decoder: float
     saliency: float
-    counted: int  # children, over all images
+    counted: int  # number of children that count, over all images
 
 
 def ink_assigned(model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress) -> InkAssigned:
-    """Count over all images of ``batches``, of several objects in layers; the network's mode is put back afterwards.
+    """Measure all images of ``batches``, which are layers of several objects; restore the network's mode at the end.
 
     Raises:
-        InputError: all children see the same, or no centre has ink of one object alone.
+        InputError: all children have the same field, or no child counts in any image.
     """
     rows, columns = model.centres()
     expect(sees_parts(model), "model", "children that see parts of the image", "one field for all", "parts has them")
@@ -62,14 +62,14 @@ def ink_assigned(model: CapsNet, batches: Batches, on_progress: OnProgress = no_
 
 
 def sees_parts(model: CapsNet) -> bool:
-    """Whether children look at different parts of the image."""
+    """Whether children have different receptive fields."""
     return len(model.receptive_fields().unique(dim=0)) > 1
 
 
 def _scores(
     model: CapsNet, images: Tensor, labels: Tensor, rows: Tensor, columns: Tensor
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """Lengths of the children (I, B); couplings, decoder and saliency of each true class there, (I, K, B) each."""
+    """Lengths of the children (I, B); couplings, decoder and saliency for each child and true class, (I, K, B) each."""
     with torch.no_grad():
         activation, c, v = _routed(model, images, labels)
         drawn = model.decoder(v.transpose(0, 1), labels).mean(2)[:, :, rows, columns].permute(2, 1, 0)
@@ -84,7 +84,7 @@ def _scores(
 
 
 def _routed(model: CapsNet, images: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Lengths of the children (I, B), their couplings with classes (B, K) as (I, K, B), and the capsules (J, B, D)."""
+    """Lengths of the children (I, B), couplings (I, K, B) with the classes (B, K), and parent capsules (J, B, D)."""
     lengths, couplings, v = routed_batch(model.capsules, model.children_of(images))
     c = couplings.unflatten(0, (model.capsules.num_children, -1))  # (I, J, B)
     return lengths, c.gather(1, classes.t().unsqueeze(0).expand(len(c), -1, -1)), v
@@ -92,12 +92,12 @@ def _routed(model: CapsNet, images: Tensor, classes: Tensor) -> tuple[Tensor, Te
 
 @torch.no_grad()
 def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
-    """Shares of each pixel by the couplings of the children with the nearest centres, weighted by their length.
+    """Share of each class in each pixel, by the couplings of the nearest children, weighted by their length.
 
-    Images are (N, C, H, W) in [0, 1], classes (N, K), and shares (N, K, H, W) in [0, 1]; they sum to 1 over classes.
+    Images are (N, C, H, W) in [0, 1] and classes (N, K). Shares are (N, K, H, W) in [0, 1], with sum 1 over classes.
     """
     lengths, c, _ = _routed(model, images, classes)
-    rows, columns = (each.unique() for each in model.centres())  # ascending, of h and w positions
+    rows, columns = (each.unique() for each in model.centres())  # ascending, (h,) and (w,)
     shape = (len(lengths) // (len(rows) * len(columns)), len(rows), len(columns))
     given = (lengths.unsqueeze(1) * c).unflatten(0, shape).sum(dim=0).permute(3, 2, 0, 1)  # (N, K, h, w)
     shares = given / given.sum(dim=1, keepdim=True).clamp_min(1e-12)
@@ -110,9 +110,9 @@ def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
 
 @torch.no_grad()
 def examples(model: CapsNet, batches: Batches, result: Evaluation, most: int = 5) -> dict[str, np.ndarray]:
-    """The first images with right and with wrong answers, at most ``most`` of each, as ``viz.segmentation`` takes them.
+    """Arguments of ``viz.segmentation`` for the first ``most`` images with right and with wrong answers.
 
-    The result is that of the same model, in eval mode, on the same batches of several objects in layers.
+    The model is in eval mode. ``result`` is its evaluation on the same batches, whose images are layers.
     """
     hit = result.right
     places = torch.cat([chosen.nonzero().flatten()[:most] for chosen in (hit, ~hit)])

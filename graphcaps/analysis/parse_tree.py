@@ -1,12 +1,12 @@
-"""The parse tree of an answer: a trace's strongest links from children to parents, as a networkx graph.
+"""The parse tree of an answer: the strongest links from children to parents, as a networkx graph.
 
-The credit of an edge is its child's part of its parent's length: c <u_hat, v>, after the iterations of training. A
-parent's credits sum to <s, v> = |s| |v|, because s is the sum of c u_hat, and v = squash(s) has its direction. A vote
-against the parent has a credit below 0. Short parents have little credit to give, so the links that make up most of all
-credit are those of the parents that are there, one or several, without a threshold that says which these are.
+The credit of an edge is the child's contribution to the parent's length: c <u_hat, v>, after as many iterations as in
+training. The credits of a parent sum to <s, v> = |s| |v|, because s is the sum of c u_hat, and v = squash(s) has the
+same direction. A vote against the parent has a negative credit. Short parents have little credit, so most credit
+belongs to the long parents, one or several. No threshold on the parents' lengths is needed.
 
-That holds for dynamic, uniform and attention routing. If parents are poses stretched to an activation, credits are
-still the children's parts along v, but not parts of its length: ``NOTES`` says what they leave out.
+This holds for dynamic, uniform and attention routing. If a routing scales a pose to the parent's activation, credits
+are still contributions along v, but don't add up to its length; see ``NOTES``.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from ..errors import GraphcapsError, expect
 from ..viz.routing.timeline import count
 from ..viz.routing_trace import RoutingTrace
 
-KEEP = 0.9  # share of all credit above 0 in a tree
+KEEP = 0.9  # share of the positive credit that the links of a tree make up
 NOTES = {
     "inverted": "inverted attention normalises the sum of c u_hat: credits are parts of <s, v>, not of a length",
     "em": "EM routing also weighs children by their activations: credits have the couplings c alone",
 }
-"""Why credits don't add up to lengths, by routing."""
+"""For each of these routings, the reason why credits don't add up to lengths."""
 
 
 def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
-    """(E,) float64: c <u_hat, v> of each edge for one image, in the last epoch, after the iterations of training.
+    """Credits c <u_hat, v> (E,) float64 for one image, in the last epoch, after as many iterations as in training.
 
     Raises:
-        InputError: the trace doesn't have this image, or doesn't fit together.
-        GraphcapsError: couplings or agreement that are not finite.
+        InputError: the trace doesn't have this image, or its arrays don't match.
+        GraphcapsError: couplings or agreement aren't finite.
     """
     trace.check(image)
     at = (-1, trace.answer_at, image)
@@ -48,12 +48,12 @@ def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
 
 
 def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
-    """The fewest edges (K,) that make up the share ``keep`` of all credit (E,) above 0, the largest credit first.
+    """The fewest edges (K,) that make up the share ``keep`` of the positive credit (E,), largest credit first.
 
-    Among equal credits the lower edge comes first. If no credit is above 0, there are no edges.
+    Equal credits are ordered by edge number. If no credit is positive, there are no edges.
 
     Raises:
-        InputError: ``keep`` outside (0, 1].
+        InputError: ``keep`` is outside (0, 1].
 
     >>> strongest(np.array([0.1, 0.6, -0.5, 0.3]), keep=0.9)
     array([1, 3])
@@ -62,27 +62,27 @@ def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
     expect(number and 0 < keep <= 1, "keep", "a share of the credit, above 0 and up to 1", repr(keep))
     order = np.argsort(-credit, kind="stable")[: np.count_nonzero(credit > 0)]
     reached = np.cumsum(credit[order])
-    # Rounding: 0.6 + 0.3 of 1.0 must count as 0.9 of it.
+    # The tolerance is for rounding: 0.6 + 0.3 must count as 0.9.
     return order[: np.count_nonzero(reached < keep * (1 - 1e-12) * reached[-1:].sum()) + 1]
 
 
 def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> networkx.MultiDiGraph:
-    """The links that explain the answer for an image, ready for GraphML and JSON: plain numbers and strings.
+    """The links that explain the answer for an image. All attributes are plain numbers and strings.
 
     Args:
-        image: which of the trace's images, from 0.
-        keep: share of all credit above 0 that the links make up, in (0, 1].
+        image: index of the image in the trace.
+        keep: the share of the positive credit that the links make up, in (0, 1].
 
     Returns:
-        Edges from children to parents, strongest first, with ``key`` = edge id and ``c``, ``agreement``, ``credit``.
-        Nodes ``child i`` and ``parent j`` of these edges have ``layer`` (0 or 1) and ``index``; children have ``top``,
-        ``left``, ``height``, ``width`` of the field they see, in pixels, if the trace knows it; parents have
-        ``name`` and ``length``. The graph has ``image``, ``epoch``, ``iteration`` (from 1), ``keep``,
-        ``kept_edges``, ``of_edges``, ``credit`` (all of it above 0), ``label`` if known, ``note`` if ``NOTES`` has one,
-        and the trace's ``about``.
+        a graph with edges from children to parents, strongest first. Edges have ``key`` (the edge id), ``c``,
+        ``agreement`` and ``credit``. Nodes ``child i`` and ``parent j`` have ``layer`` (0 or 1) and ``index``; children
+        also ``top``, ``left``, ``height``, ``width`` of the receptive field in pixels, if the trace has fields; parents
+        also ``name`` and ``length``. The graph has ``image``, ``epoch``, ``iteration`` (from 1), ``keep``,
+        ``kept_edges``, ``of_edges``, ``credit`` (the sum of positive credits), ``label`` if known, ``note`` if
+        ``NOTES`` has one, and the trace's ``about``.
 
     Raises:
-        InputError, GraphcapsError: as ``credits_of`` and ``strongest``.
+        InputError, GraphcapsError: see ``credits_of`` and ``strongest``.
     """
     credit = credits_of(trace, image)
     kept = strongest(credit, keep)
@@ -116,10 +116,10 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
 
 
 def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
-    """The answer for an image, how many links made it, and the strongest of them, in a line each."""
+    """Up to three lines: the answer for an image, the number of links in its tree, and the strongest link."""
     tree, at = parse_tree(trace, image, keep), (-1, trace.answer_at, image)
     label = f", label {tree.graph['label']}" if "label" in tree.graph else ""
-    objects = 1 if label else 2  # images of two objects have no label in a trace
+    objects = 1 if label else 2  # a trace has no labels for images of two objects
     named = np.argsort(-trace.lengths[at], kind="stable")[:objects]
     longest = ", then ".join(f"{trace.parent_names[j]} ({trace.lengths[at][j]:.2f})" for j in named)
     lines = [f"image {image}: longest is {longest}{label}"]
@@ -133,7 +133,7 @@ def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
 
 
 def _children_in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
-    """The number of children with links, and of their places if the picture draws children of one place together."""
+    """The number of children with links, and of their positions if the picture groups children by position."""
     children = [data for _, data in tree.nodes(data=True) if data["layer"] == 0]
     words = count(len(children), "child", "children")
     if trace.saliency is not None or trace.fields is None:
@@ -143,7 +143,7 @@ def _children_in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
 
 
 def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float = KEEP) -> Iterator[Path]:
-    """Write an image's tree as image-K.graphml and image-K.json, and its picture as image-K.png; yield each path.
+    """Write the tree of image K to image-K.graphml, image-K.json and, as a picture, image-K.png; yield each path.
 
     Gephi, yEd, Cytoscape and networkx read GraphML; ``networkx.node_link_graph(json.load(file), edges="edges")`` reads
     the JSON.

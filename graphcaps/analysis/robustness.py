@@ -1,16 +1,16 @@
-"""Accuracy on transformed test images, and each class's recall, without training again.
+"""Robustness of a trained network: accuracy and recall per class on transformed test images.
 
-Each version of an image set is classified as ``graphcaps evaluate`` does the set itself: each image once, in order, and
-no label reaches the network. The mean score of the answers stands beside the accuracy: if accuracy falls and the score
-doesn't, the network is wrong and sure.
+Each version of an image set is classified like the set itself in ``graphcaps evaluate``: each image once, in order,
+without labels. Results also have the mean score of the answers. If accuracy falls and this score doesn't, the network
+is wrong but confident.
 
-Results are plain, ready for JSON and for ``viz.robustness``::
+Results are plain data for JSON and for ``viz.robustness``::
 
     on       name of the transform, or of the comparison of sets     says    heading of the rows' names
     clean    index of the row of unchanged images                    seed    of the transforms
     rows     {"name", "correct", "images", "accuracy", "interval_95", "winning_score", "recall"} for each version:
-             interval_95 is the Wilson score interval, winning_score the mean score of the answers, and recall the share
-             of each class's images whose answer has it, None without images
+             interval_95 is the Wilson score interval, winning_score the mean score of the answers, and recall, for
+             each class, the share of its images whose answer has the class, or None without images
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ..models.answers import is_correct, longest, overlaid, present
 from .accuracy import OnProgress, in_eval_mode, no_progress, wilson_interval
 
 Version = Callable[[Tensor, Tensor], Tensor]
-"""A transform of images (B, C, H, W) in [0, 1] with their places (B,) in the set."""
+"""A transform of images (B, C, H, W) in [0, 1], given also their indices (B,) in the set."""
 
 
 def evaluate_transform(model: ImageNetwork, batches: Batches, name: str, on_progress: OnProgress = no_progress) -> dict:
-    """Evaluate a network on all images under each severity of a transform.
+    """Evaluate a network on all images, transformed with each severity of a transform.
 
     Raises:
-        InputError: a name that isn't in ``TRANSFORMS``.
+        InputError: the name isn't in ``TRANSFORMS``.
     """
     check_name("transform", name, list(TRANSFORMS))
     transform = TRANSFORMS[name]
@@ -57,12 +57,12 @@ def evaluate_sets(
     parts: Mapping[str, Mapping[str, Tensor]],
     on_progress: OnProgress = no_progress,
 ) -> dict:
-    """Evaluate a network on image sets by name; the first is the clean one.
+    """Evaluate a network on several image sets, given by name. The first is the clean one.
 
     Args:
-        on: name of the result.
-        parts: for a set's name, its parts by name, each a bool (N,) of its images; those with images get a row below
-            the set's.
+        on: name of the comparison, stored in the result.
+        parts: for the name of a set, its parts by name, each a bool mask (N,) over its images. Each part that isn't
+            empty gets a row below the set's row.
     """
     rows: list[dict] = []
     done, total = 0, sum(images.num_images for images in batches.values())
@@ -89,7 +89,7 @@ def _rows(
     parts: Mapping[str, Tensor],
     on_progress: OnProgress,
 ) -> list[dict]:
-    """A row for each version of the images, and below it one for each part; all of them in one pass over the set."""
+    """One row for each version of the images, each followed by rows for its parts, in one pass over the set."""
     answers: dict[str, list[Tensor]] = {name: [] for name in versions}
     scores: dict[str, list[Tensor]] = {name: [] for name in versions}
     truths, seen, num_classes = [], 0, 0

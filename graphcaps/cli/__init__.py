@@ -1,7 +1,7 @@
-"""The command line: parses, calls and prints. ``graphcaps --help`` lists the commands.
+"""The command line: it parses arguments, calls functions and prints results. ``graphcaps --help`` lists the commands.
 
-No module with commands imports torch before a command needs it, so that help and error messages come at once. This
-one imports little, so that Ctrl-C is answered in a line from the first instant on.
+Modules of commands import torch only when a command needs it, so that help and error messages appear immediately. This
+module imports little, so that Ctrl-C prints one line, not a traceback, even during start-up.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from ..errors import GraphcapsError, InputError
 from ..training.signals import StopAtOnce
 from .threads import set_waiting
 
-MIN_COLUMNS = 40  # tyro's help never ends on a terminal of two columns
+MIN_COLUMNS = 40  # tyro's help hangs on a terminal of two columns
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, 1 for errors, 2 for wrong usage, 128 + number for signals."""
+    """Run the command line. Return the exit status: 0, 1 for errors, 2 for wrong usage, 128 + number for signals."""
     stop = StopAtOnce()
     with stop:
         try:
             code = _exit_status(list(sys.argv[1:] if argv is None else argv))
         except (Exception, KeyboardInterrupt) as error:
-            # A library may turn the signal's KeyboardInterrupt into another error.
+            # A library may replace the signal's KeyboardInterrupt by another error.
             if not (isinstance(error, KeyboardInterrupt) or stop.signum):
                 raise
             print("graphcaps: stopped", file=sys.stderr)
@@ -43,7 +43,7 @@ def _exit_status(argv: list[str]) -> int:
     set_waiting()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # characters that an encoding lacks become \u2022
+            stream.reconfigure(errors="backslashreplace")  # print \u2022 if the encoding lacks a character
     if shutil.get_terminal_size().columns < MIN_COLUMNS:
         os.environ["COLUMNS"] = str(MIN_COLUMNS)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
@@ -58,9 +58,9 @@ def _exit_status(argv: list[str]) -> int:
 
                 call(argv or ["--help"])
         finally:
-            if sys.stdout is not None:  # closed by the caller
+            if sys.stdout is not None:  # None if the caller closed it
                 sys.stdout.flush()
-    except SystemExit as error:  # tyro's, after help or wrong usage
+    except SystemExit as error:  # tyro raises it after help or wrong usage
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     except GraphcapsError as error:
         if debug:
@@ -72,7 +72,7 @@ def _exit_status(argv: list[str]) -> int:
         if debug:
             raise
         if error.filename is None and sys.stdout is not None:
-            # Otherwise Python would fail again when it flushes the output at its end.
+            # Otherwise Python would fail again when it flushes the output at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"graphcaps: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The arguments that several commands share."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .threads import set_number
 if TYPE_CHECKING:
     from ..training import run_folder
 
-# The hint is tyro's "(default: None)": the help texts say what happens without the flag.
+# Hide tyro's hint "(default: None)": the help texts describe the default.
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
 _RUN = (
     "Run folder; default: the newest one. mnist and multimnist come with graphcaps; mnist is the default without runs."
@@ -29,7 +29,7 @@ Device = Annotated[
 ]
 
 FLAGS: ContextVar[Sequence[str]] = ContextVar("FLAGS", default=())
-"""The flags of this call, in their order: a flag may be given with its default."""
+"""Flags given on the command line, in order. The config can't show them: a flag may be given with its default."""
 
 
 def flag_of(word: str) -> str:
@@ -41,7 +41,7 @@ def flag_of(word: str) -> str:
 
 
 def open_run(named: Path | None, out: Path) -> run_folder.Run:
-    """The run that a command is about; if no folder was named, a line on stderr names it."""
+    """Open the run that a command needs. If no folder was named, print the chosen run to stderr."""
     set_number()
     from ..config import TrainConfig
     from ..training.run_folder import open_run
@@ -58,5 +58,5 @@ def open_run(named: Path | None, out: Path) -> run_folder.Run:
 
 
 def names_run(word: Path) -> bool:
-    """Whether the first of several words names a run: a run folder, or no file and no folder and without a suffix."""
+    """Whether a word names a run: it is a run folder, or it has no suffix and no such file or folder exists."""
     return (word / "config.json").is_file() or not (word.exists() or word.suffix or word == Path("-"))

@@ -1,4 +1,4 @@
-"""Text in columns."""
+"""Text tables with aligned columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
-    """A line per row, the first of which is the header; columns are right-aligned but for those in ``left``.
+    """Format each row as a line; the first row is the header. Columns are right-aligned, except those in ``left``.
 
     >>> aligned([("class", "images"), ("a", "12")])
     ['class  images', 'a          12']

@@ -1,4 +1,4 @@
-"""The table of commands, and how a command line is read with it."""
+"""The table of commands, and the parser of the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .arguments import FLAGS, flag_of
 from .networks import evaluate, export, predict, runs, train
 from .pictures import explain, explore, viz
 
-# One function each; --help shows its arguments and docstring.
+# Each command is a function; --help shows its arguments and docstring.
 COMMANDS: dict[str, Callable[..., None]] = {
     each.__name__: each for each in (train, evaluate, predict, runs, viz, explain, explore, export)
 }
@@ -23,7 +23,7 @@ Start with: graphcaps train --dataset digits. graphcaps COMMAND --help says more
 
 
 def call(words: list[str]) -> None:
-    """Run the command that the words name; ``SystemExit`` after help or wrong usage."""
+    """Parse the words and run the command. Raises ``SystemExit`` after help or wrong usage."""
     commands = COMMANDS
     if words[0] in ("-h", "--help"):
         commands = {name: _summarised(command) for name, command in COMMANDS.items()}
@@ -32,7 +32,7 @@ def call(words: list[str]) -> None:
 
 
 def _summarised(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with only the first paragraph of its help, for the list of all commands."""
+    """Wrap the command with only the first paragraph of its help, for the list of all commands."""
 
     @functools.wraps(command)
     def described(*arguments, **options):

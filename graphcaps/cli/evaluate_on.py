@@ -1,4 +1,4 @@
-"""graphcaps evaluate --on: transformed test images, another image set, and how capsules move."""
+"""graphcaps evaluate --on: transformed test images, affNIST, and equivariance."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from ..training.run_folder import Run
 
 NAMES = ("rotated", "shifted", "noisy", "scrambled", "affnist", "equivariance")
-AFFNIST_FROM = "mnist40"  # the data set that a network must be trained on to be shown affNIST
+AFFNIST_FROM = "mnist40"  # affNIST needs a network that was trained on this data set
 
 
 def names_of(words: str) -> tuple[str, ...]:
-    """The names between the commas, each once; raise ``InputError`` if one isn't in ``NAMES``."""
+    """Split at commas and drop duplicates. Raise ``InputError`` if a name isn't in ``NAMES``."""
     names = tuple(dict.fromkeys(words.split(",")))
     for name in names:
         check_name("on", name, NAMES)
@@ -26,7 +26,7 @@ def names_of(words: str) -> tuple[str, ...]:
 
 
 def check_run(run: Run, names: tuple[str, ...]) -> None:
-    """Raise ``InputError`` if affNIST is asked for and the run was trained on images of another size."""
+    """Raise ``InputError`` if ``names`` has affNIST and the run was trained on images of another size."""
     dataset = run.config.dataset
     then = f"Train one: graphcaps train --dataset {AFFNIST_FROM}"
     expect("affnist" not in names or dataset == AFFNIST_FROM, "run", f"one trained on {AFFNIST_FROM}", dataset, then)
@@ -35,12 +35,12 @@ def check_run(run: Run, names: tuple[str, ...]) -> None:
 def evaluate_on(
     run: Run, names: tuple[str, ...], model: CapsNet, batches: Batches, class_names: tuple[str, ...], root: Path
 ) -> None:
-    """Measure under each name, print the table, and write JSON and a picture into the run's folder evaluate.
+    """Run the evaluation of each name, print its table, and write JSON and a picture to the run's folder evaluate.
 
-    The network is on the device of ``batches``, the test images of the run's data set; ``root`` holds the data sets.
+    ``batches`` are the test images of the run's data set, on the network's device. ``root`` holds the data sets.
 
     Raises:
-        InputError: equivariance of a network without capsules, or whose images show several objects.
+        InputError: equivariance needs a network with capsules, for images of one object.
     """
     from .. import viz
     from ..analysis.equivariance import check_capsules, equivariance, example_images
@@ -71,7 +71,7 @@ def evaluate_on(
 
 
 def _evaluate_affnist(model: CapsNet, batches: Batches, dataset: str, root: Path, on_progress: Any) -> dict:
-    """affNIST, whole and in two parts, beside the run's own test images."""
+    """Evaluate on the run's own test images and on affNIST, as a whole and in two parts."""
     from ..analysis.accuracy import EVALUATION_BATCH
     from ..analysis.robustness import evaluate_sets
     from ..data import Batches, load_affnist, within

@@ -112,7 +112,7 @@ def evaluate(
     print(accuracy_table(result, splits.class_names))
     if any(limit is not None for limit in model.limits):
         print(doubted_line(result, model.limits))
-    if model.objects is None:  # no answer belongs to one true class
+    if model.objects is None:  # a confusion matrix needs one true class per answer
         return
     from ..viz import confusion, save, segmentation
 
@@ -133,7 +133,7 @@ def evaluate(
 
 
 def _ink_line(model: CapsNet, untrained: CapsNet, batches: Batches) -> str:
-    """The share of ink that is assigned to the right object, by couplings and by other measures."""
+    """The shares of ink that couplings, decoder and saliency assign to the right object."""
     from ..analysis.ink import ink_assigned
     from ..progress import bar
 
@@ -211,7 +211,7 @@ def runs(out: Out = Path("runs")) -> None:
 
 
 def runs_table(runs: list[run_folder.Run]) -> str:
-    """One line per run: its data set and network, its progress, its accuracy."""
+    """A table with one line per run: data set, network, finished epochs and accuracy."""
     rows = [("run", "dataset", "model", "epochs", "validation", "test", "seconds")]
     for run in runs:
         config = run.config

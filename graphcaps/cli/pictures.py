@@ -126,7 +126,7 @@ def explain(
 
 
 def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Path | None, device: str) -> None:
-    """Count dead and starved capsules on the test images; without ``download``, only if these are there."""
+    """Count dead and starved capsules on the test images. Without ``download``, these must already be on disk."""
     from ..analysis.accuracy import EVALUATION_BATCH
     from ..analysis.capsule_usage import capsule_usage
     from ..atomic import write_text

@@ -1,4 +1,4 @@
-"""The tables and lines that commands print."""
+"""Tables and lines that commands print."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..models.evidence import outside
 from ..training.run_folder import Run
 from .columns import aligned
 
-SIMILAR_ENTROPIES = 0.01  # types of child whose relative entropies differ by more have a table
+SIMILAR_ENTROPIES = 0.01  # types of child get a table if their relative entropies differ by more
 INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": False}
 
 
 def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
-    """Accuracy with its interval, and recall and precision per class."""
+    """Accuracy with its confidence interval, and recall and precision per class."""
     low, high = result.interval
     total, wrong = len(result.labels), len(result.labels) - result.correct
     lines = [f"test accuracy {result.accuracy:.2%} (95 % interval {low:.2%} to {high:.2%})"]
@@ -42,9 +42,9 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
 
 
 def usage_tables(usage: CapsuleUsage, class_names: tuple[str, ...]) -> str:
-    """How many capsules are dead or starved and how undecided children are; then tables, if they say more.
+    """Numbers of dead and starved capsules, the coupling entropy, and tables by type of child and by parent.
 
-    They don't if nothing is dead or starved and the types of child are about equally undecided.
+    The tables are left out if no capsule is dead or starved and all types of child have about the same entropy.
     """
     by_type = zip(usage.by_type(usage.entropy), usage.by_type(usage.undecided), strict=True)
     shares = [relative_entropy(*pair) for pair in by_type]
@@ -62,7 +62,7 @@ def usage_tables(usage: CapsuleUsage, class_names: tuple[str, ...]) -> str:
 
 
 def _unused(usage: CapsuleUsage) -> str:
-    """How many capsules are dead and how many starved, or "" if none is."""
+    """Numbers of dead and starved capsules, or "" if there are none."""
     children, parents = (usage.dead_children, usage.starved_children), (usage.dead_parents, usage.starved_parents)
     if not any(bool(which.any()) for which in (*children, *parents)):
         return ""
@@ -73,7 +73,7 @@ def _unused(usage: CapsuleUsage) -> str:
 
 
 def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
-    """The meaning of the columns, then a row per type of child and one per parent."""
+    """An explanation of the columns, then a row per type of child and a row per parent."""
     measured = [usage.child_length, usage.child_relative_coupling, usage.entropy, usage.undecided]
     measured += [usage.dead_children, usage.starved_children]
     by_type = [(str(t), *values) for t, values in enumerate(zip(*map(usage.by_type, measured), strict=True))]
@@ -101,7 +101,7 @@ def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
 
 
 def robustness_table(measured: dict, class_names: tuple[str, ...]) -> str:
-    """Accuracy and winning score of each version of the test images, and the class that each hurts most."""
+    """Accuracy and winning score for each version of the test images, and the class that loses most recall."""
     rows = [("", "accuracy", "95 % interval", "wrong", "images", "winning score", "hurt most (recall lost)")]
     clean = measured["rows"][measured["clean"]]
     for row in (clean, *(row for row in measured["rows"] if row is not clean)):
@@ -122,7 +122,7 @@ def robustness_table(measured: dict, class_names: tuple[str, ...]) -> str:
 
 
 def equivariance_table(measured: dict, class_names: tuple[str, ...]) -> str:
-    """How well a line explains what capsules do, how well the parameter can be read off, and the latter per class."""
+    """Fit, read-out and ``moved`` for each parameter, and the read-out per class."""
     numbers = measured["parameters"]
     keys = ("moved", "fit", "fit_permuted", "readout", "readout_permuted")
     rows = [("parameter", "from", "to", "steps", "moved", "fit", "permuted", "read-out", "permuted")]
@@ -157,12 +157,12 @@ def _mean_sd(part: dict) -> str:
 def predictions(
     run: Run, model: ImageNetwork, images: list[Path], invert: str, top: int, save: Path | None
 ) -> Iterator[dict]:
-    """The network's answer to each image file, as ``graphcaps predict --json`` prints it.
+    """Yield the network's answer to each image file, in the format of ``graphcaps predict --json``.
 
-    A file that can't be read has an error. The inputs made of the others are saved in the folder ``save``, if any.
+    A file that can't be read gets an error. The network's inputs are saved in the folder ``save``, if given.
     """
     spec = DATASETS.get(run.config.dataset)
-    inverted = INVERT[invert] if spec or invert != "auto" else False  # your own images are taken as they are
+    inverted = INVERT[invert] if spec or invert != "auto" else False  # never invert user data sets by default
     names = input_names(images, save) if save is not None else [None] * len(images)
     for path, name in zip(images, names, strict=True):
         try:
@@ -188,7 +188,7 @@ def predictions(
 
 
 def prediction_line(prediction: dict, invert: str) -> str:
-    """Classes by score, such as a capsule's length, highest first, and doubts about the answer."""
+    """One line: the classes with their scores, highest first, and the doubts about the answer."""
     why = "; ".join(doubt["text"] for doubt in prediction["doubts"])
     if prediction["answer"] is None:
         return f"{prediction['image']}: no answer: {why}"
@@ -198,7 +198,7 @@ def prediction_line(prediction: dict, invert: str) -> str:
 
 
 def input_names(images: list[Path], folder: Path) -> list[Path]:
-    """A file in the folder for each image, a.png to a-input.png; never one of the images, and each name once."""
+    """A path in the folder for each image, such as a-input.png for a.png. All are distinct, and none is an image's."""
     taken, names = {path.resolve() for path in images}, []
     for path in images:
         tries = (folder / f"{path.stem}-input{'' if k == 1 else f'-{k}'}.png" for k in itertools.count(1))
@@ -208,7 +208,7 @@ def input_names(images: list[Path], folder: Path) -> list[Path]:
 
 
 def doubted_line(result: Evaluation, limits: Limits) -> str:
-    """How many right and how many wrong answers are doubted."""
+    """One line: the numbers of doubted right answers and of doubted wrong answers."""
     doubted, right = outside(result.evidence, limits).any(dim=1), result.right
     parts = []
     for where, name in ((right, "right"), (~right, "wrong")):

@@ -1,7 +1,7 @@
-"""How many threads a command computes with, and how they wait for each other; what the user has set stays.
+"""Number of threads of a command, and how threads wait for each other. The user's own settings are kept.
 
-OpenMP's threads spin while they wait. If another program has a core, all of them then wait, busily, for the one that
-has none: a training step takes several times as long as on one thread. OpenMP reads its settings when torch loads it.
+By default, OpenMP's threads spin while they wait. If another program occupies a core, one thread is delayed and all
+others spin: a training step takes several times as long as on one thread. OpenMP reads its settings when torch loads.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 import os
 import sys
 
-# Threads spin shortly, so that on an idle machine they needn't be woken for the next operation, and then sleep.
-# GNU's: 5000 turns, some 50 microseconds where its default is 3 ms; Intel's and LLVM's: 1 ms where theirs is 200.
+# Threads spin briefly, so that on an idle machine they are ready for the next operation, and then sleep.
+# GNU's OpenMP: 5000 turns, about 50 microseconds (default: 3 ms). Intel's and LLVM's: 1 ms (default: 200 ms).
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"}
-# torch then asks Linux for pages of 2 MB for its large tensors: fewer page faults, 5 % less time in a training.
+# torch then allocates large tensors in pages of 2 MB: fewer page faults, and training takes 5 % less time.
 HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 NUMBER = "OMP_NUM_THREADS"
-LOOK = 0.2  # seconds for which the load of other programs is measured
+LOOK = 0.2  # seconds for measuring the load of other programs
 
 
 def set_waiting() -> None:
-    """Set how threads wait and how large pages are, before torch is imported."""
+    """Set how threads wait and the size of pages. Must run before torch is imported."""
     if not os.environ.keys() & WAITING.keys():
         os.environ.update(WAITING)
     os.environ.setdefault(HUGE_PAGES, "1")
 
 
 def set_number(leave_busy: bool = False) -> str:
-    """Set one thread per core that this process may use, before torch is imported.
+    """Set one thread per core that this process may use. Must run before torch is imported.
 
     Args:
-        leave_busy: leave the cores to other programs that these keep busy now, but for one.
+        leave_busy: don't use cores that other programs keep busy now, but use at least one.
 
     Returns:
-        A sentence if there are fewer threads than cores, else "".
+        a line for the user if there are fewer threads than cores, else "".
     """
     if NUMBER in os.environ or "torch" in sys.modules:
         return ""

@@ -1,1 +1,1 @@
-"""Pages that carry a network: one for a run, on which you draw (`graphcaps explore`), and one for a graph to change."""
+"""HTML pages with a network: one on which you draw (`graphcaps explore`), and one with a graph that you change."""

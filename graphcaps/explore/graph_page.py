@@ -1,15 +1,15 @@
-"""A page for a ``CapsuleConv`` and a graph, which routes again when you cut or add an edge or change a feature.
+"""An HTML page with a ``CapsuleConv`` and a graph. It routes again when you change an edge or a feature.
 
 Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
 
-    title      the layer in words             source   the graph in words: ["34 nodes", "190 edges"]
-    names      N names of nodes               at       N places [x, y], y upwards
-    labels     null, or N indices of classes; classes: their names
+    title      description of the layer       source   description of the graph: ["34 nodes", "190 edges"]
+    names      N names of nodes               at       N positions [x, y], y upwards
+    labels     null, or N class indices       classes  names of the classes
     src, dst   ends of the E edges            weight   null, or E edge weights
-    whole      null, or N: whether all in-edges of a node are in the page, so that its capsules are the layer's own
-    sample     null, or {"edges", "around"} for a part of a graph: the number of all its edges, and the node around
-               which the part lies, or null
-    two_way    whether each edge has its reverse: both are then cut and added together
+    whole      null, or N bools: all in-edges of the node are in the page, so its capsules equal the layer's
+    sample     null, or {"edges", "around"} if only a part of the graph is shown: the number of edges of the whole
+               graph, and the name of the node in the centre of the part, or null
+    two_way    whether each edge has its reverse edge: both are then removed and added together
     feat       (N, F) features                matrix   (F, K, D): W             bias   (K, D), or null
     routing, iterations, concentration, unit_votes, mutual, squash, normalise: settings of the layer
     colors     K colours, "#rrggbb"
@@ -39,7 +39,7 @@ from ..viz.routing.layout import laid_out
 from .network import packed
 
 ROUTINGS = ("spherical", "dynamic", "uniform")
-"""Routings that the page computes."""
+"""Routings that the page can compute."""
 MOST_EDGES = 2000
 
 
@@ -54,26 +54,25 @@ def explore_graph(
     positions: Mapping[int, Sequence[float]] | np.ndarray | torch.Tensor | None = None,
     center: int | None = None,
 ) -> Path:
-    """Write a page that carries a layer and a graph, and routes again when you change the graph.
+    """Write an HTML page with a layer and a graph. It routes again when you change the graph.
 
-    A page has at most 2,000 edges. Of a larger graph it shows some nodes with all their in-edges: those around
-    ``center``, or those of the largest in-degrees. Their capsules are the layer's own, except with ``mutual``, where
-    they depend on nodes further away.
+    A page has at most 2,000 edges. For a larger graph, it shows only some nodes, with all their in-edges: those around
+    ``center``, or those of the largest in-degrees. Their capsules equal the layer's, except with ``mutual``, where they
+    also depend on nodes further away.
 
     Args:
-        conv: with ``Spherical``, ``Dynamic`` or ``Uniform``, any ``unit_votes`` and ``mutual``, and several capsules;
-            without ``in_caps``, ``edge_feats``, ``residual`` and ``activation``. The page computes as ``conv.eval()``
-            does.
-        graph: homogeneous; N nodes, E edges.
+        conv: a layer with ``Spherical``, ``Dynamic`` or ``Uniform`` routing and ``num_caps`` >= 2, without ``in_caps``,
+            ``edge_feats``, ``residual`` and ``activation``. The page computes the results of ``conv.eval()``.
+        graph: a homogeneous graph with N nodes and E edges.
         feat: (N, in_feats), the layer's input.
-        edge_weight: (E,), as the layer takes it.
+        edge_weight: (E,), the layer's edge weights.
         node_names: N names; default: the nodes' numbers.
-        labels: (N,) classes, which give nodes their shapes.
-        positions: (N, 2) numbers, y upwards, or a dict of pairs as networkx makes it; default: by networkx.
+        labels: (N,) classes; each class has its own node shape.
+        positions: (N, 2) numbers, y upwards, or a dict of pairs, as networkx returns it; default: a networkx layout.
         center: the node around which a larger graph is shown.
 
     Raises:
-        InputError: another layer than these, or arguments that don't fit.
+        InputError: the page can't compute the layer, or arguments don't fit.
 
     >>> import tempfile
     >>> layer, ring = CapsuleConv(5, 4, num_caps=3), dgl.graph(([0, 1, 2], [1, 2, 0]))
@@ -90,7 +89,7 @@ def explore_graph(
         if given is not None:
             expect(len(given) == count, name, f"one for each of {count} nodes", len(given))
     with torch.no_grad():
-        conv.capsules(graph, feat, edge_weight, False)  # raises an error for what doesn't fit
+        conv.capsules(graph, feat, edge_weight, False)  # raises an error if the arguments don't fit the layer
     mutual = conv.capsules.mutual
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
@@ -154,9 +153,9 @@ def _check_layer(conv: CapsuleConv) -> None:
 
 
 def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Edges (E',) of a larger graph to show, and whether a node has all of its in-edges among them (N,)."""
+    """The edges (E',) of a larger graph to show, and for each node (N,) whether they include all of its in-edges."""
     degrees, count = graph.in_degrees().cpu(), graph.num_nodes()
-    room = MOST_EDGES // 2 if mutual else MOST_EDGES  # with mutual, edges come with their reverses
+    room = MOST_EDGES // 2 if mutual else MOST_EDGES  # with mutual, reverse edges are also shown
     if center is None:
         order = [n for n in degrees.argsort(descending=True, stable=True).tolist() if degrees[n] <= room]
     else:
@@ -171,7 +170,7 @@ def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Te
 
 
 def _positions(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torch.Tensor) -> list[list[float]]:
-    """[x, y] of each node shown: the given ones, or a layout of their edges."""
+    """[x, y] of each shown node: the given positions, or else a layout of the graph."""
     if positions is None:
         return laid_out(len(nodes), torch.stack([src, dst], 1).numpy()).tolist()
     if isinstance(positions, Mapping):

@@ -1,23 +1,23 @@
-"""A trained network as JSON for the explorer's page, whose ``page/network.js`` computes with it.
+"""A trained network as JSON for the explorer page, where ``page/network.js`` runs it.
 
 Keys::
 
     shape      [C, H, W] of an image
-    objects    K, how many classes an image shows
-    epoch      epochs of training that made the weights
-    stem       steps from the image to the features, and the primary capsules' convolution, each
-               {"kind": "conv", "weight", "bias", "stride", "groups"}, {"kind": "relu"} or
+    objects    K, the number of classes in an image
+    epoch      the epoch after which the weights were saved
+    stem       steps from the image to the primary capsules' convolution, each one of
+               {"kind": "conv", "weight", "bias", "stride", "groups"}, {"kind": "relu"} and
                {"kind": "affine", "scale", "shift"}: batch normalisation with its running statistics
     primary    {"types", "dim"}: T and P
     layers     layers of capsules, the last of which is drawn: {"children", "parents", "src", "dst", "matrix", "weight",
                "places", "prior", "routing", "iterations", "concentration"}; edge e has matrix[e] of weight (M, P, D).
                places (I, 2): row and column for a child's votes, or null; prior (E,), or null
-    decoder    null, or linear layers {"weight": int8, "scale", "bias"}: a row's numbers are its integers times its
-               scale; all but the last are followed by ReLU, the last by a sigmoid
-    limits     bounds that right answers keep to: {"most", "answer", "other", "likeness", "blank"}; null without one
+    decoder    null, or linear layers {"weight": int8, "scale", "bias"}: each row is its integers times its scale;
+               a ReLU follows each layer but the last, and a sigmoid follows the last
+    limits     limits for doubtful answers: {"most", "answer", "other", "likeness", "blank"}; null: no limit
 
-``run_page`` adds the looks of drawings, "desk". Arrays are those of ``viz.explorer.arrays.packed``. Weights are in
-float16: the first 11 bits of a number between 6e-5 and 65504.
+``run_page`` adds "desk", which describes drawings. Arrays are made by ``viz.explorer.arrays.packed``. Weights are in
+float16, which has 11 significant bits for numbers between 6e-5 and 65504.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from ..routing.names import name_of
 from ..viz.explorer import arrays
 
 ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
-"""Routings that the page computes."""
+"""Routings that the page can compute."""
 
 
 class NotCarried(GraphcapsError):
-    """The page can't compute with a network, for the reason in the text."""
+    """The page can't run a network; the message has the reason."""
 
 
 def network_data(model: CapsNet, epoch: int = 0) -> dict:
-    """The network, on the CPU, as a dict for ``json.dumps``, which this module's docstring describes.
+    """Convert a network on the CPU to a dict for ``json.dumps``. The module's docstring describes its keys.
 
     Raises:
-        NotCarried: another kind of network, a routing that isn't in ``ROUTINGS``, or weights that aren't finite.
+        NotCarried: the network isn't a ``CapsNet``, its routing isn't in ``ROUTINGS``, or weights aren't finite.
     """
     if type(model) is not CapsNet:
         raise NotCarried(f"{type(model).__name__} isn't computed in the page")
@@ -70,7 +70,7 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
 
 
 def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
-    """The steps of these layers; the last one's weights are multiplied by ``scale``."""
+    """Convert layers to steps. The weights of the last layer are multiplied by ``scale``."""
     steps: list[dict] = []
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
@@ -96,7 +96,7 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
 
 
 def _layer(layer: Any) -> dict:
-    """A layer of capsules, with its edges in the order of their ids."""
+    """Convert a layer of capsules, with edges in the order of their ids."""
     src, dst = layer.graph().edges(order="eid")
     places = None
     if isinstance(layer, ConvCaps):
@@ -123,7 +123,7 @@ def _layer(layer: Any) -> dict:
 
 
 def _decoder(layers: nn.Sequential) -> list[dict]:
-    """Linear layers with weights in 8 bits: a decoded pixel is off by less than 0.01 of 1."""
+    """Convert linear layers to 8-bit weights. This changes a decoded pixel, in [0, 1], by less than 0.01."""
     packed_layers = []
     for linear in layers:
         if isinstance(linear, nn.Linear):
@@ -141,7 +141,7 @@ def _decoder(layers: nn.Sequential) -> list[dict]:
 
 
 def packed(values: torch.Tensor, kind: str, name: str) -> dict:
-    """A tensor as ``arrays.packed`` in this type; ``NotCarried`` if a number of ``name`` isn't finite in it."""
+    """Pack a tensor in the type ``kind``. Raise ``NotCarried``, with ``name``, if a number isn't finite in it."""
     with np.errstate(over="ignore"):
         converted = values.detach().cpu().numpy().astype(kind)
     if not np.isfinite(converted).all():

@@ -1,4 +1,4 @@
-"""The explorer's page for a run: its routing trace, and the network that routes drawings.
+"""The explorer page of a run: its routing trace, and the network, which routes your drawings.
 
 run's trace, its best weights --> trace up to the weights' epoch, the network as data --> page
 """
@@ -21,15 +21,15 @@ from ..viz.drawing import writable
 from ..viz.explorer.html import explorer_page
 from .network import network_data
 
-PEN = 2.32 / 20  # a stroke's width over a digit's longer side in MNIST, as twice the area over the border's length
-INK = 20 / 28  # a drawing's longer side over the image's, as in MNIST; for data sets without a measure
+PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * area / border length
+INK = 20 / 28  # longer side of a drawing / side of the image in MNIST, for data sets where it is unknown
 
 
 def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
-    """Write the run's explorer.html into the folder, which is made if it is missing, with this image shown first.
+    """Write explorer.html for the run into the folder, which is made if missing. The page first shows ``image``.
 
     Raises:
-        GraphcapsError: no trace, damaged weights, or a folder that can't be written.
+        GraphcapsError: the run has no trace, its weights are damaged, or the folder can't be written.
     """
     path = folder / "explorer.html"
     with writable(folder):
@@ -39,7 +39,7 @@ def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
 
 
 def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
-    """The trace up to the epoch of the best weights; the network, or None; and why there is none, or ""."""
+    """The trace up to the epoch of the best weights; the network or None; and the reason for None, or ""."""
     trace, best = run.trace(), run.checkpoint("best")
     if not best.exists():
         return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
@@ -54,7 +54,7 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
 
 
 def desk_of(model: CapsNet, spec: DatasetSpec | None) -> dict:
-    """The looks of drawings in a data set; without a spec, for your own images, those of MNIST."""
+    """Size and stroke width of drawings in a data set; without a spec (user data sets), those of MNIST."""
     ink = spec and spec.ink
     stroke = max(1.0, PEN * (ink or INK) * min(model.image_shape[1:]))
     return {"ink": ink, "detail": spec and spec.detail, "stroke": stroke}

@@ -1,6 +1,6 @@
-"""Networks for images by name: capsule networks, and the CNNs that they are compared with.
+"""Networks for images: capsule networks, and CNNs for comparison.
 
-``network.ImageNetwork`` is their interface; ``graphcaps.config.PRESETS`` describes each.
+``network.ImageNetwork`` is their interface; ``graphcaps.config.PRESETS`` lists all presets.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ __all__ = [
 
 
 def from_preset(name: str, **arguments) -> ImageNetwork:
-    """Build a network by name; ``arguments`` are those of its class's ``from_preset``."""
+    """Build a network by name; ``arguments`` are passed to ``from_preset`` of its class."""
     check_name("preset", name, list(PRESETS))
     return _CLASSES[PRESETS[name].network].from_preset(name, **arguments)
 
 
 def from_config(config: TrainConfig, splits: ImageSplits) -> ImageNetwork:
-    """The untrained network that settings describe, made for the images."""
+    """Build the untrained network for the settings, with the image shape and the classes of ``splits``."""
     preset = PRESETS[config.model]
     sizes = {key: getattr(splits, key) for key in ("image_shape", "num_classes", "objects")}
     settings = {key: getattr(config, key) for key in preset.settings}
@@ -62,7 +62,7 @@ def from_config(config: TrainConfig, splits: ImageSplits) -> ImageNetwork:
 
 
 def routing_network(network: ImageNetwork, source: str) -> Any:
-    """Give the network if it routes; raise ``GraphcapsError``, naming ``source``, if it doesn't."""
+    """Return the network if it routes. Otherwise raise ``GraphcapsError`` with ``source`` in the message."""
     if isinstance(network, RoutingNetwork):
         return network
     name = network.preset["name"] if network.preset else type(network).__name__

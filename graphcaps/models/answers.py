@@ -1,11 +1,11 @@
-"""A network's answer: the class of the one object in an image, those of K objects that overlap, or any number.
+"""A network's answer: the class of one object, of K overlapping objects, or any number of classes.
 
     one object    images (B, C, H, W), labels (B,) int64
-    K objects     layers (B, K, C, H, W) with an object each, labels (B, K) int64, rows ascending; the network sees the
-                  layers overlaid
-    any number    images (B, C, H, W), labels (B, J) of 0 and 1; here bool, so that they aren't taken for class numbers
+    K objects     layers (B, K, C, H, W), one object per layer, labels (B, K) int64, rows ascending; the network's input
+                  is the overlay of the layers
+    any number    images (B, C, H, W), labels (B, J) of 0 and 1; here as bool, unlike class numbers
 
-Only this file distinguishes the three.
+Only this file distinguishes the three cases.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import torch
 
 from ..errors import check_labels
 
-MIN_LENGTH = 0.5  # least length of a present class's capsule: the margin loss asks for 0.9 or more, or 0.1 or less
+MIN_LENGTH = 0.5  # a class is present if its capsule is longer; the margin loss trains for >= 0.9 or <= 0.1
 
 
 def overlaid(images: torch.Tensor) -> torch.Tensor:
-    """The network's input (B, C, H, W) for images (B, C, H, W) or layers (B, K, C, H, W): their sum, at most 1."""
+    """The network's input (B, C, H, W): images (B, C, H, W) as they are, or the sum of layers, limited to 1."""
     return images if images.dim() == 4 else images.sum(dim=1).clamp(max=1)
 
 
 def longest(lengths: torch.Tensor, objects: int | None) -> torch.Tensor:
-    """The network's answer: the classes of its longest capsules, as many as there are objects.
+    """The network's answer: the classes of the K longest capsules.
 
     Args:
-        lengths: (B, J), of the class capsules.
-        objects: K in [1, J]; None: any number, all that are longer than 0.5.
+        lengths: (B, J), lengths of the class capsules.
+        objects: K in [1, J]; None: the answer is all classes whose capsules are longer than 0.5.
 
     Returns:
-        (B,) int64 for one object, (B, K) for K, each row ascending; for any number (B, J) bool.
+        (B,) int64 for K = 1; (B, K) int64, each row ascending, for K > 1; (B, J) bool for any number.
 
     >>> longest(torch.tensor([[0.1, 0.9, 0.5]]), 1), longest(torch.tensor([[0.8, 0.1, 0.9]]), 2)
     (tensor([1]), tensor([[0, 2]]))
@@ -41,7 +41,7 @@ def longest(lengths: torch.Tensor, objects: int | None) -> torch.Tensor:
 
 
 def is_correct(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """(B,) bool: whether an answer names all of an image's classes and no others; both are as ``longest`` gives them.
+    """(B,) bool: whether an answer has exactly the image's classes. Both have the format that ``longest`` returns.
 
     >>> is_correct(torch.tensor([[3, 5], [3, 8]]), torch.tensor([[3, 5], [3, 5]]))
     tensor([ True, False])
@@ -50,7 +50,7 @@ def is_correct(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def present(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
-    """(B, J) bool: which classes an image shows, for labels (B,) or (B, K) int64; (B, J) bool is returned as it is."""
+    """(B, J) bool: the classes in each image, for labels (B,) or (B, K) int64. Labels (B, J) bool are unchanged."""
     if labels.dtype == torch.bool:
         return labels
     check_labels(labels, num_classes)

@@ -1,9 +1,9 @@
-"""Capsule networks for images, from a preset by name.
+"""Capsule networks for images, and their presets.
 
 image (B, C, H, W) --stem--> features --primary, between--> u (I, B, P) --routing--> v (J, B, D) --lengths--> (B, J)
                                                                            `--decoder--> reconstruction (B, C, H, W)
 
-Between the primary capsules and the last layer there may be layers of convolutional capsules; most networks have none.
+``between`` are layers of convolutional capsules; most networks have none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARENT_DIM = 16
 class CapsNetOutput(NamedTuple):
     """lengths (B, J) in [0, 1), capsules (B, J, D), reconstruction (B, C, H, W) or (B, K, C, H, W) in [0, 1].
 
-    A network without a decoder has no reconstruction: None.
+    The reconstruction is None if the network has no decoder.
     """
 
     lengths: torch.Tensor
@@ -61,17 +61,17 @@ class ChoosingOutput(NamedTuple):
 
 
 class CapsNet(ImageNetwork):
-    """A capsule network for images; ``from_preset`` makes the ones that papers describe.
+    """A capsule network for images; ``from_preset`` builds one of the presets.
 
     Args:
         stem: image (B, C, H, W) -> features.
-        primary: features -> primary capsules, with ``num_types``, ``dim`` and ``conv``.
-        capsules: ``CapsuleLayer`` or ``SharedCaps``, u (I, B, P) -> v (J, B, D): the layer whose routing is
-            recorded and drawn.
+        primary: features -> primary capsules; a module with ``num_types``, ``dim`` and ``conv``.
+        capsules: the last layer, u (I, B, P) -> v (J, B, D). Its routing is recorded and drawn.
         image_shape: (C, H, W).
-        between: layers of convolutional capsules, from the primary ones to u (I, B, P); none: u are the primary ones.
+        between: layers of convolutional capsules from the primary capsules to u (I, B, P). If there are none, u are
+            the primary capsules.
 
-    ``decoder`` may be set to None: the network then has no reconstruction.
+    Set ``decoder`` to None for a network without a reconstruction.
 
     >>> net = CapsNet.from_preset("compact", image_shape=(1, 28, 28), num_classes=10).eval()
     >>> lengths, capsules, reconstruction = net(torch.zeros(2, 1, 28, 28))
@@ -109,22 +109,22 @@ class CapsNet(ImageNetwork):
         """Build a network by name.
 
         Args:
-            name: ``"paper"`` (8.2 M parameters on MNIST, 1152 children), ``"compact"`` (162 K before the decoder, 16
-                children: small enough to look at whole), ``"deep"`` (two layers of convolutional capsules before the
-                last, which has 64 children on MNIST) or ``"parts"`` (512 children that see 13 x 13 pixels each, and
-                matrices that all positions share).
+            name: ``"paper"`` (8.2 M parameters on MNIST, 1152 children), ``"compact"`` (162 K without the decoder, 16
+                children: few enough to draw them all), ``"deep"`` (two layers of convolutional capsules before the
+                last layer, which has 64 children on MNIST) or ``"parts"`` (512 children with fields of 13 x 13 pixels;
+                all positions share their matrices).
             image_shape: (C, H, W).
-            num_classes: J, parent capsules, one per class.
-            routing: a routing such as ``Dynamic(3)``, of which each layer holds a copy, or the name of one.
-            objects: K in [1, J], how many classes each image shows; as many of the longest capsules are the answer.
-                None: any number, and those that are longer than 0.5 are.
-            reconstruction_weight: of the decoder's errors in the loss, >= 0; with 0 the decoder learns nothing.
-            prior: ``"learned"``: a logit for each edge of the last layer is learned, which its routing starts from.
-            coupling_weight: of ``coupling_loss`` in the loss, >= 0; for ``parts``, routed by ``Dynamic`` or
-                ``Spherical``.
+            num_classes: J, the number of parent capsules, one per class.
+            routing: a routing such as ``Dynamic(3)``, or its name. Each layer holds a copy.
+            objects: K in [1, J], the number of classes in each image. The answer is the K longest capsules. None: any
+                number of classes. The answer is then all capsules longer than 0.5.
+            reconstruction_weight: weight of the decoder's errors in the loss, >= 0. With 0 the decoder learns nothing.
+            prior: ``"learned"``: the initial logit of each edge of the last layer is a learned parameter.
+            coupling_weight: weight of ``coupling_loss`` in the loss, >= 0. It may be > 0 only for ``parts`` with
+                ``Dynamic`` or ``Spherical`` routing.
 
         Raises:
-            InputError: unknown name, or images smaller than the preset can take.
+            InputError: an unknown name, or images that are too small for the preset.
         """
         check_name("preset", name, list(PRESETS))
         build, smallest = PRESETS[name]
@@ -182,13 +182,13 @@ class CapsNet(ImageNetwork):
         return layers[-1].parent_types if layers else self.primary.num_types
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput | ChoosingOutput:
-        """Classify images and decode one capsule of each, or K if images show K objects.
+        """Classify images, and decode one capsule per image, or K capsules if images show K objects.
 
         Args:
-            images: (B, C, H, W) in [0, 1]; on the CPU other values are refused, elsewhere they aren't checked.
-            labels: (B,) int64, (B, K) for K > 1, (B, J) of 0 and 1 for any number of classes. In training mode the
-                capsules of the true classes are decoded: each alone (section 6.1 of the 2017 paper), or all together
-                for any number. In eval mode, and without labels, the longest are: evaluation sees no labels.
+            images: (B, C, H, W) in [0, 1]. Values are checked only on the CPU.
+            labels: (B,) int64, (B, K) for K > 1, or (B, J) of 0 and 1 for any number of classes. In training mode, the
+                capsules of the true classes are decoded: separately (section 6.1 of the 2017 paper), or together for
+                any number of classes. In eval mode or without labels, the capsules of the answer are decoded.
         """
         u, logits = self.children_of(images), None
         if self.coupling_weight and self.training and isinstance(self.capsules, SharedCaps):
@@ -213,7 +213,7 @@ class CapsNet(ImageNetwork):
     def loss(
         self, output: CapsNetOutput | ChoosingOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
     ) -> torch.Tensor:
-        """``capsnet_loss``; in training, ``coupling_weight`` times ``coupling_loss`` is added. Ignores ``progress``."""
+        """``capsnet_loss``, in training plus ``coupling_weight`` times ``coupling_loss``. ``progress`` is ignored."""
         loss = capsnet_loss(output, images, labels, self.reconstruction_weight)
         if isinstance(output, ChoosingOutput):
             rows, columns = self.centres()
@@ -229,11 +229,11 @@ class CapsNet(ImageNetwork):
     def receptive_fields(self) -> torch.Tensor:
         """(I, 4) int64: top, left, height, width in pixels of the receptive field of each child of the last layer.
 
-        Above layers of convolutional capsules, the field is that of all votes for the child. After more than one
-        iteration, the weight of each vote also depends on competing neighbours, and so on a wider field.
+        If there are layers ``between``, the field covers all votes for the child. With more than one iteration, the
+        weight of each vote also depends on competing neighbours, that is on pixels outside this field.
 
-        The fields of plain convolutions are computed. Those of other stems are measured, which takes a forward pass for
-        each row and column of the image.
+        Fields of stems of plain convolutions are computed. Fields of other stems are measured, which takes a forward
+        pass for each row and column of the image.
         """
         layers = [layer for layer in self.stem.modules() if type(layer) is not nn.Sequential]
         convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]

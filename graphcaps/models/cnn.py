@@ -1,13 +1,13 @@
-"""CNNs that capsule networks are compared with: what do the capsules add?
+"""CNNs as baselines for the capsule networks.
 
     image (B, C, H, W) --convolutions--> features --linear layers--> logits (B, J) --softmax--> scores (B, J)
 
 ``cnn`` is the baseline of Sabour, Frosst & Hinton 2017, section 5: convolutions of 256, 256 and 128 channels, 5 x 5
-with stride 1, then 328 and 192 units and a softmax. Their 35.4 M parameters come out only with padding that keeps the
-image's size: 35,445,522 at 28 x 28, where convolutions without padding give 13.3 M.
+with stride 1, then 328 and 192 units and a softmax. The convolutions are padded to keep the image's size, because only
+this matches the paper's 35.4 M parameters: 35,445,522 at 28 x 28. Without padding there are 13.3 M.
 
-``cnn-small`` is the preset ``compact`` without its capsules: the same convolutions up to the primary capsules' numbers,
-then ReLU and linear layers with as many parameters as the capsules' matrices. Neither learns to reconstruct.
+``cnn-small`` is the preset ``compact`` without capsules: the same convolutions, including those of the primary
+capsules, then ReLU and linear layers with as many parameters as the capsules' matrices. Neither has a decoder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .capsnet import PARENT_DIM
 from .network import ImageNetwork, check_images, check_sizes
 from .stems import compact_stem
 
-DROPOUT = 0.5  # before the last layer; the paper doesn't say how much
+DROPOUT = 0.5  # before the last layer; the paper gives no rate
 
 
 class CNNOutput(NamedTuple):
@@ -51,7 +51,7 @@ def _cnn(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequentia
 def _cnn_small(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequential:
     stem, features, map_size = compact_stem(channels, size)
     primary = nn.Conv2d(features, features, map_size, groups=features)
-    matrices = features * num_classes * PARENT_DIM  # (children x parents) matrices of P x D numbers: T P = features
+    matrices = features * num_classes * PARENT_DIM  # numbers in T x J matrices of P x D, T P = features
     units = round((matrices - num_classes) / (features + 1 + num_classes))
     return nn.Sequential(
         stem, primary, nn.Flatten(), nn.ReLU(), nn.Linear(features, units), nn.ReLU(), nn.Linear(units, num_classes)
@@ -63,7 +63,7 @@ _PRESETS = {"cnn": (_cnn, 1), "cnn-small": (_cnn_small, 11)}
 
 
 class CNN(ImageNetwork):
-    """A convolutional network that is trained with cross entropy.
+    """A convolutional network, trained with cross entropy.
 
     Args:
         layers: image (B, C, H, W) -> logits (B, J).
@@ -85,13 +85,13 @@ class CNN(ImageNetwork):
         """Build a network by name.
 
         Args:
-            name: ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, as ``compact`` without its decoder).
+            name: ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, like ``compact`` without decoder).
             image_shape: (C, H, W).
             num_classes: J.
-            objects: 1; a softmax gives one answer.
+            objects: must be 1, because a softmax gives one answer.
 
         Raises:
-            InputError: unknown name, images smaller than the preset can take, or more objects than one.
+            InputError: an unknown name, images that are too small for the preset, or ``objects`` > 1.
         """
         check_name("preset", name, list(_PRESETS))
         build, smallest = _PRESETS[name]
@@ -103,7 +103,7 @@ class CNN(ImageNetwork):
         return model
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CNNOutput:
-        """Classify images (B, C, H, W) in [0, 1]; ``labels`` are ignored, capsule networks decode by them."""
+        """Classify images (B, C, H, W) in [0, 1]. ``labels`` are ignored: there is no decoder."""
         check_images(images, self.image_shape)
         logits = self.layers(images).float()  # (B, J)
         return CNNOutput(logits.softmax(dim=1), logits)

@@ -1,8 +1,8 @@
-"""Doubtful answers: those to blank images, and those outside the limits that right answers keep to.
+"""Doubtful answers: answers to blank images, and answers outside the limits of right answers.
 
-A network names a class for any image. Three numbers are compared with their values on validation images that it gets
-right: the score of its answer, the next score, and the correlation of image and reconstruction. That reconstructions
-reveal images of no class is from Frosst, Sabour & Hinton 2018, "DARCCC" (arXiv 1811.06969), who use their distance.
+A network names a class for any image, even for one of no class. So three numbers are compared with their limits on
+right answers to validation images: the answer's score, the next score, and the correlation of image and reconstruction.
+Frosst, Sabour & Hinton 2018, "DARCCC" (arXiv 1811.06969), use the distance of the reconstruction for this.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from torch.nn.functional import cosine_similarity
 
 from .answers import overlaid
 
-BLANK = 0.1  # least contrast of an image in [0, 1]; the grey of scanned paper has less
-# Share of right answers that keep to the limits. With wrong ones, 1 % of MNIST's validation images are doubtful then.
+BLANK = 0.1  # images with less contrast are blank; scanned blank paper has less
+# Share of right answers within the limits. Together with wrong answers, 1 % of MNIST's validation images are doubtful.
 SHARE, MOST = 0.993, "99.3 %"
-MIN_ANSWERS = 20  # limits need as many right answers
+MIN_ANSWERS = 20  # right answers that are needed to measure limits
 BLANK_TEXT = f"the image is blank: its lightest and its darkest pixel are {{:.2f}} apart, less than {BLANK:.2f} of 1"
 
 
 class Limits(NamedTuple):
-    """The least score of an answer, the most of the next class, the least correlation; None: no limit."""
+    """The least score of the answer, the largest next score, the least correlation. None means no limit."""
 
     answer: float | None = None
     other: float | None = None
@@ -31,16 +31,16 @@ class Limits(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """One reason to doubt an answer; ``text`` is a clause without a full stop."""
+    """A reason to doubt an answer; ``text`` is a clause without a full stop."""
 
     kind: str  # "blank", "short", "several" or "unlike"
     text: str
 
 
 def evidence_of(images: torch.Tensor, output: Any, objects: int | None) -> torch.Tensor:
-    """(N, 3): the least of the answer's K scores, the next score, the correlation; NaN if there is no such number.
+    """(N, 3): the lowest of the answer's K scores, the next score, and the correlation.
 
-    There are no scores if images show any number of classes, and no correlation without a reconstruction.
+    The scores are NaN if ``objects`` is None, and the correlation is NaN if there is no reconstruction.
     """
     answer = other = alike = torch.full_like(output.scores[:, 0], math.nan, dtype=torch.float32)
     if objects is not None:
@@ -51,14 +51,14 @@ def evidence_of(images: torch.Tensor, output: Any, objects: int | None) -> torch
     if (drawn := getattr(output, "reconstruction", None)) is not None:
         pixels = [each.flatten(1).float() for each in (images, overlaid(drawn))]  # (N, C * H * W)
         x, y = (each - each.mean(dim=1, keepdim=True) for each in pixels)
-        alike = cosine_similarity(x, y, eps=1e-3)  # 0 if one of them is of one tone
+        alike = cosine_similarity(x, y, eps=1e-3)  # 0 if an image is constant
     return torch.stack([answer, other, alike], dim=1)
 
 
 def limits_of(evidence: torch.Tensor, right: torch.Tensor) -> Limits:
-    """The limits that 99.3 % of the answers that are ``right`` (N,) keep to; none if fewer than 20 are right.
+    """Limits that hold for 99.3 % of the ``right`` (N,) answers; no limits if fewer than 20 are right.
 
-    As many answers are beyond each limit as beyond the others: the most that leave 99.3 % within all.
+    Each limit excludes the same number of answers: the largest number that leaves 99.3 % within all three.
     """
     count = int(right.sum())
     if count < MIN_ANSWERS:
@@ -75,17 +75,17 @@ def limits_of(evidence: torch.Tensor, right: torch.Tensor) -> Limits:
 
 
 def outside(evidence: torch.Tensor, limits: Limits) -> torch.Tensor:
-    """(N, 3) bool: whether too few capsules are long, whether too many are, whether the reconstruction is unlike."""
-    answer, other, alike = (math.nan if each is None else each for each in limits)  # nothing is beyond NaN
+    """(N, 3) bool: the answer's score is too low; the next score is too high; the reconstruction is too different."""
+    answer, other, alike = (math.nan if each is None else each for each in limits)  # comparisons with NaN are False
     short = evidence[:, 0] < answer
     return torch.stack([short, (evidence[:, 1] > other) & ~short, evidence[:, 2] < alike], dim=1)
 
 
 @torch.no_grad()
 def doubts(model: Any, images: torch.Tensor, output: Any = None) -> list[tuple[Doubt, ...]]:
-    """The doubts about each answer of a network in eval mode; a blank image has no other doubts.
+    """The doubts about each answer of a network in eval mode. A blank image has only that doubt.
 
-    ``graphcaps.load`` gives the network its ``limits``; without them only answers to blank images are doubtful.
+    ``graphcaps.load`` sets the network's ``limits``. Without limits, only answers to blank images are doubtful.
     """
     output = model(images) if output is None else output
     planes, evidence, K = images.flatten(2), evidence_of(images, output, model.objects), model.objects or 1

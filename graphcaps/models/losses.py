@@ -1,4 +1,4 @@
-"""The losses of a ``CapsNet``: margin loss, reconstruction, and the coupling of children with the object they see."""
+"""Losses of ``CapsNet``: margin loss, reconstruction loss and coupling loss."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ..errors import check_labels, expect
 from ..functional import margin_loss
 from .answers import present
 
-RECONSTRUCTION_WEIGHT = 0.0005  # weight of the sum over pixels: section 4.1
+RECONSTRUCTION_WEIGHT = 0.0005  # weight of the squared errors, summed over pixels: section 4.1
 
 
 def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The mean over all ink of -ln of each child's coupling with the object whose ink it sees.
+    """Mean of -ln(coupling of a child with the class of the object at its field's centre), weighted by ink.
 
     Args:
-        logits: b (I, J, B), the couplings' logits.
-        ink: (B, K, I) in [0, 1], each object's ink at the centre of each child's field.
-        labels: (B,), or (B, K), the objects' classes.
+        logits: b (I, J, B), routing logits.
+        ink: (B, K, I) in [0, 1], brightness of each object at the centre of each child's field.
+        labels: (B,) or (B, K), classes of the objects.
 
     Returns:
-        Scalar >= 0; 0 if there is no ink, ln J if couplings are equal.
+        A scalar >= 0: 0 if there is no ink, ln J if all couplings are equal.
     """
     check_labels(labels, logits.shape[1])
     expect(labels.numel() == ink[..., 0].numel(), "labels", f"of {tuple(ink.shape[:2])} objects", tuple(labels.shape))
@@ -34,17 +34,17 @@ def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor)
 def capsnet_loss(
     output: Any, images: torch.Tensor, labels: torch.Tensor, reconstruction_weight: float = RECONSTRUCTION_WEIGHT
 ) -> torch.Tensor:
-    """Margin loss + weight x sum over pixels of squared errors, each the mean over the batch (section 4.1).
+    """Margin loss + weight x squared errors summed over pixels, both averaged over the batch (section 4.1).
 
-    If images show K objects, each reconstruction is compared with its own object, and the mean over the objects is
-    taken; section 6.1 picks one of them at a time. Without a reconstruction, the loss is the margin loss alone.
+    If images show K objects, each reconstruction is compared with its own object, and the errors are averaged over the
+    objects; section 6.1 uses one object at a time. Without a reconstruction, the loss is the margin loss alone.
 
     Args:
         images: (B, C, H, W), or layers (B, K, C, H, W) whose overlay was the network's input.
-        labels: for images (B,) classes, or (B, J) of 0 and 1; for layers (B, K) classes in the order of the layers.
+        labels: for images, (B,) classes or (B, J) of 0 and 1; for layers, (B, K) classes in the order of the layers.
 
     Raises:
-        InputError: images of another shape than the reconstructions, which torch might broadcast.
+        InputError: images and reconstructions differ in shape (torch might broadcast them).
     """
     if images.dim() == 5:
         layers = tuple(images.shape[:2])

@@ -1,18 +1,18 @@
-"""The network of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", with A, B, C and D capsule types.
+"""The network of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing".
 
     image (B, C, H, W) --5x5 convolution, stride 2, A channels, ReLU--> features
         --1x1 convolutions--> B types of primary capsules
         --3x3, stride 2--> C types of convolutional capsules --3x3, stride 1--> D types
         --coordinate addition--> one capsule per class, whose activations are the scores
 
-Every capsule is a 4 x 4 pose and an activation, every layer of capsules is routed by EM, and nothing is padded: images
-of 32 x 32 pixels give 14 x 14, 6 x 6 and 4 x 4 positions, as in the paper's figure 1. There is no decoder.
+Each capsule has a 4 x 4 pose and an activation. EM routes every layer of capsules. There is no padding: images of
+32 x 32 pixels give 14 x 14, 6 x 6 and 4 x 4 positions, as in the paper's figure 1. There is no decoder.
 
-For smallNORB (two channels, 32 x 32 pixels, 5 classes) these are 68,754 parameters for ``matrix-small`` and 317,194 for
-``matrix``, where the paper has "68K" and "310K".
+For smallNORB (two channels, 32 x 32 pixels, 5 classes), ``matrix-small`` has 68,754 parameters (paper: "68K") and
+``matrix`` has 317,194 (paper: "310K").
 
 Differs:
-    Batch normalisation follows the ReLU, as in other public code; the paper has none.
+    Batch normalisation follows the ReLU, as in other public implementations. The paper has none.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .network import ImageNetwork, check_images, check_sizes, field_centres, out
 
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
-MIN_SIDE = 17  # pixels per side that leave one position of the last window
-BETA_U = -0.4, -0.35, -0.2  # first beta_u of each layer: before training, on MNIST, half of the capsules are on
-MARGINS = 0.2, 0.9  # margin of the loss in the first and the last step, linear in between: the paper's section 3
+MIN_SIDE = 17  # smallest image side, in pixels: one position is left in the last layer
+BETA_U = -0.4, -0.35, -0.2  # initial beta_u of each layer: half of the capsules are active on MNIST before training
+MARGINS = 0.2, 0.9  # margin of the loss at the first and the last step, linear in between: section 3
 
 
 class MatrixOutput(NamedTuple):
-    """scores (B, J) in [0, 1], the class capsules' activations; poses (B, J, 16)."""
+    """scores (B, J) in [0, 1], the activations of the class capsules; poses (B, J, 16)."""
 
     scores: torch.Tensor
     poses: torch.Tensor
@@ -50,13 +50,13 @@ class MatrixOutput(NamedTuple):
 
 
 class MatrixCapsNet(ImageNetwork):
-    """Matrix capsules with EM routing; ``from_preset`` makes the paper's two.
+    """Matrix capsules with EM routing; ``from_preset`` builds the paper's two networks.
 
     Args:
         image_shape: (C, H, W).
         num_classes: J.
-        types: (A, B, C, D), channels of the convolution and types of capsules in each layer before the classes'.
-        routing: an ``EM`` routing, of which each layer holds a copy with a beta_u of its own to start from.
+        types: (A, B, C, D): A channels of the convolution, and B, C, D capsule types of the three layers after it.
+        routing: an ``EM`` routing. Each layer holds a copy with its own initial beta_u.
 
     >>> net = MatrixCapsNet.from_preset("matrix-small", image_shape=(1, 28, 28), num_classes=10).eval()
     >>> scores, poses = net(torch.zeros(2, 1, 28, 28))
@@ -96,11 +96,11 @@ class MatrixCapsNet(ImageNetwork):
             name: ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
             image_shape: (C, H, W).
             num_classes: J.
-            routing: an ``EM`` routing or "em"; each layer holds a copy with a beta_u of its own to start from.
-            objects: 1; spread loss knows one true class.
+            routing: an ``EM`` routing or "em". Each layer holds a copy with its own initial beta_u.
+            objects: must be 1, because spread loss takes one true class.
 
         Raises:
-            InputError: unknown name, images smaller than the layers take, or more objects than one.
+            InputError: an unknown name, images that are too small, or ``objects`` > 1.
         """
         check_name("preset", name, list(_PRESETS))
         check_sizes(name, MIN_SIDE, image_shape, num_classes)
@@ -123,17 +123,17 @@ class MatrixCapsNet(ImageNetwork):
         return self.between(self.primary(self.stem(images)))
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> MatrixOutput:
-        """Classify images (B, C, H, W) in [0, 1]; ``labels`` are ignored, other networks decode by them."""
+        """Classify images (B, C, H, W) in [0, 1]. ``labels`` are ignored: there is no decoder."""
         pose, activation = self.capsules(self.children_of(images))
         return MatrixOutput(activation.transpose(0, 1), pose.transpose(0, 1))
 
     def loss(
         self, output: MatrixOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
     ) -> torch.Tensor:
-        """Spread loss, its margin growing with ``progress``, the share of training that is done; labels (B,)."""
+        """Spread loss for labels (B,). The margin grows with ``progress``, the share of training that is done."""
         return spread_loss(output.scores, labels, MARGINS[0] + progress * (MARGINS[1] - MARGINS[0]))
 
     def receptive_fields(self) -> torch.Tensor:
-        """(I, 4) int64: top, left, height, width in pixels of the receptive field of all votes for each child."""
+        """(I, 4) int64: top, left, height, width in pixels of the field that each child's votes depend on."""
         windows: list[Any] = [self.stem[0], *self.between]
         return receptive_fields(windows, self.child_types, self.image_shape[1:])

@@ -1,4 +1,4 @@
-"""The interface of all networks for images, checks of their input, and sizes of feature maps."""
+"""The interface of all networks for images, checks of their inputs, and sizes of feature maps."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .evidence import Limits
 
 
 class ImageNetwork(nn.Module):
-    """A network for images, as training, evaluation and pictures use it.
+    """Base class of networks for images; training, evaluation and pictures use this interface.
 
-    Called on images (B, C, H, W) in [0, 1] it gives an output with ``scores`` (B, J) in [0, 1]; the largest of them are
-    its answer. A network that ``routes`` also has ``capsules``, the layer whose routing is recorded and drawn,
-    ``between``, the routed layers below it, ``children_of(images)``, which gives its input, and ``receptive_fields()``.
-    One that ``reconstructs`` also has ``decoder``.
+    For images (B, C, H, W) in [0, 1], the output has ``scores`` (B, J) in [0, 1]. The classes with the largest scores
+    are the answer. If ``routes`` is true, the network also has ``capsules``, the layer whose routing is recorded and
+    drawn; ``between``, the routed layers below; ``children_of(images)``, the input of ``capsules``; and
+    ``receptive_fields()``. If ``reconstructs`` is true, it also has a ``decoder``.
     """
 
     routes = False  # whether it has capsules that are routed
     objects: int | None = 1  # K, the number of classes that an image shows; None: any number
     class_names: tuple[str, ...] = ()  # one per class, if known
-    limits = Limits()  # the limits that right answers keep to, if known
-    preset: dict[str, Any] | None = None  # name and arguments of the ``from_preset`` call that made it, for checkpoints
+    limits = Limits()  # limits for doubtful answers, if known
+    preset: dict[str, Any] | None = None  # name and arguments for ``from_preset``, stored in checkpoints
 
     def __init__(self, image_shape: Sequence[int]):
         super().__init__()
@@ -38,17 +38,17 @@ class ImageNetwork(nn.Module):
 
     @property
     def reconstructs(self) -> bool:
-        """Whether it draws the image again from its capsules."""
+        """Whether the network reconstructs the image from its capsules."""
         return self.decoder is not None
 
     def loss(self, output: Any, images: Tensor, labels: Tensor, progress: float = 1.0) -> Tensor:
-        """The loss of a training; ``progress`` is the share of training that is done, in [0, 1]."""
+        """The training loss; ``progress`` is the share of training that is done, in [0, 1]."""
         raise NotImplementedError
 
 
 @torch.no_grad()
 def output_size(layers: nn.Module, image_shape: Sequence[int]) -> tuple[int, int]:
-    """(H, W) of the feature map that layers make of images (C, H, W): a forward pass without memory or arithmetic."""
+    """(H, W) of the layers' output for images (C, H, W). A forward pass on the meta device costs no arithmetic."""
     features = copy.deepcopy(layers).to("meta").eval()(torch.zeros(1, *image_shape, device="meta"))
     return features.shape[2], features.shape[3]
 
@@ -60,7 +60,7 @@ def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> 
 
 
 def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num_classes: int) -> tuple[int, int, int]:
-    """Give ``image_shape`` (C, H, W); raise ``InputError`` if a preset can't take it, or if there are no classes."""
+    """Return ``image_shape`` (C, H, W). Raise ``InputError`` if it doesn't fit the preset, or without classes."""
     good = len(image_shape) == 3 and all(isinstance(size, int) and size >= 1 for size in image_shape)
     expect(good, "image_shape", "(C, H, W), three integers >= 1", image_shape)
     channels, height, width = image_shape
@@ -73,8 +73,8 @@ def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num
 def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:
     """Raise ``InputError`` unless images are floating point of shape (B, C, H, W) and, on the CPU, in [0, 1].
 
-    The values are checked only on the CPU, in microseconds: elsewhere the check would wait for the device. There,
-    images from 0 to 255 are not noticed, and give wrong answers.
+    Values are checked only on the CPU, where it takes microseconds: on a GPU the check would wait for the device. So on
+    a GPU, images in [0, 255] pass the check and get wrong answers.
     """
     expect(isinstance(images, torch.Tensor), "images", "a tensor", type(images).__name__)
     shape = tuple(images.shape)

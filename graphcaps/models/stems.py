@@ -1,4 +1,4 @@
-"""The layers of each ``CapsNet`` preset before its last: convolutions and primary capsules."""
+"""All layers of each ``CapsNet`` preset except the last: convolutions and primary capsules."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import nn
 from ..nn import DepthwisePrimaryCaps, PrimaryCaps
 from .network import output_size
 
-MAX_SIDE = 40  # pixels per side that ``compact`` and ``parts`` are made for; convolutions halve larger images first
+MAX_SIDE = 40  # largest side in pixels for ``compact`` and ``parts``; convolutions first halve larger images
 Size = tuple[int, int]
 
 
 class Front(NamedTuple):
-    """All layers before the last; ``between`` has parent types, kernel and stride of each ``ConvCaps``."""
+    """All layers before the last. ``between`` holds (parent types, kernel, stride) of each ``ConvCaps``."""
 
     stem: nn.Sequential
     primary: PrimaryCaps | DepthwisePrimaryCaps
@@ -28,13 +28,13 @@ def _paper(channels: int, size: Size) -> Front:
 
 
 def _compact(channels: int, size: Size) -> Front:
-    """In the spirit of Efficient-CapsNet (Mazzia et al. 2021): I = 16 primary capsules for images of any size."""
+    """Based on Efficient-CapsNet (Mazzia et al. 2021): I = 16 primary capsules for images of any size."""
     stem, features, map_size = compact_stem(channels, size)
     return Front(stem, DepthwisePrimaryCaps(features, map_size))
 
 
 def compact_stem(channels: int, size: Size) -> tuple[nn.Sequential, int, Size]:
-    """The convolutions of ``compact``, their channels, and the size of their map for images (H, W)."""
+    """The convolutions of ``compact``, and the channels and the size of their output for images (H, W)."""
     halving, features, _ = _halving(channels, size)
     convs = _convolutions((features, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2))
     stem = nn.Sequential(*halving, *convs)
@@ -44,16 +44,16 @@ def compact_stem(channels: int, size: Size) -> tuple[nn.Sequential, int, Size]:
 def _deep(channels: int, size: Size) -> Front:
     """Two layers of convolutional capsules: 9 x 9, 4 x 4 and 2 x 2 positions of 16 types for images of 28 x 28."""
     stem = nn.Sequential(*_convolutions((channels, 64, 5, 1), (64, 64, 3, 2)))
-    # Untrained, in eval mode, batch normalisation leaves small maps small, and layer by layer short capsules end at 0.
+    # Keep the features' scale: untrained batch normalisation doesn't, and later capsules would have lengths near 0.
     for conv in (stem[0], stem[3]):
         nn.init.kaiming_normal_(next(conv.parameters()), nonlinearity="relu")
     return Front(stem, PrimaryCaps(64, 16, 8, 3, 1), between=((16, 3, 2), (16, 3, 1)))
 
 
 def _parts(channels: int, size: Size) -> Front:
-    """Children that see 13 x 13 pixels, of 8 types at 8 x 8 positions for images of 28 x 28: parts of a drawing.
+    """Children with fields of 13 x 13 pixels: for images of 28 x 28, 8 types at 8 x 8 positions.
 
-    Images with a side of more than 40 pixels have 4 to 8 positions along a side of 41 or more.
+    A side of more than 40 pixels has 4 to 8 positions.
     """
     halving, features, size = _halving(channels, size)
     step = tuple(3 if halving and side > 28 else 2 for side in size)
@@ -62,7 +62,7 @@ def _parts(channels: int, size: Size) -> Front:
 
 
 def _halving(channels: int, size: Size) -> tuple[list[nn.Module], int, Size]:
-    """Layers that halve each side while it is above ``MAX_SIDE``; the channels and the size that they leave."""
+    """Layers that halve each side until it is at most ``MAX_SIDE``; the channels and the size of their output."""
     layers: list[nn.Module] = []
     while max(size) > MAX_SIDE:
         stride = tuple(2 if side > MAX_SIDE else 1 for side in size)
@@ -74,7 +74,7 @@ def _halving(channels: int, size: Size) -> tuple[list[nn.Module], int, Size]:
 
 
 def _convolutions(*convs: tuple) -> list[nn.Module]:
-    """Convolutions with ReLU and batch normalisation, from channels in and out, kernel and stride."""
+    """Blocks of convolution, ReLU and batch normalisation, from (channels in, channels out, kernel, stride)."""
     blocks = ([nn.Conv2d(*conv), nn.ReLU(), nn.BatchNorm2d(conv[1])] for conv in convs)
     return [layer for block in blocks for layer in block]
 

@@ -1,6 +1,6 @@
-"""Recording: a routing trace of a network of your own while it runs, and of one while it is trained.
+"""Recording of routing traces, from any network that runs and from training.
 
-Names are imported when first used: ``watch`` and ``recording`` need torch, ``RoutingTrace`` doesn't.
+Names are imported on first use, because ``watch`` needs torch and ``RoutingTrace`` doesn't.
 """
 
 from __future__ import annotations

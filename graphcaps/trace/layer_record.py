@@ -1,4 +1,4 @@
-"""One routing as it is recorded, iteration by iteration, and the routing trace made of it."""
+"""Recording of one routing, iteration by iteration, as a routing trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..viz.routing_trace import RoutingTrace
 
 
 class NodeGraph(NamedTuple):
-    """A user's graph with one kind of node, and a node's number of capsules before and after routing."""
+    """A user's graph with one kind of node, and the numbers of capsules per node before and after routing."""
 
     graph: DGLGraph
     caps_in: int
@@ -22,9 +22,9 @@ class NodeGraph(NamedTuple):
 
 
 class LayerRecord:
-    """The arrays of one routing, for the first children and images, with the limits of ``watch``.
+    """Arrays of one routing, limited to the first children and images by the limits of ``watch``.
 
-    ``layer`` is "" outside all layers, and ``nodes`` the user's graph if votes go along its edges.
+    ``layer`` is "" outside all layers. ``nodes`` is the user's graph if votes go along its edges, else None.
     """
 
     def __init__(self, layer: str, graph: DGLGraph, nodes: NodeGraph | None, images: int | None, edges: int | None):
@@ -54,7 +54,7 @@ class LayerRecord:
         self.arrays: dict[str, list[np.ndarray]] = {"b": [], "c": [], "agreement": [], "lengths": [], "v": []}
 
     def add(self, v: Tensor, **edge_numbers: Tensor) -> None:
-        """Record an iteration: parents (J, *, D), and numbers per edge (E, *)."""
+        """Record an iteration: parents (J, *, D) and numbers for each edge (E, *)."""
         v = v.detach().flatten(1, -2) if v.dim() > 2 else v.detach().unsqueeze(1)  # (J, N, D)
         v = self._first_images(v if self.parents is None else v[self.parents.to(v.device)])
         if self.edges is None or v.shape[0] * v.shape[2] <= self.edges:
@@ -75,7 +75,7 @@ class LayerRecord:
         return values[:, : self.images]
 
     def trace(self) -> RoutingTrace:
-        """The iterations so far as a trace of one epoch."""
+        """Make a trace of one epoch from the iterations so far."""
         arrays: dict[str, Any] = {name: np.stack(values)[None] for name, values in self.arrays.items() if values}
         indices = {"src": self.src, "dst": self.dst, "parents": self.parents, "nodes": self.nodes}
         arrays |= {name: None if value is None else value.numpy().astype(np.int32) for name, value in indices.items()}
@@ -91,6 +91,6 @@ class LayerRecord:
 
 
 def _finite(values: Tensor, dtype: type) -> np.ndarray:
-    """The numbers in ``dtype``; finite ones beyond its range, such as large logits of EM, become its largest."""
+    """Convert to ``dtype``. Finite numbers beyond its range, such as large logits of EM, are clipped to the range."""
     numbers, most = values.cpu().numpy(), np.finfo(dtype).max
     return np.where(np.isfinite(numbers), numbers.clip(-most, most), numbers).astype(dtype)

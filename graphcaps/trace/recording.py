@@ -1,4 +1,4 @@
-"""Recording for pictures: a network's routing of a few images, its reconstructions and saliency."""
+"""Recording in training: a network's routing of a few images, its reconstructions and its saliency."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..routing.names import ROUTINGS, name_of
 from ..viz.routing_trace import RoutingTrace
 from .watched import watch
 
-ITERATIONS = 10  # at least this many are recorded: a network's own three would be three nearly equal frames
+ITERATIONS = 10  # at least this many are recorded, because three would be three nearly equal frames
 STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)
-MOST_SALIENCY_CHILDREN = 64  # with more, receptive fields stand for saliency
+MOST_SALIENCY_CHILDREN = 64  # with more children, pictures use receptive fields, not saliency
 
 
 def kept_epochs(last: int) -> list[int]:
-    """Epochs whose routing is kept: 0 (untrained), powers of two, and the last.
+    """Epochs whose routing is recorded: 0 (untrained), powers of two, and the last.
 
     >>> kept_epochs(10)
     [0, 1, 2, 4, 8, 10]
@@ -31,16 +31,16 @@ def kept_epochs(last: int) -> list[int]:
 
 
 def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
-    """Index of the first image of each class in labels (N,) or (N, J) bool, in the order of classes."""
+    """Index of the first image of each class, in the order of classes, for labels (N,) or (N, J) bool."""
     by_class = present(labels, num_classes).unbind(dim=1)
     return torch.tensor([int(shows.nonzero()[0]) for shows in by_class if shows.any()])
 
 
 @torch.no_grad()
 def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
-    """The last layer's routing of images (N, C, H, W) in [0, 1]: ten iterations, or the network's if it has more.
+    """Trace of the last layer's routing of images (N, C, H, W) in [0, 1], for at least ten iterations.
 
-    A routing of the user's own runs for the network's iterations alone: it may depend on their number from the start.
+    A user-defined routing runs only for its own number of iterations, because its first one may depend on the number.
     """
     layer, u = model.capsules, model.children_of(images)
     trained = layer.routing.iterations
@@ -60,14 +60,14 @@ def record(
     device: torch.device | str,
     about: dict[str, str | int | float],
 ) -> RoutingTrace:
-    """The trace with the routing after ``epoch``; without a trace, a new one."""
+    """Add the routing after ``epoch`` to the trace, or to a new one if it is None."""
     images, labels = Batches(splits.test, 1).at(one_of_each_class(splits.test.labels, splits.num_classes))
     images = overlaid(images).to(device)
     training = model.training
     model.eval()
     routed = dataclasses.replace(routing_of(model, images), epochs=np.array([epoch], np.int32))
     if trace is None:
-        one_each = labels.numpy() if labels.dim() == 1 else None  # a trace has no room for several labels of an image
+        one_each = labels.numpy() if labels.dim() == 1 else None  # a trace can't hold several labels per image
         trace = dataclasses.replace(routed, labels=one_each, class_names=splits.class_names, about=about)
     trace = trace.with_epoch(epoch, routed, **pictures(model, images))
     model.train(training)
@@ -75,16 +75,16 @@ def record(
 
 
 def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:
-    """Reconstructions, perturbed ones and saliency of images (N, C, H, W), by their names in ``RoutingTrace``.
+    """Reconstructions, perturbed reconstructions and saliency of images (N, C, H, W), as fields of ``RoutingTrace``.
 
-    A network without a decoder has no reconstructions, one with many children no saliency.
+    Without a decoder, there are no reconstructions. With more than 64 children, there is no saliency.
     """
     few = model.capsules.num_children <= MOST_SALIENCY_CHILDREN
     seen = {"saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None}
     if not model.reconstructs:
         return seen
     with torch.no_grad():
-        output = CapsNet.forward(model, images)  # not model(images), which Accelerate puts into autocast
+        output = CapsNet.forward(model, images)  # not model(images): Accelerate wraps that in autocast
         longest = output.lengths.argmax(dim=1)  # (N,)
         dim = output.capsules.shape[2]
         amounts = torch.from_numpy(STEPS).to(images.device)
@@ -97,7 +97,7 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
 
 
 def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
-    """The pixels (N, I, H, W) that each child sees: |d length / d pixel|, the largest over channels, scaled to 1."""
+    """Saliency (N, I, H, W) of each child: |d length / d pixel|, its maximum over channels, scaled to at most 1."""
     images = images.detach().requires_grad_()
     lengths = activation_of(model.children_of(images))  # (I, N)
     gradients = (torch.autograd.grad(child.sum(), images, retain_graph=True)[0] for child in lengths)  # (N, C, H, W)
@@ -106,11 +106,11 @@ def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
 
 
 def with_history(trace: RoutingTrace, history: list[dict]) -> RoutingTrace:
-    """The trace with the training curves so far."""
+    """Set the trace's training curves."""
     columns = {key: [row[key] for row in history] for key in history[0]} if history else {}
     return dataclasses.replace(trace, history=columns)
 
 
 def to_bytes(images: torch.Tensor) -> np.ndarray:
-    """Images in [0, 1] as uint8 on the CPU."""
+    """Convert images in [0, 1] to uint8 on the CPU."""
     return (images * 255).round().to(torch.uint8).cpu().numpy()

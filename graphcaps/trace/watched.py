@@ -1,4 +1,4 @@
-"""Record what routed layers do while a network of the user's own runs."""
+"""Recording of the routed layers of any network while it runs."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from .layer_record import LayerRecord, NodeGraph
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NO_LAYER = "route"  # name of a routing outside all modules
+NO_LAYER = "route"  # name of a routing outside all layers
 
 
 def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int | None = 20_000) -> Watched:
-    """Record every routing inside a ``with`` block: of a network's layers, and of bare calls of ``graphcaps.route``.
+    """Record every routing inside a ``with`` block, in a network's layers and in direct calls of ``graphcaps.route``.
 
-    The network's outputs and gradients stay as they are, up to rounding: layers for graphs route on a slower path,
-    because the fastest one makes no couplings of single iterations. Other threads are not recorded, nor is code that
-    ``torch.compile`` has traced: watch the network before it is compiled.
+    The network's outputs and gradients change only by rounding: layers for graphs use a slower path, because the
+    fastest path doesn't compute the couplings of each iteration. Other threads aren't recorded. Code that
+    ``torch.compile`` has traced isn't recorded either, so watch the network before it is compiled.
 
     Args:
-        module: its submodules give their names to the routings in them, and its class the name to the others inside
-            it. None: all are called ``"route"``, as are bare calls outside the module.
-        images: how many images (all trailing dims together) of each routing are recorded; None: all.
-        edges: how many edges are recorded: those of the first children, each with all of its edges; None: all. If a
-            layer has more parents than this, those with one of these edges are recorded; ``v`` is recorded if it has no
-            more numbers than this per image. The record's ``about`` says what is left out.
+        module: the network. A routing is named after the submodule in which it runs, or after the network's class if
+            it runs in no submodule. Without a network, and outside the network, its name is ``"route"``.
+        images: number of images (all trailing dims together) to record of each routing; None: all.
+        edges: number of edges to record, those of the first children, each with all of its edges; None: all. If a
+            layer has more parents than this, only the parents of these edges are recorded. ``v`` is recorded only if
+            it has at most as many numbers per image. The trace's ``about`` lists omissions.
 
     Returns:
-        ``Watched``, for one ``with`` block or several: a layer's name gives the ``RoutingTrace`` of its last call.
+        ``Watched``, for one or more ``with`` blocks. Index it by a layer's name for the trace of its last call.
 
     >>> import graphcaps
     >>> net = nn.Sequential(graphcaps.nn.CapsuleLayer(20, 10))
@@ -63,7 +63,7 @@ def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int
 
 
 def random_trace(num_children: int, num_parents: int, iterations: int = 10, seed: int = 0) -> RoutingTrace:
-    """Dynamic routing of standard normal 16-D votes on a complete graph; 20 x 10 is the DGL tutorial's example."""
+    """Trace of dynamic routing of standard normal 16-D votes on a complete graph; the DGL tutorial uses 20 x 10."""
     votes = torch.randn(num_children * num_parents, 16, generator=torch.Generator().manual_seed(seed))
     with watch(edges=None) as seen:
         route(complete_graph(num_children, num_parents), votes, Dynamic(iterations))
@@ -73,13 +73,13 @@ def random_trace(num_children: int, num_parents: int, iterations: int = 10, seed
 class Watched:
     """The last routing of each layer, by the name of the innermost submodule, or ``"route"`` outside the module.
 
-    After the first ``snapshot``: the routings of all snapshots, as the epochs of one trace.
+    After the first ``snapshot``, a layer's trace has one epoch for each snapshot.
     """
 
     def __init__(self, module: nn.Module | None, images: int | None, edges: int | None):
         self._module, self._limits = module, (images, edges)
         self._blocks: list[ExitStack] = []
-        self._running: list[tuple[str, bool]] = []  # layers whose forward runs now, and whether each got a pair
+        self._running: list[tuple[str, bool]] = []  # layers in their forward pass; whether the input is a pair
         self._nodes: NodeGraph | None = None
         self._records: dict[str, LayerRecord] = {}
         self._snapshots: dict[str, RoutingTrace] = {}
@@ -87,7 +87,7 @@ class Watched:
     def __enter__(self) -> Watched:
         self._blocks.append(stack := ExitStack())
         for name, part in () if self._module is None else self._module.named_modules():
-            if isinstance(part, (NodeCapsules, NodeBeliefs)):  # parts inside a layer, which has the name
+            if isinstance(part, (NodeCapsules, NodeBeliefs)):  # part of a layer, whose name is used
                 stack.callback(part.register_forward_pre_hook(self._enter_nodes).remove)
                 stack.callback(part.register_forward_hook(self._leave_nodes, always_call=True).remove)
             else:
@@ -102,7 +102,7 @@ class Watched:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the layers that have routed, in the order of their first call."""
+        """Names of the layers that have routed, in order of their first call."""
         return tuple({**self._snapshots, **self._records})
 
     def __getitem__(self, name: str) -> RoutingTrace:
@@ -113,10 +113,10 @@ class Watched:
         return {name: self[name] for name in self.names}
 
     def snapshot(self, epoch: int) -> None:
-        """Add each layer's last call since the previous snapshot as an epoch of its trace; later epochs are dropped.
+        """Add each layer's last call since the previous snapshot to its trace, as ``epoch``; drop later epochs.
 
         Raises:
-            InputError: no layer has routed since, or one has routed on other edges or another number of images.
+            InputError: no layer has routed since then, or its edges or its number of images changed.
         """
         check_whole("epoch", epoch, 0)
         self._check_routed(self._records)
@@ -127,7 +127,7 @@ class Watched:
         self._records = {}
 
     def save(self, path: str | os.PathLike) -> list[Path]:
-        """Write a file for ``graphcaps viz``; several layers get one each, as ``routing-<name>.npz``."""
+        """Write a file for ``graphcaps viz``, or one per layer if there are several, such as ``routing-<name>.npz``."""
         self._check_routed(self.names)
         path = Path(path)
         paths = [path.with_stem(f"{path.stem}-{name}") for name in self.names] if len(self.names) > 1 else [path]
@@ -139,10 +139,10 @@ class Watched:
         """Draw how a layer's couplings settle: on the user's graph for ``CapsuleConv``, else on the graph of votes.
 
         Args:
-            path: a file to write that ends in .gif, .mp4, .png, .svg or .pdf, and is returned; None: a matplotlib
-                figure of the answer is returned.
-            layer: its name; None: the last that has routed.
-            options: ``over``, ``image`` and others, as in ``graphcaps.viz.picture``.
+            path: the file to write (.gif, .mp4, .png, .svg or .pdf); its path is returned. None: return a matplotlib
+                figure of the last iteration instead.
+            layer: name of a layer; None: the last layer in ``names``.
+            options: options of ``graphcaps.viz.picture``, such as ``over`` and ``image``.
         """
         return self._draw("auto", path, layer, options)
 
@@ -169,10 +169,10 @@ class Watched:
         expect(len(layers) > 0, "names", "a layer that has routed", "none", "Call the network in watch's block")
 
     def to_networkx(self, layer: str | None = None, image: int = 0) -> networkx.Graph:
-        """A layer's last couplings as a networkx graph.
+        """Convert a layer's last couplings to a networkx graph.
 
-        For ``CapsuleConv`` it is the user's graph; an edge's ``capsule`` is the one with its largest coupling, ``c``.
-        Else it is the graph of votes, as ``graphcaps.to_networkx`` gives it.
+        For ``CapsuleConv``, this is the user's graph; on each edge, ``c`` is the largest coupling, and ``capsule`` the
+        capsule that has it. For other layers, it is the graph of votes, as ``graphcaps.to_networkx`` returns it.
         """
         trace = self._trace(layer)
         trace.check(image)
@@ -189,10 +189,11 @@ class Watched:
         return drawn
 
     def scalars(self) -> dict[str, float]:
-        """Means over images after each layer's last iteration: plain numbers for TensorBoard, W&B or a log.
+        """Numbers for TensorBoard, W&B or a log: means over images after each layer's last iteration.
 
-        ``NAME/entropy`` in nats; ``NAME/undecided``, that over the entropy of equal couplings; ``NAME/agreement`` of
-        votes with their parents, weighted by couplings; ``NAME/length`` of the longest parent.
+        ``NAME/entropy`` is the coupling entropy in nats. ``NAME/undecided`` is its ratio to the entropy of equal
+        couplings. ``NAME/agreement`` is the agreement of votes with their parents, weighted by couplings.
+        ``NAME/length`` is the length of the longest parent.
         """
         numbers = {}
         for name, trace in self.traces().items():
@@ -219,7 +220,7 @@ class Watched:
 
     def _enter(self, name: str, module: nn.Module, inputs: Any, named: Any) -> None:
         feat = named["x"] if "x" in named else inputs[0] if inputs else None
-        self._running.append((name, isinstance(feat, (tuple, list))))  # a pair means two kinds of nodes in PyG
+        self._running.append((name, isinstance(feat, (tuple, list))))  # in PyG, a pair means two kinds of nodes
 
     def _leave(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         self._running.pop()

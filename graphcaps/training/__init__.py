@@ -1,1 +1,1 @@
-"""Training: the loop, the run folder that a crash can't break, and the weights in it."""
+"""Training: the training loop, and a run folder that stays valid if the process crashes."""

@@ -1,6 +1,6 @@
-"""Weights on disk: one safetensors file with the training state as JSON in its head. Reading one never runs code.
+"""Checkpoints: safetensors files with the training state as JSON in the header. Reading one never runs code.
 
-safetensors doesn't notice a flipped bit, so a sha256 of the JSON and the tensors stands beside them.
+safetensors doesn't detect a flipped bit, so the header also holds a sha256 of the JSON and the tensors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT_VERSION = 2
 
 
 def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path | None = None) -> None:
-    """Write tensors and a JSON head as one file, atomically; the file that it replaces goes to ``before``, if given."""
+    """Write tensors and the JSON header to one file, atomically. An existing file is moved to ``before``, if given."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps({"format_version": FORMAT_VERSION, **head})
     with replacing(path, before) as temporary:
@@ -33,10 +33,10 @@ def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path
 
 
 def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
-    """Read what ``write`` wrote.
+    """Read the tensors and the JSON header of a file that ``write`` made.
 
     Raises:
-        GraphcapsError: missing, not safetensors, not ours, damaged, or of another format.
+        GraphcapsError: the file is missing, isn't a safetensors file of graphcaps, is damaged, or has another format.
     """
     then = f"It is written when an epoch ends; go on with: graphcaps train --resume {path.parent.parent}"
     try:
@@ -72,10 +72,10 @@ def model_tensors(model: ImageNetwork) -> dict[str, torch.Tensor]:
 
 
 def training_tensors(optimizer: torch.optim.Optimizer, device: torch.device) -> dict[str, torch.Tensor]:
-    """All tensors, beside the network's, that a resumed training needs to reach the same bits.
+    """All tensors, apart from the network's, that a resumed training needs for bit-identical results.
 
-    The optimizer's state is named ``optimizer.<number of the parameter>.<name>``; the states of torch's generators,
-    from which dropout draws, ``generator.<kind of device>``.
+    The optimizer's state is named ``optimizer.<number of the parameter>.<name>``. The states of torch's random number
+    generators, which dropout uses, are named ``generator.<kind of device>``.
     """
     tensors = {"generator.cpu": torch.get_rng_state()}
     if device.type == "cuda":
@@ -86,10 +86,10 @@ def training_tensors(optimizer: torch.optim.Optimizer, device: torch.device) -> 
 
 
 def restore_model(model: ImageNetwork, tensors: dict[str, torch.Tensor], path: Path) -> None:
-    """Put the tensors of ``model_tensors`` into a network; half precision becomes the network's.
+    """Load the tensors of ``model_tensors`` into a network. float16 tensors are converted to float32.
 
     Raises:
-        GraphcapsError: tensors of another network, NaN or infinity; the network is unchanged.
+        GraphcapsError: the tensors belong to another network, or hold NaN or infinity. The network is then unchanged.
     """
     stored = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
     stored = {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in stored.items()}
@@ -108,14 +108,14 @@ def _kind(tensor: torch.Tensor | None) -> str:
 
 
 def restore_training(optimizer: torch.optim.Optimizer, device: torch.device, tensors: dict[str, torch.Tensor]) -> None:
-    """Put the tensors of ``training_tensors`` into an optimizer and torch's generators."""
+    """Load the tensors of ``training_tensors`` into an optimizer and torch's random number generators."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimizer."):
             _, k, entry = name.split(".", 2)
             like = parameters[int(k)]
-            if tensor.shape == like.shape:  # fused Adam takes the numbers as they lie in memory
+            if tensor.shape == like.shape:  # fused Adam ignores strides, so they must match
                 tensor = torch.empty_like(like, dtype=tensor.dtype, device="cpu").copy_(tensor)
             state.setdefault(int(k), {})[entry] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
@@ -125,10 +125,10 @@ def restore_training(optimizer: torch.optim.Optimizer, device: torch.device, ten
 
 
 def read_model(path: Path) -> tuple[ImageNetwork, dict]:
-    """The network that a checkpoint describes, with its weights, ``class_names`` and ``limits``; and the head.
+    """Build the network of a checkpoint, with its weights, ``class_names`` and ``limits``; also return the header.
 
     Raises:
-        GraphcapsError: as ``read`` and ``restore_model`` do, and for a head that describes no network.
+        GraphcapsError: see ``read`` and ``restore_model``; or the header doesn't describe a network.
     """
     tensors, head = read(path)
     try:

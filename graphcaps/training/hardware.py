@@ -1,4 +1,4 @@
-"""The device and the precision of a training, through Accelerate: one CPU or GPU, or several processes."""
+"""Device and precision of a training. Accelerate handles one CPU or GPU, or several processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def accelerator(device: str, precision: str = "auto", deterministic: bool = False) -> Accelerator:
-    """An ``accelerate.Accelerator`` for settings of ``TrainConfig``.
+    """Make an ``accelerate.Accelerator`` from the settings of the same names in ``TrainConfig``.
 
     Raises:
         GraphcapsError: torch doesn't find the device.
@@ -28,23 +28,23 @@ def accelerator(device: str, precision: str = "auto", deterministic: bool = Fals
 
     device = pick_device(device)
     if device == "cuda":
-        # cuDNN times its convolutions and takes the fastest, with products in tf32. Matrix products stay in float32:
-        # routing's are among them, and the decoder's are 1 % of a training step of the paper's network.
+        # cuDNN picks the fastest convolution algorithm and may use tf32. Matrix products stay in float32, because
+        # routing uses them. The decoder's would save little: they take 1 % of a training step of the paper's network.
         torch.backends.cudnn.benchmark = torch.backends.cudnn.allow_tf32 = not deterministic
     bfloat16 = has_bfloat16(device) if precision == "auto" else precision == "bfloat16"
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        AcceleratorState._reset_state(reset_partial_state=True)  # a second training in this process may differ
+        AcceleratorState._reset_state(reset_partial_state=True)  # a second training may have other settings
     return Accelerator(cpu=device == "cpu", mixed_precision="bf16" if bfloat16 else "no")
 
 
 @contextlib.contextmanager
 def determinism(wanted: bool) -> Iterator[None]:
-    """If wanted, let torch use only deterministic kernels while the block runs."""
-    if not wanted:  # setting this imports half of torch, which would delay the answer to Ctrl-C
+    """While the block runs, torch uses only deterministic kernels, if ``wanted``."""
+    if not wanted:  # the call imports half of torch, which delays Ctrl-C
         yield
         return
     before, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
     torch.use_deterministic_algorithms(True)
     try:
         yield
@@ -53,7 +53,7 @@ def determinism(wanted: bool) -> Iterator[None]:
 
 
 def pick_device(name: str) -> str:
-    """Give ``name``, or the device that "auto" means; raise ``GraphcapsError`` if torch doesn't find it."""
+    """Return ``name``, or the best device for "auto". Raise ``GraphcapsError`` if torch doesn't find the device."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return next(device for device, there in available.items() if there)
@@ -70,12 +70,12 @@ def has_bfloat16(device: str) -> bool:
 
 
 def precision_of(accelerator: Accelerator) -> str:
-    """The precision of convolutions and decoder: "float32" or "bfloat16"."""
+    """Precision of the convolutions and the decoder: "float32" or "bfloat16"."""
     return "bfloat16" if accelerator.mixed_precision == "bf16" else "float32"
 
 
 def made_with(accelerator: Accelerator) -> dict[str, str | int]:
-    """Versions and hardware, to be written beside a measured number."""
+    """Versions and hardware, which are stored with measured results."""
     device = accelerator.device.type
     return {
         "graphcaps": version("graphcaps"),

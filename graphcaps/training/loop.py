@@ -3,9 +3,9 @@
     for each epoch: for each batch: forward, loss, backward, step
                     validate, record the routing, save
 
-All randomness of an epoch comes from (seed, epoch), so a run stopped at any step and resumed gives, on a CPU and with
-as many threads, the very weights of the run that was never stopped. The model is chosen on validation images; the test
-images are read once.
+All random numbers of an epoch depend only on (seed, epoch). So a run that is stopped at any step and resumed ends with
+bit-identical weights, on a CPU with the same number of threads. The best epoch is chosen on validation images. The test
+images are used once, at the end.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from torch.utils.tensorboard import SummaryWriter
 
-STEPS_BETWEEN = 16  # steps after which several processes on GPUs ask each other whether to stop
+STEPS_BETWEEN = 16  # steps between two checks whether any process must stop, for several processes on GPUs
 
 
 class Interrupted(GraphcapsError):
-    """Training was stopped by the signal ``signum``; ``resume`` goes on from where it was saved."""
+    """The signal ``signum`` stopped the training; ``resume`` continues from the last checkpoint."""
 
     def __init__(self, run: Run, signum: int, how: str = "stopped and saved"):
         super().__init__(f"{how}. Go on with: graphcaps train --resume {run}")
@@ -57,33 +57,33 @@ class Interrupted(GraphcapsError):
 
 @dataclasses.dataclass
 class State:
-    """How far a training is; part of every checkpoint's head."""
+    """Progress of a training; every checkpoint's header holds it."""
 
     epoch: int = 0  # finished epochs
     step: int = 0  # finished steps of the current epoch
     loss_sum: float = 0.0  # sum over this process's images of the current epoch; in a checkpoint, over all processes
     correct: int = 0
     seen: int = 0
-    seconds: float = 0.0  # time of training, over all resumes
+    seconds: float = 0.0  # training time, including the time before a resume
     epoch_seconds: float = 0.0
     best_epoch: int = 0
     best_val_accuracy: float = -1.0
     best_val_loss: float = math.inf
     history: list[dict] = dataclasses.field(default_factory=list)
-    threads: int = 0  # threads that compute on a CPU; 0 on other devices
+    threads: int = 0  # number of threads on a CPU; 0 on other devices
 
 
 def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
-    """Train in checked settings, and return the run's result.json; users call ``train``.
+    """Train with settings that were already checked, and return the run's result.json. Users call ``train``.
 
-    Without a ``run`` to go on with, it makes a new one.
+    If ``run`` is None, a new run folder is made.
     """
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
     resumed, main = run is not None, accelerator.is_main_process
     if run is not None:
-        run.newest_checkpoint()  # its settings are checked before they choose images and a network
+        run.newest_checkpoint()  # check its settings before they are used to load images and build the network
     splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
-    if config.of_images and run is None:  # a resumed run has the same size even if the folder's images changed
+    if config.of_images and run is None:  # store the size, so that a resume keeps it even if the folder's images change
         channels, *sides = splits.image_shape
         config = dataclasses.replace(config, size=max(sides), channels=3 if channels == 3 else 1)
     if config.train_images is not None:
@@ -98,10 +98,10 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         world=accelerator.num_processes,
         balance=config.balance,
     )
-    len(batches)  # checks the batch size before the run folder is made
+    len(batches)  # check the batch size before the run folder is made
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
-    engine_of(config, network, torch.device("cpu"))  # checks the engine before the run folder is made
+    engine_of(config, network, torch.device("cpu"))  # check the engine before the run folder is made
     try:
         with StopSignals() as stop, contextlib.ExitStack() as held:
             if run is None and main:
@@ -120,7 +120,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         how = "stopped at once; what was saved before is sound"
         raise Interrupted(run, getattr(error, "signum", signal.SIGINT), how) from None
     except RuntimeError as error:
-        # torch raises its own class with NCCL, none with gloo, if another process's connection has closed.
+        # If the connection to another process has closed, NCCL raises DistError, but gloo a plain RuntimeError.
         lost = isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
         if accelerator.num_processes == 1 or not lost:
             raise
@@ -154,12 +154,12 @@ class Trainer:
         self.batches, self.total_steps = batches, config.epochs * len(batches)
         self.progress = Progress("", show, sys.stdout)
         self.state = State()
-        self.limits = Limits()  # limits of the weights after the last epoch
-        self.keep_last = True  # whether the last checkpoint becomes the previous one; not if it is damaged
+        self.limits = Limits()  # limits measured after the last epoch
+        self.keep_last = True  # whether to keep the last checkpoint as the previous one: False if it is damaged
         self.trace: RoutingTrace | None = None
 
     def fit(self, resume: bool, stop: StopSignals) -> dict:
-        """Train to the last epoch, saving as it goes; then test the best network once."""
+        """Train to the last epoch, save a checkpoint after each, then test the best network once."""
         state = self.state
         with self.progress:
             self.progress.say(introduction(self.config, self.run, self.network, self.splits, self.accelerator))
@@ -180,7 +180,7 @@ class Trainer:
                 stopped = self._any_signal(stop.signum)
                 if stopped and state.epoch < self.config.epochs:
                     raise Interrupted(self.run, stopped)
-        stop.end()  # from here on nothing is lost by stopping at once
+        stop.end()  # stopping at once loses nothing from here on
         return self._finish()
 
     def _train_epoch(self, stop: StopSignals) -> None:
@@ -224,9 +224,9 @@ class Trainer:
         )
 
     def _any_signal(self, signum: int, step: int = 0) -> int:
-        """The signal that any of the processes has noted, or 0: all must stop at the same step.
+        """The signal that any of the processes has received, or 0. All processes must stop at the same step.
 
-        Asking the other processes waits for a GPU; so there, most steps don't ask.
+        On GPUs, communication waits for the device, so most steps skip the check.
         """
         if self.accelerator.num_processes == 1:
             return signum
@@ -235,7 +235,7 @@ class Trainer:
         return int(self.accelerator.gather(torch.tensor([signum], device=self.device)).max())
 
     def _sum_over_processes(self) -> None:
-        """Make the sums of the epoch those over all processes, as they are reported and saved."""
+        """Replace this process's sums of the epoch by the sums over all processes, for reports and checkpoints."""
         state = self.state
         sums = torch.tensor([state.loss_sum, state.correct, state.seen], dtype=self.sum_dtype, device=self.device)
         state.loss_sum, correct, seen = self.accelerator.reduce(sums, "sum").tolist()
@@ -306,7 +306,7 @@ class Trainer:
         checkpoint.write(self.run.checkpoint(which), tensors, head, before)
 
     def _save_rest(self) -> None:
-        """Write all that follows from the last checkpoint; if a crash came between, a resume does it again."""
+        """Write all files that depend on the last checkpoint. After a crash in between, a resume writes them again."""
         state = self.state
         if state.best_epoch == state.epoch > 0:
             self._save("best")
@@ -315,7 +315,7 @@ class Trainer:
         self._save_routing()
 
     def _save_routing(self) -> None:
-        """Write the trace, with this epoch's routing if that is kept; a network that doesn't route has none."""
+        """Write the trace, with this epoch's routing if it is among ``kept_epochs``. Does nothing for a CNN."""
         config, epoch = self.config, self.state.epoch
         if not self.network.routes:
             return
@@ -337,16 +337,16 @@ class Trainer:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {saved.path}, got {error}") from None
         checkpoint.restore_model(self.network, saved.tensors, saved.path)
         checkpoint.restore_training(self.optimizer, self.device, saved.tensors)
-        if not self.main:  # the main process has the sums over all processes
+        if not self.main:  # the main process restores the sums over all processes
             self.state.loss_sum, self.state.correct, self.state.seen = 0.0, 0, 0
         if self.device.type == "cpu" and self.state.threads and "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(min(self.state.threads, os.cpu_count() or 1))  # another number would sum otherwise
+            torch.set_num_threads(min(self.state.threads, os.cpu_count() or 1))  # another number rounds differently
         self.progress.start_at((self.state.epoch * len(self.batches) + self.state.step) / self.total_steps)
         self.progress.say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
         if self.main and self.network.routes:
             try:
                 self.trace = self.run.trace()
-            except GraphcapsError as error:  # a training goes on without its pictures
+            except GraphcapsError as error:  # training doesn't need the trace
                 self.progress.say(f"{error} (the routing is recorded from here on)")
         return self.state
 
@@ -363,7 +363,7 @@ class Trainer:
 
 
 def _tensorboard(folder: Path) -> SummaryWriter:
-    """A writer of TensorBoard events in ``folder``; raise ``GraphcapsError`` if TensorBoard isn't installed."""
+    """Make a writer of TensorBoard events. Raise ``GraphcapsError`` if TensorBoard isn't installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

@@ -1,4 +1,4 @@
-"""Descriptions of a training: in words before it starts, and as its run's result.json when it has ended."""
+"""Descriptions of a training: the printed introduction before it starts, and result.json after its end."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .run_folder import Run
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-FEW_STEPS = 100  # steps of training until batch normalisation's running means are settled
+FEW_STEPS = 100  # training steps until batch normalisation's running means are close to the true means
 
 
 def introduction(
     config: TrainConfig, run: Run, network: ImageNetwork, splits: ImageSplits, accelerator: Accelerator
 ) -> str:
-    """Three lines or more: the images, the capsules and their routing, the device and the run's folder."""
+    """At least three lines: the images; the capsules and their routing; the device and the run folder."""
     own = ""
     if config.of_images:
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
@@ -47,7 +47,7 @@ def introduction(
 
 
 def _blank(images: Images) -> str:
-    """A line if most images are nearly of one tone, as 12 bits of a camera are in 16-bit files."""
+    """A warning if most images have hardly any contrast, such as 12-bit camera images stored in 16-bit files."""
     pixels = images.at(torch.arange(0, len(images), math.ceil(len(images) / 1000))).flatten(start_dim=1).int()
     share = float((pixels.amax(dim=1) - pixels.amin(dim=1) < 255 * BLANK).float().mean())
     if share <= 0.5:
@@ -57,7 +57,7 @@ def _blank(images: Images) -> str:
 
 
 def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) -> str:
-    """A line if training is so short that batch normalisation's running means may lag behind."""
+    """A warning if training has too few steps for batch normalisation's running means."""
     steps = math.ceil(len(splits.train) / config.batch_size) * config.epochs
     if steps >= FEW_STEPS or not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()):
         return ""
@@ -68,7 +68,7 @@ def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) 
 def result(
     config: TrainConfig, best: ImageNetwork, state: Any, test: Evaluation, accelerator: Accelerator
 ) -> dict[str, Any]:
-    """The content of result.json, for the network of the best epoch and a ``training.loop.State`` at its end."""
+    """The content of result.json; ``best`` is the network of the best epoch, ``state`` the final ``loop.State``."""
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
     kappas = [getattr(part, "kappa", None) for part in best.modules()]
     return {
@@ -93,10 +93,10 @@ def result(
 
 
 def engine_of(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str | None:
-    """The engine of the layer that is drawn; None for a network without capsules.
+    """The engine that routes the last layer; None for a network without capsules.
 
     Raises:
-        InputError: the engine that is asked for can't run this layer's routing.
+        InputError: the engine in the settings can't run this layer's routing.
     """
     if not network.routes:
         return None

@@ -1,9 +1,9 @@
-"""A run on disk: all files of one training, written so that a crash at any instant leaves a folder that resumes.
+"""The run folder: all files of one training. They are written so that a run can be resumed after any crash.
 
 runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
               checkpoints/{best,last,previous}.safetensors  figures/
 
-The networks that come with graphcaps are runs too, whose folders are only read: ``models/weights/<name>/``.
+The networks that come with graphcaps are read-only run folders: ``models/weights/<name>/``.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
-NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # why a folder can't be renamed; an empty one is replaced
+NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a rename if the path exists
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that was read."""
+    """Content of a checkpoint file."""
 
     path: Path
     tensors: dict[str, torch.Tensor]
@@ -49,29 +49,29 @@ class Checkpoint(NamedTuple):
 
 
 class Run:
-    """One run folder; ``Run.create`` makes it, ``Run.open`` reads it.
+    """A run folder. ``Run.create`` makes a new one, ``Run.open`` reads one.
 
-    Commands write figures and tables about the run into the folder ``results``: the run folder itself, but for a
-    network that comes with graphcaps.
+    Commands write figures and tables into ``results``. This is the run folder itself, except for the networks that
+    come with graphcaps.
     """
 
     def __init__(self, path: Path, config: TrainConfig, results: Path | None = None):
         self.path, self.config, self.results = path, config, results or path
 
     def __str__(self) -> str:
-        """The folder, quoted for a shell."""
+        """The path, quoted for a shell, or the name of a network that comes with graphcaps."""
         return f"{self.path.name}, inside graphcaps" if self.pretrained else shlex.quote(str(self.path))
 
     @property
     def pretrained(self) -> bool:
-        """Whether it comes with graphcaps."""
+        """Whether this is a network that comes with graphcaps."""
         return self.path.parent == PRETRAINED
 
     @classmethod
     def create(cls, config: TrainConfig, **about) -> Run:
-        """Make the folder ``config.out / config.name`` with its config.json in it, in one step.
+        """Make the folder ``config.out / config.name`` with config.json in it, atomically.
 
-        It is made beside its place, under a hidden name, and then renamed; ``about`` also goes into config.json.
+        The folder is made under a hidden name and then renamed. config.json also holds ``about``.
 
         Raises:
             GraphcapsError: the name is taken, or the folder can't be written.
@@ -97,7 +97,7 @@ class Run:
 
     @classmethod
     def check_place(cls, config: TrainConfig) -> None:
-        """Raise ``GraphcapsError`` if the name is taken or the folder can't be written; nothing is made."""
+        """Raise ``GraphcapsError`` if the name is taken or the folder can't be written. Makes nothing."""
         run = cls(config.out / config.name, config)
         exists = config.name and os.path.lexists(run.path)
         if exists and (run.path.is_symlink() or not run.path.is_dir() or any(run.path.iterdir())):
@@ -113,9 +113,9 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:
-        """Read a run folder; or the network that comes with graphcaps under a name such as ``"mnist"``.
+        """Open a run folder, or a network that comes with graphcaps by its name, such as ``"mnist"``.
 
-        Results of such a network are written into ``out``. Raises ``GraphcapsError`` if ``path`` is neither.
+        ``out`` is the folder for results of such a network. Raises ``GraphcapsError`` if there is no such run.
         """
         path, results = Path(path), None
         if not path.exists() and str(path) in pretrained_names():
@@ -128,7 +128,7 @@ class Run:
         return cls(path, TrainConfig.from_json(text, str(path / "config.json")), results)
 
     def lock(self) -> contextlib.AbstractContextManager:
-        """Hold the folder for writing, and remove what killed writers left; only one process may hold it."""
+        """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
         try:
             held = filelock.FileLock(self.path / ".lock").acquire(timeout=0)
         except filelock.Timeout:
@@ -145,10 +145,12 @@ class Run:
         return self.path / "checkpoints" / f"{which}.safetensors"
 
     def newest_checkpoint(self) -> tuple[Checkpoint | None, str]:
-        """The newest of the last two checkpoints that is sound, or None; and a report of damage to a newer one.
+        """Read the last checkpoint, or the previous one if the last is damaged; None if there is none yet.
+
+        The second result describes the damage, or is "".
 
         Raises:
-            GraphcapsError: none of them is sound, or config.json differs from the settings of the training.
+            GraphcapsError: all checkpoints are damaged, or config.json differs from the settings of the training.
         """
         from . import checkpoint
 
@@ -166,7 +168,7 @@ class Run:
         return None, ""
 
     def check_trained(self, head: dict) -> None:
-        """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's head."""
+        """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's header."""
         self.config.check_trained(head.get("settings", {}), str(self.path / "config.json"))
 
     def write_metrics(self, history: list[dict]) -> None:
@@ -182,7 +184,7 @@ class Run:
         write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
     def result(self) -> dict | None:
-        """The content of result.json, or None until the run is finished."""
+        """Read result.json; None if the run isn't finished."""
         path = self.path / "result.json"
         try:
             return read_json(path.read_text(encoding="utf-8"), test_accuracy=(0, 1))
@@ -193,12 +195,12 @@ class Run:
             raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error}. {then}") from None
 
     def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
-        """Write answers.npz: the best network's answers to all test images, in their order, beside the labels."""
+        """Write answers.npz: the best network's answers to all test images, in order, and the labels."""
         with replacing(self.path / "answers.npz") as temporary:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """predicted and labels, as ``Evaluation`` has them; raise ``GraphcapsError`` if they can't be read."""
+        """Read ``predicted`` and ``labels`` of ``Evaluation``. Raise ``GraphcapsError`` if the file can't be read."""
         path = self.path / "answers.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
@@ -213,7 +215,7 @@ class Run:
             raise GraphcapsError(f"{path}: expected {wanted}, got: {error}. {then}") from None
 
     def metrics(self) -> list[dict[str, float]]:
-        """The rows of metrics.csv; none before the first epoch ends."""
+        """Read the rows of metrics.csv: one per finished epoch."""
         path = self.path / "metrics.csv"
         try:
             with open(path, encoding="utf-8", newline="") as file:
@@ -227,7 +229,7 @@ class Run:
             raise GraphcapsError(f"{path}: expected numbers under their names, got: {error}. Delete it") from None
 
     def trace(self) -> RoutingTrace:
-        """The recorded routing; raise ``GraphcapsError`` if there is none."""
+        """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""
         model = self.config.model
         if not PRESETS[model].routings:
             raise GraphcapsError(f"{self}: expected a network that routes, got {model}, which has no capsules")
@@ -235,7 +237,7 @@ class Run:
 
 
 def find_runs(folder: str | Path = "runs") -> list[Run]:
-    """All run folders in ``folder``, the last written first; a warning names those that can't be read."""
+    """All run folders in ``folder``, the most recently written first. Logs a warning for each unreadable one."""
     runs = []
     for path in Path(folder).glob("*/config.json"):
         if path.parent.name.startswith(UNFINISHED):  # left by a killed process
@@ -253,12 +255,12 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
 
 
 def pretrained_names() -> list[str]:
-    """The names of the networks that come with graphcaps."""
+    """Names of the networks that come with graphcaps."""
     return sorted(path.name for path in PRETRAINED.iterdir())
 
 
 def open_run(run: Path | None, out: Path) -> Run:
-    """The run that a command is about: as ``Run.open`` reads it; without one, the newest in ``out``, else ``mnist``."""
+    """Open the run that a command needs: ``run`` if given, else the newest in ``out``, else ``mnist``."""
     runs = find_runs(out) if run is None else []
     return runs[0] if runs else Run.open("mnist" if run is None else run, out)
 
@@ -268,16 +270,16 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
 
     Args:
         run: a run folder or a `Run`; a weights file, such as ``runs/NAME/checkpoints/last.safetensors``; or the name
-            of a network that comes with graphcaps: ``"mnist"``, or ``"multimnist"``, two overlapping digits in 36 x 36
-            pixels. These two have no decoder, so that their output's ``reconstruction`` is None.
-        which: of a run's weights: ``"best"`` (on validation images) or ``"last"``.
-        device: a device of torch.
+            of a network that comes with graphcaps: ``"mnist"``, or ``"multimnist"`` for two overlapping digits in
+            36 x 36 pixels. These two have no decoder, so the ``reconstruction`` in their output is None.
+        which: the weights to load from a run: ``"best"`` (on validation images) or ``"last"``.
+        device: a torch device.
 
     Returns:
         ``CapsNet``, ``MatrixCapsNet`` or ``CNN`` on ``device``, with ``class_names``, one per class, and ``limits``.
 
     Raises:
-        GraphcapsError: not a run folder, or no sound checkpoint in it.
+        GraphcapsError: there is no such run, or its checkpoint is missing or damaged.
 
     >>> import torch
     >>> net = load("mnist")
@@ -296,4 +298,4 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
         run = run if isinstance(run, Run) else Run.open(run)
         model, head = read_model(run.checkpoint(which))
         run.check_trained(head)
-    return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format of its training
+    return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format used in training

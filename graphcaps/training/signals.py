@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a training notes them until it can save; other commands stop at once."""
+"""Handling of Ctrl-C and SIGTERM: training stops after it has saved, other commands stop at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM, ``signum``."""
+    """Raised on Ctrl-C or SIGTERM; ``signum`` is the signal's number."""
 
     def __init__(self, signum: int):
         super().__init__()
@@ -17,16 +17,16 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopSignals:
-    """Notes Ctrl-C and SIGTERM in ``signum`` while the block runs; a second Ctrl-C works as before the block."""
+    """Stores Ctrl-C or SIGTERM in ``signum`` while the block runs. A second Ctrl-C calls the handler from before."""
 
-    signum = 0  # no signal has come
+    signum = 0  # no signal yet
 
     def __enter__(self) -> StopSignals:
         self.before: dict[signal.Signals, Any] = {}
         for signum in (signal.SIGINT, signal.SIGTERM):
             try:
                 self.before[signum] = signal.signal(signum, self._note)
-            except ValueError:  # Python catches signals in the main thread only
+            except ValueError:  # Python allows signal handlers only in the main thread
                 break
         return self
 
@@ -34,7 +34,7 @@ class StopSignals:
         self.end()
 
     def end(self) -> None:
-        """Give the signals back before the block ends."""
+        """Restore the earlier signal handlers before the block ends."""
         while self.before:
             signal.signal(*self.before.popitem())
 
@@ -50,8 +50,8 @@ class StopSignals:
 class StopAtOnce(StopSignals):
     """Ctrl-C and SIGTERM raise ``Stopped`` while the block runs.
 
-    While a module is imported, and at a second signal, the process ends immediately instead, with a line and the
-    signal's exit status: an exception could leave a half-imported module, which later code would fail on.
+    During an import, and on a second signal, the process instead prints a line and exits with the signal's status.
+    An exception during an import could leave a half-imported module, which would make later code fail.
     """
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
@@ -62,7 +62,7 @@ class StopAtOnce(StopSignals):
         raise Stopped(signum)
 
     def ignore_later(self) -> None:
-        """Ignore both signals after the block, while Python ends: there is nothing left to stop."""
+        """Ignore both signals after the block, while Python shuts down."""
         self.before = dict.fromkeys(self.before, signal.SIG_IGN)
 
 

@@ -1,4 +1,4 @@
-"""One step of a training: forward, loss, backward, Adam. The training loop and the benchmark make the same one."""
+"""A training step: forward, loss, backward, Adam. The training loop and the benchmark share it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Learner(NamedTuple):
     """A network on the accelerator's device, and its optimizer.
 
-    ``model`` is ``network`` as Accelerate calls it: in the accelerator's precision, its gradients shared by all
-    processes.
+    ``model`` is ``network`` wrapped by Accelerate: it computes in the accelerator's precision and averages gradients
+    over all processes.
     """
 
     network: ImageNetwork
@@ -28,10 +28,10 @@ class Learner(NamedTuple):
 
 
 def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Learner:
-    """Move the network to the accelerator's device, in memory format channels_last, and give it Adam.
+    """Move the network to the accelerator's device, in memory format channels_last, and make its Adam optimizer.
 
-    With several processes on GPUs, batch normalisation is over all their images; on CPUs, for which torch has no such
-    layer, over each process's own.
+    With several processes on GPUs, batch normalisation uses the images of all processes. On CPUs, torch has no such
+    layer, and each process uses its own images.
     """
     device = accelerator.device
     if accelerator.num_processes > 1 and device.type == "cuda":
@@ -48,10 +48,10 @@ def training_step(
     """Forward, loss, backward and Adam on one batch.
 
     Args:
-        images: (B, C, H, W) in [0, 1]; if they show several objects, their layers (B, K, C, H, W).
+        images: (B, C, H, W) in [0, 1]; for K objects per image, one layer per object (B, K, C, H, W).
         labels: (B,) or (B, K) int64.
         progress: the share of training that is done, in [0, 1].
-        weight: the weight of this process's images in the mean over all processes, see ``Batches.weight``.
+        weight: factor on this process's loss for the mean over all processes, see ``Batches.weight``.
 
     Returns:
         the loss (), detached, and the network's output.
@@ -65,7 +65,7 @@ def training_step(
 
 
 def one_cycle(step: int, steps: int, peak: float) -> float:
-    """The learning rate of one step: from peak / 25 up over the first 30 %, then down to nearly 0 (Smith & Topin 2018).
+    """Learning rate of a step: it rises from peak / 25 for 30 % of steps, then falls to nearly 0 (Smith & Topin 2018).
 
     >>> [round(one_cycle(step, 100, 1.0), 3) for step in (0, 30, 65, 99)]
     [0.04, 1.0, 0.5, 0.001]

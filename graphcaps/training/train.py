@@ -1,4 +1,4 @@
-"""``train``: checks settings and the run folder once, before torch is imported, and trains."""
+"""``train`` checks the settings and the run folder before it imports torch, then trains."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def train(
     progress: bool = True,
     overrides: Collection[str] = (),
 ) -> dict:
-    """Train a network and return what it reached (the run's result.json).
+    """Train a network and return its results (the content of the run's result.json).
 
     Args:
-        config: the settings; of these, a resumed run takes only ``data`` and ``device``, if they aren't defaults or
-            are ``overrides``.
-        images: to train on instead of ``config.dataset``: uint8 or fractions in [0, 1], (N, H, W), (N, H, W, C) or
-            (N, C, H, W), C = 1 or 3. They are also written into ``config.data``, where the run finds them later.
-        labels: (N,), whole numbers or text, one per image; or (N, J) of 0 and 1, any number of classes in each.
-        resume: path of a run folder to go on with, in its own settings.
-        progress: show a bar on a terminal; elsewhere a line per epoch, and one after 30 seconds without.
-        overrides: those of ``data`` and ``device`` that a resumed run takes from ``config`` even if they are defaults.
+        config: the settings. A resumed run keeps its own settings, except ``data`` and ``device`` if they are not the
+            defaults or are named in ``overrides``.
+        images: images to train on instead of ``config.dataset``: uint8 or fractions in [0, 1], (N, H, W), (N, H, W, C)
+            or (N, C, H, W), C = 1 or 3. A copy is written to ``config.data``, so that the run can be resumed.
+        labels: (N,), one integer or text per image; or (N, J) of 0 and 1 for any number of classes per image.
+        resume: path of the run folder to resume.
+        progress: show a progress bar on a terminal; elsewhere print a line per epoch, and at least every 30 seconds.
+        overrides: the names among ``data`` and ``device`` that a resumed run takes from ``config`` even if default.
 
     Raises:
-        GraphcapsError: settings, data or folders that don't work; a loss that is not finite; ``Interrupted`` on Ctrl-C.
+        GraphcapsError: invalid settings, data or folders; a loss that isn't finite; ``Interrupted`` on Ctrl-C.
     """
     run = None
     expect((images is None) == (labels is None), "images and labels", "both", "one of them")
