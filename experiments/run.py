@@ -149,7 +149,7 @@ def choose_and_test(
     place: Place,
     common: dict,
 ) -> dict[str, tuple[dict, list[dict]]]:
-    """Choose each network's settings by validation, and train it with them.
+    """Return the settings of each network that do best on validation, and its trainings with them.
 
     ``function`` is a trial of ``network``, ``settings``, ``seed`` and the arguments in ``common``. All of a network's
     settings are tried with each of the trial seeds. The chosen ones are trained from seeds 0 to ``seeds`` - 1.

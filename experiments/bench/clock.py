@@ -16,7 +16,7 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """Seconds per call in each round, by name. Every call is warmed up before the first round.
 
-    All rounds together take about ``seconds``. ``rounds`` limits their number: at least, at most.
+    All rounds together take about ``seconds``. ``rounds`` is their smallest and largest number.
     """
     repeats = {}
     for name, call in calls.items():

@@ -89,7 +89,7 @@ def unsupported_reason(way: Formulation, case: Case, wanted: list[torch.Tensor],
     """The reason why the formulation can't run here; "" if it can.
 
     Raises:
-        GraphcapsError: it runs, but its value or gradients differ from the wanted ones, which engine dgl computed.
+        GraphcapsError: it runs, but its value or gradients differ from the wanted ones, computed by engine dgl.
     """
     try:
         got = results(way, case)
@@ -101,7 +101,7 @@ def unsupported_reason(way: Formulation, case: Case, wanted: list[torch.Tensor],
         return f"does not run here: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:120]}"
     for name, x, right in zip(("value", "gradient", "second gradient"), got, wanted, strict=False):
         off = float((x - right).abs().max() / right.abs().max())
-        if not off <= TOLERANCE[precision]:  # NaN too
+        if not off <= TOLERANCE[precision]:  # also True for NaN
             raise GraphcapsError(
                 f"{way.name}: expected the {name} of engine dgl, got one that is off by {off:.1e} of the largest "
                 f"number (allowed: {TOLERANCE[precision]:.0e}). It is not timed"

@@ -32,8 +32,8 @@ class Sizes:
     image_shape: tuple[int, int, int] = (1, 28, 28)
     copied: int = 2**28  # bytes
     square: int = 2048  # rows and columns of the matrices that are multiplied
-    seconds: float = 20.0  # all rounds of a table together
-    rounds: tuple[int, int] = (5, 50)  # at least, at most
+    seconds: float = 20.0  # seconds for all rounds of a table together
+    rounds: tuple[int, int] = (5, 50)  # smallest and largest number of rounds
 
 
 SIZES = {"cpu": Sizes(), "cuda": Sizes(images=128, copied=2**30, square=8192)}

@@ -21,7 +21,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
 
 
 def keep_freed_memory() -> str:
-    """Keep freed memory in the process, so that times exclude page faults of new buffers. Return a note on it."""
+    """Keep freed memory in the process, so that times exclude page faults of new buffers. Return what was set."""
     if _mallopt((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1)):
         return "glibc malloc, one arena, no mmap, no trim"
     return "not glibc's malloc: times may include page faults of new buffers"
@@ -60,7 +60,7 @@ def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
     ``*_gflop_s``: 1e9 additions and multiplications per second in a product of two square matrices."""
 
     def fastest(call: Callable[[], object]) -> float:
-        return min(seconds_of(call, 1, device) for _ in range(11))  # the first warms up
+        return min(seconds_of(call, 1, device) for _ in range(11))  # the first call warms up
 
     source = torch.ones(sizes.copied // 4, device=device)
     target = torch.empty_like(source)

@@ -22,10 +22,10 @@ class Table:
     """Rows that were measured together."""
 
     name: str  # unique in all benchmarks, for example "given votes, forward"
-    about: str  # sizes, dtype and what is counted
+    about: str  # sizes, dtype, and what the numbers include
     unit: str  # unit of the number "median", or of memory's "total"
     rows: list[Row]
-    reference: str = ""  # the row whose speed is 1 in the ratios, which compare medians
+    reference: str = ""  # the row that ratios compare with; a ratio is the speedup over it, from medians
     rounds: int = 0  # number of times each row was timed; 0 if rows aren't times
     floor: str = ""  # the time that "floor_share" compares with, in words
 

@@ -15,9 +15,9 @@ EINSUMS = ("einsum", "einsum, compiled")
 
 
 class Target(NamedTuple):
-    """A row's number must be at least (or, with ``most``, at most) ``bound``.
+    """A row's number must be at least ``bound``, or at most ``bound`` with ``most``.
 
-    With ``others``, the row must be ``bound`` times as fast as the fastest of them (or take at most that multiple).
+    With ``others``, the bound is for a ratio: their smallest number divided by the row's, or the inverse with ``most``.
     """
 
     benchmark: str

@@ -21,8 +21,8 @@ DAMPING = 0.3  # share of the previous message in the next one, for convergence
 class Beliefs(NamedTuple):
     """Probabilities, float64."""
 
-    classes: Tensor  # (N, K, C), of each class of each factor, per node; 1 for given classes
-    causes: Tensor  # (E, K), of each factor to have generated the edge
+    classes: Tensor  # (N, K, C), for each class of each factor; 1 for given classes
+    causes: Tensor  # (E, K), for each factor, that it generated the edge
 
 
 def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:

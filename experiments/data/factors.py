@@ -56,8 +56,8 @@ class FactorGraph:
 def within(factors: int, degree: float, nodes: int, classes: int, between: float) -> float:
     """Probability p of an edge within a class that gives nodes ``degree`` neighbours on average.
 
-    Let s be the share of pairs of one class. A pair is joined in one factor's graph with m = p s + q (1 - s), and in at
-    least one of the K graphs with 1 - (1 - m)^K. Ma et al. found p by trial. LGD-GCN (Guo et al.,
+    Let s be the share of pairs within a class. A pair is joined in one factor's graph with probability
+    m = p s + q (1 - s), and in at least one of K with 1 - (1 - m)^K. Ma et al. found p by trial. LGD-GCN (Guo et al.,
     https://github.com/jingweio/LGD-GCN) published 0.164, 0.11, 0.082 and 0.055 for K = 4, 6, 8 and 12.
 
     >>> [round(within(k, 40, 1000, 16, 3e-5), 4) for k in (4, 6, 8, 12)]

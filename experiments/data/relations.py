@@ -63,8 +63,8 @@ def human_go(path: Path, seed: int) -> Related:
 def umls(path: Path, seed: int) -> Related:
     """UMLS (McCray 2003): medical concepts and their relations. The task is to find further related pairs.
 
-    Two concepts are joined if a training triple relates them in either direction. Items are the related pairs, each in
-    the first of the training, validation and test triples that has it, and, in each part, as many unrelated pairs drawn
+    Two concepts are joined if a training triple relates them in either direction. Items are related pairs, each in the
+    first part (training, validation, test) whose triples have it, and equally many unrelated pairs in each part, drawn
     by the seed. The first E / 2 items are the pairs of the edges, in the order of the edges. Features are one-hot
     numbers of the nodes.
     """

@@ -75,7 +75,7 @@ def _download(name: str, folder: Path) -> None:
         with urlopen(URL, timeout=30) as source, zipfile.ZipFile(io.BytesIO(source.read())) as archive:
             folder.mkdir(parents=True, exist_ok=True)
             members = [f"10fold_idx/test_idx-{k}.txt" for k in range(1, FOLDS + 1)]
-            for member in [*members, f"{name}.txt"]:  # the graphs' file is last, to mark a whole download
+            for member in [*members, f"{name}.txt"]:  # the graphs' file comes last: it marks a finished download
                 (folder / Path(member).name).write_bytes(archive.read(f"dataset/{name}/{member}"))
     except OSError as error:
         raise GraphcapsError(f"{name}: expected it in {folder}, or at {URL}, which gave: {error}") from error

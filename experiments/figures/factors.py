@@ -19,8 +19,8 @@ _MAX_NUMBERS = 10  # with more capsules, the matrix shows shares only by colour
 def recovered(picture: dict) -> Figure:
     """Draw the capsules that the edges of each factor choose, and every edge of one node.
 
-    Capsules are matched with factors one to one, so that as many edges as possible agree, and have the factors'
-    colours. At the right, the edges of a node are sorted by their true factor, shown by the colour of the ring. An edge
+    Capsules are matched with factors one to one, so that as many edges as possible agree. A capsule has its factor's
+    colour. At the right, the edges of a node are sorted by their true factor, shown by the colour of the ring. An edge
     of another colour chose a capsule of another factor. ``tasks.factors`` makes ``picture``.
     """
     table = np.asarray(picture["table"])

@@ -92,7 +92,7 @@ def results(plan: Plan, place: Place) -> dict:
 
 
 def summary(plan: Plan, done: dict[tuple[str, int], dict]) -> dict:
-    """The numbers of all trainings, and each row's difference to one row, on each set of images."""
+    """The numbers of all trainings, and each row's difference to the row ``against``, on each set of images."""
     one, rows = next(iter(done.values())), []
     for row in plan.rows:
         cells, others = ([done[name, seed] for seed in plan.seeds] for name in (row.name, plan.against))

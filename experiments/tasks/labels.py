@@ -5,8 +5,8 @@ all training nodes' classes are given (like Shi et al. 2021, Masked label predic
 as the logits of its capsules. One of the controls is ``BeliefConv`` with all edges as equal evidence. The others, the
 networks of ``factors.LAYERS`` and one without edges, take them as features, next to the rows of the adjacency matrix.
 
-The classes that belong to one factor are told to a network, or found from training nodes alone: each class is assigned
-to a capsule so that no capsule of a node gets two classes.
+Either a network is told which classes belong to one factor, or this is found from training nodes alone: each class is
+assigned to a capsule so that no capsule of a node gets two classes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
     """Assign each class to a capsule, (C,), so that no capsule has two classes of one node. ``has`` (N, C) is 0 or 1.
 
     The shares (C, K) of classes are a softmax. Gradient descent lowers the sum over k of (classes of a node in k - 1)^2
-    and the entropy of the shares, whose weight grows.
+    and, with growing weight, the entropy of the shares.
     """
     logits = nn.Parameter(torch.randn(has.shape[1], capsules) / 2)
     adam = torch.optim.Adam([logits], lr=0.1)
@@ -117,7 +117,7 @@ NETWORKS: dict[str, tuple[Callable[..., nn.Module], list[dict]]] = {
 """Each network's module and the settings that are tried, equally many for each."""
 EPOCHS = {Beliefs: 40, Control: 300}
 HEADS = {"told": [*NETWORKS], "found": ["beliefs", "equal beliefs", "mutual", "uniform"]}
-"""The networks told which classes belong together, and those that find it; such controls read all parts of a node."""
+"""Networks that are told which classes belong together, and those that aren't. Controls then read all of a node."""
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads: str, quick: bool) -> dict:

@@ -1,9 +1,9 @@
-"""Hidden relations: do the couplings that a layer learns reveal the kinds of edges, which it doesn't get?
+"""Hidden relations: do a layer's learned couplings reveal the kinds of edges? The layer doesn't get the kinds.
 
 One layer of each network in ``factors.LAYERS`` is trained to classify the nodes of a graph, or pairs of nodes. Its
-couplings before and after training are compared with the kinds of the edges. There are two bounds. R-GCN (Schlichtkrull
-et al. 2018, https://arxiv.org/abs/1703.06103) gets the kinds, as an upper bound for the task. k-means clusters the
-edges by the features at their two ends, without any task, as a lower bound for the recovery of the kinds.
+couplings before and after training are compared with the kinds of the edges. Two others are references. R-GCN
+(Schlichtkrull et al. 2018, https://arxiv.org/abs/1703.06103) gets the kinds, as a ceiling for the task. k-means
+clusters the edges by the features at their two ends, without any task, as a floor for the recovery of the kinds.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "GCN, twice": functools.partial(Twice, "GCN"),
     "GAT, twice": functools.partial(Twice, "GAT"),
 }
-# BeliefConv and two layers see further than a node's neighbours, so they are tried only on these graphs. On the others,
-# a node's features are its row of the adjacency matrix, and ``labels`` gives BeliefConv the known classes of nodes.
+# BeliefConv and two layers see further than a node's neighbours. They are tried only on these graphs. On the others, a
+# node's features are its row of the adjacency matrix; there, ``labels`` gives BeliefConv the known classes of nodes.
 FEATURES = ("HumanGO", "UMLS")
 FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
 WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")

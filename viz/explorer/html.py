@@ -36,7 +36,7 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 
     Args:
         image: index of the image shown first.
-        network: data of ``graphcaps.explore.network``, with which the page routes drawings; None: it can't.
+        network: data of ``graphcaps.explore.network``, with which the page routes drawings; None: it can't route them.
         without: a sentence that the page shows if there is no network: the reason.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The confusion matrix as a picture: which classes the network takes for others."""
+"""The confusion matrix as a picture: which class is mistaken for which."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ..
         if isinstance(child_or_field, tuple):
             top, left, height, width = child_or_field
             look = np.zeros(size)
-            look[max(top, 0) : top + height, max(left, 0) : left + width] = 1  # fields may reach over the border
+            look[max(top, 0) : top + height, max(left, 0) : left + width] = 1  # fields may cross the border
             made.append(_Part(parent, value / total, look, child_or_field))
         else:
             assert trace.saliency is not None, "else there are fields"

@@ -66,7 +66,7 @@ def _parts(trace: RoutingTrace) -> list[Callable[[Figure, int, RoutingTrace], No
 
 
 def _curves_of(trace: RoutingTrace) -> list[str]:
-    """The curves, of loss and accuracy, for which the trace has training or validation numbers."""
+    """The curves (loss, accuracy) for which the trace has training or validation numbers."""
     return [kind for kind in ("loss", "accuracy") if any(trace.history.get(f"{part}_{kind}") for part in _LOOKS)]
 
 

@@ -86,7 +86,7 @@ class EntropyPicture(Picture):
         self._entropies, levels = entropies(self.trace, self.timeline.c)  # (S, I'), (I',)
         self._means, self._spreads = self._entropies.mean(axis=1), self._entropies.std(axis=1)
         self._level = levels.mean()
-        # Recorded epochs grow like powers of two, so they are spaced evenly; iterations stand at their numbers.
+        # Recorded epochs grow like powers of two, so space them evenly. Iterations are placed at their numbers.
         self._x = np.arange(len(self.timeline)) + (1 if self.timeline.over == "iterations" else 0)
         self.figure, self._heading, axes = style.chart(self.medium)
         self._label_axes(axes)

@@ -39,9 +39,9 @@ class NodesPicture(Picture):
     """The graph, or its matrix, with the entropy over the steps and a key.
 
     An edge has the colour of the capsule that it is coupled with most. Its width grows linearly with this coupling,
-    from undecided (all capsules have an equal share) to the largest coupling of all steps. Its colour grows in the same
-    way, from grey. A loop is a ring around its node. If two edges join the same nodes in both directions, each bends to
-    its right. Parallel edges, and capsules of one source, are drawn as their mean.
+    from undecided (all capsules have an equal share) to the largest coupling of all steps. Its colour goes from grey to
+    the capsule's in the same way. A loop is a ring around its node. Two edges between the same nodes, in opposite
+    directions, each bend to their right. Parallel edges, and capsules of one source, are drawn as their mean.
 
     Args:
         trace, over, image, medium: as in ``Picture``; the trace is one of ``CapsuleConv``.
