@@ -47,7 +47,7 @@ def draw(
     Args:
         folder: made if it is missing; files of the same names are replaced.
         what: a name of ``viz.PICTURES``, sheet or all.
-        over: iterations, epochs or both. With both, a trace of one epoch has no pictures over epochs.
+        over: iterations, epochs or both. Both leaves epochs out if the trace has one, and for stills but entropy's.
         format: gif or mp4 (needs ``pip install -e ".[video]"``) for films, html for the explorer, which shows
             everything, and png, svg or pdf for stills. A still shows the network's answer in the last epoch, or all of
             the entropy's curves. It is 3.4 inches wide for a column of a paper; the sheet is 9 inches wide for a page.

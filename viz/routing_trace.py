@@ -151,7 +151,7 @@ class RoutingTrace:
         return pairs, means.reshape(len(c), len(pairs), self.num_caps)
 
     def with_epoch(self, epoch: int, routed: RoutingTrace, **replace: Any) -> RoutingTrace:
-        """Add an epoch, that of ``routed``, to a copy of the trace. Later epochs are dropped.
+        """A copy of the trace with one more epoch, that of ``routed``. Later epochs are dropped.
 
         Args:
             epoch: number of epochs of training done.
@@ -174,7 +174,7 @@ class RoutingTrace:
         return dataclasses.replace(self, epochs=np.append(self.epochs[earlier], np.int32(epoch)), **grown, **replace)
 
     def with_nodes(self, positions: ArrayLike | None = None, names: Sequence[str] = ()) -> RoutingTrace:
-        """Add positions and names, for the picture of its V nodes, to a copy of the trace of a ``CapsuleConv``.
+        """A copy of the trace of a ``CapsuleConv`` with positions and names for the picture of its V nodes.
 
         Args:
             positions: (V, 2) x and y of each node, y upwards; None: networkx lays out the graph.

@@ -56,7 +56,7 @@ MOST_CHILDREN = 120  # children shown of a larger graph; with more, lines would 
 
 
 def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
-    """The trace as a dict for ``json.dumps``, in the format above. The page shows ``image`` first.
+    """The trace as a dict for ``json.dumps``, in the format of this module's docstring; ``image`` is shown first.
 
     Raises:
         InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
@@ -130,7 +130,7 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
 
 
 def _shown_edges(trace: RoutingTrace, last: np.ndarray) -> np.ndarray:
-    """Indices of the edges shown: all edges, or those of the children that couple most with each parent in ``last``."""
+    """Indices of the edges shown: all, or those of the children that couple most with each parent in ``last`` (E,)."""
     children = np.unique(trace.src)
     if len(children) > MOST_CHILDREN:
         each = max(1, MOST_CHILDREN // trace.num_parents)

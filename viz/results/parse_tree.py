@@ -119,7 +119,7 @@ def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
 
 
 def _draw_one_by_one(figure: Figure, left: float, image: np.ndarray, shown: list[_Part], names: list[str]) -> None:
-    """Draw small panels of the strongest parts, each with a line of text below."""
+    """Draw small panels of the strongest parts, with one note below all of them."""
     short_names = max(map(len, names)) <= 2  # there is no room for long names; the colour shows the parent
     for n, part in enumerate(shown[:_MAX_PARTS]):
         row, column = divmod(n, _COLUMNS)
@@ -136,7 +136,7 @@ def _draw_one_by_one(figure: Figure, left: float, image: np.ndarray, shown: list
 
 
 def _name_parents(figure: Figure, left: float, shown: list[_Part], names: list[str]) -> None:
-    """Name the parents with the most credit of parts, with their shares of all credit."""
+    """Name the parents whose parts have the most credit, with their shares of all credit."""
     shares: dict[int, float] = defaultdict(float)
     for part in shown:
         shares[part.parent] += part.share

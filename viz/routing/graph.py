@@ -142,7 +142,7 @@ class GraphPicture(Picture):
             axes.text(1.03, 1.025, count(trace.num_parents, "parent"), ha="right", **above)
 
     def _draw_children(self, axes: Axes) -> list[Artist]:
-        """Draw a dot per child, or the image lit where the child looks. Return the dots."""
+        """Draw a dot per child, or a small image that is lit where the child looks. Return the dots."""
         trace, image = self.trace, self.image
         side = 0.94 * axes.bbox.height / trace.num_children
         few = trace.num_children <= _MAX_PICTURED and side >= _MIN_SIDE

@@ -48,7 +48,7 @@ class Timeline:
         """The last epoch's iterations, as many as in training, or each epoch's state after them.
 
         Raises:
-            InputError: there is no such timeline or image, the trace has one epoch only, or it doesn't fit together.
+            InputError: no such timeline or image exists, ``over`` is epochs but there is only one, or the trace is broken.
             GraphcapsError: couplings or lengths of this image are not finite.
         """
         check_drawable(trace, image)
