@@ -131,7 +131,7 @@ def _mosaics(trace: RoutingTrace) -> tuple[int, float, float, int]:
 
 
 def _varied(perturbed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The (up to 8) dimensions of (D, S, C, H, W) that change the picture most, ascending, and up to 6 steps of each."""
+    """Up to 8 dimensions of (D, S, C, H, W) that change the picture most, ascending, and up to 6 steps of each."""
     spread = perturbed.std(axis=1).mean(axis=(1, 2, 3))  # (D,)
     dimensions = np.sort(np.argsort(-spread, kind="stable")[:_MAX_DIMENSIONS])
     steps = np.linspace(0, perturbed.shape[1] - 1, min(_MAX_STEPS, perturbed.shape[1])).round().astype(int)

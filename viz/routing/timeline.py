@@ -48,7 +48,7 @@ class Timeline:
         """The last epoch's iterations, as many as in training, or each epoch's state after them.
 
         Raises:
-            InputError: no such timeline or image exists, ``over`` is epochs but there is only one, or the trace is broken.
+            InputError: no such timeline or image, ``over`` is epochs but there is only one, or a broken trace.
             GraphcapsError: couplings or lengths of this image are not finite.
         """
         check_drawable(trace, image)
