@@ -26,7 +26,7 @@ ON_GRAPHS = {
     "labels": "factors, with the training nodes' classes given: BeliefConv beside the others, 5 seeds; two hours",
 }
 ROWS = ("defaults", "labels", "relations")
-"""Tasks that take ``--only``, and whose result is rows; that of the others is parts."""
+"""Tasks that take ``--only``. Their results are rows; the results of other tasks are parts."""
 OTHERS = {
     "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
     "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
@@ -37,7 +37,7 @@ OTHERS = {
 
 
 def names() -> str:
-    """Each experiment with what it makes."""
+    """List the experiments, each with what it makes."""
     sections = {
         "Networks for images, by plans/NAME.yaml (or FILE.yaml)": {name: _first_comment(name) for name in plan_names()},
         "On graphs": ON_GRAPHS,
@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, 1 for errors, 2 for wrong usage, 130 after Ctrl-C."""
+    """Run the command line. Return the exit status: 0, 1 for errors, 2 for wrong usage, 130 after Ctrl-C."""
     argv = list(sys.argv[1:] if argv is None else argv)
     set_waiting()
     set_number()
@@ -101,10 +101,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def make(given: argparse.Namespace) -> None:
-    """Make one experiment and show its table.
+    """Make one experiment and print its table.
 
-    A whole table goes into ``--to``. One that was stopped, is quick or has other seeds goes into the cache, so that
-    committed results stay.
+    A complete table is written to ``--to``. If the experiment was stopped, is quick or has other seeds, its table goes
+    into the cache, so that it doesn't replace committed results.
     """
     if given.name == "trainings":
         return add_trainings(given.runs)
@@ -138,7 +138,7 @@ def make(given: argparse.Namespace) -> None:
 
 
 def on_graphs(name: str, place, given: argparse.Namespace) -> dict:
-    """A task's result on graphs, with the command, the time and the machine."""
+    """The result of a task on graphs, with the command, the time and the machine."""
     import joblib
     import torch
 
@@ -165,7 +165,7 @@ def on_graphs(name: str, place, given: argparse.Namespace) -> dict:
 
 
 def draw(name: str, result: dict, folder: Path) -> list[Path]:
-    """Draw the pictures of a result; return their files."""
+    """Draw the pictures of a result and return their files."""
     from experiments.figures.comparison import compared
     from experiments.figures.factors import recovered
     from graphcaps.viz import save
@@ -179,7 +179,7 @@ def draw(name: str, result: dict, folder: Path) -> list[Path]:
 
 
 def add_trainings(runs: list[Path]) -> None:
-    """Add finished runs to results/trainings.json; one of the same command on the same device replaces the older."""
+    """Add finished runs to results/trainings.json. A run replaces an older one of the same command and device."""
     rows = table.read("trainings")
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=PLANS, text=True).strip()
     for run in runs:

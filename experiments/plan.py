@@ -1,15 +1,15 @@
-"""Networks for images that are trained alike: a YAML file of networks and seeds.
+"""Plans: YAML files of networks for images, trained alike, and of seeds.
 
     train: {dataset: mnist, epochs: 5}     # settings of all networks, as in graphcaps train --help
     networks:                              # one row of the table each, with settings of its own
       dynamic: {model: compact}
       uniform: {model: compact, routing: uniform}
     seeds: [0, 1, 2]
-    test_on: [affnist]                     # optional: also evaluated on these images
-    against: dynamic                       # optional: the row others are compared with; default: the first
+    test_on: [affnist]                     # optional: images on which networks are also evaluated
+    against: dynamic                       # optional: the row to compare others with; default: the first
 
-All rows have one data set, since they are compared image by image. A plan's names and settings are checked before
-anything is trained. Imports no torch.
+All rows must have the same data set, since they are compared image by image. All names and settings of a plan are
+checked before training starts. Imports no torch.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from graphcaps.errors import InputError, check_name, expect, is_whole
 PLANS = Path(__file__).parent / "plans"
 ENTRIES = ("train", "networks", "seeds", "test_on", "against")
 MACHINE = {"seed": 0, "name": "", "out": "runs", "data": "data", "device": "auto"}
-"""Settings that the seed and the machine determine, not a plan."""
+"""Settings that come from the seed and the machine, not from a plan."""
 
 
 class Row(NamedTuple):
-    """One network of the table; its settings are those of ``TrainConfig`` that differ from the defaults."""
+    """One network of the table. Its settings are the fields of ``TrainConfig`` that differ from the defaults."""
 
     name: str
     settings: dict
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
 
     @property
     def cells(self) -> list[tuple[Row, int]]:
-        """All trainings, a row and a seed each."""
+        """All trainings, each a row and a seed."""
         return [(row, seed) for seed in self.seeds for row in self.rows]
 
 
@@ -58,7 +58,7 @@ def plan_names() -> list[str]:
 def read_plan(source: str) -> Plan:
     """Read and check a plan: a YAML file, or the name of one in ``plans/``.
 
-    Raises ``InputError`` for one that isn't there or can't be trained.
+    Raises ``InputError`` if the plan doesn't exist or can't be trained.
 
     >>> plan = read_plan("routings")
     >>> plan.against, len(plan.cells)
@@ -96,7 +96,7 @@ def _checked(entries: object, name: str) -> Plan:
 
 
 def _dataset(row: Row) -> str:
-    """The data set of a row whose settings ``graphcaps train`` takes."""
+    """The data set of a row. Raise ``InputError`` if ``graphcaps train`` wouldn't take its settings."""
     try:
         config = TrainConfig(**MACHINE, **row.settings)
         config.check()

@@ -1,8 +1,8 @@
-"""A run's network as the run folder that comes with graphcaps, ``graphcaps/models/weights/NAME``.
+"""Turn a run's network into a run folder that ships with graphcaps, ``graphcaps/models/weights/NAME``.
 
-``checkpoints/best.safetensors`` holds the run's best weights in half precision, without the decoder, which would be
-nine tenths of it, and test images: one of each class, whose routing is in ``trace.npz``, and ten hard ones. ``images``
-are uint8 (N, C, H, W), ``labels`` (N,) or (N, K). ``result.json`` says what was measured with these weights.
+``checkpoints/best.safetensors`` has the run's best weights in half precision, without the decoder, which would be nine
+tenths of the file. It also has test images: one per class, whose routing is in ``trace.npz``, and ten hard ones.
+``images`` are uint8 (N, C, H, W), ``labels`` (N,) or (N, K). ``result.json`` has the numbers measured with the weights.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from graphcaps.training.run_folder import PRETRAINED, Run, load
 
 MAX_BYTES = 400_000
 HARD = 10
-"""Hard test images that the explorer offers."""
+"""Number of hard test images that the explorer offers."""
 
 
 def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors with half precision instead of float32; raise ``GraphcapsError`` if a number is too large."""
+    """Convert float32 tensors to half precision; raise ``GraphcapsError`` if a number is too large."""
     half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     for name, tensor in half.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -44,12 +44,12 @@ def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def answers_sha256(predicted: torch.Tensor) -> str:
-    """The sha256 of the answers to the test images in their order, a byte each, or K ascending ones."""
+    """The sha256 of the answers to the test images, in order. An answer is one byte, or K ascending bytes."""
     return hashlib.sha256(predicted.to(torch.uint8).numpy().tobytes()).hexdigest()
 
 
 def write(run: Run, data: Path) -> str:
-    """Write the network of a finished run into the package, and return its measurements and its size as text."""
+    """Write the network of a finished run into the package. Return its measurements and its size as text."""
     folder, result = PRETRAINED / run.config.dataset, run.result()
     if result is None:
         raise GraphcapsError(f"pretrained: expected a finished run, {run} isn't. Go on: graphcaps train --resume {run}")

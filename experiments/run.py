@@ -1,10 +1,10 @@
-"""Trials: each is run once, by the process that comes to it first, and its result lies in a file of its own.
+"""Trials: the first process that comes to a trial runs it, and its result has a file of its own.
 
     cache/<hash of the settings>.json     a trial's settings and its result
-    cache/<hash of the settings>.lock     held by the process that runs it
+    cache/<hash of the settings>.lock     a lock that the process holds while it runs the trial
 
-A trial is a function of a ``Place`` and of settings that are plain values. Its name in the cache depends on function
-and settings alone: delete the cache after a change of the code.
+A trial is a function of a ``Place`` and of settings that are plain values. Its name in the cache depends only on the
+function's name and the settings, so delete the cache after a change of the code.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from graphcaps.training.loop import Interrupted
 
 @dataclass(frozen=True)
 class Place:
-    """The place where trials run; their results don't depend on it."""
+    """The place where trials run. Results don't depend on it."""
 
-    data: Path  # the folder with the data sets
-    cache: Path  # the folder of finished trials, and of the run folders of networks for images
-    device: str = "auto"  # for networks for images; those for graphs are trained on the CPU
-    processes: int | None = None  # for trials of one thread; default: one per core
+    data: Path  # folder of the data sets
+    cache: Path  # folder of finished trials, and of the run folders of image networks
+    device: str = "auto"  # device of image networks; graph networks are trained on the CPU
+    processes: int | None = None  # number of processes for trials of one thread; default: one per core
 
 
 def key(function: Callable[..., dict], settings: dict) -> str:
-    """Name of a trial in the cache."""
+    """The name of a trial in the cache."""
     named = {"function": f"{function.__module__}.{function.__qualname__}", "settings": settings}
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def cached(function: Callable[..., dict], settings: dict, place: Place) -> dict | None:
-    """A trial's result, or None if there is none that can be read."""
+    """A trial's result, or None if the cache has no readable one."""
     try:
         return json.loads((place.cache / f"{key(function, settings)}.json").read_text(encoding="utf-8"))["result"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -62,7 +62,7 @@ def cached(function: Callable[..., dict], settings: dict, place: Place) -> dict 
 
 
 def trial(function: Callable[..., dict], settings: dict, place: Place) -> None:
-    """Run a trial if its result isn't in the cache; wait while another process runs it."""
+    """Run a trial if its result isn't in the cache. If another process is running it, wait."""
     place.cache.mkdir(parents=True, exist_ok=True)
     name = place.cache / key(function, settings)
     with filelock.FileLock(f"{name}.lock"):
@@ -74,10 +74,10 @@ def trial(function: Callable[..., dict], settings: dict, place: Place) -> None:
 def run(
     function: Callable[..., dict], trials: Sequence[dict], place: Place, title: str, parallel: bool = True
 ) -> list[dict]:
-    """The results of all trials, in order. New ones are run in random order, so that two processes share the work.
+    """The results of all trials, in order. New trials run in random order, so that two processes share the work.
 
-    Parallel ones have one thread each, so that numbers don't depend on how many cores there are; others run one after
-    the other, with all threads. Errors are raised after all trials have ended, ``Interrupted`` at once.
+    Parallel trials have one thread each, so that numbers don't depend on the number of cores. Other trials run one
+    after the other, with all threads. Errors are raised after all trials have ended, but ``Interrupted`` at once.
     """
     left = [settings for settings in trials if cached(function, settings, place) is None]
     jobs = [(function, settings, place, parallel) for settings in random.sample(left, len(left))]
@@ -93,7 +93,7 @@ def run(
 
 
 def _attempts(jobs: list[tuple], processes: int) -> Iterator[str]:
-    """The error of each trial, or "", as the trial ends."""
+    """Yield the error of each trial, or "", when the trial ends."""
     if processes <= 1:
         yield from (_attempt(*job) for job in jobs)
         return
@@ -107,7 +107,7 @@ def _attempts(jobs: list[tuple], processes: int) -> Iterator[str]:
 
 
 def _start_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the process without a traceback; its parent reports
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback; the parent reports
 
 
 def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_thread: bool) -> str:
@@ -124,11 +124,11 @@ def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_th
     return ""
 
 
-# Shared by tasks on graphs
+# Functions for tasks on graphs
 
 
 def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
-    """The names, each of which must be known; all that are known if none is given."""
+    """The given names, each of which must be known; if none is given, all known names."""
     known = [*dict.fromkeys(known)]
     for name in names:
         check_name("task", name, known)
@@ -136,7 +136,7 @@ def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
 
 
 def best_setting(fits: Sequence[Sequence[dict]]) -> int:
-    """Index of the setting whose trainings did best on validation: by mean score, then by mean loss."""
+    """Index of the settings whose trainings did best on validation: by mean score, then by mean loss."""
     scores = [(fmean(fit["val_accuracy"] for fit in row), -fmean(fit["val_loss"] for fit in row)) for row in fits]
     return max(range(len(scores)), key=scores.__getitem__)
 
@@ -149,10 +149,10 @@ def choose_and_test(
     place: Place,
     common: dict,
 ) -> dict[str, tuple[dict, list[dict]]]:
-    """Each network's settings that do best on validation, and its trainings with them.
+    """Return the settings of each network that do best on validation, and its trainings with them.
 
-    ``function`` is a trial of ``network``, ``settings``, ``seed`` and the arguments in ``common``. Each of a network's
-    settings is trained from each of the trial seeds, and the chosen ones from seeds 0 to ``seeds`` - 1.
+    ``function`` is a trial of ``network``, ``settings``, ``seed`` and the arguments in ``common``. All of a network's
+    settings are tried with each of the trial seeds. The chosen ones are trained from seeds 0 to ``seeds`` - 1.
     """
 
     def fitted(tried: dict[str, list[dict]], starts: Iterable[int], what: str) -> Iterator[dict]:
@@ -171,7 +171,7 @@ def choose_and_test(
 
 
 def accuracy(scores: Tensor, labels: Tensor) -> float:
-    """Share of the items (n, *) whose highest score, of scores (n, J, *), is that of their label."""
+    """The share of items (n, *) whose label has the highest of the scores (n, J, *)."""
     return (scores.argmax(dim=1) == labels).double().mean().item()
 
 
@@ -189,15 +189,15 @@ def fit(
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
     score: Callable[[Tensor, Tensor], float] = accuracy,
 ) -> dict:
-    """Train with Adam; the lowest validation loss chooses the epoch, whose weights the model then has.
+    """Train with Adam. The model ends with the weights of the epoch that has the lowest validation loss.
 
-    The test part is read only after everything was chosen.
+    The test part is read only after that choice.
 
     Args:
-        losses: those of an epoch, each computed when it is asked for; a step is made after each.
-        answers: from a part of the data to scores (n, J, *) and labels (n, *).
+        losses: returns the losses of one epoch, computed one by one. A step is made after each.
+        answers: takes a part of the data and returns scores (n, J, *) and labels (n, *).
         val, test: the parts.
-        patience: epochs without a lower loss, after which training ends.
+        patience: training ends after this many epochs without a lower loss.
     """
     adam, start = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay), time.perf_counter()
     best, weights, lowest = 0, {}, float("inf")

@@ -1,4 +1,4 @@
-"""Tables: results as plain numbers, and the Markdown that is made of them. Imports no torch."""
+"""Tables: results as plain numbers, and Markdown made from them. Imports no torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def write(name: str, result: dict, folder: Path) -> str:
-    """Write ``NAME.json`` and the table made of it, ``NAME.md``; return the table."""
+    """Write ``NAME.json`` and the table made from it, ``NAME.md``. Return the table."""
     text = markdown(result)
     write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
     write_text(folder / f"{name}.md", text + "\n")
@@ -26,14 +26,14 @@ def write(name: str, result: dict, folder: Path) -> str:
 
 
 def read(name: str) -> dict:
-    """The committed result of an experiment; ``InputError`` if there is none."""
+    """The committed result of an experiment; raise ``InputError`` if there is none."""
     path = RESULTS / f"{name}.json"
     expect(path.is_file(), "results", f"{path.name} in {RESULTS}", "none", f"Run: python -m experiments {name}")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def markdown(result: dict) -> str:
-    """The table of a result, whose kind one of its entries tells."""
+    """The table of a result. The entries of the result show its kind."""
     kinds: dict[str, Callable[[dict], str]] = {
         "plan": images,
         "parts": graphs,
@@ -50,9 +50,9 @@ def markdown(result: dict) -> str:
 
 
 def row(network: str, fits: Sequence[dict], chosen: Sequence[dict], test: Sequence[float] | None = None) -> dict:
-    """A network's line of a table, from its trainings (as ``run.fit`` returns them) with the chosen settings.
+    """A network's row of a table, made from its trainings with the chosen settings (as ``run.fit`` returns them).
 
-    There is one choice of settings, or one per fold. Test scores are in [0, 1]; default: those of ``fits``.
+    Settings are chosen once, or once per fold. Test scores are in [0, 1]; by default they are those of ``fits``.
     """
     test = [fit["test"] for fit in fits] if test is None else test
     made = {
@@ -67,7 +67,7 @@ def row(network: str, fits: Sequence[dict], chosen: Sequence[dict], test: Sequen
         "settings": [*chosen],
         "chosen": dict(Counter(map(settings_text, chosen)).most_common()),
     }
-    if "information" in fits[0]:  # how well each layer's couplings tell the factor of an edge
+    if "information" in fits[0]:  # how well each layer's couplings reveal the factor of an edge
         layers = enumerate(zip(*(fit["information"] for fit in fits), strict=True), 1)
         made["recovered"] = {f"layer {n}": spread(each) for n, each in layers}
         made["concentration"] = [fit["concentration"] for fit in fits]
@@ -75,17 +75,17 @@ def row(network: str, fits: Sequence[dict], chosen: Sequence[dict], test: Sequen
 
 
 def rows(trained: dict[str, tuple[dict, list[dict]]]) -> dict[str, dict]:
-    """A ``row`` for each network, from what ``run.choose_and_test`` returns."""
+    """A ``row`` for each network in the result of ``run.choose_and_test``."""
     return {network: row(network, fits, [settings]) for network, (settings, fits) in trained.items()}
 
 
 def spread(values: Sequence[float]) -> dict:
-    """Mean, standard deviation (None for one value), and each."""
+    """Mean, standard deviation (None for one value), and the values."""
     return {"mean": fmean(values), "sd": stdev(values) if len(values) > 1 else None, "each": [*values]}
 
 
 def margins(network: str, rows: dict[str, dict]) -> dict[str, dict]:
-    """Mean and standard error of a network's lead over each of the others, pair by pair."""
+    """A network's lead over each of the others: mean and standard error of the paired differences."""
     made = {}
     for other in (other for other in rows if other != network):
         lead = spread([a - b for a, b in zip(rows[network]["test"], rows[other]["test"], strict=True)])
@@ -94,7 +94,7 @@ def margins(network: str, rows: dict[str, dict]) -> dict[str, dict]:
     return made
 
 
-# Words
+# Text
 
 
 def settings_text(settings: dict) -> str:
@@ -107,7 +107,7 @@ def settings_text(settings: dict) -> str:
 
 
 def protocol(counted: str, settings: int, how: str, repeated: bool) -> str:
-    """How a table's numbers were made: trainings, choice of settings, choice of the epoch."""
+    """How the numbers of a table were made: trainings, choice of settings, choice of the epoch."""
     spread = ", mean +- standard deviation" * repeated
     chosen = f"Settings: of {settings} for each, the one with the {how}"
     return f"{counted}{spread}. {chosen}. Epoch: the lowest validation loss."
@@ -146,8 +146,8 @@ def _score(score: dict) -> str:
 
 
 def images(results: dict) -> str:
-    """A line per network of a plan. Accuracies in %, mean +- sd over seeds; differences in points with their 95 %
-    interval."""
+    """A row per network of a plan. Accuracies are in %, mean +- sd over seeds; differences are in points with their
+    95 % interval."""
     titles, rows = ["network", "parameters", "seeds"], []
     for name, called in results["images"].items():
         count = results["rows"][0]["images"][name]["count"]
@@ -174,7 +174,7 @@ def _accuracies(image_set: dict) -> list[str]:
 
 
 def _capsules(seeds: list[list[dict]]) -> list[str]:
-    """Means over the seeds, for each layer: dead and starved capsules, entropy, couplings away from uniform."""
+    """Means over the seeds for each layer: dead and starved capsules, entropy, distance of couplings from uniform."""
     layers = pd.concat(map(pd.DataFrame, seeds)).groupby(level=0).mean()
     of = " of " + layers["capsules"].map("{:,.0f}".format)
     parts = [layers[key].map("{:,.1f}".format).str.removesuffix(".0") + of for key in ("dead", "starved")]
@@ -183,7 +183,7 @@ def _capsules(seeds: list[list[dict]]) -> list[str]:
 
 
 def graphs(result: dict) -> str:
-    """A task on graphs: a table for each of its parts, the margins, and how it was done."""
+    """A task on graphs: a table for each of its parts, the margins, and the protocol."""
     spent = f"{result['minutes']:.1f} min in {result['processes']} processes of one thread"
     parts = [f"`{result['command']}`, {spent}:"]
     for part in result["parts"]:
@@ -214,13 +214,13 @@ def _recovered(row: dict) -> str:
 
 
 def relations(result: dict) -> str:
-    """A line per graph and network: the task's score, and what couplings tell about the kinds of edges."""
+    """A row per graph and network: the task's score, and how well couplings reveal the kinds of edges."""
     rows, before = [], None
     for row in result["relations"]:
         task = percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-"
         states = [row.get(state) or {} for state in ("trained", "untrained")]
         scores = [of.get(key) for key in ("information", "unseen", "precision") for of in states]
-        del scores[3]  # couplings before training know no training nodes
+        del scores[3]  # before training, all nodes are unseen
         texts = [_score(score) if score else "-" for score in scores]
         rows.append([row["data"] * (row["data"] != before), row["name"], task, *texts, *(row.get("chosen") or "-")])
         before = row["data"]
@@ -229,7 +229,7 @@ def relations(result: dict) -> str:
 
 
 def labels(result: dict) -> str:
-    """A line per graph and way to read classes, a column per network: micro-F1, and how far beliefs are ahead."""
+    """A row per graph and way to read classes, a column per network: micro-F1, and the lead of beliefs."""
     frame, rows = pd.DataFrame(result["labels"]), []
     names = [*frame["name"].unique()]
     for (data, heads), each in frame.groupby(["data", "heads"], sort=False):
@@ -243,7 +243,7 @@ def labels(result: dict) -> str:
 
 
 def defaults(result: dict) -> str:
-    """A line per graph and layout, a column per routing: its test score, and the difference to equal couplings."""
+    """A row per graph and layout, a column per routing: its test score, and the difference to equal couplings."""
     frame, rows = pd.DataFrame(result["defaults"]), []
     for where, each in frame.groupby(["data", "layout"], sort=False):
         uniform, cells = each.set_index("name")["test"]["uniform"], []
@@ -256,10 +256,10 @@ def defaults(result: dict) -> str:
 
 
 def overview(results: dict, columns: Sequence[str] = ()) -> str:
-    """A row per task, a column per routing; ``columns`` picks some.
+    """A row per task, a column per routing; ``columns`` selects some.
 
-    A cell has mean and standard deviation in %, and the difference to uniform in points with its 95 % interval, bold
-    where 0 is outside. "-": there is no such network.
+    A cell has mean and standard deviation in %, and the difference to uniform in points with its 95 % interval. The
+    difference is bold if 0 is outside the interval. "-" means that there is no such network.
     """
     columns, rows = columns or results["columns"], []
     for row in results["rows"]:
@@ -271,7 +271,7 @@ def overview(results: dict, columns: Sequence[str] = ()) -> str:
 
 
 def _cell(one: dict, row: dict) -> str:
-    # The second network of a column is named, and so is each without capsules.
+    # Name the second network of a column, and every network without capsules.
     named = [each for column, cells in row["cells"].items() for each in (cells or [])[column != "no capsules" :]]
     words = [f"{one['name']}: " * (one in named) + percent(one["mean"], one["sd"])]
     if "difference" in one:
@@ -282,7 +282,7 @@ def _cell(one: dict, row: dict) -> str:
 
 
 def pruning(result: dict) -> str:
-    """A line per number of edges that a child keeps, the controls beside it."""
+    """A row per number of edges that a child keeps, including the controls."""
     about = f"{result['model']} on {result['dataset']}, strength from {result['train_images']:,} images"
     rows = []
     for row in result["rows"]:
@@ -298,7 +298,7 @@ def pruning(result: dict) -> str:
 
 
 def transformed(folder: Path) -> str:
-    """A line per transform of ``graphcaps evaluate --on``, for example with rotated test images."""
+    """A row per transform of ``graphcaps evaluate --on``, for example with rotated test images."""
     rows = []
     for name in ("rotated", "shifted", "noisy", "scrambled"):
         result = json.loads((folder / f"{name}.json").read_text())

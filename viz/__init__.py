@@ -1,7 +1,7 @@
-"""Pictures of routing, drawn from a trace alone: no model, no data set, no torch.
+"""Pictures of routing, drawn from a trace alone: they need no model, no data set and no torch.
 
-To add a moving picture: write the class ``NamePicture`` of ``viz.routing.picture.Picture`` into ``viz/routing/name.py``
-and a line into ``PICTURES``. Names are imported when first used, so that the command line doesn't wait for matplotlib.
+To add a moving picture, write ``NamePicture``, a subclass of ``viz.routing.picture.Picture``, into
+``viz/routing/name.py``, and add a line to ``PICTURES``. Names are imported on first use: matplotlib is slow to import.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ PICTURES = {
     "places": "which part of the image votes for what, if children see a part each",
     "nodes": "a graph with its edges in the colours of the capsules they are coupled with, of CapsuleConv",
 }
-"""The moving pictures, and what each shows."""
+"""The moving pictures, each with what it shows."""
 
 
 def class_name(picture: str) -> str:
-    """The class that draws a picture of ``PICTURES``, in ``viz/routing``."""
+    """The name of the class in ``viz/routing`` that draws a picture of ``PICTURES``."""
     return f"{picture.title().replace('_', '')}Picture"
 
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from graphcaps.viz.style import color, save
 
 
-if not TYPE_CHECKING:  # so that a checker knows a misspelt name
+if not TYPE_CHECKING:  # with __getattr__, a type checker accepts any name
     _MODULES = {
         "drawing": "animations draw picture",
         "explorer.html": "explorer_page",

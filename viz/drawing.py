@@ -1,4 +1,4 @@
-"""From a trace to files: chosen pictures, over iterations or epochs, in a chosen format."""
+"""Draw a trace into files: the chosen pictures, over iterations or epochs, in a chosen format."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ def draw(
     node: int | None = None,
     on_written: Callable[[Path], object] | None = None,
 ) -> list[Path]:
-    """Draw a trace into files of ``folder``: NAME.gif of the pictures that suit it, NAME-epochs.gif if the trace has
-    several epochs, and sheet.png if it has what a sheet shows; or all of it as one page, explorer.html.
+    """Draw a trace into files of ``folder``: NAME.gif for each picture that suits it, NAME-epochs.gif if the trace has
+    several epochs, and sheet.png if it has what a sheet shows. Format html writes one page instead, explorer.html.
 
     Args:
         folder: made if it is missing; files of the same names are replaced.
         what: a name of ``viz.PICTURES``, sheet or all.
-        over: iterations, epochs or both; both leaves epochs out if the trace has one.
-        format: gif or mp4 (needs ``pip install -e ".[video]"``); png, svg or pdf: the network's answer, after the
-            last iteration of training, in the last epoch (over both, once), and all of the entropy's curves; 3.4 inches
-            wide for a column of a paper (the sheet: 9, for a page); html: the explorer, which shows everything.
-        image: which image of the trace moves, or is shown first in the explorer, from 0.
-        node: which node of a graph is drawn, with those that vote for it; None: the whole graph, or what fits.
+        over: iterations, epochs or both. Both leaves epochs out if the trace has one, and for stills but entropy's.
+        format: gif or mp4 (needs ``pip install -e ".[video]"``) for films, html for the explorer, which shows
+            everything, and png, svg or pdf for stills. A still shows the network's answer in the last epoch, or all of
+            the entropy's curves. It is 3.4 inches wide for a column of a paper; the sheet is 9 inches wide for a page.
+        image: index of the image that is drawn, or that the explorer shows first.
+        node: draw this node of a graph and those that vote for it; None: the whole graph, or as much as fits.
         on_written: called with each path when its file is complete.
 
     Returns:
-        The files written, in that order.
+        Paths of the files, in the order of writing.
 
     Raises:
         InputError: an argument that doesn't fit the trace.
@@ -93,7 +93,7 @@ def draw(
         for span in spans:
             for name in moving:
                 if format in STILL and name != "entropy" and span == "epochs" and over == "both":
-                    continue  # its last epoch is what the still over iterations shows
+                    continue  # the still over iterations already shows the last epoch
                 path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
                 options = {"node": node} if name == "nodes" else {}
                 _write(kind_of(name)(trace, span, image, medium=medium, **options), path)
@@ -106,7 +106,7 @@ def draw(
 
 
 def kind_of(name: str) -> Any:
-    """The class of a picture in ``viz.PICTURES``."""
+    """The class that draws a picture of ``viz.PICTURES``."""
     return getattr(viz, viz.class_name(name))
 
 
@@ -116,8 +116,8 @@ def picture(
     """One picture, as a figure or as a file.
 
     Args:
-        what: a name of ``viz.PICTURES``; auto: nodes if routing is along the edges of a graph, else graph.
-        path: a file to write that ends in .gif, .mp4, .png, .svg or .pdf; None: the figure is returned.
+        what: a name of ``viz.PICTURES``; auto: nodes if routing follows the edges of a graph, else graph.
+        path: a file to write that ends in .gif, .mp4, .png, .svg or .pdf; None: return a figure.
         options: ``over`` ("iterations" or "epochs") and ``image``; for nodes also ``node`` and ``view``.
 
     Returns:
@@ -136,7 +136,7 @@ def picture(
 
 
 def animations(traces: dict[str, RoutingTrace]) -> str:
-    """HTML for a notebook that loads nothing else: a moving picture of each layer, the last one unfolded."""
+    """Self-contained HTML for a notebook: a moving picture of each layer, with the last one open."""
     parts = []
     with TemporaryDirectory() as folder:
         for name, trace in traces.items():
@@ -153,10 +153,10 @@ def animations(traces: dict[str, RoutingTrace]) -> str:
 
 @contextmanager
 def writable(folder: Path) -> Iterator[None]:
-    """Make the folder for the block; an error in the block leaves no empty folder.
+    """Make the folder for the block, and remove it again if the block fails and leaves it empty.
 
     Raises:
-        GraphcapsError: files can't be written there; this is checked before anything is drawn.
+        GraphcapsError: no file can be written there. This is checked before anything is drawn.
     """
     with ExitStack() as stack:
         try:

@@ -1,7 +1,7 @@
 """The routing trace: logits, couplings and agreement of every iteration, on any graph, for a few images and epochs.
 
-``graphcaps.viz`` draws it. A trace has all that a picture needs, so drawing needs no model, no data set and no torch.
-Its file is one npz, written without pickle.
+``graphcaps.viz`` draws it. A trace contains everything that a picture needs, so drawing needs no model, no data set and
+no torch. Its file is one npz, written without pickle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphcaps.errors import GraphcapsError, InputError, check_json, check_whole
 
 FORMAT_VERSION = 2
 
-# Dims of each array: K epochs, R iterations, N images, E edges, I children, J parents, V nodes, S perturbation steps.
+# Dims of the arrays: K epochs, R iterations, N images, E edges, I children, J parents, V nodes, S perturbation steps.
 _DIMS = {
     "src": "E",
     "dst": "E",
@@ -51,19 +51,19 @@ _NAMES = ("class_names", "node_names")
 class RoutingTrace:
     """Routing of N images at K epochs over R iterations on a graph of E edges from I children to J parents.
 
-    The images are those of a batch, or all trailing dims of the votes together; without such dims N is 1.
+    The N images are those of a batch, or all trailing dims of the votes together. Votes without such dims give N = 1.
     """
 
     src: np.ndarray
-    """(E,) int32: child of each edge."""
+    """(E,) int32: the child of each edge."""
     dst: np.ndarray
-    """(E,) int32: parent of each edge."""
+    """(E,) int32: the parent of each edge."""
     num_children: int
     num_parents: int
     epochs: np.ndarray
-    """(K,) int32, ascending: epochs of training done; 0 is untrained."""
+    """(K,) int32, ascending: epochs of training done; 0 means untrained."""
     b: np.ndarray
-    """(K, R, N, E) float16: the logits that made c."""
+    """(K, R, N, E) float16: the logits from which c was made."""
     c: np.ndarray
     """(K, R, N, E) float16 in [0, 1]: couplings; they sum to 1 over each child's edges."""
     agreement: np.ndarray
@@ -71,19 +71,19 @@ class RoutingTrace:
     lengths: np.ndarray
     """(K, R, N, J) float32 in [0, 1): lengths of the parents."""
     trained_iterations: int
-    """Iterations that the network is trained with; the trace may have more."""
+    """Number of iterations in training; the trace may have more."""
     v: np.ndarray | None = None
-    """(K, R, N, J, D) float16: the parents as routing sees them."""
+    """(K, R, N, J, D) float16: the parents during routing."""
     parents: np.ndarray | None = None
-    """(J,) int32: the parents' numbers in their layer if the trace leaves out others; None: 0, 1, ..."""
+    """(J,) int32: the parents' numbers in their layer if the trace leaves out others; None means 0, 1, ..."""
     nodes: np.ndarray | None = None
     """(E, 2) int32: source and target node of each vote in a user's graph; parent j is capsule j % ``num_caps``."""
     num_caps: int = 1
-    """Capsules of each of those nodes."""
+    """Number of capsules of each node in ``nodes``."""
     positions: np.ndarray | None = None
-    """(V, 2) float32: x and y of those nodes, y upwards."""
+    """(V, 2) float32: x and y of the nodes in a user's graph; y points upwards."""
     node_names: tuple[str, ...] = ()
-    """V names of those nodes, or none."""
+    """V names of the nodes in a user's graph, or none."""
     class_names: tuple[str, ...] = ()
     """J names of the parents, or none if parents are not classes."""
     images: np.ndarray | None = None
@@ -91,7 +91,7 @@ class RoutingTrace:
     labels: np.ndarray | None = None
     """(N,) int64: true classes."""
     fields: np.ndarray | None = None
-    """(I, 4) int32: top, left, height, width in pixels of each child's receptive field (may reach over the border)."""
+    """(I, 4) int32: top, left, height, width in pixels of each child's receptive field, which may cross the border."""
     saliency: np.ndarray | None = None
     """(N, I, H, W) float16 >= 0, last epoch: |d length of u_i / d pixel|, each child scaled to a maximum of 1."""
     reconstructions: np.ndarray | None = None
@@ -103,7 +103,7 @@ class RoutingTrace:
     history: dict[str, list[float]] = field(default_factory=dict)
     """Training curves, one number per epoch: epoch, train_loss, train_accuracy, val_accuracy, ..."""
     about: dict[str, str | int | float] = field(default_factory=dict)
-    """Source of the trace: run, dataset, model, routing, ..."""
+    """Where the trace comes from: run, dataset, model, routing, ..."""
 
     @property
     def num_edges(self) -> int:
@@ -119,29 +119,29 @@ class RoutingTrace:
 
     @property
     def answer_at(self) -> int:
-        """Index of the iteration that gave the network's answer; a trace may have later ones."""
+        """Index of the iteration that gave the network's answer; the trace may have later ones."""
         return min(self.trained_iterations, self.num_iterations) - 1
 
     @property
     def parent_names(self) -> tuple[str, ...]:
-        """J names: of the classes, or ``parent 0``, ``parent 1``, ..."""
+        """J names: those of the classes, or ``parent 0``, ``parent 1``, ..."""
         numbers = range(self.num_parents) if self.parents is None else self.parents
         return self.class_names or tuple(f"parent {j}" for j in numbers)
 
     def entropy(self) -> np.ndarray:
-        """(K, R, N) coupling entropy: -sum c ln c over a child's edges, the mean over children with edges, in nats."""
+        """(K, R, N) coupling entropy in nats: -sum c ln c over a child's edges, averaged over children with edges."""
         c = self.c.astype(np.float64)
         per_edge = -c * np.log(c, out=np.zeros_like(c), where=c > 0)
         return per_edge.sum(axis=-1) / max(1, len(np.unique(self.src)))
 
     def couplings_of_links(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Couplings by pair of linked nodes in a user's graph: means over parallel edges and the source's capsules.
+        """Couplings of each pair of linked nodes in a user's graph: means over parallel edges and source capsules.
 
         Args:
             c: (S, E) couplings of a trace with ``nodes``.
 
         Returns:
-            (P, 2) int32 pairs of linked nodes, ascending; (S, P, num_caps) couplings with each capsule.
+            (P, 2) int32 pairs of linked nodes, ascending, and their (S, P, num_caps) couplings with each capsule.
         """
         pairs, pair_of = np.unique(np.asarray(self.nodes), axis=0, return_inverse=True)
         cells = pair_of.ravel() * self.num_caps + self.dst % self.num_caps
@@ -151,12 +151,12 @@ class RoutingTrace:
         return pairs, means.reshape(len(c), len(pairs), self.num_caps)
 
     def with_epoch(self, epoch: int, routed: RoutingTrace, **replace: Any) -> RoutingTrace:
-        """The trace with one more epoch, that of ``routed``; later epochs are dropped.
+        """A copy of the trace with one more epoch, that of ``routed``. Later epochs are dropped.
 
         Args:
-            epoch: epochs of training done.
+            epoch: number of epochs of training done.
             routed: a trace of one epoch.
-            replace: fields to replace.
+            replace: fields of the trace to replace.
 
         Raises:
             InputError: ``routed`` has other edges or another number of images.
@@ -174,14 +174,14 @@ class RoutingTrace:
         return dataclasses.replace(self, epochs=np.append(self.epochs[earlier], np.int32(epoch)), **grown, **replace)
 
     def with_nodes(self, positions: ArrayLike | None = None, names: Sequence[str] = ()) -> RoutingTrace:
-        """The trace of a ``CapsuleConv`` with positions and names for the picture of its V nodes.
+        """A copy of the trace of a ``CapsuleConv`` with positions and names for the picture of its V nodes.
 
         Args:
-            positions: (V, 2) x and y of each node, y upwards; None: networkx lays the graph out.
-            names: V words to write on the nodes, such as their classes; none: their numbers.
+            positions: (V, 2) x and y of each node, y upwards; None: networkx lays out the graph.
+            names: V words to write on the nodes, such as their classes; none: the nodes are numbered.
 
         Raises:
-            InputError: a trace of another layer, or positions or names that don't fit its nodes.
+            InputError: the trace is of another layer, or positions or names don't fit its nodes.
         """
         expect(self.nodes is not None, "trace", "one of CapsuleConv on a graph with one kind of node", "another")
         expect(not isinstance(positions, Mapping), "positions", "[positions[n] for n in graph]", "a dict")
@@ -200,10 +200,10 @@ class RoutingTrace:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> RoutingTrace:
-        """Read a file that ``save`` wrote; nothing in it is run.
+        """Read a file that ``save`` wrote. Nothing in the file is executed.
 
         Raises:
-            GraphcapsError: no file, a damaged one, or one of another format.
+            GraphcapsError: the file is missing, damaged, or of another format.
         """
         then = "Make one with: graphcaps train"
         try:
@@ -212,12 +212,12 @@ class RoutingTrace:
                 arrays = {name: stored[name] for name in _DIMS if name in stored}
         except FileNotFoundError:
             raise GraphcapsError(f"trace: expected a file at {path}, got none. {then}") from None
-        except Exception as error:  # a broken file makes numpy, zipfile and json raise nearly anything
+        except Exception as error:  # numpy, zipfile and json raise many types for a broken file
             raise GraphcapsError(f"trace: expected a routing trace at {path}, got: {error}. {then}") from None
         version = head.pop("format_version", None)
         if version != FORMAT_VERSION:
             raise GraphcapsError(f"trace: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")
-        head.pop("tag_names", None)  # earlier files have it
+        head.pop("tag_names", None)  # only old files have this key
         try:
             head.setdefault("node_names", [])
             numbers = {name: int for name in ("num_children", "num_parents", "trained_iterations")}
@@ -231,7 +231,7 @@ class RoutingTrace:
         return trace
 
     def check(self, image: int | None = None) -> None:
-        """Raise ``InputError`` if the arrays don't fit together, or don't include this image."""
+        """Raise ``InputError`` if the arrays don't fit together, or lack this image."""
         known: dict[str, float] = {"I": self.num_children, "J": self.num_parents}
         if self.node_names:
             known["V"] = len(self.node_names)

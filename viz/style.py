@@ -1,9 +1,9 @@
 """The look of every picture: one colour per class everywhere, readable type, white paper.
 
-The ten colours have a contrast of at least 3 : 1 with white paper, as WCAG 2.2 asks of graphics. They were searched
-from ten familiar hues for the largest distance between the two nearest, in full colour and in two kinds of colour
-blindness: 0.134 of Oklab, and 0.089 under protanopia and deuteranopia (Machado et al. 2009). Petroff's accessible cycle
-(arXiv 2107.02270) has 0.090, 0.061 and 0.084, and four colours below 3 : 1.
+The ten colours have a contrast of at least 3 : 1 with white paper, as WCAG 2.2 demands for graphics. A search that
+started from ten familiar hues made the distance between the nearest two as large as possible, in full colour and in two
+kinds of colour blindness. In Oklab it is 0.134, and 0.089 under protanopia and deuteranopia (Machado et al. 2009).
+Petroff's accessible cycle (arXiv 2107.02270) has 0.090, 0.061 and 0.084, and four of its colours are below 3 : 1.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MUTED = "#5f6670"
 FAINT = "#c9ced4"
 SHADE = "#eff1f4"
 GLOW = "#ffc845"
-ACCENT = "#00544a"  # for curves that are no class; far from all ten
+ACCENT = "#00544a"  # for curves that belong to no class; unlike all ten colours
 COLORS = (*PALETTE, INK, MUTED, FAINT, SHADE, GLOW, ACCENT)
 ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
@@ -55,17 +55,17 @@ SMALL = 9
 
 @dataclass(frozen=True)
 class Medium:
-    """A screen or a column of a paper: widths in pixels of 1/100 inch, sizes of type in points."""
+    """A screen or a column of a paper. Widths are in pixels of 1/100 inch, type sizes in points."""
 
     width: int
     chart: tuple[int, tuple[float, float, float, float]]
-    """Height of a chart's figure, and its axes' box: left, bottom, width and height as shares of the figure."""
+    """Height of a chart's figure, and left, bottom, width and height of its axes as shares of the figure."""
     text: float
     small: float
     line: float
-    """Factor of all line widths."""
+    """Factor for all line widths."""
     heading: bool
-    """Whether words stand above the picture; a paper has captions instead."""
+    """Whether there is text above the picture; a paper has captions instead."""
 
 
 SCREEN = Medium(720, (400, (0.115, 0.135, 0.85, 0.585)), TEXT, SMALL, 1.0, True)
@@ -74,7 +74,7 @@ COLUMN = Medium(340, (230, (0.185, 0.16, 0.765, 0.655)), 8, 7, 0.6, False)
 
 
 def color(index: int) -> tuple[float, float, float]:
-    """RGB in [0, 1] of class ``index``: ten colours, then the same ten darker, then darker still, and again.
+    """RGB in [0, 1] of class ``index``: ten colours, then the same ten darker, then even darker, then from the start.
 
     >>> color(0) == color(30) and color(0) != color(10)
     True
@@ -85,12 +85,12 @@ def color(index: int) -> tuple[float, float, float]:
 
 
 def hex_color(index: int) -> str:
-    """``color(index)`` as ``#rrggbb``."""
+    """Return ``color(index)`` as ``#rrggbb``."""
     return to_hex(color(index))
 
 
 def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
-    """Draw in this style, independent of the caller's settings of matplotlib."""
+    """A context that draws in this style, whatever matplotlib settings the caller has."""
     return matplotlib.rc_context(
         {
             "font.family": ["DejaVu Sans"],
@@ -111,9 +111,9 @@ def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
             "image.interpolation": "nearest",
             "text.usetex": False,
             "savefig.facecolor": "white",
-            "pdf.fonttype": 42,  # TrueType: its text can be selected and edited
+            "pdf.fonttype": 42,  # TrueType, so that text can be selected and edited
             "svg.fonttype": "none",
-            "svg.hashsalt": "graphcaps",  # the same picture is the same file
+            "svg.hashsalt": "graphcaps",  # so that the same picture gives the same file
             "font.size": medium.text,
             "axes.titlesize": medium.text,
             "axes.labelsize": medium.text,
@@ -125,7 +125,7 @@ def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
 
 
 class _Figure(Figure):
-    """A figure that a notebook shows without pyplot."""
+    """A figure that a notebook displays without pyplot."""
 
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
@@ -135,7 +135,7 @@ class _Figure(Figure):
 
 
 def blank(width: int, height: int) -> Figure:
-    """An empty figure of ``width`` x ``height`` pixels; it belongs to no window and no global list."""
+    """An empty figure of ``width`` x ``height`` pixels, without a window and unknown to pyplot."""
     figure = _Figure(figsize=(width / 100, height / 100), dpi=100, facecolor="white")
     FigureCanvasAgg(figure)
     return figure
@@ -149,7 +149,7 @@ def chart(medium: Medium) -> tuple[Figure, Heading, Axes]:
 
 
 def legend(axes: Axes, medium: Medium) -> None:
-    """The legend above the axes: in one row, or in two on a narrow medium."""
+    """Draw the legend above the axes, in one row, or in two on a narrow medium."""
     if medium is SCREEN:
         axes.legend(loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=4, columnspacing=1.5, handlelength=1.8)
     else:
@@ -158,7 +158,7 @@ def legend(axes: Axes, medium: Medium) -> None:
 
 @dataclass(frozen=True)
 class Heading:
-    """The words above a picture, as text artists: a title, a line under it, and a note at its right."""
+    """The text above a picture, as text artists: a title, a line below it, and a note at its right."""
 
     title: Text
     line: Text
@@ -180,15 +180,15 @@ class Heading:
 
 
 def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> None:
-    """Write a figure in the format of the file's suffix, whole or not at all; the same figure gives the same file.
+    """Write a figure, whole or not at all, in the format of the file's suffix. Equal figures give equal files.
 
     Args:
-        figure: any of this package's.
+        figure: any figure of this package.
         path: ends in .png, .svg or .pdf; the folder is made if it is missing.
-        medium: the one it was drawn for: 200 dots per inch on a screen, 300 in a paper.
+        medium: the medium that the figure was drawn for: 200 dots per inch on a screen, 300 in a paper.
 
     Raises:
-        GraphcapsError: the file can't be written; an older one is then left as it was.
+        GraphcapsError: the file can't be written. An older file stays unchanged.
     """
     path = Path(path)
     undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
@@ -203,7 +203,7 @@ def show_image(axes: Axes, image: np.ndarray) -> None:
 
 
 def displayed(image: np.ndarray) -> np.ndarray:
-    """A (C, H, W) image in imshow's layout: (H, W, 3) for three channels, else the first channel (H, W)."""
+    """A (C, H, W) image in the layout of imshow: (H, W, 3) for three channels, else the first channel (H, W)."""
     return np.moveaxis(image, 0, -1) if len(image) == 3 else image[0]
 
 
@@ -214,34 +214,34 @@ def bare(axes: Axes) -> None:
 
 
 def rgb(image: np.ndarray) -> np.ndarray:
-    """A (C, H, W) uint8 image as (H, W, 3) in [0, 1]."""
+    """Convert a (C, H, W) uint8 image to (H, W, 3) in [0, 1]."""
     shown = displayed(image) / 255
     return shown if shown.ndim == 3 else np.repeat(shown[..., None], 3, axis=2)
 
 
 def panel(figure: Figure, label: str, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a place in pixels from the top left of a figure."""
+    """Axes at a position in pixels from the top left of a figure."""
     wide, tall = figure.get_size_inches() * figure.dpi
     return figure.add_axes((left / wide, 1 - (top + height) / tall, width / wide, height / tall), label=label)
 
 
 def write(figure: Figure, left: float, top: float, text: str, **looks: Any) -> Text:
-    """Text under a place in pixels from the top left of a figure."""
+    """Write text below a position in pixels from the top left of a figure."""
     wide, tall = figure.get_size_inches() * figure.dpi
     return figure.text(left / wide, 1 - top / tall, text, **{"va": "top", "size": SMALL, **looks})
 
 
 def turn_names(axes: Axes) -> None:
-    """Turn the names under the axes by 45 degrees, to make room for long ones."""
+    """Turn the names below the axes by 45 degrees, to make room for long ones."""
     for text in axes.get_xticklabels():
         text.set(rotation=45, ha="right", rotation_mode="anchor")
 
 
 def short(names: Iterable[str]) -> list[str]:
-    """Names cut at 14 characters."""
+    """Cut names at 14 characters."""
     return [cut(name, 14) for name in names]
 
 
 def cut(name: str, most: int) -> str:
-    """``name`` in at most ``most`` characters."""
+    """Shorten ``name`` to at most ``most`` characters."""
     return name if len(name) <= most else name[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""Benchmarks: how fast routing and training are, and how much memory they need. ``python -m experiments.bench --help``.
+"""Benchmarks of the speed and memory of routing and training: ``python -m experiments.bench --help``.
 
-``versus`` is apart from the others: it times two checkouts against each other.
+``versus`` is separate: it compares the times of two checkouts.
 """

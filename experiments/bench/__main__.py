@@ -15,7 +15,7 @@ VERDICTS = {True: "met", False: "MISSED", None: "not measured"}
 
 
 def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, say: Callable = print) -> dict:
-    """Measure the named benchmarks, say each result at once, and return all of it as plain data."""
+    """Measure the named benchmarks, print each result at once with ``say``, and return all results as plain data."""
     from graphcaps.atomic import write_text
 
     from . import first, machine, memory, nodes, routing, training
@@ -53,7 +53,7 @@ def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, s
 def main(argv: list[str] | None = None) -> int:
     from graphcaps.cli.threads import set_number, set_waiting
 
-    set_waiting()  # threads and pages are those of graphcaps' command line
+    set_waiting()  # use the same threads and pages as graphcaps' command line
     set_number()
     parser = argparse.ArgumentParser(prog="python -m experiments.bench", description=__doc__)
     parser.add_argument("name", choices=["all", "gpu", *NAMES, "epoch"], help="gpu: routing and epoch, on a GPU")

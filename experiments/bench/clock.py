@@ -1,4 +1,4 @@
-"""Timing in rounds: each round runs every row once, so that a noisy machine hits all rows alike."""
+"""Timing in rounds: each round runs every row once, so that noise of the machine affects all rows alike."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 import torch
 
 SHORTEST = 0.01
-"""Seconds that a sample takes at least: a quicker call is repeated."""
+"""Minimum seconds of a sample; a quicker call is repeated."""
 
 
 def interleaved(
     calls: Mapping[str, Callable[[], object]], device: str, seconds: float, rounds: tuple[int, int]
 ) -> dict[str, list[float]]:
-    """Seconds per call in each round, by name; all are warmed up first.
+    """Seconds per call in each round, by name. Every call is warmed up before the first round.
 
-    All rounds together take about ``seconds``; at least and at most ``rounds`` are made.
+    All rounds together take about ``seconds``. ``rounds`` is their smallest and largest number.
     """
     repeats = {}
     for name, call in calls.items():
@@ -32,7 +32,7 @@ def interleaved(
 
 
 def seconds_of(call: Callable[[], object], times: int, device: str) -> float:
-    """Seconds that ``times`` calls take together."""
+    """Seconds that ``times`` calls take in total."""
     if device == "cuda":
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()

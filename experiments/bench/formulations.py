@@ -1,6 +1,6 @@
-"""Dynamic routing as other code writes it, and on graphcaps' own engines; none is timed before it equals DGL's.
+"""Dynamic routing as other code writes it, and on graphcaps' own engines. Each must equal DGL's before it is timed.
 
-Einsum is as fast as its style allows: other layouts of the votes than (B, J, I, D) take up to twice the time.
+Einsum has its fastest layout here: other layouts of the votes than (B, J, I, D) take up to twice the time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from graphcaps import GraphcapsError, InputError, LinearVotes, dynamic_routing, 
 
 from .inputs import Case
 
-# Largest difference as a share of the largest number: rounding (2^-24, 2^-11, 2^-9) times its growth in sums over some
-# thousand edges and three rounds of exp.
+# Largest difference as a share of the largest number. Rounding (2^-24, 2^-11, 2^-9) grows in sums over some thousand
+# edges and in three rounds of exp.
 TOLERANCE = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 1e-1}
 Tensors = tuple[torch.Tensor, ...]
 
@@ -26,13 +26,13 @@ class Formulation(NamedTuple):
     """One way to write dynamic routing."""
 
     name: str
-    layout: Callable[[Case, Tensors], Tensors]  # to its own layout of the tensors, before the clock
+    layout: Callable[[Case, Tensors], Tensors]  # converts tensors to its own layout, untimed
     route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
-    kinds: tuple[str, ...] = ("given", "linear", "sparse")  # kinds of votes
+    kinds: tuple[str, ...] = ("given", "linear", "sparse")  # the kinds of votes it can route
 
 
 def einsum(iterations: int, *tensors: torch.Tensor) -> torch.Tensor:
-    """From votes (B, J, I, D), or children (B, I, P) and weights (I, J, P, D), to parents (J, B, D)."""
+    """Route votes (B, J, I, D), or children (B, I, P) and weights (I, J, P, D), to parents (J, B, D)."""
     votes = tensors[0] if len(tensors) == 1 else torch.einsum("bip,ijpd->bjid", *tensors).contiguous()
     b = votes.new_zeros(votes.shape[:-1])  # (B, J, I)
     for r in range(iterations):
@@ -54,7 +54,7 @@ def einsum_layout(case: Case, tensors: Tensors) -> Tensors:
 
 
 def by_image(case: Case, tensors: Tensors) -> Tensors:
-    """Votes (B, I, J, D), as a view (E, B, D)."""
+    """Lay out votes as (B, I, J, D), and return them as a view (E, B, D)."""
     return (tensors[0].transpose(0, 1).contiguous().transpose(0, 1),)
 
 
@@ -79,29 +79,29 @@ FORMULATIONS = (EINSUM, COMPILED, DGL, TORCH, FUSED, Formulation("fused, by imag
 
 
 def results(way: Formulation, case: Case) -> list[torch.Tensor]:
-    """Parents and the gradients of the case's tensors, on the CPU."""
+    """The parents, and the gradients of the case's tensors, on the CPU."""
     leaves = tuple(x.detach().requires_grad_() for x in case.tensors)
     v = way.route(case, *way.layout(case, leaves))
     return [x.detach().cpu().float() for x in (v, *torch.autograd.grad(v, leaves, case.cotangent))]
 
 
 def unsupported_reason(way: Formulation, case: Case, wanted: list[torch.Tensor], precision: str) -> str:
-    """Why the formulation can't run here, or "".
+    """The reason why the formulation can't run here; "" if it can.
 
     Raises:
-        GraphcapsError: it runs, and its value or gradients aren't the wanted ones, which engine dgl has computed.
+        GraphcapsError: it runs, but its value or gradients differ from the wanted ones, computed by engine dgl.
     """
     try:
         got = results(way, case)
-    except InputError as error:  # an engine that says what it needs
+    except InputError as error:  # the engine's message names what it needs
         return str(error)
     except Exception as error:
-        if way is not COMPILED:  # torch.compile needs a compiler
+        if way is not COMPILED:  # only torch.compile may fail: it needs a compiler
             raise
         return f"does not run here: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:120]}"
     for name, x, right in zip(("value", "gradient", "second gradient"), got, wanted, strict=False):
         off = float((x - right).abs().max() / right.abs().max())
-        if not off <= TOLERANCE[precision]:  # NaN too
+        if not off <= TOLERANCE[precision]:  # also True for NaN
             raise GraphcapsError(
                 f"{way.name}: expected the {name} of engine dgl, got one that is off by {off:.1e} of the largest "
                 f"number (allowed: {TOLERANCE[precision]:.0e}). It is not timed"

@@ -1,4 +1,4 @@
-"""The input of the benchmarks: sizes, graphs and random votes, the same for every formulation."""
+"""The inputs of the benchmarks: sizes, graphs and random votes. They are the same for every formulation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDERS = ("parent-sorted", "child-sorted", "random")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large each benchmark is, and how long it may take."""
+    """The size of each benchmark, and the time it may take."""
 
     images: int = 32  # B of routing
     children: int = 1152  # I
@@ -28,19 +28,19 @@ class Sizes:
     growth: tuple[int, ...] = (1_000_000, 2_000_000, 5_000_000, 10_000_000)
     node_edges: tuple[int, ...] = (100_000, 1_000_000)
     batch: int = 128  # images of a training step
-    epoch_images: int = 60_000  # MNIST's
+    epoch_images: int = 60_000  # as many as MNIST has
     image_shape: tuple[int, int, int] = (1, 28, 28)
     copied: int = 2**28  # bytes
-    square: int = 2048  # side of the matrices of the product
-    seconds: float = 20.0  # all rounds of a table together
-    rounds: tuple[int, int] = (5, 50)  # at least, at most
+    square: int = 2048  # rows and columns of the matrices that are multiplied
+    seconds: float = 20.0  # seconds for all rounds of a table together
+    rounds: tuple[int, int] = (5, 50)  # smallest and largest number of rounds
 
 
 SIZES = {"cpu": Sizes(), "cuda": Sizes(images=128, copied=2**30, square=8192)}
 
 
 class Setup(NamedTuple):
-    """Device and sizes; ``ceilings`` are the machine's, as measured in this run."""
+    """The device and the sizes; ``ceilings`` are the machine's, measured in this run."""
 
     device: str
     sizes: Sizes
@@ -48,7 +48,7 @@ class Setup(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A graph and its votes: ``tensors`` is (u_hat (E, *, D),) or (u (I, *, P), weight (E, P, D))."""
+    """A graph and its votes. ``tensors`` is (u_hat (E, *, D),) or (u (I, *, P), weight (E, P, D))."""
 
     graph: DGLGraph
     tensors: tuple[torch.Tensor, ...]
@@ -61,7 +61,7 @@ class Case(NamedTuple):
 
     @property
     def num_votes(self) -> int:
-        """Numbers in the votes, built or not."""
+        """The number of elements of the votes, even if these aren't built."""
         return self.graph.num_edges() * self.cotangent[0].numel()
 
     def to(self, device: str, dtype: torch.dtype = torch.float32) -> Case:
@@ -71,7 +71,7 @@ class Case(NamedTuple):
 
 
 def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
-    """``"given"`` or ``"linear"`` votes of image capsules on a complete graph, or those of a ``"sparse"`` graph."""
+    """Image capsules on a complete graph with ``"given"`` or ``"linear"`` votes, or a ``"sparse"`` graph with votes."""
     generator = torch.Generator().manual_seed(SEED)
     if kind == "sparse":
         graph, trailing = random_graph(sizes.edges, order), ()
@@ -83,7 +83,7 @@ def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
         return torch.randn(shape, generator=generator)
 
     if kind == "linear":
-        # Lengths are those of a network: children below 1, a parent's sum about as long as a child.
+        # Lengths are those of a network: children are below 1, and a parent's sum is about as long as a child.
         spread = num_parents / (num_children * sizes.dim) ** 0.5
         u = draw(num_children, *trailing, sizes.child_dim) / sizes.child_dim**0.5
         tensors = (u, spread * draw(num_edges, sizes.child_dim, sizes.dim))
@@ -93,7 +93,7 @@ def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
 
 
 def random_graph(edges: int, order: str) -> DGLGraph:
-    """Edges drawn uniformly between E / 10 children and E / 100 parents, in one of ``ORDERS``."""
+    """Draw edges uniformly between E / 10 children and E / 100 parents, and return them in one of ``ORDERS``."""
     generator = torch.Generator().manual_seed(SEED)
     sizes = max(2, edges // 10), max(2, edges // 100)
     src, dst = (torch.randint(size, (edges,), generator=generator) for size in sizes)

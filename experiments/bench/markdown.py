@@ -1,4 +1,4 @@
-"""Tables of the benchmarks' numbers, in Markdown. Imports no torch."""
+"""Markdown tables of the benchmarks' numbers. Imports no torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bench_tables(result: dict) -> str:
 
 
 def nodes_table(result: dict) -> str:
-    """The time and memory of a full-graph training step, of CapsuleConv and of other layers."""
+    """Time and memory of a full-graph training step, of CapsuleConv and of other layers."""
     machine, measured = result["machine"], result["benchmarks"]["nodes"]
     table, command = measured["tables"][-1], measured.get("command", result["command"])
     basis = next(row["numbers"] for row in table["rows"] if row["name"] == table["reference"])
@@ -58,7 +58,7 @@ def _images_per_second(numbers: dict) -> str:
 
 
 def _side_by_side(tables: list[dict], cell: Callable[[dict], str]) -> str:
-    """One column per table, one line per row name."""
+    """A table with one column per table and one line per row name."""
     numbers = [{row["name"]: row["numbers"] for row in table["rows"] if row["numbers"]} for table in tables]
     names = dict.fromkeys(row["name"] for table in tables for row in table["rows"])
     rows = [[name, *(cell(column[name]) if name in column else "-" for column in numbers)] for name in names]

@@ -1,9 +1,9 @@
-"""Benchmark ``memory``: peak memory of one forward+backward above what was allocated before it.
+"""Benchmark ``memory``: peak memory of one forward and backward pass above what was allocated before it.
 
-On CUDA, torch's allocator reports the peak. On a CPU, each row is measured in a new process, by Linux's high-water mark
+On CUDA, torch's allocator reports the peak. On a CPU, each row is measured in a new process by Linux's high-water mark
 of resident memory. The mark is reset before the call, and freed large buffers go back to the system at once. Index
-caches, which the first call with a graph builds, are counted; the compilation of kernels is not. The last row checks
-the method: it makes and drops one tensor of the votes' size.
+caches, which the first call with a graph builds, are counted; compilation of kernels is not. The last row checks the
+method: it allocates and frees one tensor of the votes' size.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .routing import KINDS, call_of
 from .tables import Row, Table
 
 KNOWN = "a tensor of the votes' size"
-WAYS = {way.name: way for way in (EINSUM, DGL, TORCH, FUSED)}  # not torch.compile: its compiler's memory would count
+WAYS = {way.name: way for way in (EINSUM, DGL, TORCH, FUSED)}  # no torch.compile: its compiler's memory would count
 MB = 1e6
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def memory(setup: Setup) -> Iterator[Table]:
-    """A table for each kind of input: given votes, linear votes, and a sparse graph."""
+    """Make a table for each kind of input: given votes, linear votes, and a sparse graph."""
     for kind, name in KINDS.items():
         about = "one forward+backward, float32, above what was allocated before; scratch is all but the gradients"
         rows = [Row(name) for name, way in WAYS.items() if kind in way.kinds] + [Row(KNOWN)]
@@ -40,7 +40,7 @@ def memory(setup: Setup) -> Iterator[Table]:
 
 
 def in_process(function: Callable[..., dict[str, float]], *arguments, device: str) -> tuple[dict[str, float], str]:
-    """The numbers that ``function(*arguments, device)`` returns; if it fails, none and a note that says why.
+    """The numbers that ``function(*arguments, device)`` returns. If it fails: no numbers, and a note with the reason.
 
     On a CPU the function runs in a process of its own.
     """
@@ -61,7 +61,7 @@ def prepare(threads: int) -> None:
 
 
 def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]:
-    """Peak memory of a row and its gradients' part of that, in MB; and the ratios to the size of the votes."""
+    """Peak memory of a row and the gradients' part of it, in MB, and their ratios to the size of the votes."""
     own, gradients = case(kind, sizes).to(device), 0
     votes = 4 * own.num_votes
     if name == KNOWN:
@@ -69,7 +69,7 @@ def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]
         total = peak(lambda: torch.ones(own.num_votes, device=device).sum(), device)
     else:
         small = case(kind, dataclasses.replace(sizes, children=16, edges=1000)).to(device)
-        call_of(WAYS[name], small, backward=True)()  # compiles kernels
+        call_of(WAYS[name], small, backward=True)()  # compile kernels first
         total = peak(call_of(WAYS[name], own, backward=True), device)
         gradients = sum(x.numel() * x.element_size() for x in own.tensors)
     per_votes = {"total_per_votes": total / votes, "scratch_per_votes": (total - gradients) / votes}
@@ -77,14 +77,14 @@ def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]
 
 
 def peak(call: Callable[[], object], device: str) -> int:
-    """The most bytes that ``call`` and its result held at once, beyond what was allocated before."""
+    """The most bytes that ``call`` and its result held at once, above what was allocated before."""
     if device == "cuda":
-        gc.collect()  # frees the tensors of the rows before, which were measured in this process
+        gc.collect()  # free the tensors of earlier rows that were measured in this process
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before, high = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated
     else:
-        _CLEAR.write_text("5")  # sets the high-water mark to what is resident now
+        _CLEAR.write_text("5")  # set the high-water mark to what is resident now
         before, high = _high_water(), _high_water
     result = call()
     most = high() - before

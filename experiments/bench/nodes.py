@@ -1,8 +1,8 @@
-"""Benchmark ``nodes``: a full-graph training step of `graphcaps.nn.CapsuleConv` beside GAT's and GCN's layers.
+"""Benchmark ``nodes``: a full-graph training step of `graphcaps.nn.CapsuleConv`, compared with GAT's and GCN's layers.
 
-All have as many outputs, on a random graph with ten edges a node, in both directions. The loss is a squared error, the
-optimizer Adam. Memory is measured in a process for each layer, in the first step on the graph, which makes index
-arrays; kernels were compiled on a small graph before.
+All layers have equally many outputs. The graph is random, with ten edges per node, in both directions. The loss is a
+squared error, the optimizer is Adam. Memory is measured in a new process per layer, in the first step on the graph,
+which builds index arrays. Kernels were compiled before, on a small graph.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAYERS = [
 
 
 def nodes(setup: Setup) -> Iterator[Table]:
-    """A table for each size."""
+    """Make a table for each size."""
     dim, iterations = setup.sizes.dim, setup.sizes.iterations
     for edges in setup.sizes.node_edges:
         about = (
@@ -45,13 +45,13 @@ def nodes(setup: Setup) -> Iterator[Table]:
 
 
 def measure(name: str, edges: int, dim: int, iterations: int, device: str) -> dict[str, float]:
-    """The peak memory of a first step."""
+    """Measure the peak memory of a first step."""
     step_of(name, 20 * DEGREE, dim, iterations, device)()
     return {"total": peak(step_of(name, edges, dim, iterations, device), device) / MB}
 
 
 def step_of(name: str, edges: int, dim: int, iterations: int, device: str) -> Callable[[], None]:
-    """A training step of the layer on a graph with so many edges."""
+    """A training step of the layer on a graph with ``edges`` edges."""
     generator = torch.Generator().manual_seed(SEED)
     num_nodes = edges // DEGREE
     there, back = torch.randint(num_nodes, (2, edges // 2), generator=generator)

@@ -1,4 +1,4 @@
-"""The networks of the presets in plain PyTorch: ``nn`` layers, einsum for votes and routing, nothing of graphcaps."""
+"""The networks of the presets in plain PyTorch: ``nn`` layers, einsum for votes and routing, no graphcaps code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def squash(s: torch.Tensor) -> torch.Tensor:
 
 
 def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """From u (B, T, I/T, P) and matrices (T, J, P, D) to v (B, J, D), with votes (B, J, I, D), which products like."""
+    """Route u (B, T, I/T, P) with matrices (T, J, P, D) to v (B, J, D). Votes (B, J, I, D) suit matrix products."""
     votes = torch.einsum("btnp,tjpd->bjtnd", u, weight).flatten(2, 3).contiguous()
     b = votes.new_zeros(votes.shape[:-1])  # (B, J, I)
     for r in range(iterations):
@@ -29,7 +29,7 @@ def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
 
 
 def readable(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """The same with votes (B, I, J, D), in the manner of arogozhnikov's readable_capsnet."""
+    """Compute the same with votes (B, I, J, D), in the style of arogozhnikov's readable_capsnet."""
     votes = torch.einsum("btnp,tjpd->btnjd", u, weight).flatten(1, 2)
     b = torch.zeros_like(votes[..., 0])  # (B, I, J)
     for r in range(iterations):
@@ -40,7 +40,7 @@ def readable(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Te
 
 
 class Plain(nn.Module):
-    """The network ``own`` again, with its weights; called on images and labels, it returns the loss."""
+    """A copy of the network ``own`` with its weights. It takes images and labels and returns the loss."""
 
     def __init__(self, own: CapsNet, routing: Callable[..., torch.Tensor]):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Benchmarks ``routing``, ``sparse`` and ``growth``: routing timed in each formulation."""
+"""Benchmarks ``routing``, ``sparse`` and ``growth``: times of routing in each formulation."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ KINDS = {"given": "given votes", "linear": "linear votes", "sparse": "sparse gra
 
 
 def routing(setup: Setup) -> Iterator[Table]:
-    """Image capsules on a complete graph: from given votes, and from linear votes, whose making is in every time."""
+    """Image capsules on a complete graph, with given votes, and with linear votes, whose making is timed too."""
     yield from timed(setup, "given")
     for precision in ("float32",) if setup.device == "cpu" else ("float32", "tf32", "bfloat16"):
         yield from timed(setup, "linear", precision)
 
 
 def sparse(setup: Setup) -> Iterator[Table]:
-    """A random graph, its edges in random order, one vote each."""
+    """A random graph with its edges in random order and one vote per edge."""
     yield from timed(setup, "sparse")
 
 
 def growth(setup: Setup) -> Iterator[Table]:
-    """Time per edge of engine ``fused``, forward and backward, as the graph grows."""
+    """Time per edge of engine ``fused``, forward and backward, for growing graphs."""
     sizes = setup.sizes
     about = f"forward+backward, I = E / 10, J = E / 100, D {sizes.dim}, R {sizes.iterations}, float32"
     calls, edges = {}, {f"{order}, {count:,} edges": (order, count) for order in ORDERS for count in sizes.growth}
@@ -41,7 +41,7 @@ def growth(setup: Setup) -> Iterator[Table]:
 
 
 def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table]:
-    """Forward, then forward and backward, of all formulations on votes of a kind."""
+    """Time all formulations on one kind of votes: forward, then forward and backward."""
     exact = case(kind, setup.sizes)
     own = exact.to(setup.device, torch.bfloat16 if precision == "bfloat16" else torch.float32)
     ways = [way for way in FORMULATIONS if kind in way.kinds]
@@ -65,14 +65,14 @@ def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table
 
 
 def call_of(way: Formulation, own: Case, backward: bool) -> Callable[[], object]:
-    """The routing as a call without arguments; its tensors are laid out before."""
+    """The routing as a call without arguments. Its tensors are laid out in advance."""
     tensors = tuple(x.detach().requires_grad_() for x in way.layout(own, own.tensors))
     forward = torch.no_grad()(lambda: way.route(own, *tensors))
     return (lambda: torch.autograd.grad(way.route(own, *tensors), tensors, own.cotangent)) if backward else forward
 
 
 def floor_of(setup: Setup, own: Case, backward: bool) -> tuple[float, str]:
-    """Milliseconds of reading given votes once per iteration forward and once back, and writing their gradient once.
+    """Milliseconds to read given votes once per iteration in each pass and, backward, to write their gradient once.
 
     (Without a gradient of the prior, `fused` needs one read less.)
     """

@@ -1,4 +1,4 @@
-"""A benchmark's numbers as tables: the same ones are printed and written as JSON."""
+"""A benchmark's numbers as tables. The printed tables and the JSON have the same numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 @dataclass
 class Row:
-    """Numbers under their names, or a note that says why there are none."""
+    """Numbers by name, or a note that explains why there are none."""
 
     name: str
     numbers: dict[str, float] = field(default_factory=dict)
@@ -19,18 +19,18 @@ class Row:
 
 @dataclass
 class Table:
-    """Rows measured together."""
+    """Rows that were measured together."""
 
-    name: str  # within all benchmarks, such as "given votes, forward"
-    about: str  # sizes, dtype and what is counted
-    unit: str  # of the number "median", or of memory's "total"
+    name: str  # unique in all benchmarks, for example "given votes, forward"
+    about: str  # sizes, dtype, and what the numbers include
+    unit: str  # unit of the number "median", or of memory's "total"
     rows: list[Row]
-    reference: str = ""  # the row that ratios compare with: how many times its speed, from the medians
-    rounds: int = 0  # how often each row was timed; 0 if the rows aren't times
-    floor: str = ""  # the time that the number "floor_share" is a share of
+    reference: str = ""  # the row that ratios compare with; a ratio is the speedup over it, from medians
+    rounds: int = 0  # number of times each row was timed; 0 if rows aren't times
+    floor: str = ""  # the time that "floor_share" compares with, in words
 
     def fill(self, samples: dict[str, list[float]], scale: float = 1e3) -> Table:
-        """Give the rows median and quartiles of their samples (seconds), and the ratio to the reference."""
+        """Set the median and quartiles of each row's samples (seconds), and the ratio to the reference."""
         timed = {row.name: row for row in self.rows if row.name in samples}
         for name, row in timed.items():
             quartiles = scale * np.quantile(samples[name], [0.5, 0.25, 0.75])
@@ -42,7 +42,7 @@ class Table:
         return self
 
     def text(self) -> str:
-        """The table as lines of text, its columns aligned."""
+        """The table as lines of text with aligned columns."""
         frame = pd.DataFrame({row.name: row.numbers for row in self.rows}).T
         lines = [self.name + f"  ({self.rounds} rounds)" * (self.rounds > 0), f"  {self.about}; {self.unit}"]
         lines += [f"  floor: {self.floor}"] * bool(self.floor)

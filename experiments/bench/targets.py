@@ -1,4 +1,4 @@
-"""The benchmarks' targets; a run says for each whether it was met, missed or not measured."""
+"""The benchmarks' targets. A run reports each one as met, missed or not measured."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ EINSUMS = ("einsum", "einsum, compiled")
 
 
 class Target(NamedTuple):
-    """A row's number, or how it compares with that of other rows, must be at least (or at most) ``bound``.
+    """A row's number must be at least ``bound``, or at most ``bound`` with ``most``.
 
-    At least so many times as fast as the fastest of ``others``; or, with ``most``, at most so many times their number.
+    With ``others``, the bound is for a ratio: their smallest number divided by the row's, or the inverse with ``most``.
     """
 
     benchmark: str
@@ -36,7 +36,7 @@ class Target(NamedTuple):
         return f"{self.table}: {self.row}, {number}" + "".join(f", of that of {other}" for other in self.others)
 
     def got(self, tables: list[Table]) -> float | None:
-        """The number; None if it or one that it is compared with wasn't measured."""
+        """The number; None if it, or a number that it is compared with, wasn't measured."""
         rows = {row.name: row.numbers for table in tables if table.name == self.table for row in table.rows}
         own, *others = (rows.get(name, {}).get(self.number) for name in (self.row, *self.others))
         known = [other for other in others if other]
@@ -73,7 +73,7 @@ TARGETS = [
 
 
 def judged(benchmark: str, device: str, tables: list[Table]) -> list[dict]:
-    """Each target of a benchmark on a device: the wanted number, the measured one, and whether the target was met."""
+    """Each target of a benchmark on a device: the wanted and the measured number, and whether the target was met."""
     verdicts = []
     for target in (each for each in TARGETS if (each.benchmark, each.device) == (benchmark, device)):
         got = target.got(tables)

@@ -1,9 +1,9 @@
 """Benchmarks ``training`` and ``epoch``: steps of the presets (forward, loss, backward, Adam), and whole epochs.
 
-graphcaps trains as `graphcaps train` does. Beside it stand the same networks, of the same weights, in plain PyTorch:
-as its best users write them (channels last, bfloat16 where the processor has it, compiled, fused Adam), and as one
-writes them to be read (float32, not compiled). Each is first held against graphcaps in float32, in its loss and
-gradients. Drawing and augmenting batches is in an epoch's time and not in a step's.
+graphcaps trains as `graphcaps train` does. It is compared with the same networks and weights in plain PyTorch, twice:
+tuned by an expert (channels last, bfloat16 if the processor has it, compiled, fused Adam), and written for readers
+(float32, not compiled). The loss and gradients of each are first checked against graphcaps in float32. An epoch's time
+includes drawing and augmenting batches; a step's time doesn't.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ PRESETS, CLASSES = ("compact", "parts", "paper"), 10
 OURS, OURS_FLOAT32, PLAIN, READABLE = "graphcaps", "graphcaps, float32", "plain PyTorch", "readable PyTorch"
 RATE = TrainConfig().peak_rate / 25
 
-# Largest distance of a gradient from the right one, as a share of its length: rounding of 2^-24 and 2^-9 moves numbers
-# past a ReLU's zero, in front of batch normalisation and routing.
+# Largest distance of a gradient from the right one, as a share of its length. Rounding errors of 2^-24 and 2^-9 move
+# numbers across the zero of a ReLU, before batch normalisation and routing.
 TOLERANCE = {"float32": 0.05, "bfloat16": 0.4}
 
 
 class Way(NamedTuple):
-    """One way to train a network: its precision, its weights in the order of ``CapsNet``'s, and its functions."""
+    """One way to train a network: its precision, its functions, and its weights in the order of ``CapsNet``'s."""
 
     precision: str
     weights: list[torch.nn.Parameter]
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (images, labels) -> ()
-    step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # the same, then backward and Adam
+    step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # loss, backward and Adam
 
 
 def ours(own: CapsNet, precision: str, device: str) -> Way:
@@ -57,7 +57,7 @@ def ours(own: CapsNet, precision: str, device: str) -> Way:
 
 
 def plain(own: CapsNet, precision: str, device: str, best: bool) -> Way:
-    """Plain PyTorch as its best users write it, or to be read."""
+    """Plain PyTorch, tuned by an expert (``best``) or written for readers."""
     network = Plain(own, fast if best else readable).to(device).train()
     layout = torch.channels_last if best else torch.contiguous_format
     optimizer = torch.optim.Adam(network.to(memory_format=layout).parameters(), lr=RATE, fused=best)
@@ -78,7 +78,7 @@ def plain(own: CapsNet, precision: str, device: str, best: bool) -> Way:
 
 
 def ways(preset: str, setup: Setup) -> dict[str, Way]:
-    """Ways to train a network, from the same weights, by the names of their rows."""
+    """All ways to train a network, from the same weights, by the names of their rows."""
     torch.manual_seed(SEED)
     own = CapsNet.from_preset(preset, setup.sizes.image_shape, CLASSES, Dynamic(SETTINGS[preset].iterations))
     fastest, device = "bfloat16" if has_bfloat16(setup.device) else "float32", setup.device
@@ -91,14 +91,14 @@ def ways(preset: str, setup: Setup) -> dict[str, Way]:
 
 
 def check(trained: dict[str, Way], images: torch.Tensor, labels: torch.Tensor) -> None:
-    """Raise ``GraphcapsError`` if a loss or gradient isn't that of the first way."""
+    """Raise ``GraphcapsError`` if a loss or gradient differs from that of the first way."""
     wanted: list[torch.Tensor] = []
     for name, way in trained.items():
         loss = way.loss(images, labels)
         got = [x.flatten().float() for x in (loss.detach(), *torch.autograd.grad(loss, way.weights))]
         wanted = wanted or got
         off = max(float((x - right).norm() / right.norm()) for x, right in zip(got, wanted, strict=True))
-        if not off <= TOLERANCE[way.precision]:  # NaN too
+        if not off <= TOLERANCE[way.precision]:  # also True for NaN
             raise GraphcapsError(
                 f"{name}: expected the loss and gradients of {OURS_FLOAT32}, got some that are off by {off:.1e} of "
                 f"their length (allowed: {TOLERANCE[way.precision]:.0e}). It is not timed"
@@ -106,14 +106,14 @@ def check(trained: dict[str, Way], images: torch.Tensor, labels: torch.Tensor) -
 
 
 def training(setup: Setup) -> Iterator[Table]:
-    """A table of steps for each preset."""
+    """Make a table of steps for each preset."""
     sizes = setup.sizes
     images = torch.rand(sizes.batch, *sizes.image_shape, device=setup.device)
     labels = torch.arange(sizes.batch, device=setup.device) % CLASSES
     for preset in PRESETS:
         trained = ways(preset, setup)
         check(trained, images, labels)
-        with FlopCounterMode(display=False) as counter:  # counts einsum, and not graphcaps' kernels
+        with FlopCounterMode(display=False) as counter:  # it counts einsum but not graphcaps' kernels
             trained[READABLE].loss(images, labels).backward()
         operations = counter.get_total_flops()
         about = (
@@ -130,7 +130,7 @@ def training(setup: Setup) -> Iterator[Table]:
 
 
 def epoch(setup: Setup) -> Iterator[Table]:
-    """Whole epochs of the paper's network: random images drawn, shifted and trained on; the loss is read at the end."""
+    """Time epochs of the paper's network: draw random images, shift them, train on them, read the loss at the end."""
     sizes, device = setup.sizes, setup.device
     draw = torch.Generator().manual_seed(SEED)
     pixels = torch.randint(256, (sizes.epoch_images, *sizes.image_shape), generator=draw, dtype=torch.uint8)

@@ -23,13 +23,13 @@ from .versus_worker import CASES
 
 WORKER = Path(__file__).with_name("versus_worker.py")
 SAMPLE = 0.3
-"""Seconds that a sample takes: a quicker call is repeated."""
+"""Minimum seconds of a sample; a quicker call is repeated."""
 COMMANDS = {
     "import": ["-c", "import graphcaps"],
     "import-net": ["-c", "import graphcaps; graphcaps.CapsNet"],
     "help": ["-m", "graphcaps", "--help"],
 }
-# One thread; glibc keeps freed memory, so that no sample has the page faults of fresh buffers.
+# One thread. glibc keeps freed memory, so that samples exclude page faults of new buffers.
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "1",
@@ -50,7 +50,7 @@ class Worker:
         )
 
     def ask(self, request: str, argument: str | int):
-        """The answer of the process to one request."""
+        """Send one request to the process and return its answer."""
         print(json.dumps([request, argument]), file=self.process.stdin, flush=True)
         line = self.process.stdout.readline()
         if not line:
@@ -62,14 +62,14 @@ class Worker:
 
 
 def command_seconds(arguments: list[str], checkout: Path) -> float:
-    """Wall seconds of a Python process that is started in the checkout."""
+    """Wall-clock seconds of a Python process that is started in the checkout."""
     began = time.perf_counter()
     subprocess.run([sys.executable, *arguments], cwd=checkout, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
 
 
 def compared(old: dict[str, list], new: dict[str, list]) -> str:
-    """The results that differ in their bits, and how far apart their norms are."""
+    """The results whose bits differ, and how far apart their norms are."""
     parts = []
     for name, (digest, norm) in old.items():
         other_digest, other_norm = new[name]
@@ -79,7 +79,7 @@ def compared(old: dict[str, list], new: dict[str, list]) -> str:
 
 
 def report(name: str, samples: list[tuple[float, float]], bits: str) -> str:
-    """One line: median milliseconds of both, then the ratio new / old, taken pair by pair."""
+    """One line: median milliseconds of both checkouts, then the ratio new / old, computed pair by pair."""
     old, new = (statistics.median(column) * 1e3 for column in zip(*samples, strict=True))
     ratios = [b / a for a, b in samples]
     middle = statistics.median(ratios)
@@ -100,14 +100,14 @@ def main() -> None:
         if name in COMMANDS:
             pair, bits = [partial(command_seconds, COMMANDS[name], checkout) for checkout in checkouts], ""
             for call in pair:
-                call()  # compiles bytecode
+                call()  # compile bytecode first
         else:
             (seconds, old), (_, new) = (worker.ask("prepare", name) for worker in workers)
             calls, bits = max(1, round(SAMPLE / seconds)), compared(old, new)
             pair = [partial(worker.seconds, calls) for worker in workers]
         print(report(name, [(pair[0](), pair[1]()) for _ in range(given.rounds)], bits), flush=True)
     for worker in workers:
-        worker.process.communicate()  # closes its stdin, which ends it
+        worker.process.communicate()  # this closes its stdin, and the process ends
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""One of the two processes of ``versus``: runs the cases on the graphcaps of the folder that it is started in.
+"""One of the two processes of ``versus``. It runs the cases on the graphcaps of the folder in which it is started.
 
-It makes only calls that every version of graphcaps has, or tries the newer form first. Requests and answers are lines
-of JSON on stdin and stdout: ``["prepare", case]`` answers ``[seconds of a call, {result: [sha256, norm]}]``,
-``["time", calls]`` answers the seconds of so many calls.
+Its calls exist in every version of graphcaps, or the newer form is tried first. Requests and answers are lines of JSON
+on stdin and stdout. ``["prepare", case]`` is answered by ``[seconds of a call, {result: [sha256, norm]}]``, and
+``["time", calls]`` by the seconds of that many calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 import graphcaps
 
 Step = Callable[[], dict[str, list[torch.Tensor]]]
-"""One call; it returns its results by name."""
+"""One call. It returns its results by name."""
 EDGES, CAPS, DIM = 1_000_000, 8, 16
 
 
@@ -31,13 +31,13 @@ def given() -> Step:
 
 
 def linear() -> Step:
-    """The same from children and weights."""
+    """The same sizes, from children and weights."""
     u, weight = torch.randn(1152, 32, 8) / 8**0.5, torch.randn(11520, 8, DIM) * 10 / (1152 * DIM) ** 0.5
     return routed(graphcaps.complete_graph(1152, 10), u.requires_grad_(), weight.requires_grad_())
 
 
 def sparse() -> Step:
-    """A random graph of a million edges, one vote each."""
+    """A random graph of a million edges with one vote each."""
     src, dst = torch.randint(EDGES // 10, (EDGES,)), torch.randint(EDGES // 100, (EDGES,))
     graph = graphcaps.bipartite_graph(src, dst, EDGES // 10, EDGES // 100)
     return routed(graph, torch.randn(EDGES, DIM).requires_grad_())
@@ -55,7 +55,7 @@ def routed(graph, *leaves: torch.Tensor) -> Step:
 
 
 def nodes(edges: int, mutual: bool = False, edge_feats: int | None = None) -> Step:
-    """Forward and backward of CapsuleConv on a graph of so many edges, ten into each node, in both directions."""
+    """Forward and backward of CapsuleConv on a graph of ``edges`` edges, ten into each node, in both directions."""
     count = edges // 10
     src, dst = torch.randint(count, (edges // 2,)), torch.arange(edges // 2) % count
     graph = graphcaps.dgl.graph((torch.cat([src, dst]), torch.cat([dst, src])), num_nodes=count)
@@ -65,7 +65,7 @@ def nodes(edges: int, mutual: bool = False, edge_feats: int | None = None) -> St
     state = torch.get_rng_state()
     try:
         layer = layer_of(mutual=True) if mutual else layer_of()
-    except TypeError:  # older versions have the option in the routing
+    except TypeError:  # in older versions the routing has this option
         torch.set_rng_state(state)
         layer = layer_of(routing=graphcaps.routing.Spherical(mutual=True))
     weights = list(layer.parameters())
@@ -111,7 +111,7 @@ CASES: dict[str, Callable[[], Step]] = {
 
 
 def digest(tensors: list[torch.Tensor]) -> tuple[str, float]:
-    """A sha256 over the tensors' bytes, the same in any order of the tensors, and the root of the sum of squares."""
+    """A sha256 over the tensors' bytes, whatever the order of the tensors, and the root of the sum of squares."""
     arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
     hashes = sorted(hashlib.sha256(array.tobytes()).hexdigest() for array in arrays)
     norm = sum(float(tensor.detach().double().square().sum()) for tensor in tensors) ** 0.5
@@ -119,7 +119,7 @@ def digest(tensors: list[torch.Tensor]) -> tuple[str, float]:
 
 
 def seconds_of(step: Step, calls: int) -> float:
-    """CPU seconds of this process, which has one thread: the time of other programs doesn't count."""
+    """CPU seconds of this process, which has one thread. The time of other programs isn't counted."""
     began = time.process_time()
     for _ in range(calls):
         step()
@@ -128,7 +128,7 @@ def seconds_of(step: Step, calls: int) -> float:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # nothing else that is printed may stand between the answers
+    os.dup2(2, 1)  # so that printed text doesn't mix with the answers
     if not Path(graphcaps.__file__).is_relative_to(Path.cwd()):
         raise SystemExit(f"graphcaps: expected that of {Path.cwd()}, got {graphcaps.__file__}")
     torch.set_num_threads(1)
@@ -138,9 +138,9 @@ def main() -> None:
         answer: object
         if request == "prepare":
             torch.manual_seed(0)
-            step = dict  # frees the tensors of the case before
+            step = dict  # free the tensors of the previous case
             step = CASES[argument]()
-            bits = {name: digest(tensors) for name, tensors in step().items()}  # compiles kernels, too
+            bits = {name: digest(tensors) for name, tensors in step().items()}  # also compiles kernels
             seconds_of(step, 1)
             answer = [seconds_of(step, 1), bits]
         else:

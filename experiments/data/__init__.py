@@ -1,1 +1,1 @@
-"""Graphs that the tasks train on: two that are drawn from seeds, and readers of others."""
+"""Graphs that the tasks train on: two kinds are drawn from seeds, others are read from files."""

@@ -1,7 +1,7 @@
-"""How much a graph with latent factors gives away: belief propagation with the generator's own probabilities.
+"""What a graph with latent factors reveals: belief propagation with the generator's own probabilities.
 
-A network has to learn from its training nodes what is given here: how probable an edge is within a class and between
-classes. So these are upper bounds for it: on the classes of the other nodes, and on the factor of each edge.
+Here the probabilities of an edge within a class and between classes are given; a network must learn them from its
+training nodes. So the results are upper bounds for networks, on other nodes' classes and on the factor of each edge.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from torch.nn import functional as F
 from .factors import FactorGraph
 
 MOST_ROUNDS, CLOSE = 100, 1e-4
-DAMPING = 0.3  # share of the last message in the next one, for convergence
+DAMPING = 0.3  # share of the previous message in the next one, for convergence
 
 
 class Beliefs(NamedTuple):
     """Probabilities, float64."""
 
-    classes: Tensor  # (N, K, C), of each node's class, of each factor; 1 for what was given
-    causes: Tensor  # (E, K), of the factor that generated an edge
+    classes: Tensor  # (N, K, C), for each class of each factor; 1 for given classes
+    causes: Tensor  # (E, K), for each factor, that it generated the edge
 
 
 def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
-    """Classes and causes given the graph, the classes of some nodes, and p and q of the generator.
+    """Infer classes and causes from the graph, the classes of some nodes, and p and q of the generator.
 
-    Sum-product belief propagation (Decelle et al. 2011, Physical Review E 84, 066106) for K labels of a node. The
-    message mu_ij(k, c) is what node i believes of itself without j. An edge from i to j then weighs j's class c of
-    factor k by
+    The method is sum-product belief propagation (Decelle et al. 2011, Physical Review E 84, 066106) for K labels of a
+    node. The message mu_ij(k, c) is node i's belief about itself without j. An edge from i to j then gives j's class c
+    of factor k the weight
 
         (p - q) mu_ij(k, c) + q + sum over the other factors of (p - q) <mu_ij, mu_ji> + q
 
-    and pairs without an edge act through their sum, since there are many of them and each says little.
-    Loops make it an approximation; on random graphs of this size they are long.
+    Pairs without an edge act through their sum, since there are many and each has little effect.
+    Loops make the result an approximation, but on random graphs of this size they are long.
 
     Args:
         given: numbers of the nodes whose classes are given; default: the training nodes.
@@ -64,7 +64,7 @@ def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
         evidence = torch.log(more * received + q + others)  # (M, K, C)
         total = torch.zeros_like(classes).index_add(0, node, evidence) - more * classes.sum(0)
         classes = torch.where(fixed[:, None, None], truth, total.softmax(-1))
-        new = (total[node] - evidence).softmax(-1)  # without what came along the same edge
+        new = (total[node] - evidence).softmax(-1)  # without the message along the same edge
         messages[out] = torch.lerp(new, sent, DAMPING)
         if len(into) == 0 or float((new - sent).abs().mean()) < CLOSE:
             break

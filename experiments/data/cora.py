@@ -1,7 +1,7 @@
-"""Cora with its public split: papers, the words in them, and who cites whom.
+"""Cora with its public split: papers, the words in them, and the citations between them.
 
 The split is that of Planetoid (Yang, Cohen & Salakhutdinov 2016). DGL downloads and reads its files, which are Python
-pickles. ``cora.npz`` holds the same arrays without pickles.
+pickles. ``cora.npz`` has the same arrays without pickles.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from graphcaps import dgl
 
 @dataclass(frozen=True, eq=False)
 class Citation:
-    """A citation graph whose papers are to be classified.
+    """A citation graph whose papers a network classifies.
 
     Args:
-        graph: N papers, an edge in both directions for each pair of which one cites the other, no self-loops.
+        graph: N papers; an edge in both directions for each pair in which one cites the other; no self-loops.
         features: float32 (N, F): 1 / (number of words) for each word in the paper, else 0.
         labels: int64 (N,), class numbers from 0.
         train, val, test: int64 node numbers, disjoint, each ascending.
@@ -43,7 +43,7 @@ class Citation:
 
 @functools.cache
 def load_cora(root: Path | str = Path("data")) -> Citation:
-    """Read Cora: ``root/cora/cora.npz``, else what DGL has in ``root/cora`` or downloads there."""
+    """Read Cora from ``root/cora/cora.npz``, else DGL's files in ``root/cora``, which DGL downloads if needed."""
     folder = Path(root).expanduser() / "cora"
     if (folder / "cora.npz").is_file():
         return _read_npz(folder / "cora.npz")

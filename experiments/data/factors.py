@@ -1,8 +1,8 @@
-"""Graphs with latent factors: one of K groupings of the nodes generated each edge, and the graph doesn't name it.
+"""Graphs with latent factors: one of K groupings of the nodes generated each edge, but the graph doesn't name it.
 
-Ma et al. 2019 (Disentangled graph convolutional networks, ICML): K random graphs on the same nodes, laid over each
-other. In each graph a node has one of 16 classes; nodes of a class are joined with probability p, others with q. A
-node's K classes are to be learned from the graph alone. Made from a seed; nothing is downloaded.
+They are those of Ma et al. 2019 (Disentangled graph convolutional networks, ICML): K random graphs on the same nodes,
+merged. In each one a node has one of 16 classes. Nodes of a class are joined with probability p, others with q. The
+task is to learn a node's K classes from the graph alone. Graphs are made from a seed; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from graphcaps import dgl
 
 TOLERANCE = 0.5
-"""How far a graph's mean degree may be from the wanted one, as in the paper: 39.5 to 40.5."""
+"""Largest distance of a graph's mean degree from the wanted one, as in the paper: 39.5 to 40.5."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class FactorGraph:
     """A graph and the factors that generated its edges.
 
     Args:
-        graph: N nodes, an edge in both directions for each pair that is joined, no self-loops; E edges.
+        graph: N nodes; an edge in both directions for each joined pair; no self-loops; E edges.
         features: float32 (N, N), a node's row of the adjacency matrix: 1 for its neighbours and itself, else 0.
         labels: int64 (N, K), class numbers from 0, one per factor.
         factors: bool (E, K), the factors that generated each edge: one or more.
@@ -48,17 +48,17 @@ class FactorGraph:
         return int(self.labels.max()) + 1
 
     def single(self) -> tuple[Tensor, Tensor]:
-        """The edges that one factor alone generated, int64 (M,) ascending, and its number, int64 (M,)."""
+        """The edges that only one factor generated, int64 (M,) ascending, and the number of that factor, int64 (M,)."""
         which = (self.factors.sum(dim=1) == 1).nonzero().flatten()
         return which, self.factors[which].int().argmax(dim=1)
 
 
 def within(factors: int, degree: float, nodes: int, classes: int, between: float) -> float:
-    """Probability p of an edge within a class, with which nodes have ``degree`` neighbours on average.
+    """Probability p of an edge within a class that gives nodes ``degree`` neighbours on average.
 
-    A pair is joined in one factor's graph with m = p s + q (1 - s), s the share of pairs of one class, and in any of
-    the K with 1 - (1 - m)^K. Ma et al. found p by trial: LGD-GCN (Guo et al., https://github.com/jingweio/LGD-GCN)
-    keeps 0.164, 0.11, 0.082 and 0.055 for K = 4, 6, 8 and 12 beside its graphs of this kind.
+    Let s be the share of pairs within a class. A pair is joined in one factor's graph with probability
+    m = p s + q (1 - s), and in at least one of K with 1 - (1 - m)^K. Ma et al. found p by trial. LGD-GCN (Guo et al.,
+    https://github.com/jingweio/LGD-GCN) published 0.164, 0.11, 0.082 and 0.055 for K = 4, 6, 8 and 12.
 
     >>> [round(within(k, 40, 1000, 16, 3e-5), 4) for k in (4, 6, 8, 12)]
     [0.1646, 0.1098, 0.0823, 0.0548]
@@ -73,17 +73,17 @@ def within(factors: int, degree: float, nodes: int, classes: int, between: float
 def factor_graph(
     seed: int, factors: int = 4, nodes: int = 1000, classes: int = 16, degree: float = 40.0, between: float = 3e-5
 ) -> FactorGraph:
-    """Draw a graph with latent factors, and a split of its nodes: 60 % to train on, 20 % to choose by, 20 % to test.
+    """Draw a graph with latent factors, and a split of its nodes: 60 % training, 20 % validation, 20 % test.
 
-    Classes are as large as each other, to one node. Edges are drawn again until the mean degree is within
-    ``TOLERANCE`` of the wanted one. The same arguments give the same graph on every machine.
+    The sizes of classes differ by at most one node. Edges are drawn again until the mean degree is within ``TOLERANCE``
+    of the wanted one. The same arguments give the same graph on every machine.
 
     >>> data = factor_graph(0)
     >>> data.graph.num_nodes(), data.labels.shape, len(data.train), len(data.val), len(data.test)
     (1000, torch.Size([1000, 4]), 600, 200, 200)
     """
     chance = within(factors, degree, nodes, classes, between)
-    random = np.random.RandomState(seed)  # frozen: NumPy promises its numbers for ever
+    random = np.random.RandomState(seed)  # NumPy guarantees that RandomState's numbers never change
     labels = np.stack([random.permutation(np.arange(nodes) % classes) for _ in range(factors)], axis=1)  # (N, K)
     low, high = np.triu_indices(nodes, 1)
     chances = np.where(labels[low] == labels[high], chance, between)  # (pairs, K)

@@ -1,7 +1,7 @@
-"""Graphs whose edges are of several kinds: proteins, medical concepts, and nodes with latent factors.
+"""Graphs with several kinds of edges: proteins, medical concepts, and nodes with latent factors.
 
-Networks are given the graph without the kinds, and a task of its nodes or of pairs of them. The kinds show afterwards
-what a network has learned. They are read from NumPy archives, or drawn.
+A network gets the graph without the kinds, and a task on its nodes or on pairs of nodes. Afterwards, the kinds show
+what it has learned. Graphs are read from NumPy archives, or drawn.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from graphcaps.errors import expect
 
 @dataclass(frozen=True, eq=False)
 class Related:
-    """A graph with kinds of edges, and items to be classified: its nodes, or pairs of them.
+    """A graph with kinds of edges, and items to classify: its nodes, or pairs of them.
 
-    For each pair of nodes that is joined there is an edge and, E / 2 further on, its reverse; there are no self-loops.
+    Each joined pair of nodes has an edge and, E / 2 further on, the reverse edge; there are no self-loops.
     """
 
     graph: dgl.DGLGraph  # N nodes, E edges
     features: Tensor  # float32 (N, F)
-    kinds: Tensor  # bool (E, R): each edge is of none, one or several, the same in both directions
-    names: tuple[str, ...]  # of the R kinds
+    kinds: Tensor  # bool (E, R): an edge has any number of kinds, the same in both directions
+    names: tuple[str, ...]  # names of the R kinds
     items: Tensor  # int64 (M,) nodes, or (M, 2) pairs of nodes
     labels: Tensor  # int64 (M, L), class numbers from 0; L labels for each item
-    train: Tensor  # int64 numbers of items, as val and test; the three are disjoint
+    train: Tensor  # int64 numbers of items, like val and test; the three are disjoint
     val: Tensor
     test: Tensor
-    own: bool = False  # whether label k depends on the edges of kind k alone; then L = R
+    own: bool = False  # whether label k depends only on the edges of kind k; then L = R
 
 
 def read_archive(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a NumPy archive; ``InputError`` if there is no such file."""
+    """All arrays of a NumPy archive; raise ``InputError`` if there is no such file."""
     expect(path.is_file(), "graphs", str(path), "no such file", "docs/datasets.md says what it holds")
     with np.load(path, allow_pickle=False) as archive:
         return dict(archive)
 
 
 def human_go(path: Path, seed: int) -> Related:
-    """HumanGO (Zhao et al. 2023, https://github.com/Tianqi-py/MLGNC): proteins, several of 14 labels each.
+    """HumanGO (Zhao et al. 2023, https://github.com/Tianqi-py/MLGNC): proteins, each with several of 14 labels.
 
-    Kinds are those of the interactions of two proteins in IntAct. The seed splits the nodes: 60 % to train on, 20 % to
-    choose by, 20 % to test.
+    Kinds of edges are the kinds of interaction of two proteins in IntAct. The seed splits the nodes: 60 % training,
+    20 % validation, 20 % test.
     """
     arrays = read_archive(path)
     nodes = len(arrays["labels"])
@@ -61,12 +61,12 @@ def human_go(path: Path, seed: int) -> Related:
 
 
 def umls(path: Path, seed: int) -> Related:
-    """UMLS (McCray 2003): medical concepts and what relates them. Which further pairs are related at all?
+    """UMLS (McCray 2003): medical concepts and their relations. The task is to find further related pairs.
 
-    Two concepts are joined if a training triple relates them, in either direction. Items are the pairs that are related
-    in the training, validation or test triples, each in the first of them, and as many unrelated pairs in each part,
-    which the seed draws. The first E / 2 items are the pairs of the edges, in their order. Features are one-hot: the
-    number of the node.
+    Two concepts are joined if a training triple relates them in either direction. Items are related pairs, each in the
+    first part (training, validation, test) whose triples have it, and equally many unrelated pairs in each part, drawn
+    by the seed. The first E / 2 items are the pairs of the edges, in the order of the edges. Features are one-hot
+    numbers of the nodes.
     """
     arrays = read_archive(path)
     nodes, size = len(arrays["entities"]), len(arrays["relations"])
@@ -89,10 +89,10 @@ def umls(path: Path, seed: int) -> Related:
 
 
 def published_factors(path: Path) -> Related:
-    """A graph with latent factors as LGD-GCN (Guo et al. 2022, https://github.com/jingweio/LGD-GCN) keeps it.
+    """A graph with latent factors published by LGD-GCN (Guo et al. 2022, https://github.com/jingweio/LGD-GCN).
 
-    Which factor generated an edge isn't published: its kinds are the factors in which both ends have the same class.
-    Features are a node's row of the adjacency matrix, as there.
+    It isn't published which factor generated an edge, so an edge's kinds are the factors in which both ends have the
+    same class. Features are a node's row of the adjacency matrix, as in LGD-GCN.
     """
     arrays = read_archive(path)
     nodes, size = arrays["labels"].shape
@@ -105,15 +105,15 @@ def published_factors(path: Path) -> Related:
 
 
 def drawn_factors(seed: int, factors: int) -> Related:
-    """The seed's ``factor_graph``, with the factors that did generate an edge as its kinds."""
+    """The seed's ``factor_graph``. The kinds of an edge are the factors that really generated it."""
     data = factor_graph(seed, factors)
     items, split = torch.arange(len(data.labels)), (data.train, data.val, data.test)
     return Related(data.graph, data.features, data.factors, _names(factors), items, data.labels, *split, own=True)
 
 
 def joined(ends: np.ndarray, kinds: np.ndarray, nodes: int) -> tuple[dgl.DGLGraph, Tensor]:
-    """The graph (E edges) that joins each pair of different nodes in ``ends`` (2, M), and bool (E, R), all kinds of a
-    pair in either direction, from bool (M, R)."""
+    """The graph (E edges) that joins each pair of different nodes in ``ends`` (2, M), and bool (E, R): all kinds that a
+    pair has in either direction, from ``kinds`` (M, R)."""
     apart = ends[0] != ends[1]
     pairs, number = np.unique(np.sort(ends[:, apart], axis=0), axis=1, return_inverse=True)
     of_pair = np.zeros((pairs.shape[1], kinds.shape[1]), bool)

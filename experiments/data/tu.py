@@ -1,10 +1,10 @@
-"""MUTAG and PROTEINS with ten folds: whole graphs to be classified.
+"""MUTAG and PROTEINS with ten folds: each item is a whole graph to classify.
 
-The text files are those of the GIN paper's repository (Xu et al. 2019, https://github.com/weihua916/powerful-gnns), of
-data from https://chrsmrrs.github.io/datasets. The first line is the number of graphs; each graph is a line ``n label``
-and then n lines ``tag degree neighbour...``, the neighbours counted from 0 within the graph and named at both ends.
-The numbers after the neighbours are a node's attributes, which are not used here. ``test_idx-1.txt`` to
-``test_idx-10.txt`` hold the numbers of the graphs of each test fold.
+The text files come from the GIN paper's repository (Xu et al. 2019, https://github.com/weihua916/powerful-gnns); their
+data come from https://chrsmrrs.github.io/datasets. The first line is the number of graphs. Each graph is a line
+``n label`` and then n lines ``tag degree neighbour...``. Neighbours are counted from 0 within the graph, and each edge
+is listed at both ends. Numbers after the neighbours are a node's attributes, which are not used here.
+``test_idx-1.txt`` to ``test_idx-10.txt`` have the numbers of the graphs of each test fold.
 
 8 of MUTAG's 188 graphs and 3 of PROTEINS' 1113 are in no test fold, so that all folds are equally large.
 """
@@ -32,7 +32,7 @@ NAMES = ("MUTAG", "PROTEINS")
 
 @dataclass(frozen=True, eq=False)
 class GraphSet:
-    """G graphs to be classified, with ten test folds.
+    """G graphs to classify, with ten test folds.
 
     Args:
         graphs: ``ndata["tag"]`` int64 (n,), kinds of nodes from 0, and ``ndata["feat"]`` float32 (n, T), one-hot.
@@ -56,13 +56,13 @@ class GraphSet:
         return int(self.labels.max()) + 1
 
     def batch(self, which: np.ndarray | list[int]) -> dgl.DGLGraph:
-        """The graphs ``which``, in this order, as one batched graph."""
+        """Batch the graphs ``which``, in this order, into one graph."""
         return dgl.batch([self.graphs[number] for number in which])
 
 
 @functools.cache
 def load_graphs(name: str, root: Path | str = Path("data")) -> GraphSet:
-    """Read a data set of ``NAMES`` from ``root/tu/NAME``; missing files are downloaded there."""
+    """Read a data set of ``NAMES`` from ``root/tu/NAME``. Missing files are downloaded there."""
     check_name("data set", name, list(NAMES))
     folder = Path(root).expanduser() / "tu" / name
     if not (folder / f"{name}.txt").is_file():
@@ -75,14 +75,14 @@ def _download(name: str, folder: Path) -> None:
         with urlopen(URL, timeout=30) as source, zipfile.ZipFile(io.BytesIO(source.read())) as archive:
             folder.mkdir(parents=True, exist_ok=True)
             members = [f"10fold_idx/test_idx-{k}.txt" for k in range(1, FOLDS + 1)]
-            for member in [*members, f"{name}.txt"]:  # the graphs come last: their file says that all are there
+            for member in [*members, f"{name}.txt"]:  # the graphs' file comes last: it marks a finished download
                 (folder / Path(member).name).write_bytes(archive.read(f"dataset/{name}/{member}"))
     except OSError as error:
         raise GraphcapsError(f"{name}: expected it in {folder}, or at {URL}, which gave: {error}") from error
 
 
 def read_graphs(path: Path) -> GraphSet:
-    """Read the graphs in ``path``, and ``test_idx-k.txt`` beside it."""
+    """Read the graphs in ``path``, and ``test_idx-k.txt`` in the same folder."""
     lines = iter([line.split() for line in path.read_text(encoding="ascii").splitlines()])
     labels, tags, ends = [], [], []  # one entry per graph
     for _ in range(int(next(lines)[0])):

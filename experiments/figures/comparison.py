@@ -1,4 +1,4 @@
-"""Networks beside each other: the accuracy of every training, the mean and its spread over seeds."""
+"""A picture that compares networks: the accuracy of every training, and the mean and its spread over seeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _APART = 0.16  # distance of a seed's dot from its row's line, as a share of the
 def compared(result: dict) -> Figure:
     """Draw the accuracies in a plan's result, see ``images.summary``: a row per network, a panel per set of images.
 
-    The panels stand from left to right, at most two side by side, in a figure without a window.
+    Panels are placed from left to right, at most two in a row. The figure has no window.
     """
     rows, sets = result["rows"], result["images"]
     most = max(len(row["seeds"]) for row in rows)

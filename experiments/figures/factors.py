@@ -1,4 +1,4 @@
-"""Capsules beside the true factors of their edges, and the edges of one node."""
+"""A picture that compares capsules with the true factors of their edges, and shows the edges of one node."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from graphcaps.viz import style
 
 _HEIGHT = 420  # pixels
 _RING = (1.0, 0.82)  # radii of the ring of true factors, and of the ends of the edges
-_MAX_NUMBERS = 10  # with more capsules the matrix shows its shares by colour alone
+_MAX_NUMBERS = 10  # with more capsules, the matrix shows shares only by colour
 
 
 def recovered(picture: dict) -> Figure:
     """Draw the capsules that the edges of each factor choose, and every edge of one node.
 
-    A capsule has the colour of the factor that it is matched with, one to one, so that as many edges as possible agree.
-    At the right the edges of a node are sorted by their true factor, whose colour the ring has; an edge of another
-    colour went to a capsule of another factor. ``picture`` is made by ``tasks.factors``.
+    Capsules are matched with factors one to one, so that as many edges as possible agree. A capsule has its factor's
+    colour. At the right, the edges of a node are sorted by their true factor, shown by the colour of the ring. An edge
+    of another colour chose a capsule of another factor. ``tasks.factors`` makes ``picture``.
     """
     table = np.asarray(picture["table"])
     edges = np.asarray(picture["edges"], dtype=int).reshape(-1, 3)
@@ -43,7 +43,7 @@ def recovered(picture: dict) -> Figure:
 
 
 def matched(table: np.ndarray) -> list[int]:
-    """The capsules in the order of the factors they are matched with; those without a factor last.
+    """The capsules in the order of the factors with which they are matched; those without a factor come last.
 
     >>> matched(np.array([[1, 9, 0], [8, 2, 0]]))
     [1, 0, 2]

@@ -1,1 +1,1 @@
-"""One file per task: what is trained, by which protocol, and what is counted."""
+"""One file per task: what is trained, by which protocol, and what is measured."""

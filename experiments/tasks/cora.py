@@ -1,9 +1,9 @@
-"""Cora: the class of a paper, from its words and from who cites whom. Networks of two layers that differ in the layer.
+"""Cora: classify papers by their words and citations. The networks have two layers and differ in the kind of layer.
 
-``CapsuleConv`` is there three times: its couplings stay equal (uniform), follow the 2017 paper (dynamic), or are as
-sure as training wants them (capsules: spherical routing with kappa from 0.5). GCN (Kipf & Welling 2017,
+``CapsuleConv`` is tried in three ways: its couplings stay equal (uniform), follow the 2017 paper (dynamic), or get as
+sharp as training makes them (capsules: spherical routing, kappa starts at 0.5). GCN (Kipf & Welling 2017,
 https://arxiv.org/abs/1609.02907) and GAT (Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) are DGL's own
-layers, with their papers' settings among those that are tried.
+layers. The settings that are tried for them include those of their papers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Routing, Spherical
 
 LAYERS: dict[str, Callable[[int, int, int, float], nn.Module]] = {
-    # from (numbers of a node, numbers of each head, heads, dropout of what neighbours send) to a layer
+    # arguments: features of a node, features of each head, number of heads, dropout of messages from neighbours
     "GCN": lambda inputs, outputs, heads, drop: dgl.nn.pytorch.GraphConv(inputs, outputs * heads),
     "GAT": lambda inputs, outputs, heads, drop: dgl.nn.pytorch.GATConv(inputs, outputs, heads, attn_drop=drop),
     "uniform": lambda *sizes: capsule_layer(*sizes, routing="uniform"),
     "dynamic": lambda *sizes: capsule_layer(*sizes, routing="dynamic"),
     "capsules": lambda *sizes: capsule_layer(*sizes, routing=Spherical(concentration=0.5)),
 }
-# Each network has equally many settings; GCN's and GAT's first are their papers'.
+# Each network has equally many settings. The first of GCN's and GAT's are those of their papers.
 _HEADS = [
     {"width": 8, "heads": 8, "dropout": 0.6, "lr": lr, "weight_decay": decay}
     for lr, decay in [(0.005, 5e-4), (0.005, 1e-3), (0.01, 5e-4), (0.01, 1e-3)]
@@ -47,7 +47,7 @@ def capsule_layer(inputs: int, outputs: int, caps: int, drop: float, routing: Ro
 
 
 class WordDropout(nn.Module):
-    """Dropout on the nonzero entries of a sparse matrix (N, F): the same as on all of them, and less work."""
+    """Dropout on the nonzero entries of a sparse matrix (N, F). This equals dropout on all entries but is faster."""
 
     def __init__(self, words: Tensor, dropout: float):
         super().__init__()
@@ -59,7 +59,7 @@ class WordDropout(nn.Module):
 
 
 class TwoLayers(nn.Module):
-    """Words (N, F) to class scores (N, J), through two layers of a kind."""
+    """Map words (N, F) to class scores (N, J) with two layers of one kind."""
 
     def __init__(self, network: str, words: Tensor, num_classes: int, width: int, heads: int, dropout: float):
         super().__init__()
@@ -75,7 +75,7 @@ class TwoLayers(nn.Module):
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> dict:
-    """Train one network on the training labels; the validation labels choose the epoch."""
+    """Train one network on the training labels. The validation labels choose the epoch."""
     data = load_cora(place.data)
     torch.manual_seed(seed)
     graph, shape = dgl.add_self_loop(data.graph), dict(settings)
@@ -92,13 +92,13 @@ def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> d
 
 
 def rows(place: Place, seeds: int = SEEDS, quick: bool = False) -> dict:
-    """Choose each network's settings on the validation papers, then train it from ``seeds`` other seeds and test it."""
+    """Choose each network's settings on validation papers; train it with them from ``seeds`` new seeds and test it."""
     common = {"epochs": 3 if quick else EPOCHS}
     return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 
 
 def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
-    """The part of ``table.graphs``."""
+    """The only part of ``table.graphs``."""
     made = rows(place, seeds=seeds, quick=quick)
     how = f"highest validation accuracy over {len(TRIAL_SEEDS)} other seeds"
     protocol = table.protocol(table.counted(seeds, "seed"), len(_HEADS), how, seeds > 1)

@@ -1,8 +1,8 @@
-"""The cost of a default: ``CapsuleConv`` and ``CapsuleReadout`` as they route by default, beside equal couplings.
+"""The cost of a default: ``CapsuleConv`` and ``CapsuleReadout`` with default routing, compared with equal couplings.
 
-All graphs have one setting; a row is a graph and a layout. In ``own`` each label is read from a capsule of its own, in
-``joined`` from all capsules, after a second layer if the task has one label. A default should cost nothing on any row.
-Validation items choose the epoch, and the default; test items are read once.
+All graphs have the same settings. A row is a graph and a layout. In ``own``, each label is read from a capsule of its
+own. In ``joined``, it is read from all capsules, after a second layer if the task has one label. A default should cost
+nothing on any row. Validation items choose the epoch and the default; test items are read once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RATES = {"lr": 0.01, "weight_decay": 5e-4, "patience": 30}
 
 
 def one_label(graph: dgl.DGLGraph, features: Tensor, labels: Tensor, *split: Tensor) -> Related:
-    """A graph whose nodes have one label each."""
+    """Make a graph whose nodes have one label each."""
     pairs = torch.stack(graph.edges()).numpy()
     plain, kinds = joined(pairs, np.zeros((pairs.shape[1], 0), bool), len(labels))
     return Related(plain, features, kinds, (), torch.arange(len(labels)), labels[:, None], *split)
@@ -48,7 +48,7 @@ def cora(root: Path, seed: int) -> Related:
 
 
 def from_dgl(name: str, root: Path, seed: int) -> Related:
-    """One of DGL's data sets, downloaded into ``root/dgl`` if it isn't there; if there are ten splits, the seed's."""
+    """One of DGL's data sets, downloaded into ``root/dgl`` if missing. If it has ten splits, the seed picks one."""
     graph = getattr(dgl.data, f"{name}Dataset")(raw_dir=str(root / "dgl"), verbose=False)[0]
     masks = [graph.ndata[f"{part}_mask"].view(graph.num_nodes(), -1) for part in ("train", "val", "test")]
     split = [mask[:, seed % mask.shape[1]].nonzero().flatten() for mask in masks]
@@ -56,7 +56,7 @@ def from_dgl(name: str, root: Path, seed: int) -> Related:
 
 
 def blog_catalog(root: Path, seed: int) -> Related:
-    """Bloggers and the groups that each is in; features are 128 left singular vectors of the adjacency matrix."""
+    """Bloggers and each one's groups. Features are 128 left singular vectors of the adjacency matrix."""
     arrays = read_archive(root / "graphs" / "blogcatalog.npz")
     starts, edges = arrays["groups_indptr"], arrays["edges"].astype(np.int64)
     nodes = len(starts) - 1
@@ -86,7 +86,7 @@ ROWS = [
 
 
 class TwoLayers(nn.Module):
-    """Scores (M, J, 1) of nodes with one label."""
+    """Scores (M, J, 1) of nodes that have one label."""
 
     def __init__(self, routing: Callable[[], Routing], inputs: int, classes: int):
         super().__init__()
@@ -121,7 +121,7 @@ def fit(place: Place, network: str, data: str, layout: str, seed: int, epochs: i
 
 
 def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """For each graph and layout a row of each routing, of ``seeds`` trainings with the same settings."""
+    """Make a row of each routing for each graph and layout, from ``seeds`` trainings with the same settings."""
     made, names = [], run.chosen(only, [data for data, _ in ROWS])
     for data, layout in (row for row in ROWS if row[0] in names):
         starts = range(molecules.FOLDS if layout == "readout" and not quick else seeds)

@@ -1,13 +1,13 @@
-"""Graphs with latent factors: the K classes of a node, and which factor generated each edge.
+"""Graphs with latent factors: predict the K classes of a node, and find which factor generated each edge.
 
 The graphs are those of Ma et al. 2019 (Disentangled graph convolutional networks, ICML), drawn by
-``experiments.data.factors``. Six networks of as many numbers per node: GCN, GAT, and ``CapsuleConv`` with uniform
-couplings, routed as in the 2017 paper (dynamic), as it does by default (capsules), or so that the two directions of an
-edge share their logits (mutual). The last two's couplings are compared with the true factors of the edges, which no
-network is given. A node has one class of each factor, so the share of classes that are right is the micro-F1.
+``experiments.data.factors``. Six networks have equally many features per node: GCN, GAT, and ``CapsuleConv`` with
+uniform couplings, routed as in the 2017 paper (dynamic), routed by default (capsules), or routed so that the two
+directions of an edge share their logits (mutual). The couplings of the last two are compared with the true factors of
+the edges, which no network gets. A node has one class per factor, so the share of right classes is the micro-F1.
 
-Validation nodes choose for each kind how many layers a network has, and whether the classes of a factor are read from
-all numbers of a node or from one of their K parts alone (a capsule, a head of GAT, 16 channels of GCN).
+Validation nodes choose two settings of each network: the number of layers, and whether the classes of a factor are read
+from all features of a node or from only one of their K parts (a capsule, a head of GAT, 16 channels of GCN).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def spherical_layer(inputs: int, outputs: int, caps: int, mutual=False, unit_vot
 
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
-    # (numbers of a node, numbers of each of its parts, parts) to a layer; parts are heads, capsules, or nothing
+    # arguments: features of a node, features of each part, number of parts (heads, capsules, or slices of channels)
     "GCN": lambda inputs, outputs, parts: dgl.nn.pytorch.GraphConv(inputs, outputs * parts),
     "GAT": lambda inputs, outputs, parts: dgl.nn.pytorch.GATConv(inputs, outputs, parts),
     "uniform": lambda *sizes: capsule_layer(*sizes, "uniform"),
@@ -65,15 +65,15 @@ SETTINGS = {network: _OTHERS for network in LAYERS if network not in ROUTED} | {
         for kappa, iterations in ((4.0, 3), (4.0, 4), (4.0, 5), (1.0, 4))
     ],
 }
-"""Equally many for each network."""
+"""The settings that are tried, equally many for each network."""
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 10, range(1000, 1003), 400, 50
 NUMBERS = (4, 8)
-"""Numbers of factors; a table for each."""
+"""Numbers of factors. Each has a table."""
 PART, DROPOUT, WEIGHT_DECAY = 16, 0.5, 5e-4
 
 
 class OwnHeads(nn.Module):
-    """Parts (N, K * D) to scores (N, K * J): those of factor k from part k alone."""
+    """Map parts (N, K * D) to scores (N, K * J). The scores of factor k depend only on part k."""
 
     def __init__(self, factors: int, part: int, classes: int):
         super().__init__()
@@ -86,10 +86,10 @@ class OwnHeads(nn.Module):
 
 
 class Layers(nn.Module):
-    """Features (N, F) to scores (N, J, K) of the J classes of each factor, through ``layers`` layers of a kind.
+    """Map features (N, F) to scores (N, J, K) of the J classes of each factor, through ``layers`` layers of one kind.
 
-    Each layer gives PART numbers in each of K parts. If ``heads`` is ``"all"``, a factor's classes are read from all
-    numbers of a node; if it is ``"own"``, from the factor's own part. ``own`` are settings of capsule layers.
+    Each layer returns K parts of PART numbers. If ``heads`` is ``"all"``, a factor's classes are read from all parts of
+    a node; if it is ``"own"``, only from the factor's own part. ``own`` are settings of capsule layers.
     """
 
     def __init__(self, network, inputs, classes, factors, layers: int, heads: str, **own):
@@ -116,12 +116,12 @@ class Layers(nn.Module):
         return couplings
 
     def concentrations(self) -> list[float]:
-        """kappa of each layer that routes spherically."""
+        """The kappa of each layer with spherical routing."""
         return [float(part.kappa.detach()) for part in self.modules() if isinstance(part, Spherical)]
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epochs: int) -> dict:
-    """Train one network on the seed's graph; the validation nodes choose the epoch."""
+    """Train one network on the seed's graph. The validation nodes choose the epoch."""
     data = factor_graph(seed, factors)
     torch.manual_seed(seed)
     graph, shape = dgl.add_self_loop(data.graph), dict(settings)  # the loops come after the edges
@@ -143,11 +143,11 @@ def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epo
 
 
 def recovery(c: Tensor, data: FactorGraph) -> dict:
-    """How well couplings (E, K) tell the factor of each edge that one factor alone generated.
+    """How well couplings (E, K) reveal the factors of edges, over those that only one factor generated.
 
     Returns:
-        ``score``, the ``information``; ``table`` (K, K), edges of each factor (rows) by capsule; ``edges`` that enter
-        node 0, as neighbour, factor, capsule.
+        ``score``: the ``information``. ``table`` (K, K): number of edges of each factor (rows) by capsule. ``edges``:
+        neighbour, factor and capsule of each edge into node 0.
     """
     which, factor = data.single()
     capsule = c[which].argmax(dim=1)
@@ -160,12 +160,12 @@ def recovery(c: Tensor, data: FactorGraph) -> dict:
 
 
 def information(factor: Tensor, capsule: Tensor) -> float:
-    """Adjusted mutual information of two numberings (M,) of edges: 0 by chance, 1 if one determines the other."""
+    """Adjusted mutual information of two labellings (M,) of edges: 0 by chance, 1 if one determines the other."""
     return float(adjusted_mutual_info_score(factor.numpy(), capsule.numpy()))
 
 
 def upper_bound(place: Place, seed: int, factors: int) -> dict:
-    """Micro-F1 of the test nodes and ``recovery``'s score of belief propagation: how much there is to be learned."""
+    """What could be learned: micro-F1 of belief propagation on the test nodes, and the score of its ``recovery``."""
     data = factor_graph(seed, factors)
     classes, causes = beliefs(data)
     which, factor = data.single()
@@ -180,7 +180,7 @@ def rows(place: Place, factors: int, seeds: int = SEEDS, quick: bool = False) ->
 
 
 def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
-    """A part of ``table.graphs`` for each number of factors, and a picture of the network with mutual logits."""
+    """Make a part of ``table.graphs`` for each number of factors, and a picture of the network with mutual logits."""
     return [_part(place, factors, seeds, quick) for factors in NUMBERS]
 
 

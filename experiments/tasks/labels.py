@@ -1,12 +1,12 @@
-"""Graphs with latent factors whose training nodes' classes a network is given: how many of the others does it tell?
+"""Graphs with latent factors, where a network gets the classes of training nodes and predicts those of other nodes.
 
-Each step of training hides a quarter of the training nodes' classes and asks for them; for validation and test nodes
-all training nodes' classes are given (as Shi et al. 2021 do, Masked label prediction, IJCAI). ``BeliefConv`` gets them
-as the logits of its capsules, and once so that all edges are as good evidence. The other controls, the networks of
-``factors.LAYERS`` and one without edges, get them as features beside the rows of the adjacency matrix.
+In training, each step hides a quarter of the training nodes' classes and predicts them. For validation and test nodes,
+all training nodes' classes are given (like Shi et al. 2021, Masked label prediction, IJCAI). ``BeliefConv`` takes them
+as the logits of its capsules. One of the controls is ``BeliefConv`` with all edges as equal evidence. The others, the
+networks of ``factors.LAYERS`` and one without edges, take them as features, next to the rows of the adjacency matrix.
 
-Which classes belong to one factor is told; or it is found from training nodes alone, by giving each class to a capsule
-so that no capsule of a node gets two.
+Either a network is told which classes belong to one factor, or this is found from training nodes alone: each class is
+assigned to a capsule so that no capsule of a node gets two classes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEEDS, TRIAL_SEEDS, PATIENCE = 3, (1000,), 50
 
 
 class Without(nn.Module):
-    """A layer that sees no edges."""
+    """A layer that ignores the edges."""
 
     def __init__(self, inputs: int, outputs: int, parts: int):
         super().__init__()
@@ -43,7 +43,7 @@ class Without(nn.Module):
 
 
 class Control(nn.Module):
-    """A layer of rows of the adjacency matrix and given classes (N, L, J); scores (N, L, J)."""
+    """A layer on rows of the adjacency matrix and given classes (N, L, J); it returns scores (N, L, J)."""
 
     def __init__(self, network: str, data: Related, classes: int, *, heads: str, dropout: float = 0.5, **own):
         super().__init__()
@@ -58,7 +58,7 @@ class Control(nn.Module):
 
 
 class Beliefs(nn.Module):
-    """``BeliefConv`` with each class as a state of a capsule; scores (N, L, J) are its logarithms."""
+    """``BeliefConv`` with each class as a state of a capsule. Scores (N, L, J) are the logarithms of its result."""
 
     def __init__(self, network: str, data: Related, classes: int, *, heads: str, iterations: int):
         super().__init__()
@@ -66,16 +66,16 @@ class Beliefs(nn.Module):
         capsule = torch.arange(sizes).repeat_interleave(classes)
         if heads == "found":
             capsule = exclusive(F.one_hot(data.labels[data.train], classes).flatten(1).float(), sizes)
-        state = (capsule[:, None] == capsule).tril(-1).sum(1)  # its number among the classes of its capsule
+        state = (capsule[:, None] == capsule).tril(-1).sum(1)  # the index of each class in its capsule
         self.register_buffer("place", capsule * (1 + int(state.max())) + state)
         self.layer = BeliefConv(None, 1 + int(state.max()), sizes, iterations)
         self.strength, self.scale = nn.Parameter(torch.tensor(STRENGTH)), nn.Parameter(torch.ones(()))
-        if network == "equal beliefs":  # with a large epsilon all edges are as good evidence: w_ek = g / epsilon
+        if network == "equal beliefs":  # a large epsilon makes all edges equal evidence: w_ek = g / epsilon
             with torch.no_grad():
                 self.layer.beliefs.logarithms[:2] = torch.tensor(1e4).log()
 
     def beliefs(self, graph: dgl.DGLGraph, given: Tensor) -> tuple[Tensor, Tensor]:
-        """h (N, K, D) and couplings (E, 1, K)."""
+        """The result h (N, K, D) and the couplings (E, 1, K)."""
         sizes = self.layer.beliefs.bias.shape
         z = given.new_zeros(len(given), sizes.numel()).index_add(1, self.place, given.flatten(1) * self.strength)
         return self.layer(graph, z.unflatten(1, sizes), get_coupling=True)
@@ -86,10 +86,10 @@ class Beliefs(nn.Module):
 
 
 def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
-    """(C,) the capsule of each class, so that no capsule holds two classes of one node, from has (N, C) of 0 and 1.
+    """Assign each class to a capsule, (C,), so that no capsule has two classes of one node. ``has`` (N, C) is 0 or 1.
 
-    Shares (C, K) of classes are a softmax. Gradient descent lowers sum over k of (classes of a node in k - 1)^2, and,
-    weighted more and more, their own entropy.
+    The shares (C, K) of classes are a softmax. Gradient descent lowers the sum over k of (classes of a node in k - 1)^2
+    and, with growing weight, the entropy of the shares.
     """
     logits = nn.Parameter(torch.randn(has.shape[1], capsules) / 2)
     adam = torch.optim.Adam([logits], lr=0.1)
@@ -114,14 +114,14 @@ NETWORKS: dict[str, tuple[Callable[..., nn.Module], list[dict]]] = {
     "GAT": (Control, _OTHERS),
     "no edges": (Control, _OTHERS),
 }
-"""Each network's module and the settings that are tried, as many for each."""
+"""Each network's module and the settings that are tried, equally many for each."""
 EPOCHS = {Beliefs: 40, Control: 300}
 HEADS = {"told": [*NETWORKS], "found": ["beliefs", "equal beliefs", "mutual", "uniform"]}
-"""Whether a network knows which classes belong together; controls that don't are read from all numbers of a node."""
+"""Networks that are told which classes belong together, and those that aren't. Controls then read all of a node."""
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads: str, quick: bool) -> dict:
-    """Train one network on the given graph; the lowest validation loss chooses the epoch."""
+    """Train one network on the given graph. The lowest validation loss chooses the epoch."""
     related = relations.DATA[data](place.data, seed)
     torch.manual_seed(seed)
     module, own, classes = NETWORKS[network][0], dict(settings), int(related.labels.max()) + 1
@@ -152,7 +152,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads:
 
 
 def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """For each graph, and with factors told or found, a row of each network."""
+    """Make a row of each network for each graph, with the factors told and with the factors found."""
     made = []
     for data, heads in product(run.chosen(only, DATA), HEADS):
         tried = {network: NETWORKS[network][1] for network in HEADS[heads]}

@@ -1,11 +1,11 @@
-"""MUTAG and PROTEINS: the class of a whole graph. The same network with five ways to read a graph from its nodes.
+"""MUTAG and PROTEINS: classify whole graphs. The networks differ only in how they read a graph from its nodes.
 
-Graph isomorphism networks (Xu et al. 2019, https://arxiv.org/abs/1810.00826), whose nodes are averaged, weighed by
-attention, or vote for one capsule per class: with equal couplings (uniform), routed as in the 2017 paper (dynamic), or
-by spherical routing with kappa from 0.5 (capsules).
+They are graph isomorphism networks (Xu et al. 2019, https://arxiv.org/abs/1810.00826) with five readouts. The nodes are
+averaged, weighted by attention, or vote for one capsule per class: with equal couplings (uniform), routed as in the
+2017 paper (dynamic), or by spherical routing with kappa starting at 0.5 (capsules).
 
-The ten folds are given. Of the nine tenths that aren't tested, a tenth of each class is held out to choose settings and
-epoch by. Papers that choose the epoch on the test folds report higher numbers; Errica et al. 2020
+The ten folds are given. Of the nine tenths outside the test fold, a tenth of each class is held out to choose settings
+and epoch. Papers that choose the epoch on the test folds report higher numbers; Errica et al. 2020
 (https://arxiv.org/abs/1912.09893) compare such networks without that.
 """
 
@@ -31,7 +31,7 @@ from graphcaps.routing import Routing, Spherical
 
 
 class Pooled(nn.Module):
-    """Nodes (N, F) to one vector per graph, and that to class scores (B, J)."""
+    """Pool nodes (N, F) to one vector per graph, and map it to class scores (B, J)."""
 
     loss = staticmethod(F.cross_entropy)
 
@@ -44,7 +44,7 @@ class Pooled(nn.Module):
 
 
 class ClassCapsules(nn.Module):
-    """Nodes (N, F) to a capsule per class, whose length is its score: (B, J) below 1."""
+    """Route nodes (N, F) to a capsule per class. Its length is the score: (B, J) below 1."""
 
     loss = staticmethod(margin_loss)
 
@@ -62,7 +62,7 @@ def _attention(width: int, classes: int) -> Pooled:
 
 Readout = Callable[[int, int], Pooled | ClassCapsules]
 READOUTS: dict[str, Readout] = {
-    # (numbers per node, classes) to a module that makes class scores of a batched graph and its nodes
+    # arguments: numbers per node, number of classes; the module maps a batched graph and its nodes to class scores
     "mean": lambda width, classes: Pooled(dgl.nn.pytorch.AvgPooling(), width, classes),
     "attention": _attention,
     "uniform": lambda width, classes: ClassCapsules(width, classes, "uniform"),
@@ -74,7 +74,7 @@ SEEDS, EPOCHS, LAYERS, BATCH, PATIENCE = 1, {"mutag": 100, "proteins": 40}, 4, 6
 
 
 class GraphNet(nn.Module):
-    """Node tags to class scores (B, J): GIN convolutions, and a readout of all their outputs."""
+    """Map node tags to class scores (B, J): GIN convolutions, and a readout of the outputs of all of them."""
 
     def __init__(self, readout: Readout, num_tags: int, num_classes: int, width: int, dropout: float):
         super().__init__()
@@ -97,7 +97,7 @@ def _perceptron(inputs: int, width: int) -> nn.Module:
 
 
 def split(data: GraphSet, fold: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of the training, validation and test graphs of a fold; the seed draws the validation tenth."""
+    """Numbers of the training, validation and test graphs of a fold. The seed draws the validation tenth."""
     test = data.folds[fold]
     rest = np.setdiff1d(np.arange(len(data)), test)
     train, val = stratified_split(torch.from_numpy(data.labels[rest]), round(len(rest) / 10), seed)
@@ -105,7 +105,7 @@ def split(data: GraphSet, fold: int, seed: int) -> tuple[np.ndarray, np.ndarray,
 
 
 def train(data: GraphSet, readout: Readout, settings: dict, fold: int, seed: int, epochs: int) -> dict:
-    """Train on a fold's training graphs; its validation graphs choose the epoch."""
+    """Train on a fold's training graphs. Its validation graphs choose the epoch."""
     torch.manual_seed(seed)
     training, val, test = split(data, fold, seed)
     model = GraphNet(readout, data.num_tags, data.num_classes, settings["width"], settings["dropout"])
@@ -126,12 +126,12 @@ def train(data: GraphSet, readout: Readout, settings: dict, fold: int, seed: int
 
 
 def fit(place: Place, data: str, network: str, settings: dict, fold: int, seed: int, epochs: int) -> dict:
-    """``train`` by names."""
+    """Call ``train`` with the data and the readout of these names."""
     return train(load_graphs(data.upper(), place.data), READOUTS[network], settings, fold, seed, epochs)
 
 
 def rows(place: Place, name: str, seeds: int = SEEDS, quick: bool = False) -> dict:
-    """For each fold choose each readout's settings on held-out training graphs, and test what was chosen."""
+    """In each fold, choose each readout's settings on held-out training graphs, and test them."""
     tried, epochs = dict.fromkeys(READOUTS, SETTINGS), 2 if quick else EPOCHS[name]
     folds = []
     for fold in range(2 if quick else FOLDS):
@@ -146,7 +146,7 @@ def rows(place: Place, name: str, seeds: int = SEEDS, quick: bool = False) -> di
 
 
 def parts(place: Place, name: str, seeds: int, quick: bool) -> list[dict]:
-    """The part of ``table.graphs``."""
+    """The only part of ``table.graphs``."""
     made = rows(place, name, seeds=seeds, quick=quick)
     each = f"the mean of {seeds} trainings" if seeds > 1 else "one training"
     protocol = (

@@ -1,4 +1,4 @@
-"""One table of tasks and routings, beside equal couplings and networks without capsules: where does routing matter?"""
+"""One table of tasks by routings, with equal couplings and networks without capsules: where does routing matter?"""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from graphcaps import __version__
 from graphcaps.errors import GraphcapsError
 
 COLUMNS = ("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")
-FOLDS_OVERLAP = 1 / 9  # with ten folds: test graphs divided by all other graphs
+FOLDS_OVERLAP = 1 / 9  # for ten folds: number of test graphs / number of other graphs
 
 
 class Task(NamedTuple):
-    """A task of several networks; one on images has the networks of the plan of its name."""
+    """A task with several networks. A task on images has the networks of the plan with its name."""
 
     titles: dict[str, str]  # title of each row of the table -> its set of images, named as in images.summary
     columns: dict[str, tuple[str, ...]]  # the networks of each column
-    rows: Callable[[Place], dict[str, dict]] | None = None  # on graphs: from a place to the networks' table.row
-    unit: str = "seeds"  # one test score for each
+    rows: Callable[[Place], dict[str, dict]] | None = None  # for graphs: returns each network's table.row
+    unit: str = "seeds"  # what each test score belongs to
     measure: str = "accuracy"
 
 
@@ -55,10 +55,10 @@ TASKS = {
 
 
 def results(place: Place, only: Sequence[str], save: Callable[[dict], object]) -> dict:
-    """Train those networks of some or all tasks that aren't trained yet; call ``save`` with the table after each task.
+    """Train the networks of some or all tasks that aren't trained yet. After each task, call ``save`` with the table.
 
-    The table holds the rows that an earlier call has saved in the cache, too. If a task can't be trained, the error is
-    raised after all others.
+    The table also has the rows that an earlier call saved in the cache. If a task can't be trained, the error is raised
+    after all others.
     """
     saved, failed = place.cache / "overview.json", {}
     rows = json.loads(saved.read_text(encoding="utf-8"))["rows"] if saved.is_file() else []
@@ -106,7 +106,7 @@ def _rows(name: str, place: Place) -> list[dict]:
 
 
 def _of_images(row: dict, part: str) -> dict:
-    """A network's cell for a set of images."""
+    """A network's cell for one set of images."""
     compared, each = row["images"][part], [seed["accuracy"][part] for seed in row["seeds"]]
     difference = {key: compared[key] for key in ("difference", "interval") if key in compared}
     return {"name": row["name"], **table.spread(each), "parameters": row["parameters"], **difference}

@@ -1,9 +1,9 @@
-"""The accuracy that a trained network keeps with fewer edges, without training again.
+"""The accuracy of a trained network after some of its edges are removed, without further training.
 
 The strength of an edge of the last capsule layer is its mean coupling over the training images, after as many
-iterations as in training. Each child keeps its k strongest edges. The prior of the others becomes -inf, so that their
-coupling is 0 in every iteration. Controls have as many edges per child: random ones, and the weakest. If coupling means
-anything, they must do worse.
+iterations as in training. Each child keeps its k strongest edges. The prior of other edges becomes -inf, so that their
+coupling is 0 in every iteration. Controls keep as many edges per child: random ones, and the weakest. If couplings are
+meaningful, controls must do worse.
 
 Choose k by the accuracy on validation images, never by that on test images.
 """
@@ -25,17 +25,17 @@ from graphcaps.progress import bar
 from graphcaps.training.run_folder import Run, load
 
 DRAWS, KEEP = 5, (1, 2, 3, 5)
-"""How many random controls there are for each k, and which k are measured."""
+"""The number of random controls for each k, and the values of k that are measured."""
 
 
 def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
-    """(I, J) bool: each child's k strongest edges, by their strength (I, J). Ties go to the first edge."""
+    """(I, J) bool: the k strongest edges of each child, by their strength (I, J). The first edge wins a tie."""
     order = strength.argsort(dim=1, descending=True, stable=True)[:, :k]
     return torch.zeros_like(strength, dtype=torch.bool).scatter(1, order, True)
 
 
 def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
-    """(E,) float64: the last layer's mean couplings over all images, after as many iterations as in training."""
+    """(E,) float64: the last layer's couplings after as many iterations as in training, averaged over all images."""
     total, seen = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64), 0
     with bar("couplings of the training images") as on_progress:
         for _, c, _ in routed_batches(model, batches):
@@ -48,8 +48,8 @@ def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
 def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Batches, test: Batches) -> dict:
     """Count right answers with k edges per child, for each k of ``keep`` and with all edges; the network isn't changed.
 
-    ``strength`` (E,) is that of each edge, as ``mean_coupling`` returns it. Raises ``InputError`` for a layer whose
-    edges share matrices, or a k that isn't a number of edges of a child.
+    ``strength`` (E,) has a number per edge, as returned by ``mean_coupling``. Raises ``InputError`` if the edges of the
+    layer share matrices, or if a child can't keep k edges.
     """
     layer, then = model.capsules, "compact, paper and deep have one; in parts and matrix all positions share a matrix"
     wanted = "a last layer with a matrix per edge"
@@ -80,7 +80,7 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
         "val_images": val.num_images,
         "test_images": test.num_images,
         "edges": len(strength),
-        # the fewest edges per child with at least as many right validation answers as all edges; None: all
+        # fewest edges per child that give at least as many right validation answers as all edges; None: only all do
         "enough": next(row["k"] for row in rows if row["strongest"]["val_correct"] >= scores[-1]["val_correct"]),
         "rows": rows,
         "strength": [round(value, 6) for value in strength.tolist()],
@@ -89,7 +89,7 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
 
 @torch.no_grad()
 def _correct(model: CapsNet, kept: list[torch.Tensor], batches: Batches) -> list[int]:
-    """How many answers of the network are right with each choice (E,) of edges."""
+    """The number of right answers of the network with each choice (E,) of edges."""
     correct, layer, prior = torch.zeros(len(kept), dtype=torch.int64), model.capsules, model.capsules.prior
     whole = torch.zeros(len(kept[0])) if prior is None else prior
     priors = [nn.Parameter(whole.where(edges, -torch.inf)) for edges in kept]
@@ -106,7 +106,7 @@ def _correct(model: CapsNet, kept: list[torch.Tensor], batches: Batches) -> list
 
 
 def of_run(run: Run, place: Place, keep: tuple[int, ...] = KEEP) -> dict:
-    """``prune`` of a run's network, on the data set that it was trained on."""
+    """Call ``prune`` on a run's network, with the data set it was trained on."""
     model, config = routing_network(load(run), str(run)), run.config
     splits = load_images(config.dataset, place.data, **config.of_images).for_augment(config.augment)
     train, val, test = (Batches(part, EVALUATION_BATCH) for part in (splits.train, splits.val, splits.test))

@@ -1,9 +1,9 @@
-"""Hidden relations: do a layer's learned couplings reveal the kinds of edges, which it isn't given?
+"""Hidden relations: do a layer's learned couplings reveal the kinds of edges? The layer doesn't get the kinds.
 
-One layer of each network of ``factors.LAYERS`` is trained to classify the nodes of a graph, or pairs of them. Its
-couplings before and after training are compared with the kinds of the edges. R-GCN (Schlichtkrull et al. 2018,
-https://arxiv.org/abs/1703.06103) is given the kinds: a ceiling for the task. k-means clusters the edges by the features
-at their two ends, without any task: a floor for how well kinds are found.
+One layer of each network in ``factors.LAYERS`` is trained to classify the nodes of a graph, or pairs of nodes. Its
+couplings before and after training are compared with the kinds of the edges. Two others are references. R-GCN
+(Schlichtkrull et al. 2018, https://arxiv.org/abs/1703.06103) gets the kinds, as a ceiling for the task. k-means
+clusters the edges by the features at their two ends, without any task, as a floor for the recovery of the kinds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graphcaps import dgl
 from graphcaps.nn import BeliefConv
 
 DATA: dict[str, Callable[[Path, int], Related]] = {
-    # functions from the folder of the data sets and a seed to a graph
+    # arguments: the folder of the data sets and a seed
     "HumanGO": lambda root, seed: relations.human_go(root / "graphs" / "humango.npz", seed),
     "UMLS": lambda root, seed: relations.umls(root / "graphs" / "umls.npz", seed),
     **{
@@ -40,7 +40,7 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
 
 
 class Told(nn.Module):
-    """R-GCN whose result has a part for each kind: the mean over a node and its in-neighbours by edges of that kind."""
+    """R-GCN whose result has a part per kind: the mean over a node and its in-neighbours along edges of that kind."""
 
     def __init__(self, inputs: int, outputs: int, kinds: int):
         super().__init__()
@@ -52,7 +52,7 @@ class Told(nn.Module):
 
 
 class Twice(nn.Module):
-    """Two layers of one kind, which see further than a node's neighbours, as ``BeliefConv`` does."""
+    """Two layers of one kind. Like ``BeliefConv``, they see further than a node's neighbours."""
 
     def __init__(self, network: str, inputs: int, outputs: int, parts: int):
         super().__init__()
@@ -71,13 +71,13 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "GCN, twice": functools.partial(Twice, "GCN"),
     "GAT, twice": functools.partial(Twice, "GAT"),
 }
-# BeliefConv and two layers see further than a node's neighbours. They are tried only on these graphs. On the others a
-# node's features are its row of the adjacency matrix; there ``labels`` gives BeliefConv the known classes of nodes.
+# BeliefConv and two layers see further than a node's neighbours. They are tried only on these graphs. On the others, a
+# node's features are its row of the adjacency matrix; there, ``labels`` gives BeliefConv the known classes of nodes.
 FEATURES = ("HumanGO", "UMLS")
 FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
 WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
 FLOORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    # functions from the features at an edge's two ends to the input of k-means; both directions give the same
+    # arguments: the features at an edge's two ends; both directions give k-means the same input
     "k-means, products": lambda u, v: u * v,
     "k-means, distances": lambda u, v: torch.cat([(u - v).abs(), u + v], dim=1),
 }
@@ -93,11 +93,11 @@ SETTINGS = dict.fromkeys(NETWORKS, _OTHERS) | dict.fromkeys(("capsules", "unit v
 SETTINGS["beliefs"] = _BELIEFS
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 150, 50
 PART, PARTS, WEIGHT_DECAY = 16, 8, 5e-4
-"""Numbers in each part of a node's result; how many parts, unless each label has one; weight decay."""
+"""Numbers in each part of a node's result; number of parts, unless each label has one; weight decay."""
 HIDDEN = 0.3
-"""Share of the joined training pairs that a step predicts; their edges are left out of its graph."""
+"""Share of the joined training pairs that a step predicts. Their edges are removed from its graph."""
 FEWEST = 30
-"""Pairs of nodes that a kind must have for its average precision to count."""
+"""A kind must have this many pairs of nodes for its average precision to count."""
 
 
 class Network(nn.Module):
@@ -125,12 +125,12 @@ def gathered(nodes: Tensor, items: Tensor) -> Tensor:
     """Features (M, F) of items: those of a node, or the elementwise product of those of a pair's two nodes."""
     if items.dim() == 1:
         return nodes[items]
-    # First give all vectors one length: a product of small numbers is hard to learn from.
+    # First give all vectors the same length, since it is hard to learn from a product of small numbers.
     return (F.normalize(nodes[items], dim=2) * nodes.shape[1] ** 0.5).prod(dim=1)
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs: int) -> dict:
-    """Train one network and measure how well its couplings reveal the kinds; validation items choose the epoch."""
+    """Train one network and measure how well its couplings reveal the kinds. Validation items choose the epoch."""
     related, own = DATA[data](place.data, seed), dict(settings)
     torch.manual_seed(seed)
     told, labels, classes = network == "R-GCN, told", related.labels.shape[1], int(related.labels.max()) + 1
@@ -152,7 +152,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs
 
 
 def fit_items(model: nn.Module, related: Related, graph: dgl.DGLGraph, epochs: int, rates: dict) -> dict:
-    """``run.fit`` on the items of a graph."""
+    """Call ``run.fit`` on the items of a graph."""
 
     def answers(part: Tensor, seen: dgl.DGLGraph = graph) -> tuple[Tensor, Tensor]:
         return model(seen, related.features, related.items[part]), related.labels[part]
@@ -165,10 +165,10 @@ def fit_items(model: nn.Module, related: Related, graph: dgl.DGLGraph, epochs: i
 
 
 def visible(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
-    """The training items of a step, and its graph.
+    """The training items of a step, and the graph of that step.
 
-    Of nodes, a step takes all training nodes, on the whole graph. Of pairs, it takes all unrelated ones and a random
-    share of the joined ones, whose edges are left out of the graph.
+    If items are nodes, a step takes all training nodes and the whole graph. If they are pairs, it takes all unrelated
+    pairs and a random share of the joined ones, whose edges are removed from the graph.
     """
     if data.items.dim() == 1:
         return data.train, graph
@@ -180,9 +180,9 @@ def visible(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
 
 
 def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
-    """Weights (E + N, R) of a mean over in-edges, for each kind: 1 / (the in-edges of this kind at the edge's target).
+    """Weights (E + N, R) of a mean over in-edges, per kind: 1 / (number of in-edges of this kind at the edge's target).
 
-    ``kinds`` (E, R) are those of the edges. The N self-loops come after them and are of every kind.
+    ``kinds`` (E, R) are those of the edges. The N self-loops come after the edges and belong to every kind.
     """
     present = torch.cat([kinds, torch.ones(graph.num_nodes(), kinds.shape[1])])
     heads = graph.edges()[1]
@@ -201,10 +201,10 @@ def recovery(c: Tensor, data: Related, seed: int) -> dict:
     """How well couplings (E, K) reveal the kinds of the edges.
 
     Returns:
-        ``information``, the adjusted mutual information of each edge's largest coupling and its kind, over edges that
-        have one kind; ``unseen``, the same over edges without a training node at either end, None if items are pairs;
-        ``precisions``, for each kind the average precision of the couplings of one capsule, which is chosen on one half
-        of the joined pairs and measured on the other; ``precision``, their mean.
+        ``information``: adjusted mutual information of each edge's largest coupling and its kind, over edges with one
+        kind. ``unseen``: the same over edges without a training node at either end; None if items are pairs.
+        ``precisions``: for each kind, the average precision of one capsule's couplings; the capsule is chosen on one
+        half of the joined pairs and measured on the other. ``precision``: their mean.
     """
     one, kind, capsule = data.kinds.sum(dim=1) == 1, data.kinds.int().argmax(dim=1), c.argmax(dim=1)
     result: dict = {"information": information(kind[one], capsule[one]), "unseen": None}
@@ -220,7 +220,7 @@ def recovery(c: Tensor, data: Related, seed: int) -> dict:
 
 
 def precisions(scores: Tensor, kinds: Tensor) -> Tensor:
-    """(R,), scikit-learn's average precision of each kind, all at once, from scores (E,) and bool kinds (E, R).
+    """(R,), scikit-learn's average precision of every kind at once, from scores (E,) and bool kinds (E, R).
 
     >>> precisions(torch.tensor([0.4, 0.3, 0.2]), torch.tensor([[True, False], [False, True], [True, False]]))
     tensor([0.8333, 0.5000])
@@ -232,7 +232,7 @@ def precisions(scores: Tensor, kinds: Tensor) -> Tensor:
 
 
 def floor(place: Place, network: str, seed: int, data: str) -> dict:
-    """``recovery`` of k-means clusters of edges, by their ends' features; for pairs by the ends' adjacency rows."""
+    """Call ``recovery`` on k-means clusters of edges, by features at their ends; for pairs, by adjacency rows there."""
     related = DATA[data](place.data, seed)
     feat, edges = related.features, related.graph.edges()
     if related.items.dim() == 2:
@@ -247,7 +247,7 @@ def floor(place: Place, network: str, seed: int, data: str) -> dict:
 
 
 def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """A row for each graph and network: validation items choose the settings, then ``seeds`` trainings are tested."""
+    """Make a row for each graph and network: choose settings by validation items, then test ``seeds`` trainings."""
     made = []
     for data in run.chosen(only, DATA):
         tried = {name: each for name, each in SETTINGS.items() if data in FEATURES or name not in FURTHER}
@@ -263,7 +263,7 @@ def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dic
 
 
 def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
-    """Means and standard deviations of several results of ``recovery``; of ``precisions`` the mean of each kind."""
+    """Means and standard deviations over results of ``recovery``. For ``precisions``, the mean of each kind."""
     if recoveries[0] is None:
         return None
     keys = [key for key in ("information", "unseen", "precision") if recoveries[0][key] is not None]

@@ -1,1 +1,1 @@
-"""The routing explorer: one HTML page with a run's routing in it."""
+"""The routing explorer: one HTML page that shows a run's routing."""

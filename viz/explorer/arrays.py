@@ -1,4 +1,4 @@
-"""Arrays in the JSON of a page."""
+"""Encode arrays in the JSON of a page."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 
 def packed(values: np.ndarray, kind: str = "") -> dict:
-    """An array as {"type", "shape", "data"}, where data is base64 of little-endian numbers.
+    """Encode an array as {"type", "shape", "data"}, where data is base64 of little-endian numbers.
 
     Args:
-        values: of any shape.
-        kind: type to convert to, such as float16; "": their own.
+        values: an array of any shape.
+        kind: type to convert to, such as float16; "" keeps the array's own.
 
     >>> packed(np.array([1, 258]), "uint16")
     {'type': 'uint16', 'shape': [2], 'data': 'AQACAQ=='}

@@ -1,4 +1,4 @@
-"""The routing explorer's data: a trace as JSON, with all that the page shows, small enough to open from a disk.
+"""The routing explorer's data: a trace as JSON, with everything that the page shows, in little space.
 
 Version 1, keys at the top::
 
@@ -9,34 +9,34 @@ Version 1, keys at the top::
     parents    J times {"name", "color"}
     children   I, the number of children          edges   E, the number of edges
     epochs     K epochs of training done           iterations  R
-    trained    iterations the network is trained with
-    level      mean over children of ln(number of edges): the entropy of undecided children
-    choices    number of parents a child chooses from, null if children differ
-    unlinked   children without edges
+    trained    number of iterations in training
+    level      entropy of undecided children: the mean over children of ln(number of edges)
+    choices    number of parents that a child chooses from, or null if children differ
+    unlinked   number of children without edges
     degrees    the different numbers of edges that children have, ascending
-    order      the I children from top to bottom: by the mean place of the parents they go to, over all images, after
-               the trained iterations of the last epoch
+    order      the I children from top to bottom. They are sorted by the mean place of the parents they go to, over all
+               images, after the trained iterations of the last epoch
     looks      whether images have saliency
     fields     null, or {"places": F times [top, left, height, width] in pixels, "of": the place of each child}
     images     N times:
 
       label      index of the true parent, or null
       pixels     null, or {"shape": [C, H, W], "data"}: uint8
-      src, dst   ends of the M edges shown for this image; all of them if there are at most 120 children, else all
-                 edges of the children that couple most strongly with each parent at the end
+      src, dst   ends of the M edges shown for this image. If there are at most 120 children, these are all edges; else
+                 all edges of the children that couple most strongly with each parent at the end
       order      children of those edges, in that order
-      c, b, agreement   of those edges, quantised (K, R, M)
-      entropy    of all children in nats, quantised (K, R, I); 0 for children without edges
+      c, b, agreement   numbers of those edges, quantised (K, R, M)
+      entropy    entropy of every child in nats, quantised (K, R, I); 0 for children without edges
       mean_entropy      K times R: the mean over all children with edges, not quantised
       lengths    K times R times J, to 4 digits
-      saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for the eye
-      credit     null, or quantised (K, R, J * F), which is painted without saliency: the sum of c <u_hat, v> over the
-                 children of each place, their part of a parent's length; 0 if the sum is negative
+      saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for display
+      credit     null, or quantised (K, R, J * F); the page paints it if there is no saliency. A place's credit is the
+                 sum of c <u_hat, v> over its children, their part of a parent's length; negative sums become 0
 
-Arrays are those of ``arrays.packed``. Quantised means {"low", "step", "data"} with a byte q per number and a low
-and a step for each of the K times R states: the number is ``low + step * q``, off by at most half a step. A step is the
-span of the state / 255, so a coupling is off by less than 0.002. From an epoch's second iteration on, the byte is the
-difference to the previous iteration's q, modulo 256: states that hardly differ take hardly any room.
+Arrays have the format of ``arrays.packed``. A quantised array is {"low", "step", "data"}, with one byte q per number
+and one low and step for each of the K times R states. The number is ``low + step * q``, off by at most half a step. A
+step is the span of the state / 255, so a coupling is off by less than 0.002. From an epoch's second iteration on, the
+byte is the difference to the previous iteration's q, modulo 256, since small differences compress well.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
 from graphcaps.viz.routing_trace import RoutingTrace
 
 VERSION = 1
-MOST_CHILDREN = 120  # shown of a larger graph; more lines would run into one another
+MOST_CHILDREN = 120  # children shown of a larger graph; with more, lines would run into one another
 
 
 def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
-    """The trace as a dict for ``json.dumps``, as this module's docstring describes it; ``image`` is shown first.
+    """The trace as a dict for ``json.dumps``, in the format of this module's docstring; ``image`` is shown first.
 
     Raises:
         InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
@@ -99,7 +99,7 @@ def _source(trace: RoutingTrace) -> list[str]:
 
 
 def _fields(trace: RoutingTrace) -> dict | None:
-    """The places that children see, and each child's index."""
+    """The image regions that children see, and the index of each child's region."""
     if trace.fields is None or trace.images is None:
         return None
     places, place_of = places_of(trace)
@@ -130,7 +130,7 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
 
 
 def _shown_edges(trace: RoutingTrace, last: np.ndarray) -> np.ndarray:
-    """Indices of the edges shown: all, or those of the children with the largest couplings ``last`` (E,) by parent."""
+    """Indices of the edges shown: all, or those of the children that couple most with each parent in ``last`` (E,)."""
     children = np.unique(trace.src)
     if len(children) > MOST_CHILDREN:
         each = max(1, MOST_CHILDREN // trace.num_parents)
@@ -148,7 +148,7 @@ def _saliency(trace: RoutingTrace, n: int) -> dict | None:
 
 
 def _credit(trace: RoutingTrace, n: int, c: np.ndarray) -> dict | None:
-    """The credit of the children of each place, by parent."""
+    """The credit of each place for each parent."""
     if trace.fields is None or trace.images is None or trace.saliency is not None:
         return None
     credit = (c * trace.agreement[:, :, n]).reshape(-1, trace.num_edges)  # (K * R, E)
@@ -157,7 +157,7 @@ def _credit(trace: RoutingTrace, n: int, c: np.ndarray) -> dict | None:
 
 
 def _quantised(values: np.ndarray) -> dict:
-    """(K, R, X) as bytes, less those of the previous iteration, with a low and a step for each of K * R states."""
+    """(K, R, X) as bytes, each the difference to the previous iteration, with a low and a step for each state."""
     values = values.astype(np.float64)
     low = values.min(axis=-1)
     step = (values.max(axis=-1) - low) / 255

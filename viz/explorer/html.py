@@ -1,8 +1,8 @@
-"""The routing explorer: one HTML file that has everything in it and makes no request.
+"""The routing explorer: one HTML file that contains everything and makes no request.
 
-The page in ``page/`` is filled with a trace's data, its scripts and its style, and with a network, if one is given,
-which runs in a thread of its own. A content security policy allows these scripts and nothing else, by their hashes: no
-request leaves the page, and no name in a trace can become a script.
+The page in ``page/`` is filled with a trace's data, its scripts and its style. If a network is given, it is added and
+runs in a thread of its own. A content security policy allows exactly these scripts, by their hashes: no request leaves
+the page, and no name in a trace can become a script.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 from graphcaps.viz.explorer.data import explorer_data
 from graphcaps.viz.routing_trace import RoutingTrace
 
-# Names of scripts and styles in page/, in the order in which they are loaded
+# Names of scripts and styles in page/, in loading order
 SCRIPTS = "words tools trace charts picture graph panels shell page layer terms tour state shapes view share"
 LIVE = "desk answer doubts live pull way votes formulas decoded compare restore"
-NETWORK = "lanes layer network saliency feeds"  # the worker computes with these
+NETWORK = "lanes layer network saliency feeds"  # scripts of the worker
 GRAPH = (
     "words node_words tools trace charts graph shell terms layer node_conv node_graph nodes votes formulas "
     "nodes_explained"
@@ -35,9 +35,9 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
     """The explorer of a trace as the text of an HTML file.
 
     Args:
-        image: which image is shown first, from 0.
-        network: its data, by ``graphcaps.explore.network``, with which the page routes drawings; None: it doesn't.
-        without: the reason why there is none, a sentence that the page shows.
+        image: index of the image shown first.
+        network: data of ``graphcaps.explore.network``, with which the page routes drawings; None: it can't route them.
+        without: a sentence that the page shows if there is no network: the reason.
 
     Raises:
         InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
@@ -47,21 +47,21 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 
 
 def with_data(data: dict) -> str:
-    """The page of ``explorer_data``'s dict with "network" and "without" of ``explorer_page`` added."""
+    """The page of ``explorer_data``'s dict, to which "network" and "without" of ``explorer_page`` were added."""
     live = data["network"] is not None
     parts = {name: _read(f"{name}.html") if live else "" for name in ("sheet", "explained", "more")}
     scripts, worker = f"{SCRIPTS} {LIVE if live else 'file'}", _script(f"{NETWORK} worker") if live else ""
-    # lanes.js assembles WebAssembly, which a policy has to allow; it doesn't allow eval
+    # lanes.js assembles WebAssembly, so the policy has to allow that; it doesn't allow eval
     return _filled("page.html", data, STYLES, scripts, " 'wasm-unsafe-eval'" * live, worker=worker, **parts)
 
 
 def graph_page(data: dict) -> str:
-    """The page of the data that ``graphcaps.explore.graph_page`` describes, as the text of an HTML file."""
+    """The page of the data that ``graphcaps.explore.graph_page`` describes, as HTML text."""
     return _filled("nodes.html", data, f"{STYLES} nodes", GRAPH, explained=_read("explained.html"))
 
 
 def _filled(template: str, data: dict, styles: str, scripts: str, assembly: str = "", **parts: str) -> str:
-    """The template with a policy for these styles and scripts, and with the data and other parts in it."""
+    """Fill the template with the data and other parts, and with a policy for these styles and scripts."""
     style, script = "\n".join(_read(f"{name}.css") for name in styles.split()), _script(scripts)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
@@ -80,10 +80,10 @@ def _filled(template: str, data: dict, styles: str, scripts: str, assembly: str 
 
 
 def _compressed(data: dict) -> str:
-    """Base64 of a gzip of one line of JSON, a newline, and the bytes of all arrays, one after the other.
+    """Base64 of a gzip of one line of JSON, a newline, and the bytes of all arrays in a row.
 
-    An array's "data" in the JSON is [start, end] of its bytes, because bytes compress better than base64. Nothing in
-    the text can end a script element, and the same data give the same page.
+    An array's "data" in the JSON is [start, end] of its bytes, since bytes compress better than base64. Nothing in the
+    text can end a script element. The same data give the same text.
     """
     arrays: list[bytes] = []
     text = json.dumps(_without_arrays(data, arrays), separators=(",", ":")) + "\n"
@@ -91,7 +91,7 @@ def _compressed(data: dict) -> str:
 
 
 def _without_arrays(value: Any, arrays: list[bytes]) -> Any:
-    """``value`` with each array's base64 replaced by [start, end]; its bytes are appended to ``arrays``."""
+    """Append the bytes of each array in ``value`` to ``arrays``, and replace its base64 by their [start, end]."""
     if isinstance(value, list):
         return [_without_arrays(each, arrays) for each in value]
     if not isinstance(value, dict):
@@ -109,10 +109,10 @@ def _read(name: str) -> str:
 
 
 def _script(names: str) -> str:
-    """The scripts as one, without the lines that are comments: a page is read by browsers."""
+    """Join the scripts, without lines that are comments, since only browsers read the page."""
     return re.sub(r"^ *//.*\n", "", "\n".join(_read(f"{name}.js") for name in names.split()), flags=re.MULTILINE)
 
 
 def _hash(text: str) -> str:
-    """The source expression that allows exactly this text in an inline element."""
+    """The source expression of a policy that allows an inline element with exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,1 +1,1 @@
-"""One picture for each analysis, under the analysis's name."""
+"""One picture per analysis, named like the analysis."""

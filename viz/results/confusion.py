@@ -1,4 +1,4 @@
-"""The confusion matrix as a picture: which class is taken for which."""
+"""The confusion matrix as a picture: which class is mistaken for which."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from graphcaps.viz import style
 
 
 def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
-    """Draw a confusion matrix; errors are coloured, so that they stand out from the many right answers.
+    """Draw a confusion matrix. Errors are coloured, so that they stand out from the many right answers.
 
     Args:
-        matrix: (J, J) integers >= 0; row: true class, column: predicted class.
-        class_names: J names, or none for 0 to J - 1.
+        matrix: (J, J) integers >= 0. A row is a true class, a column a predicted class.
+        class_names: J names, or none to number the classes 0 to J - 1.
 
     Returns:
         A figure without a window: ``confusion(...).savefig("confusion.png")``.
 
     Raises:
-        InputError: not a square of counts, or not J names.
+        InputError: the matrix isn't a square of counts, or there aren't J names.
 
     >>> confusion(np.array([[9, 1], [0, 10]]), ("cat", "dog")).axes[0].get_xlabel()
     'predicted class'
@@ -56,7 +56,7 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
 
 
 def _fill(axes: Axes, matrix: np.ndarray) -> None:
-    """Cells with counts: white to orange for errors by their number, grey for right answers."""
+    """Draw cells with counts: errors from white to orange by their number, right answers grey."""
     right = np.eye(len(matrix), dtype=bool)
     errors = np.ma.masked_array(matrix, right)
     axes.set_facecolor(style.SHADE)

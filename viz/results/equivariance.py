@@ -1,4 +1,4 @@
-"""How class capsules change as digits turn and shift: their numbers over the angle, R^2 per parameter and class."""
+"""How class capsules change as digits turn and shift: their numbers by angle, and R^2 by parameter and class."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _LEFT, _RIGHT, _GAP = 62, 26, 34
 _SIDE = 44  # side of a thumbnail
 _CURVES = (142, 160)  # top and height of the panels with the capsules' numbers
 _SQUARES = (394, 172)  # top and height of the panels with R^2
-_STRONG = 3  # numbers with the largest variance, drawn with strong lines
+_STRONG = 3  # draw this many numbers, those with the largest variance, with strong lines
 _LOOKS = {"rotation": ("o", style.ACCENT), "shift x": ("s", style.INK), "shift y": ("^", style.MUTED)}
 
 
 def equivariance(measured: dict, images: np.ndarray) -> Figure:
-    """Draw a few digits' capsules over the angle, and under them R^2 of the line fits and of the read-outs.
+    """Draw a few digits' capsules over the angle, and below them R^2 of the line fits and of the read-outs.
 
     Args:
         measured: the JSON of ``graphcaps evaluate --on equivariance``, with at most four examples.
         images: (examples, 3, C, H, W) uint8, each example at the first, the middle and the last angle.
 
     Returns:
-        A figure without a window, 900 pixels wide at 100 dpi; its axes have the labels ``example n``, ``fit`` and
-        ``readout``, and the lines of the last two the parameters' names.
+        A figure without a window, 900 pixels wide at 100 dpi. Its axes have the labels ``example n``, ``fit`` and
+        ``readout``; the lines in the last two have the names of the parameters.
     """
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)
@@ -47,7 +47,7 @@ def equivariance(measured: dict, images: np.ndarray) -> Figure:
 
 
 def _draw_examples(figure: Figure, measured: dict, images: np.ndarray) -> None:
-    """A panel for each example, with its three images above."""
+    """Draw a panel for each example, with its three images above it."""
     examples, angles = measured["examples"], np.array(measured["parameters"]["rotation"]["values"], float)
     reach = 1.08 * max(float(abs(np.array(example["vectors"])).max()) for example in examples)
     wide = (_WIDTH - _LEFT - _RIGHT - 3 * _GAP) / 4
@@ -68,7 +68,7 @@ def _draw_examples(figure: Figure, measured: dict, images: np.ndarray) -> None:
 
 
 def _draw_numbers(axes: Axes, vectors: np.ndarray, angles: np.ndarray, reach: float) -> None:
-    """The D numbers of (T, D) vectors over the angle; those that move most are strong, with their fitted lines."""
+    """Draw the D numbers of (T, D) vectors over the angle. Those that vary most have strong lines and fits."""
     strong = np.argsort(-vectors.var(axis=0))[:_STRONG]
     axes.plot(angles, np.delete(vectors, strong, axis=1), color=style.FAINT, lw=1)
     for d, color in zip(strong, (style.ACCENT, style.INK, style.PALETTE[2]), strict=False):
@@ -78,7 +78,7 @@ def _draw_numbers(axes: Axes, vectors: np.ndarray, angles: np.ndarray, reach: fl
 
 
 def _draw_classes(axes: Axes, measured: dict, kind: str) -> None:
-    """R^2 of each class and parameter, drawn at 0 if below; fits have the standard deviation over images."""
+    """Draw R^2 of each class and parameter, at 0 if it is below. Fits also show the standard deviation over images."""
     names = [style.cut(name, 6) for name in measured["class_names"]]
     for n, (parameter, (marker, color)) in enumerate(_LOOKS.items()):
         by_class = [part[kind] for part in measured["parameters"][parameter]["per_class"]]

@@ -1,7 +1,7 @@
-"""The parts of an image that made the answer: the links of a parse tree, painted where their children look.
+"""The parts of an image behind the network's answer: the links of a parse tree, painted where their children look.
 
-A part is a child with its parent. If many children see one field (the 2017 paper's network has 32 at each position),
-those that see it and go to one parent are one part together.
+A part is a child with its parent. Many children may see one field: in the 2017 paper's network, 32 do at each position.
+Those of them that go to one parent form one part.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from graphcaps.viz.routing_trace import RoutingTrace
 
 _WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi
 _TOP, _LEFT, _GAP = 92, 27, 18  # place of the first panel, and the space between panels
-_BIG, _SMALL = 232, 72  # sides of the panels
-_COLUMNS, _MAX_PARTS = 4, 12  # parts shown one by one
-_MAX_NAMED = 5  # parents named under the parts
+_BIG, _SMALL = 232, 72  # sides of the panels in pixels
+_COLUMNS, _MAX_PARTS = 4, 12  # columns of small panels, and the most parts that have one
+_MAX_NAMED = 5  # at most this many parents are named under the parts
 
 Field = tuple[int, int, int, int]
 """Top, left, height and width in pixels."""
@@ -36,23 +36,23 @@ Field = tuple[int, int, int, int]
 class _Part:
     parent: int
     share: float
-    """Share of all credit above 0."""
+    """Share of all positive credit."""
     look: np.ndarray
-    """(H, W) in [0, 1]: what its child looks at."""
+    """(H, W) in [0, 1]: where its child looks."""
     field: Field | None
-    """The receptive field, if ``look`` is made of it."""
+    """The receptive field, if ``look`` was made from it."""
 
 
 def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
-    """Draw the image, all parts over it, and the strongest parts one by one with their share of all credit above 0.
+    """Draw the image, all parts over it, and the strongest parts one by one with their share of all positive credit.
 
     Args:
-        trace: with ``images``, and ``saliency`` or ``fields``.
-        tree: the trace's, by ``graphcaps.analysis.parse_tree.parse_tree``.
+        trace: a trace with ``images``, and with ``saliency`` or ``fields``.
+        tree: the trace's tree from ``graphcaps.analysis.parse_tree.parse_tree``.
 
     Returns:
-        A figure without a window, 900 pixels wide at 100 dpi; its axes have the labels ``input``, ``parts`` and
-        ``part n``, n from 0, the strongest first.
+        A figure without a window, 900 pixels wide at 100 dpi. Its axes have the labels ``input``, ``parts`` and
+        ``part n``; n counts from 0, the strongest part first.
 
     Raises:
         InputError: the trace has no images, or neither saliency nor fields of its children.
@@ -82,7 +82,7 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
 
 
 def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ...]) -> list[_Part]:
-    """The parts of a tree of an image (H, W), most credit first."""
+    """The parts of the tree of an image (H, W), sorted by credit, the largest first."""
     fields = trace.fields if trace.saliency is None else None
     credit: dict[tuple[int, Field | int], float] = defaultdict(float)
     for child, parent, link in tree.edges(data=True):
@@ -93,7 +93,7 @@ def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ..
         if isinstance(child_or_field, tuple):
             top, left, height, width = child_or_field
             look = np.zeros(size)
-            look[max(top, 0) : top + height, max(left, 0) : left + width] = 1  # fields may reach over the border
+            look[max(top, 0) : top + height, max(left, 0) : left + width] = 1  # fields may cross the border
             made.append(_Part(parent, value / total, look, child_or_field))
         else:
             assert trace.saliency is not None, "else there are fields"
@@ -103,9 +103,9 @@ def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ..
 
 
 def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
-    """The image (H, W, 3) in [0, 1], dim, and lit in the parents' colours where the parts look, by their shares.
+    """Draw the image (H, W, 3) in [0, 1] dimmed. Where parts look, light it in their parents' colours, by their shares.
 
-    A single part has a box round its field.
+    If there is only one part, draw a box around its field.
     """
     maps = np.array([part.share * part.look for part in shown]).reshape(-1, *image.shape[:2])
     colors = np.array([style.color(part.parent) for part in shown]).reshape(-1, 3)
@@ -119,8 +119,8 @@ def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
 
 
 def _draw_one_by_one(figure: Figure, left: float, image: np.ndarray, shown: list[_Part], names: list[str]) -> None:
-    """Small panels of the strongest parts, and a line of words under them."""
-    short_names = max(map(len, names)) <= 2  # long names have no room; the colour shows the parent
+    """Draw small panels of the strongest parts, with one note below all of them."""
+    short_names = max(map(len, names)) <= 2  # there is no room for long names; the colour shows the parent
     for n, part in enumerate(shown[:_MAX_PARTS]):
         row, column = divmod(n, _COLUMNS)
         title = f"{part.share:.1%}" + (f" to {names[part.parent]}" if short_names else "")
@@ -136,7 +136,7 @@ def _draw_one_by_one(figure: Figure, left: float, image: np.ndarray, shown: list
 
 
 def _name_parents(figure: Figure, left: float, shown: list[_Part], names: list[str]) -> None:
-    """The parents with most of the parts' credit, and their shares of all credit."""
+    """Name the parents whose parts have the most credit, with their shares of all credit."""
     shares: dict[int, float] = defaultdict(float)
     for part in shown:
         shares[part.parent] += part.share
@@ -148,7 +148,7 @@ def _name_parents(figure: Figure, left: float, shown: list[_Part], names: list[s
 
 
 def _panel(figure: Figure, label: str, title: str, left: float, top: float, side: float) -> Axes:
-    """Square axes with a title, in pixels."""
+    """Square axes with a title; positions are in pixels."""
     axes = style.panel(figure, label, left, top, side, side)
     axes.set_title(title, size=style.TEXT, pad=3)
     return axes

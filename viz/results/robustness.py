@@ -1,4 +1,4 @@
-"""Accuracy on transformed test images, and each class's recall on them."""
+"""Accuracy and each class's recall on transformed test images."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from graphcaps.viz import style
 
 _WIDTH, _LEFT, _RIGHT = 720, 112, 24  # pixels at 100 dpi
 _TOP, _CURVE, _BETWEEN, _CELL, _BELOW = 96, 190, 46, 25, 62
-_NAME = 10  # characters of a class name, at most
+_NAME = 10  # at most this many characters of a class name
 
 
 def robustness(measured: dict) -> Figure:
-    """Draw accuracy and the winning score over the severities, and each class's recall under them.
+    """Draw accuracy and the winning score by severity, and each class's recall below them.
 
     Both panels share their columns. A cell's number is the recall in percent; its colour shows how much lower it is
     than on the clean images.
@@ -24,8 +24,8 @@ def robustness(measured: dict) -> Figure:
         measured: the JSON of ``graphcaps evaluate --on``.
 
     Returns:
-        A figure without a window, 720 pixels wide at 100 dpi; its axes have the labels ``accuracy`` and ``recall``, and
-        the lines of the first ``accuracy`` and ``mean winning score``.
+        A figure without a window, 720 pixels wide at 100 dpi. Its axes have the labels ``accuracy`` and ``recall``; the
+        lines in the first have the labels ``accuracy`` and ``mean winning score``.
     """
     rows, names = measured["rows"], measured["class_names"]
     columns = np.arange(len(rows))
@@ -46,7 +46,7 @@ def robustness(measured: dict) -> Figure:
 
 
 def _draw_curve(axes: Axes, measured: dict, columns: np.ndarray) -> None:
-    """Accuracy with its interval, and the score; image sets, which have no order, aren't joined by lines."""
+    """Draw accuracy with its interval, and the score. Lines don't join image sets, since these have no order."""
     rows, ordered = measured["rows"], measured["says"] != "image set"
     accuracy, score = ([row[key] for row in rows] for key in ("accuracy", "winning_score"))
     low, high = np.transpose([row["interval_95"] for row in rows])
@@ -64,7 +64,7 @@ def _draw_curve(axes: Axes, measured: dict, columns: np.ndarray) -> None:
 
 
 def _draw_cells(axes: Axes, measured: dict) -> None:
-    """Recall per class and severity: white to orange for the loss against the clean images."""
+    """Draw recall per class and severity; the larger the loss against clean images, the more orange the cell."""
     names = measured["class_names"]
     recall = np.array([row["recall"] for row in measured["rows"]], float).T  # (J, S); None becomes NaN
     lost = np.ma.masked_invalid(recall[:, [measured["clean"]]] - recall)

@@ -1,7 +1,7 @@
 """Two overlapping objects taken apart: their reconstructions in two colours over the image.
 
-Figure 5 of Sabour, Frosst & Hinton 2017, and under each image also the object of each pixel by the couplings, and the
-ink that no capsule explains.
+This is figure 5 of Sabour, Frosst & Hinton 2017. Below each image, two rows are added: which object each pixel belongs
+to by the couplings, and the ink that no capsule explains.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from graphcaps.viz import style
 
 COLORS = np.array([[1.0, 0.55, 0.0], [0.1, 0.55, 1.0]])
-"""RGB of the lower and the higher class: colour-blind readers can tell them apart, and their sum is nearly white."""
+"""RGB of the lower and the higher class. Colour-blind readers can tell them apart; their sum is nearly white."""
 
 _SIDE, _STEP = 84, 90  # pixels at 100 dpi
 _LEFT, _BETWEEN, _TOP, _RIGHT = 120, 26, 150, 20
@@ -30,18 +30,18 @@ def segmentation(
     class_names: tuple[str, ...] = (),
     owners: np.ndarray | None = None,
 ) -> Figure:
-    """Draw images of two objects, and under each: owners by the couplings, reconstructions, and the ink left over.
+    """Draw images of two objects. Below each are owners by the couplings, reconstructions, and the ink left over.
 
-    Right answers stand at the left, wrong ones beside them.
+    Right answers are at the left, wrong ones next to them.
 
     Args:
         images: (N, C, H, W) uint8, N >= 1.
-        reconstructions: (N, 2, C, H, W) uint8, of each capsule alone.
+        reconstructions: (N, 2, C, H, W) uint8, each from one capsule alone.
         labels: (N, 2) true classes, ascending.
         predicted: (N, 2) classes of the capsules, ascending, in the order of the reconstructions.
         class_names: J names, or none for numbers.
         owners: (N, 2, H, W) uint8, 255 times the share of each class of the answer in a pixel, by the couplings of the
-            children there; None, if children see no parts: no such row.
+            children there. None if children see no parts; the row of owners is then left out.
 
     Returns:
         A figure without a window; its axes have the labels ``image n``, ``couplings n``, ``capsules n`` and
@@ -82,7 +82,7 @@ def _class_names(classes: np.ndarray, class_names: tuple[str, ...]) -> str:
 
 
 def _pictures(image: np.ndarray, reconstructions: np.ndarray, owners: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Each row's picture, (H, W) or (H, W, 3) in [0, 1]; left over is |image - overlay of reconstructions|."""
+    """Each row's picture, (H, W) or (H, W, 3) in [0, 1]. Left over is |image - overlay of reconstructions|."""
     gray = (image / 255).mean(axis=0)
     layers = (reconstructions / 255).mean(axis=1)  # (2, H, W)
     tinted = np.tensordot(layers, COLORS, axes=(0, 0))  # (H, W, 3)

@@ -1,4 +1,4 @@
-"""A sheet to print: training curves, reconstructions, and the meaning of each dimension of a capsule.
+"""A sheet to print: training curves, reconstructions, and the effect of each dimension of a capsule.
 
 The last part is figure 4 of Sabour, Frosst & Hinton 2017.
 """
@@ -20,8 +20,8 @@ from graphcaps.viz.routing_trace import RoutingTrace
 _WIDTH = 900  # pixels at 100 dpi
 _LEFT, _RIGHT = 70, 875
 _MAX_IMAGES = 10
-_MAX_DIMENSIONS, _MAX_STEPS = 8, 6  # rows and columns of an image's perturbed reconstructions
-_GAP = 26  # pixels between images, for the row numbers of the next one
+_MAX_DIMENSIONS, _MAX_STEPS = 8, 6  # rows and columns of an image's perturbed reconstructions at most
+_GAP = 26  # pixels between images, where the next image's row numbers are written
 _LOOKS: dict[str, dict[str, Any]] = {
     "train": {"color": style.MUTED, "ls": "--", "label": "training images"},
     "val": {"color": style.ACCENT, "label": "validation images"},
@@ -29,14 +29,14 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 
 def sheet(trace: RoutingTrace) -> Figure:
-    """Draw training curves, inputs with reconstructions, and perturbed reconstructions, if the trace has them.
+    """Draw training curves, inputs with reconstructions, and perturbed reconstructions, where the trace has them.
 
     Returns:
-        A figure without a window, 900 pixels wide at 100 dpi; its axes have the labels ``loss``, ``accuracy``,
-        ``input n``, ``reconstruction n`` and ``perturbed n`` (n: index of the image).
+        A figure without a window, 900 pixels wide at 100 dpi. Its axes have the labels ``loss``, ``accuracy``,
+        ``input n``, ``reconstruction n`` and ``perturbed n``, where n is the index of the image.
 
     Raises:
-        InputError: the trace has none of them, or doesn't fit together.
+        InputError: the trace has none of these, or doesn't fit together.
     """
     trace.check()
     parts = _parts(trace)
@@ -58,7 +58,7 @@ def is_drawable(trace: RoutingTrace) -> bool:
 
 
 def _parts(trace: RoutingTrace) -> list[Callable[[Figure, int, RoutingTrace], None]]:
-    """The functions that draw the parts of this trace's sheet, from top to bottom."""
+    """The functions that draw the parts of this trace's sheet, in order from top to bottom."""
     reconstructed = trace.images is not None and trace.reconstructions is not None
     perturbed = trace.perturbed is not None and trace.steps is not None and trace.perturbed.size > 0
     parts = {_draw_curves: _curves_of(trace), _draw_reconstructions: reconstructed, _draw_perturbed: perturbed}
@@ -66,12 +66,12 @@ def _parts(trace: RoutingTrace) -> list[Callable[[Figure, int, RoutingTrace], No
 
 
 def _curves_of(trace: RoutingTrace) -> list[str]:
-    """Those of loss and accuracy that the trace's history has for training or validation images."""
+    """The curves (loss, accuracy) for which the trace has training or validation numbers."""
     return [kind for kind in ("loss", "accuracy") if any(trace.history.get(f"{part}_{kind}") for part in _LOOKS)]
 
 
 def _draw_curves(figure: Figure, top: int, trace: RoutingTrace) -> None:
-    """Draw loss and accuracy over epochs, of training and validation images."""
+    """Draw loss and accuracy of training and validation images over epochs."""
     room = (_RIGHT - _LEFT - 70) / 2
     for k, kind in enumerate(_curves_of(trace)):
         axes = style.panel(figure, kind, _LEFT + k * (room + 70), top + 25, room, _HEIGHTS[_draw_curves] - 90)
@@ -87,7 +87,7 @@ def _draw_curves(figure: Figure, top: int, trace: RoutingTrace) -> None:
         drawn = np.concatenate([line.get_xydata() for line in axes.lines])
         axes.set_xlim(drawn[:, 0].min() - 0.3, drawn[:, 0].max() + 0.3)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        if kind == "accuracy":  # from a whole tenth to 1
+        if kind == "accuracy":  # the axis goes from a multiple of 0.1 to 1
             axes.set_ylim(min(0.9, np.floor(10 * drawn[:, 1].min()) / 10), 1.005)
         else:
             axes.set_ylim(0)
@@ -95,7 +95,7 @@ def _draw_curves(figure: Figure, top: int, trace: RoutingTrace) -> None:
 
 
 def _draw_reconstructions(figure: Figure, top: int, trace: RoutingTrace) -> None:
-    """Draw input images, and under each the decoder's picture of its longest capsule."""
+    """Draw input images, and below each the decoder's picture of its longest capsule."""
     assert trace.images is not None and trace.reconstructions is not None
     longest = trace.lengths[-1, trace.answer_at].argmax(axis=-1)  # (N,)
     title = "Images, and what the decoder makes of the longest capsule"
@@ -120,7 +120,7 @@ def _draw_reconstructions(figure: Figure, top: int, trace: RoutingTrace) -> None
 
 
 def _mosaics(trace: RoutingTrace) -> tuple[int, float, float, int]:
-    """Perturbed images in a row, the width and height of each in pixels, and the height of the whole part."""
+    """The number of perturbed images in a row, width and height of each, and height of the whole part, in pixels."""
     assert trace.perturbed is not None
     shown = len(_one_per_class(trace))
     across = min(5, shown)
@@ -139,7 +139,7 @@ def _varied(perturbed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw_perturbed(figure: Figure, top: int, trace: RoutingTrace) -> None:
-    """Draw, for an image of each class, a row per dimension of its longest capsule and a column per amount added."""
+    """Draw one image per class: a row per dimension of its longest capsule, a column per amount added."""
     assert trace.perturbed is not None and trace.steps is not None
     across, width, tall, _ = _mosaics(trace)
     every = trace.perturbed.shape[1]
@@ -176,7 +176,7 @@ def _mosaic(pictures: np.ndarray) -> np.ndarray:
 
 
 def _one_per_class(trace: RoutingTrace) -> list[int]:
-    """Up to ten images: the first of each class, then the others in order."""
+    """Up to ten images: the first of each class, then others in their order."""
     if trace.labels is None:
         return list(range(trace.num_images))[:_MAX_IMAGES]
     firsts = [int(n) for n in np.unique(trace.labels, return_index=True)[1]]

@@ -1,1 +1,1 @@
-"""Routing as it moves: over iterations and over training."""
+"""Pictures of routing that move over iterations or over training."""

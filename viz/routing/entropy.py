@@ -1,4 +1,4 @@
-"""Coupling entropy, mean and standard deviation over children, along iterations or epochs."""
+"""Coupling entropy along iterations or epochs: its mean and standard deviation over children."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import between, count
 from graphcaps.viz.routing_trace import RoutingTrace
 
-NEARLY_EQUAL = 0.99  # share of the uniform entropy above which couplings are called nearly equal
-CHOICE = 0.5  # coupling above which a child chooses a parent
+NEARLY_EQUAL = 0.99  # above this share of the uniform entropy, couplings are called nearly equal
+CHOICE = 0.5  # a child chooses a parent if their coupling is above this
 
 _MAX_CHILD_LINES = 40
 
 
 def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Entropy of each child's couplings in nats, and its uniform level; children without edges are left out.
+    """Entropy of each child's couplings in nats, and its uniform level. Children without edges are left out.
 
-    H_i = -sum over its edges of c ln c, with c divided by its sum over them, which float16 leaves at 1 within 5e-4.
+    H_i = -sum over its edges of c ln c. First c is divided by its sum, which float16 leaves at 1 within 5e-4.
 
     Args:
         trace: I' <= I of its children have edges.
         c: (S, E) couplings.
 
     Returns:
-        (S, I') entropies and (I',) ln of the number of each child's edges.
+        (S, I') entropies, and (I',) uniform levels: ln of the number of each child's edges.
     """
     degree = np.bincount(trace.src, minlength=trace.num_children)
     linked = degree > 0
@@ -43,18 +43,18 @@ def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _per_child(trace: RoutingTrace, values: np.ndarray) -> np.ndarray:
-    """(S, E) summed over each child's edges: (S, I)."""
+    """Sum (S, E) over each child's edges, to (S, I)."""
     return np.stack([np.bincount(trace.src, row, trace.num_children) for row in values])
 
 
 def choice_in_words(trace: RoutingTrace, c: np.ndarray, child: str = "child", many: str = "children") -> str:
-    """How many children choose a parent: the title of every picture of couplings ``c`` (E,).
+    """The title of every picture of couplings ``c`` (E,): how many children choose a parent.
 
-    - Above 99 % of the uniform entropy, on average: ``Couplings nearly equal: hardly any routing``.
+    - If the mean entropy is above 99 % of uniform: ``Couplings nearly equal: hardly any routing``.
     - Else a child chooses by more than half if one of its couplings is above 0.5. If half of the children or more do:
       ``16 children choose: 11 of them by more than half``. If fewer do: ``3 of 16 children choose by more than half``.
 
-    Children with one edge or none have no choice, and are not counted.
+    Children with one edge or none have no choice and are not counted.
     """
     free = np.bincount(trace.src, minlength=trace.num_children) > 1
     if not free.any():
@@ -73,11 +73,11 @@ def choice_in_words(trace: RoutingTrace, c: np.ndarray, child: str = "child", ma
 
 
 class EntropyPicture(Picture):
-    """Coupling entropy over iterations or epochs, drawn up to a position.
+    """Coupling entropy over iterations or epochs. Its curves end at the current position.
 
     Attributes:
         mean: Line2D of the mean over children.
-        band: Polygon of mean +- one standard deviation; its parts above ln J and below 0 are not shown.
+        band: Polygon of mean +- one standard deviation, clipped at 0 and at ln J.
         children: LineCollection with a line per child if there are at most 40, else None.
         uniform: Line2D at the mean uniform level.
     """
@@ -86,7 +86,7 @@ class EntropyPicture(Picture):
         self._entropies, levels = entropies(self.trace, self.timeline.c)  # (S, I'), (I',)
         self._means, self._spreads = self._entropies.mean(axis=1), self._entropies.std(axis=1)
         self._level = levels.mean()
-        # Recorded epochs grow like powers of two, so they are spaced evenly; iterations stand at their numbers.
+        # Recorded epochs grow like powers of two, so space them evenly. Iterations are placed at their numbers.
         self._x = np.arange(len(self.timeline)) + (1 if self.timeline.over == "iterations" else 0)
         self.figure, self._heading, axes = style.chart(self.medium)
         self._label_axes(axes)
@@ -114,7 +114,7 @@ class EntropyPicture(Picture):
         self.uniform = axes.axhline(self._level, label=f"uniform: {level}", **dashed)
         self.band = Polygon(np.zeros((1, 2)), color=style.ACCENT, alpha=0.22, lw=0, label="± 1 sd")
         axes.add_patch(self.band)
-        # No child can be above its uniform level or below 0, but mean +- sd can.
+        # No child can be above its uniform level or below 0, but mean +- sd can, so clip the band.
         possible = Rectangle((self._x[0], 0), self._x[-1] - self._x[0], highest, transform=axes.transData)
         self.band.set_clip_path(possible)
         self.children = None

@@ -1,4 +1,4 @@
-"""Films of moving pictures: a GIF by Pillow, or an mp4 by imageio-ffmpeg."""
+"""Write moving pictures as films: GIF with Pillow, mp4 with imageio-ffmpeg."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from graphcaps.errors import GraphcapsError
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
 
-_COLORS = 216  # chosen by Pillow, beside the style's and a ramp of greys for images
-_NEAR = 6  # on a scale to 255; chosen colours this near to the others are left out, so that white paper stays white
+_COLORS = 216  # colours that Pillow chooses; the palette also has the style's colours and greys for images
+_NEAR = 6  # leave out chosen colours this near to the others (on a scale to 255), so that white paper stays white
 _FPS = 50 / 3  # an mp4 frame is 0.06 s, the shortest frame of a timeline
 
 
 def pixels(picture: Picture, position: float) -> np.ndarray:
-    """The picture at ``position`` as (height, width, 3) uint8."""
+    """Render the picture at ``position`` as (height, width, 3) uint8."""
     picture.show(position)
     canvas = picture.figure.canvas
     assert isinstance(canvas, FigureCanvasAgg), "style.blank gives each figure one"
@@ -32,7 +32,7 @@ def pixels(picture: Picture, position: float) -> np.ndarray:
 
 
 def palette_of(samples: list[np.ndarray]) -> Image.Image:
-    """An image with a palette: the style's colours, greys, and those that cover the samples' colours best."""
+    """An image whose palette has the style's colours, greys, and the colours that fit the samples best."""
     sample = Image.fromarray(np.concatenate(samples))
     chosen = sample.quantize(_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).getpalette()
     greys = [3 * [value] for value in range(0, 256, 15)]
@@ -45,10 +45,10 @@ def palette_of(samples: list[np.ndarray]) -> Image.Image:
 
 
 def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
-    """Film ``picture``; one palette, taken from frames over the whole timeline, serves all frames.
+    """Film ``picture`` with one palette, chosen from frames over the whole timeline.
 
     Raises:
-        GraphcapsError: the file can't be written; an older one is then left as it was.
+        GraphcapsError: the file can't be written. An older file stays unchanged.
     """
     frames = picture.timeline.frames()
     with replacing(path) as temporary:
@@ -66,10 +66,10 @@ def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
 
 
 def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
-    """Film ``picture`` at a constant rate; held frames are repeated.
+    """Film ``picture`` at a constant frame rate by repeating the frames that are held.
 
     Raises:
-        GraphcapsError: the file can't be written; an older one is then left as it was.
+        GraphcapsError: the file can't be written. An older file stays unchanged.
     """
     from imageio_ffmpeg import write_frames
 

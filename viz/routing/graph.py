@@ -1,4 +1,4 @@
-"""The bipartite graph as it routes: one line per coupling, beside the image and the lengths of the parents."""
+"""The bipartite graph during routing: one line per coupling, next to the image and the lengths of the parents."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from graphcaps.viz.routing_trace import RoutingTrace
 
 Numbers = TypeVar("Numbers", float, np.ndarray)
 
-_THIN, _THICK = 0.4, 5.0  # points: widths of a coupling of 0 and, if there is room, of the scale's end
+_THIN, _THICK = 0.4, 5.0  # points: line widths at coupling 0 and, if there is room, at the scale's end
 _PALE, _STRONG = 0.16, 0.95  # opacities of the same two couplings
-_MIN_SCALE = 0.5  # coupling at the scale's end, at least
-_MAX_PICTURED = 20  # children shown as small pictures of what they look at
-_MIN_SIDE = 24  # pixels of such a picture; smaller ones would be dots
-_MAX_NAMED = 30  # parents that have room for a name each
-# An axis of lengths ends at one of these
+_MIN_SCALE = 0.5  # the scale ends at this coupling or a larger one
+_MAX_PICTURED = 20  # up to this many children are drawn as small pictures of what they look at
+_MIN_SIDE = 24  # pixels of such a picture at least; below that it would be a dot
+_MAX_NAMED = 30  # up to this many parents have room for a name each
+# The axis of lengths ends at one of these
 _AXIS_ENDS = [*(digit * 10.0**power for power in (-4, -3, -2, -1) for digit in (1, 2, 5)), 1.0]
-_MAX_LINES = 320  # drawn of a larger graph, about
+_MAX_LINES = 320  # a larger graph is drawn with about this many lines
 _CURVE = np.linspace(0, 1, 18)
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Places of the parts in fractions of the figure; ``letter`` is the width of a letter in pixels."""
+    """Positions of the parts as fractions of the figure; ``letter`` is the width of a letter in pixels."""
 
     height: int
     graph: tuple[float, float]
-    """Bottom and height of graph and bars."""
+    """Bottom and height of the graph and the bars."""
     image: tuple[float, float]
     """Left and width of the image."""
     bars: tuple[float, float]
-    """Left of the bars, and the end of their axis over the longest bar."""
+    """Left edge of the bars, and the end of their axis divided by the longest bar."""
     scale: tuple[float, float, float, float]
     values: float
-    """Height of the words under the scale in a paper."""
+    """Height of the text under the scale in a paper."""
     letter: float
     node: float
-    """Factor of the parents' dots."""
+    """Size factor of the parents' dots."""
 
 
 _LAYOUTS = {
@@ -63,17 +63,17 @@ _LAYOUTS = {
 
 
 class GraphPicture(Picture):
-    """Children at the left, parents at the right; width and strength of a line are its coupling.
+    """Children at the left, parents at the right; width and opacity of a line show its coupling.
 
-    Both grow linearly from 0 to the largest coupling of all steps, or to 0.5 if all are smaller: nearly uniform
-    couplings have thin lines. A scale is drawn below. Children are ordered by the mean place of the parents that they
-    go to in the network's answer, so that few lines cross. A graph with more than 320 edges is drawn as a random sample
-    of children, each with all its edges: about 320 lines, the same in every frame.
+    Both grow linearly from 0 to the largest coupling of all steps, or to 0.5 if that is larger: nearly uniform
+    couplings have thin lines. A scale below shows the widths. Children are sorted by the mean place of the parents that
+    they go to in the network's answer, so that few lines cross. Of a graph with more than 320 edges, a random sample of
+    children is drawn, each with all its edges. The sample has about 320 lines and is the same in every frame.
 
     Attributes:
-        edges: (K,) the edge of each line, weakest in the answer first.
+        edges: (K,) the edge of each line. The weakest coupling in the answer comes first.
         lines: LineCollection of K lines in that order.
-        bars: PolyCollection of J rectangles, the lengths of the parents.
+        bars: PolyCollection of J rectangles that show the lengths of the parents.
         nodes: PathCollection of the J parents.
     """
 
@@ -138,11 +138,11 @@ class GraphPicture(Picture):
             children = f"what {children} look at"
         above: dict[str, Any] = {"va": "bottom", "size": self.medium.text}
         axes.text(-0.12, 1.025, children, ha="left", **above)
-        if whole and self.medium.heading:  # the words for a sample need the room
+        if whole and self.medium.heading:  # a sample needs this room for its note
             axes.text(1.03, 1.025, count(trace.num_parents, "parent"), ha="right", **above)
 
     def _draw_children(self, axes: Axes) -> list[Artist]:
-        """Draw a dot per child, or the image with the child's saliency lit up; return the dots."""
+        """Draw a dot per child, or a small image that is lit where the child looks. Return the dots."""
         trace, image = self.trace, self.image
         side = 0.94 * axes.bbox.height / trace.num_children
         few = trace.num_children <= _MAX_PICTURED and side >= _MIN_SIDE
@@ -161,7 +161,7 @@ class GraphPicture(Picture):
         return []
 
     def _draw_scale(self, axes: Axes) -> None:
-        """Three lines of known coupling; in a paper also the range of c."""
+        """Draw three lines of known coupling; in a paper also write the range of c."""
         if not self.medium.heading:
             degrees = np.unique(np.bincount(self.trace.src))
             uniform = f"undecided {1 / degrees[-1]:.3f}, " if len(degrees[degrees > 0]) == 1 else ""
@@ -212,14 +212,14 @@ class GraphPicture(Picture):
         winner = None if self.timeline.untrained(position) else int(lengths.argmax())
         self._show_parents(lengths, winner)
         self._show_verdict(winner)
-        two = self.trace.images is not None and self.trace.labels is None  # such as images of two digits
+        two = self.trace.images is not None and self.trace.labels is None  # for example, images of two digits
         named = np.argsort(-lengths, kind="stable")[: 1 + two]
         answer = "longest parent: " + ", then ".join(f"{self.names[j]} ({lengths[j]:.{self._digits}f})" for j in named)
         line = f"{self.timeline.title(position)}, {'untrained' if winner is None else answer}"
         self._heading.say(choice_in_words(self.trace, couplings), line)
 
     def _show_parents(self, lengths: np.ndarray, winner: int | None) -> None:
-        """Set dots, bars and numbers; the longest parent has a ring."""
+        """Set dots, bars and numbers, and draw a ring around the longest parent."""
         rings = np.where(np.arange(len(lengths)) == winner, 2.0 * self.medium.line, 0.0)
         sizes = self._layout.node * np.where(rings > 0, 130, 55)
         self.nodes.set(sizes=sizes, linewidths=rings, edgecolors=style.INK)
@@ -231,7 +231,7 @@ class GraphPicture(Picture):
             value.set(text=f"{lengths[j]:.{self._digits}f}", x=lengths[j] + self._gap, fontweight=weight)
 
     def _show_verdict(self, winner: int | None) -> None:
-        """Write the true label below the image, and the longest parent if it is another one."""
+        """Write the true label below the image, and the longest parent if it differs."""
         if self.true is None or self.trace.images is None:
             return
         between = " " if self.medium.heading else "\n"
@@ -242,7 +242,7 @@ class GraphPicture(Picture):
 
 
 def sample_of(trace: RoutingTrace) -> np.ndarray:
-    """The children that are drawn, ascending: all, or a random sample with about 320 edges, the same each time."""
+    """The children to draw, ascending: all, or always the same random sample with about 320 edges."""
     if trace.num_edges <= _MAX_LINES:
         return np.arange(trace.num_children)
     linked = np.unique(trace.src)
@@ -251,7 +251,7 @@ def sample_of(trace: RoutingTrace) -> np.ndarray:
 
 
 def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
-    """(I,) children by the mean place of the parents they go to, weighted by their couplings ``c`` (E,)."""
+    """Sort the children (I,) by the mean place of their parents, weighted by the couplings ``c`` (E,)."""
     weight = np.bincount(trace.src, c, trace.num_children)
     place = np.bincount(trace.src, c * trace.dst, trace.num_children)
     mean = np.divide(place, weight, out=np.full_like(place, np.inf), where=weight > 0)
@@ -259,7 +259,7 @@ def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
 
 
 def smooth(saliency: np.ndarray) -> np.ndarray:
-    """Noisy gradients (H, W) blurred to a spot that can be seen on a small picture; the maximum is 1."""
+    """Blur noisy gradients (H, W) to a spot that is visible on a small picture. The maximum is 1."""
     speckles = Image.fromarray((255 * saliency.astype(np.float64)).round().astype(np.uint8))
     spot = np.asarray(speckles.filter(ImageFilter.GaussianBlur(1.5)), np.float64)
     return spot / max(spot.max(), 1.0)

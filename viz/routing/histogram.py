@@ -12,19 +12,19 @@ from graphcaps.viz.routing.entropy import CHOICE, choice_in_words
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import wide_range
 
-_BINS = 35  # on 0 to 1, a tenth and a half are the middle of one
-_MAX_MARKS = 6  # uniform values marked; if there are more, the smallest and the largest
-_LOG_FROM = 100  # edges from which counts are read off a logarithmic axis
+_BINS = 35  # bins from 0 to 1; 0.1 and 0.5 are centres of bins
+_MAX_MARKS = 6  # with more different uniform values, only the smallest and the largest are marked
+_LOG_FROM = 100  # from this many edges on, the axis of counts is logarithmic
 
 
 class HistogramPicture(Picture):
-    """Histogram of the couplings of all edges, and of those with the parent that is longest in the network's answer.
+    """Histogram of all couplings, and of those with the parent that is longest in the network's answer.
 
     Attributes:
-        bins: (36,) bin edges, the same at every step; from 0 if the smallest coupling is near it.
+        bins: (36,) bin edges, the same at every step. They start at 0 if the smallest coupling is near it.
         bars: 35 rectangles; their heights sum to the number of edges.
-        winner_bars: 35 rectangles for the edges to the parent that is longest in the answer, in its colour.
-        uniform: the lines at 1 / degree, for the degrees that children have.
+        winner_bars: 35 rectangles, in the colour of that parent, for the edges to it.
+        uniform: lines at 1 / degree, for the degrees that children have.
     """
 
     def draw(self) -> None:

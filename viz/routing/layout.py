@@ -1,16 +1,16 @@
-"""Positions for the nodes of a graph without positions of its own."""
+"""Positions for the nodes of a graph that comes without positions."""
 
 from __future__ import annotations
 
 import networkx
 import numpy as np
 
-_SMALL = 150  # nodes that are laid out by Kamada & Kawai, which is better than springs and takes seconds for more
-_GAP = 1.6  # between components, in units of the positions
+_SMALL = 150  # up to this many nodes, Kamada & Kawai's layout is used; it is better than springs but slow for more
+_GAP = 1.6  # distance between components, in units of the positions
 
 
 def laid_out(num_nodes: int, links: np.ndarray) -> np.ndarray:
-    """Positions (N, 2), the same for the same graph; its components stand side by side.
+    """Positions (N, 2), the same for the same graph; its components are placed next to each other.
 
     Args:
         num_nodes: N >= 1.
@@ -33,7 +33,7 @@ def laid_out(num_nodes: int, links: np.ndarray) -> np.ndarray:
 
 
 def _in_rows(parts: list[list[int]], positions: list[np.ndarray]) -> np.ndarray:
-    """Components in rows, in a frame about twice as wide as tall."""
+    """Place components in rows, in a frame about twice as wide as tall."""
     sizes = [at.max(axis=0) + _GAP for at in positions]
     widest = max(max(size[0] for size in sizes), np.sqrt(2 * sum(size.prod() for size in sizes)))
     whole = np.empty((sum(map(len, parts)), 2))

@@ -1,6 +1,6 @@
-"""A user's graph as ``CapsuleConv`` routes along it: each edge in the colour of the capsule that it is coupled with.
+"""A user's graph as ``CapsuleConv`` routes along it: each edge has the colour of the capsule it is coupled with most.
 
-It is drawn as a graph, or as a matrix of nodes by nodes if the graph would be a tangle. Entropy stands beside it.
+The picture is a graph, or a matrix of nodes by nodes if the graph would be a tangle. The entropy is drawn next to it.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from graphcaps.viz.routing.timeline import between, count
 from graphcaps.viz.routing_trace import RoutingTrace
 
 VIEWS = ("auto", "graph", "matrix")
-MAX_EDGES = 2000  # drawn
-TANGLE = 400, 0.25  # a graph with more edges than this, and with this share of all possible ones, is drawn as a matrix
+MAX_EDGES = 2000  # edges drawn at most
+TANGLE = 400, 0.25  # a graph with more edges than this, and this share of all possible edges, is drawn as a matrix
 
-_MIN_RANGE = 0.01  # the widest line is at least this much above undecided: less is noise
+_MIN_RANGE = 0.01  # the widest line is at least this much above undecided, since smaller differences are noise
 _THIN = 0.5  # points
-_BEND = 0.12  # sideways, in lengths of the edge, if its reverse is drawn too
+_BEND = 0.12  # sideways bend, as a share of the edge's length, if the reverse edge is drawn too
 _CURVE = np.linspace(0, 1, 12)[:, None]
-_MAX_NUMBERED = 40  # nodes that have room for a number each
+_MAX_NUMBERED = 40  # up to this many nodes have room for a number each
 _PAPER = np.array(to_rgb(style.FAINT))
 
 
 class NodesPicture(Picture):
-    """The graph, or its matrix, with entropy over the steps and a key.
+    """The graph, or its matrix, with the entropy over the steps and a key.
 
     An edge has the colour of the capsule that it is coupled with most. Its width grows linearly with this coupling,
-    from undecided, where all capsules have an equal share, to the largest of all steps; so does its colour, from grey.
-    A loop is a ring around its node. Two edges between the same nodes each bend to their right. Parallel edges, and
-    capsules of one source, are drawn as their mean.
+    from undecided (all capsules have an equal share) to the largest coupling of all steps. Its colour goes from grey to
+    the capsule's in the same way. A loop is a ring around its node. Two edges between the same nodes, in opposite
+    directions, each bend to their right. Parallel edges, and capsules of one source, are drawn as their mean.
 
     Args:
         trace, over, image, medium: as in ``Picture``; the trace is one of ``CapsuleConv``.
-        node: draw this node and those that vote for it; None: the whole graph, or the nodes with the most edges if it
-            has more than 2,000.
-        view: graph, matrix, or auto: a matrix if the graph would be a tangle.
+        node: draw this node and those that vote for it. None draws the whole graph, or, if it has more than 2,000
+            edges, the nodes with the most edges.
+        view: graph, matrix, or auto, which draws a matrix if the graph would be a tangle.
 
     Attributes:
         shown: (n,) the nodes that are drawn, ascending.
         edges: (P, 2) nodes of the edges that are drawn.
         couplings: (S, P, num_caps) their couplings.
         low, full: the couplings of the thinnest and the widest line.
-        lines: LineCollection of the edges, weakest in the answer first, as ``order``; loops have no width. None in a
-            matrix.
-        cells: the matplotlib image of a matrix, a row for each destination; else None.
+        lines: LineCollection of the edges, in the order of ``order``: the weakest in the answer comes first. Loops have
+            width 0. None in a matrix.
+        cells: the matplotlib image of a matrix, with a row for each destination; None in a graph.
         nodes: PathCollection of the nodes in a graph.
 
     Raises:
-        InputError: a trace of another layer, no such node or view.
+        InputError: the trace is of another layer, or there is no such node or view.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class NodesPicture(Picture):
                 axes.text(x, y, text, **looks)
 
     def _positions(self) -> np.ndarray:
-        """(n, 2) in [0, 1]: the trace's own in their proportions, else by networkx."""
+        """(n, 2) in [0, 1]: the trace's own positions with their proportions kept, else those of networkx."""
         own = self.trace.positions
         if own is not None:
             at = own[self.shown].astype(np.float64)
@@ -182,7 +182,7 @@ class NodesPicture(Picture):
         return 0.5 + (at - (low + high) / 2) / extent
 
     def _around(self, node: int) -> np.ndarray:
-        """(n, 2): the node in the middle of those that vote for it, those of one capsule side by side."""
+        """(n, 2): the node in the middle, around it those that vote for it, grouped by capsule."""
         ring = self._ends[np.argsort(self.couplings[-1].argmax(axis=1), kind="stable"), 0]
         middle = int(np.searchsorted(self.shown, node))
         graph = networkx.empty_graph(len(self.shown))
@@ -218,7 +218,7 @@ class NodesPicture(Picture):
         axes.set_xlabel(over[:-1], size=self.medium.small)
 
     def _draw_key(self) -> None:
-        """A wedge from undecided to the largest coupling, and the capsules' colours."""
+        """Draw a wedge from undecided to the largest coupling, and the capsules' colours."""
         left, top = self._key_at
         small: dict[str, Any] = {"size": self.medium.small}
         style.write(self.figure, left, top, "largest coupling c of an edge", color=style.MUTED, **small)
@@ -250,7 +250,7 @@ class NodesPicture(Picture):
         self._heading.say(title, f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat", self.source)
 
     def _show_edges(self, colors: np.ndarray, strength: np.ndarray) -> None:
-        """Set lines, and rings of nodes with a loop, to colours (P, 3) and strengths (P,)."""
+        """Give the lines, and the rings of nodes with a loop, colours (P, 3) and strengths (P,)."""
         assert self.lines is not None
         widths = _THIN * self.medium.line + (self._thick - _THIN * self.medium.line) * strength
         self.lines.set(linewidth=np.where(self._loops, 0, widths)[self.order], color=colors[self.order])
@@ -261,7 +261,7 @@ class NodesPicture(Picture):
 
 
 def edges_to_draw(pairs: np.ndarray, node: int | None) -> np.ndarray:
-    """(P,) bool: all edges, or those to a node, but at most 2,000: nodes with the fewest edges are left out."""
+    """(P,) bool: all edges, or those to ``node``. Nodes with the fewest edges are left out to keep at most 2,000."""
     wanted = np.ones(len(pairs), bool) if node is None else pairs[:, 1] == node
     if wanted.sum() <= MAX_EDGES:
         return wanted

@@ -1,4 +1,4 @@
-"""The base of moving pictures. ``viz/__init__.py`` says how to add one."""
+"""The base class of moving pictures. ``viz/__init__.py`` explains how to add one."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from graphcaps.viz.routing_trace import RoutingTrace
 
 
 class Picture:
-    """A picture of one image's routing, which moves over iterations or epochs and ends on the network's answer.
+    """A picture of one image's routing that moves over iterations or epochs and ends on the network's answer.
 
-    A subclass makes its figure in ``draw`` and sets it to a step in ``show``.
+    A subclass makes its figure in ``draw`` and moves it to a step in ``show``.
 
     Args:
         trace: the routing to draw.
         over: iterations (of the last epoch) or epochs (each after the iterations of training).
         image: index of an image of the trace.
-        medium: a screen or a column of a paper.
+        medium: what the picture is drawn for, a screen or a column of a paper.
 
     Attributes:
         figure: the matplotlib figure.
-        timeline: the steps it moves through.
+        timeline: the steps that it moves through.
 
     Raises:
         InputError, GraphcapsError: as ``Timeline.of``.
@@ -44,13 +44,13 @@ class Picture:
 
     @staticmethod
     def suits(trace: RoutingTrace) -> bool:
-        """Whether the picture is among all pictures of this trace."""
+        """Whether the picture is drawn for this trace if all pictures are wanted."""
         return True
 
     def draw(self) -> None:
-        """Make the figure, with all that stays the same."""
+        """Make the figure with everything that stays the same."""
         raise NotImplementedError
 
     def show(self, position: float) -> None:
-        """Set the figure to ``position``, in steps from 0; fractions lie between two steps."""
+        """Move the figure to ``position``, counted in steps from 0; fractions lie between two steps."""
         raise NotImplementedError

@@ -1,8 +1,8 @@
 """Votes painted onto the image: the credit of the children of each place, by parent.
 
-An edge's credit is c <u_hat, v>, its child's part of the parent's length (`graphcaps.analysis.parse_tree` names the
-routings for which this holds). The credits of the children that see one place are added up for each parent. A place
-with a sum below 0 votes against the parent, and isn't painted.
+An edge's credit is c <u_hat, v>, its child's part of the parent's length; `graphcaps.analysis.parse_tree` lists the
+routings for which this holds. The credits of the children that see one place are added up for each parent. If the sum
+is below 0, the place votes against the parent and isn't painted.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import between, series
 from graphcaps.viz.routing_trace import RoutingTrace
 
-SHARPNESS = 4  # a place's weight is a cosine to this power, 0 at its border
-FADE = 0.1  # share of the largest total weight that is added to each pixel's, to fade those that hardly any child sees
+SHARPNESS = 4  # a place's weight is a cosine to this power; it is 0 at the border
+FADE = 0.1  # share of the largest total weight that is added to each pixel's, so that pixels few children see are faint
 DIM = 0.3  # brightness of the image where nothing is painted
 
-_MAX_PARENTS = 10  # shown one by one
+_MAX_PARENTS = 10  # parents with a panel of their own at most
 _MAP_SIDE = 120  # pixels of a map's longer side, about
 
 
 def places_of(trace: RoutingTrace) -> tuple[np.ndarray, np.ndarray]:
-    """The different fields of a trace's children, (F, 4) as in the trace, and the place of each child, (I,)."""
+    """The different fields of a trace's children, (F, 4) as in the trace, and each child's index into them, (I,)."""
     places, place_of = np.unique(np.asarray(trace.fields), axis=0, return_inverse=True)
     return places, place_of.ravel()
 
 
 def credit_by_place(trace: RoutingTrace, place_of: np.ndarray, credit: np.ndarray) -> np.ndarray:
-    """(S, J, F): credits (S, E) of edges, added up by parent and by the child's place, ``place_of`` (I,)."""
+    """(S, J, F): add up the credits (S, E) of edges by parent and by the child's place, ``place_of`` (I,)."""
     places, parents = int(place_of.max()) + 1, trace.num_parents
     cells = trace.dst * places + place_of[trace.src]
     sums = [np.bincount(cells, state, parents * places) for state in credit]
@@ -41,9 +41,9 @@ def credit_by_place(trace: RoutingTrace, place_of: np.ndarray, credit: np.ndarra
 
 
 def windows(fields: np.ndarray, height: int, width: int, fine: int = 1) -> np.ndarray:
-    """(F, fine * H, fine * W) weights of each place at the points of an image; their sum over places is at most 1.
+    """(F, fine * H, fine * W) weights of each place at the points of an image. They sum to at most 1 over places.
 
-    A place's weight falls to 0 at the border of its field, and a point that hardly any child sees has small weights.
+    A place's weight falls to 0 at the border of its field. A point that hardly any child sees has small weights.
     """
     sides = []
     for axis, size in ((0, height), (1, width)):
@@ -57,13 +57,13 @@ def windows(fields: np.ndarray, height: int, width: int, fine: int = 1) -> np.nd
 
 
 def painted(image: np.ndarray, maps: np.ndarray, colors: np.ndarray, most: float) -> np.ndarray:
-    """The image, dim, and lit in each map's colour; (H, W, 3) in [0, 1].
+    """The dimmed image, lit in each map's colour; (H, W, 3) in [0, 1].
 
     Args:
         image: (H, W, 3) in [0, 1], under the maps.
         maps: (N, H, W) >= 0.
         colors: (N, 3) in [0, 1].
-        most: the sum of maps that is painted fully.
+        most: the sum of maps at which a pixel has the full colour.
     """
     weight, tint = maps.sum(axis=0), np.tensordot(maps, colors, axes=(0, 0))
     alpha = np.sqrt(np.minimum(weight / max(most, 1e-9), 1))[..., None]  # the root makes weak parts visible
@@ -72,12 +72,12 @@ def painted(image: np.ndarray, maps: np.ndarray, colors: np.ndarray, most: float
 
 
 class PlacesPicture(Picture):
-    """The image with all votes on it, each in its parent's colour, and the votes for each of the longest parents.
+    """The image with all votes on it, each in its parent's colour, and a panel of votes for each longest parent.
 
     Attributes:
         shown: the parents that are longest in the answer, ascending; each has a panel of its own.
         maps: (S, J, F) credit >= 0 of each place.
-        panels: matplotlib images: all votes, then those for each parent of ``shown``.
+        panels: matplotlib images: one of all votes, then one for each parent of ``shown``.
 
     Raises:
         InputError: the trace has no images, or no fields of its children.
@@ -103,7 +103,7 @@ class PlacesPicture(Picture):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """A large panel for all votes, and beside it rows of up to four small ones."""
+        """Place a large panel for all votes, and next to it rows of up to four small ones."""
         medium, number = self.medium, len(self.shown)
         wide, edge, gap = medium.width, round(0.03 * medium.width), round(0.012 * medium.width)
         top = 82 if medium.heading else 6
@@ -111,7 +111,7 @@ class PlacesPicture(Picture):
         rows = -(-number // columns)
         line = medium.small * 100 / 72 * 1.5  # pixels of a line of a title
         right, most = wide - 2 * edge - gap, 0.44 * wide
-        # As high as the panels beside it: big = rows small + (rows - 1) line, small = (right - big) / columns - gap.
+        # Make it as high as the rows: big = rows small + (rows - 1) line, small = (right - big) / columns - gap.
         big = min(most, (rows * (right / columns - gap) + (rows - 1) * line) / (1 + rows / columns))
         small = (right - big) / columns - gap
         fit = int(small / (0.66 * medium.small * 100 / 72))  # letters over a small panel
@@ -138,7 +138,7 @@ class PlacesPicture(Picture):
         self._titles.append(title)
 
     def _spread(self, maps: np.ndarray) -> np.ndarray:
-        """(J, H, W) of credits (J, F)."""
+        """Spread credits (J, F) over the image, to (J, H, W)."""
         return np.tensordot(maps, self._windows, axes=1)
 
     def show(self, position: float) -> None:

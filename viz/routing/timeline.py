@@ -1,6 +1,6 @@
-"""The steps that a picture moves through: one image's routing over iterations, or its state after them over epochs.
+"""The steps that a picture moves through: iterations of one image's routing, or epochs, each after its iterations.
 
-A trace may have more iterations than the network is trained with. Pictures end on the network's answer.
+A trace may have more iterations than training had. Pictures end on the network's answer.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ OVER = ("iterations", "epochs")
 
 _EASED_FRAMES = 4  # between two steps
 _MAX_FRAMES = 200
-_MOVE, _HOLD, _END = 0.06, 0.45, 2.5  # seconds of a frame between steps, on a step, on the last step
+_MOVE, _HOLD, _END = 0.06, 0.45, 2.5  # seconds that a frame lasts between steps, on a step, on the last step
 
 
 class Frame(NamedTuple):
-    """A moment of a timeline: ``position`` counts steps from 0, and fractions lie between two of them."""
+    """A moment of a timeline. ``position`` counts steps from 0; fractions lie between two steps."""
 
     position: float
     seconds: float
@@ -30,26 +30,26 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """S steps of routing one image."""
+    """S steps of one image's routing."""
 
     over: str
     """iterations or epochs."""
     steps: np.ndarray
-    """(S,) numbers of the steps: 1 to the iterations of training, or the epochs of the trace."""
+    """(S,) numbers of the steps: 1 to the number of iterations in training, or the epochs of the trace."""
     c: np.ndarray
     """(S, E) float64 couplings."""
     lengths: np.ndarray
     """(S, J) float64 lengths of the parents."""
     trained: int
-    """Iterations the network is trained with."""
+    """Number of iterations in training."""
 
     @classmethod
     def of(cls, trace: RoutingTrace, over: str = "iterations", image: int = 0) -> Timeline:
-        """The last epoch's iterations of training, or each epoch's state after them.
+        """The last epoch's iterations, as many as in training, or each epoch's state after them.
 
         Raises:
-            InputError: no such timeline or image, epochs of a trace with one epoch, a trace that doesn't fit together.
-            GraphcapsError: couplings or lengths of this image that are not finite.
+            InputError: no such timeline or image, ``over`` is epochs but there is only one, or a broken trace.
+            GraphcapsError: couplings or lengths of this image are not finite.
         """
         check_drawable(trace, image)
         expect(over in OVER, "over", " or ".join(OVER), repr(over))
@@ -63,26 +63,26 @@ class Timeline:
 
     @property
     def end(self) -> float:
-        """Position of the last step, the network's answer."""
+        """Position of the last step, which is the network's answer."""
         return float(len(self) - 1)
 
     def at(self, position: float) -> tuple[np.ndarray, np.ndarray]:
-        """Couplings (E,) and lengths (J,) at ``position``, linear between steps."""
+        """Couplings (E,) and lengths (J,) at ``position``, interpolated linearly between steps."""
         return between(self.c, position), between(self.lengths, position)
 
     def title(self, position: float) -> str:
-        """``iteration 2 of 3``, ``iteration 2 → 3 of 3`` on the way, ``epoch 4 of 10 - after 3 iterations``."""
+        """``iteration 2 of 3``, ``iteration 2 → 3 of 3`` between steps, ``epoch 4 of 10 - after 3 iterations``."""
         low, high = self.steps[math.floor(position)], self.steps[math.ceil(position)]
         name = f"{self.over[:-1]} {low}" if low == high else f"{self.over[:-1]} {low} → {high}"
         after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" else ""
         return f"{name} of {self.steps[-1]}{after}"
 
     def untrained(self, position: float) -> bool:
-        """Whether this is epoch 0 of several: there the longest parent means nothing."""
+        """Whether this is epoch 0 of several, where the longest parent means nothing."""
         return self.over == "epochs" and int(self.steps[round(position)]) == 0
 
     def frames(self) -> list[Frame]:
-        """Each step, held for a while, with eased frames between; the last step is held longest."""
+        """Each step, held for a while, with eased frames in between. The last step is held longest."""
         number = min(_EASED_FRAMES, _MAX_FRAMES // len(self) - 1) if len(self) < _MAX_FRAMES else 0
         eased = [(1 - math.cos(math.pi * k / (number + 1))) / 2 for k in range(1, number + 1)]
         frames = []
@@ -93,7 +93,7 @@ class Timeline:
 
 
 def series(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
-    """An array of the trace along a timeline, (S, E) or (S, J) float64; raise ``GraphcapsError`` for NaN or inf."""
+    """An array of the trace along a timeline, (S, E) or (S, J) float64. NaN or inf raise ``GraphcapsError``."""
     last = trace.answer_at
     index = (-1, slice(last + 1), image) if over == "iterations" else (slice(None), last, image)
     values = getattr(trace, name)[index].astype(np.float64)
@@ -108,19 +108,19 @@ def _steps(trace: RoutingTrace, over: str) -> np.ndarray:
 
 
 def true_parent(trace: RoutingTrace, image: int) -> int | None:
-    """The parent that the image's label names; None without a label, or if its label is no parent."""
+    """The parent that the image's label names; None if there is no label or it is no parent."""
     label = -1 if trace.labels is None else int(trace.labels[image])
     return label if 0 <= label < trace.num_parents else None
 
 
 def check_drawable(trace: RoutingTrace, image: int) -> None:
-    """Raise ``InputError`` if the trace doesn't fit together, has no edges, or doesn't have this image."""
+    """Raise ``InputError`` if the trace doesn't fit together, has no edges, or lacks this image."""
     trace.check(image)
     expect(trace.num_edges > 0, "trace", "edges to draw", "none")
 
 
 def not_finite(name: str, image: int, at: str) -> GraphcapsError:
-    """The error for an array of the trace with NaN or inf for an image."""
+    """The error to raise if an array of the trace has NaN or inf for an image."""
     return GraphcapsError(
         f"trace: {name} of image {image}: expected finite numbers, got NaN or inf at {at}. "
         "Its votes were not finite: draw another image, or train with a lower rate"
@@ -128,14 +128,14 @@ def not_finite(name: str, image: int, at: str) -> GraphcapsError:
 
 
 def between(values: np.ndarray, position: float) -> np.ndarray:
-    """``values[position]`` along the first axis, linear between whole positions; ``values`` is (S, ...)."""
+    """``values[position]`` along the first axis of ``values`` (S, ...), interpolated linearly between positions."""
     low, high = math.floor(position), math.ceil(position)
     part = position - low
     return values[low] * (1 - part) + values[high] * part if part else values[low]
 
 
 def wide_range(c: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest of ``c``, widened to a fifth of the largest, within [0, 1].
+    """The smallest and the largest of ``c``, at least a fifth of the largest apart, within [0, 1].
 
     >>> wide_range(np.array([0.1, 0.6])), wide_range(np.array([1.0, 1.0]))
     ((0.1, 0.6), (0.8, 1.0))
@@ -147,7 +147,7 @@ def wide_range(c: np.ndarray) -> tuple[float, float]:
 
 
 def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
-    """The source of the numbers, in a few words each: data set, model, layer, image, epochs of training."""
+    """The source of the numbers, a few words each: data set, model, layer, image, epochs of training."""
     parts = [str(trace.about[name]) for name in ("dataset", "model", "layer") if name in trace.about]
     if trace.num_images > 1 or trace.images is not None:
         parts.append(f"image {image}")
