@@ -80,10 +80,9 @@ def _reduced(levels: np.ndarray) -> np.ndarray:
 
 
 def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
-    """The pixels (h, w) bool of a drawing's parts, without frames and dust. None: there are no parts.
+    """The pixels (h, w) bool of a drawing's parts, without frames and dust; None if there are no parts.
 
-    A part is connected ink; gaps as small as those of a pencil line are bridged. If a large part lies inside the image,
-    parts that touch the border are left out.
+    A part is connected ink, bridged across small gaps. If one inside is large, parts at the border are left out.
     """
     mask = ink > _threshold(ink[contrast >= MIN_CONTRAST])
     bridged = ndimage.binary_dilation(mask, NEIGHBOURS, iterations=1 + max(ink.shape) // 128)

@@ -102,14 +102,14 @@ class PairSource:
 
 
 def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:
-    """Choose a partner of another class for each image, all equally likely, by numbers float64 (N,) in [0, 1).
+    """Draw rows (N,) of partners of another class than labels int64 (N,), by uniform float64 numbers (N,) in [0, 1).
 
     >>> draw_partners(torch.tensor([0, 1, 0, 2]), torch.tensor([0.0, 0.99, 0.99, 0.5], dtype=torch.float64))
     tensor([1, 3, 3, 2])
     """
     by_class = labels.argsort(stable=True)
     sizes = labels.bincount()
-    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # the place in by_class at which the image's class begins
+    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # first: start of its class in by_class
     others = len(labels) - size
     place = (numbers * others).long().minimum(others - 1)  # the product may round up
     return by_class[torch.where(place < first, place, place + size)]

@@ -88,7 +88,7 @@ def split(images: UnsplitImages, dataset: str, seed: int) -> ImageSplits:
 
 
 def _hold_out_classes(train: np.ndarray, labels: np.ndarray, parts: int, seed: int) -> list[np.ndarray]:
-    """Hold out a share of each class for each part; return the parts' rows, then the remaining training rows."""
+    """Hold out a share of each class, labels int64 (N,), for each part; return the parts' rows, then the other rows."""
     random, held_out = np.random.RandomState(np.random.SeedSequence(seed).generate_state(4)), []
     shares = [max(1, round(HELD_OUT_SHARE * count)) for count in np.bincount(labels[train])]
     for _ in range(parts):

@@ -24,7 +24,7 @@ def is_tracing() -> bool:
         torch.compiler.is_compiling()  # comes first, because the compiler can't trace the other checks
         or torch.jit.is_tracing()
         or torch._C._are_functorch_transforms_active()
-        or type(torch.empty(0)) is not torch.Tensor  # within FakeTensorMode
+        or type(torch.empty(0)) is not torch.Tensor  # FakeTensorMode is on
     )
 
 
@@ -47,7 +47,7 @@ class Links:
     dst: torch.Tensor  # (E,) int64, parent of each edge
     num_children: int
     num_parents: int
-    complete: bool  # every child linked once to every parent, source-major
+    complete: bool  # whether each child has one edge to each parent, sorted by child, then by parent
 
     @functools.cached_property
     def in_degrees(self) -> torch.Tensor:

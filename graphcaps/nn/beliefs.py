@@ -103,16 +103,16 @@ class NodeBeliefs(nn.Module):
 class BeliefConv(nn.Module):
     """Graph layer with K beliefs per node as its capsules; nodes update them from their neighbours' beliefs.
 
-    Capsule k of node v is a distribution h_vk over D states. The layer assumes that two nodes are linked because one
-    capsule is in the same state in both, and that this capsule is unknown: two friends may share a school, or a club.
-    z_v = x_v W + b are the logits from v's own features. The layer starts at h = softmax(z). Each iteration computes
+    Capsule k of node v is a distribution h_vk over D states. The layer assumes that an edge joins nodes that are in the
+    same state of one capsule, but not which capsule this is: two friends may share a school or a club. z_v = x_v W + b
+    are the logits from v's own features. The layer starts with h = softmax(z), and each iteration computes
 
         a_ek = <h_uk, h_vk>                                    the probability that u and v are in the same state of k
         w_ek = g log(1 + 1 / (epsilon + sum over l != k of a_el))
         h_vk = softmax(z_vk + sum over in-edges e = (u, v) of w_ek h_uk - nu m_k)
 
     So an edge moves v towards the states of u. It moves capsule k strongly if no other capsule explains the edge, and
-    weakly if one does. The coupling is c_ek = a_ek / sum over l of a_el, with the beliefs before the last iteration.
+    weakly if one does. The coupling is c_ek = a_ek / sum over l of a_el, from the beliefs before the last iteration.
     m_k accounts for the pairs of nodes without an edge: it is d D / K times the mean of h_k over the graph's nodes,
     where d is their mean in-degree. epsilon > 0, g > 0 and nu > 0 are learned: ``beliefs.learned``.
 

@@ -1,17 +1,17 @@
 """A convolution computed in Fourier space while it trains on a CPU; it needs a third of the multiplications.
 
-A convolution of stride s is the sum of s^2 convolutions of stride 1, one for each phase of rows and columns. Together
-they are one convolution of s^2 C channels on a grid of n x n, where n = h + t - 1 for outputs h x h, and kernels have
-t = ceil(k / s) taps. X, W and Y are the discrete Fourier transforms of input, kernel and output on this grid:
+A convolution of stride s is the sum of s^2 convolutions of stride 1, each of every s-th row and column. Together they
+are one convolution of s^2 C channels with kernels of t = ceil(k / s) taps. For outputs h x h, its input is n x n, with
+n = h + t - 1. X, W and Y are the discrete Fourier transforms of input, kernel and output on this grid:
 
     Y(f) = sum over channels of X(f) conj(W(f))        for the F = n (n // 2 + 1) frequencies that real numbers need
 
-This convolution is cyclic; the h x h outputs are those that don't wrap around. Real and imaginary parts are rows of
-real matrices, so every step is a matrix product. A transforms pixels to frequencies. One product per frequency gives
-the four products of real and imaginary parts. C adds them up and transforms them back.
+This gives a cyclic convolution, of which the h x h outputs that don't wrap around are kept. Every step is a product of
+real matrices with separate rows for real and imaginary parts. A transforms pixels to frequencies. One product per
+frequency multiplies real and imaginary parts with each other. C adds the products up and transforms them back.
 
-PrimaryCaps of the 2017 paper (128 images, one thread, forward and backward in bfloat16) takes 387 ms, and 980 ms with
-oneDNN. The root mean square error of the outputs is 0.5 %, and 0.3 % with oneDNN.
+PrimaryCaps of the 2017 paper (128 images, one thread, forward and backward in bfloat16) takes 387 ms, against 980 ms
+with oneDNN. The root mean square error of the outputs is 0.5 %, against 0.3 % with oneDNN.
 """
 
 from __future__ import annotations

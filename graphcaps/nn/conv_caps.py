@@ -68,8 +68,7 @@ class ConvCaps(WindowedCaps):
     Args:
         grid: (H, W), positions of the children, or one number for both.
         child_types, parent_types: number of capsules at each position; types are outermost, as in ``PrimaryCaps``.
-        kernel, stride: size of a window, and step from one window to the next, in positions: a pair or one number. The
-            grid is not padded.
+        kernel, stride: size of a window and step to the next window, in positions; a pair or one number; no padding.
         child_dim, parent_dim: P, D.
         routing: a routing such as ``Dynamic(3)``, or its name. The layer keeps a copy.
 

@@ -87,11 +87,10 @@ class SharedCaps(CompleteCaps):
     """Fully connected capsules with one matrix per child type and parent; the matrix is linear in the child's position.
 
     In the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", section 4, all positions share
-    the matrices of a type, and a child's row and column are added to two numbers of its vote. Here, the vote is
+    the matrices of a type, and a child's row and column are added to two numbers of its vote. Here, child i of type t,
+    whose receptive field has its centre at row_i and column_i in [-1, 1] of the image, has the vote
 
         u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
-
-    where t is the type of child i. Its receptive field has its centre at row_i and column_i, in [-1, 1] of the image.
 
     Differs:
         Coordinates are factors. If they were added to the votes, every image would get the same addition at equal

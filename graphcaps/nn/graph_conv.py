@@ -33,7 +33,7 @@ class CapsuleConv(nn.Module):
     has its own W, and their votes are summed. With ``unit_votes``, z_ul is divided by its length, and f_v is 1.
 
     With ``mutual`` the two directions of an edge share their logits: the logit of (v, u) is added to b_el. This suits
-    graphs in which each link has one cause and an edge in both directions: the votes of both ends are then evidence.
+    graphs whose links have edges in both directions and one cause: the votes of both ends are evidence for this cause.
 
     The features a_e of an edge act as further features of its source, along this edge alone. With ``edge_feats``,
     z_ul + a_e U_l replaces z_ul, and f_v covers the elements of x_u and a_e. With ``residual``, x_v R_l / f'_v is added
