@@ -47,9 +47,9 @@ def load_affnist(root: Path | str) -> tuple[Images, str]:
 def within(images: Images) -> Tensor:
     """Whether each of N digits is as close to the middle as in ``mnist40``, which shifts by up to 6 pixels each way.
 
-    The shift is measured by the centre of mass, because official images don't come with it, and rounded to pixels. In
-    MNIST the centre of mass is half a pixel below and to the right of the middle. The other maps, which are about the
-    middle, move it little: on affNIST-style images, by 0.3 pixels (standard deviation). A blank image counts as close.
+    A digit's shift is that of its centre of mass, rounded to pixels, because the official file doesn't store shifts. In
+    MNIST the centre of mass is half a pixel below and to the right of the middle. Turns, shears and scales about the
+    middle move it little: on affNIST-style images, by 0.3 pixels (standard deviation). A blank image counts as close.
     """
     most = (DATASETS["mnist40"].border or 0) + 0.5
     ink = images.pixels[:, 0].double()  # (N, H, W)

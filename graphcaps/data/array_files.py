@@ -117,7 +117,7 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _idx(path: Path, dims: int) -> np.ndarray:
-    """Read two zero bytes, a type (8: uint8), the number of dims, the dims as big-endian uint32, and the values."""
+    """Read a file of two zero bytes, a type (8: uint8), the number of dims, big-endian uint32 dims, and values."""
     data, head = read_bytes(path), 4 + 4 * dims
     fits = len(data) >= head and data[:4] == bytes([0, 0, 8, dims])
     expect(fits, str(path), f"bytes of {dims} dims in MNIST's format", f"{data[:15]!r}...", "Fetch it again")
@@ -128,7 +128,7 @@ def _idx(path: Path, dims: int) -> np.ndarray:
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Read rows of a label and pixels; None without labels. The label's column is named or comes first."""
+    """Read rows of a label and pixels; None without labels. The label's column comes first, or is named "label" etc."""
     import pandas
 
     try:

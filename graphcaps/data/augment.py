@@ -79,7 +79,7 @@ def affine_maps(angle: Tensor, scale: Tensor, shift: Tensor, size: tuple[int, in
 
 
 def inverse_maps(inverse: Tensor, shift: Tensor, size: tuple[int, int]) -> Tensor:
-    """Matrices (N, 2, 3) for ``warp``: the result's pixel at x, relative to the centre, is that at inverse (x - shift).
+    """Matrices (N, 2, 3) for ``warp``: the result at x, measured from the centre, is the image at inverse (x - shift).
 
     Args:
         inverse: (N, 2, 2), inverses of the linear maps that the images get.

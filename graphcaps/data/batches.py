@@ -31,9 +31,9 @@ class Batches:
         seed: >= 0.
         augment: ``"none"``, ``"shift"``, ``"affine"`` or ``"anywhere"``. ``"shift"`` shifts each image by up to 2 whole
             pixels each way. ``"affine"`` turns it by up to 15 degrees, scales it by 0.9 to 1.1 and shifts it by up to
-            2 pixels each way, with zeros outside. Images with a margin are shifted by up to the margin instead, and the
-            margin's pixels move in. ``"anywhere"`` moves the ink (pixels above 0) by whole pixels to any place at which
-            it fits, all equally likely. ``Pairs`` accept ``"none"`` and ``"shift"``, which do the same for them.
+            2 pixels each way, with zeros outside. Images with a margin are shifted by up to the margin instead, which
+            ``"shift"`` moves into view. ``"anywhere"`` moves the ink (pixels above 0) by whole pixels to any place at
+            which it fits, all equally likely. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
         rank: number of this process, 0 to world - 1. It gets a slice of each batch; sizes differ by at most one image.
         world: number of processes.
         balance: use all classes equally often, up to one image. An epoch still has N images: images of a rare class

@@ -72,7 +72,7 @@ def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
 
 
 def list_folder(path: Path) -> list[tuple[Path, str, str]]:
-    """List the image files in one folder per class, in ``path`` or in its folders train, val and test; none hidden."""
+    """List the image files in a folder per class, in ``path`` or its folders train, val and test; skip hidden ones."""
     expect(path.is_dir(), str(path), "a folder", "a file")
     tops = {folder: PART_OF.get(folder.name, "") for folder in _folders(path)}
     if "train" not in tops.values() or not all(tops.values()):

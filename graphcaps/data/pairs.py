@@ -57,7 +57,7 @@ class Pairs:
         return channels, height + 2 * REACH, width + 2 * REACH
 
     def take(self, rows: Tensor) -> Pairs:
-        """Pairs of the digits at ``rows``, int64 (K,), alone."""
+        """Pairs made only of the digits at ``rows``, int64 (K,)."""
         return Pairs(self.digits.take(rows))
 
     def to(self, device: torch.device | str) -> Pairs:
@@ -80,7 +80,7 @@ class PairSource:
         return self._taking(order, torch.rand(5, len(order), generator=generator, dtype=torch.float64))
 
     def fixed(self) -> Take:
-        """The first digits in their original order, with fixed partners and shifts (``RandomState`` never changes)."""
+        """The first digits in their original order; partners and shifts are the same on every machine."""
         order = torch.arange(len(self.labels), device=self.labels.device)
         numbers = np.random.RandomState(FIXED_SEED).random_sample((5, len(order)))
         return self._taking(order, torch.from_numpy(numbers))
@@ -102,14 +102,14 @@ class PairSource:
 
 
 def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:
-    """Draw rows (N,) of partners of another class than labels int64 (N,), by uniform float64 numbers (N,) in [0, 1).
+    """Draw rows (N,) of partners of another class, from labels int64 (N,) and uniform float64 numbers (N,) in [0, 1).
 
     >>> draw_partners(torch.tensor([0, 1, 0, 2]), torch.tensor([0.0, 0.99, 0.99, 0.5], dtype=torch.float64))
     tensor([1, 3, 3, 2])
     """
     by_class = labels.argsort(stable=True)
     sizes = labels.bincount()
-    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # first: start of its class in by_class
+    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # first: the class's start in by_class
     others = len(labels) - size
     place = (numbers * others).long().minimum(others - 1)  # the product may round up
     return by_class[torch.where(place < first, place, place + size)]

@@ -40,7 +40,7 @@ def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
 
 
 def scrambled(images: Tensor, side: int, places: Tensor) -> Tensor:
-    """Cut images (B, C, H, W) into side x side patches and rearrange them: the parts stay, the arrangement is wrong.
+    """Cut images (B, C, H, W) into side x side patches and rearrange these: right parts in a wrong arrangement.
 
     Each place (B,) determines a permutation that moves every patch. If the height or width isn't a multiple of
     ``side``, the remaining pixels at the border stay.

@@ -1,4 +1,4 @@
-"""Graphs of votes for graphs whose nodes have several capsules: each edge of a node graph links the capsules.
+"""Graphs of votes for a graph whose nodes have several capsules: each edge becomes links between capsules.
 
     graph of nodes        u ----> v
     with K = 2 capsules   (u, 0), (u, 1) ----> (v, 0), (v, 1)

@@ -18,7 +18,7 @@ EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 
 
 class NodeBeliefs(nn.Module):
-    """The weights and iterations of ``BeliefConv``. Errors use the argument names ``names``: ``DGL`` or ``PYG``."""
+    """The weights and iterations of ``BeliefConv``. Errors call its arguments by ``names``: ``DGL`` or ``PYG``."""
 
     in_caps = 1  # `graphcaps.watch` reads this
 

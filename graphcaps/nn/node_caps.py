@@ -39,7 +39,7 @@ PYG = Names("x", "edge_attr", "in_channels", "out_channels", "edge_dim")
 class NodeCapsules(nn.Module):
     """The weights, routing, bias and squash of ``CapsuleConv``, whose docstring has the formula and the arguments.
 
-    Errors use the argument names ``names``: ``DGL`` or ``PYG``.
+    Errors call its arguments by ``names``: ``DGL`` or ``PYG``.
     """
 
     def __init__(

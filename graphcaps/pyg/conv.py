@@ -32,8 +32,8 @@ class CapsuleConv(MessagePassing):
     expects. An edge's couplings sum to 1, so their mean is constant: use their maximum.
 
     Args:
-        add_self_loops: whether a node's self-loops are replaced by one of weight 1, with the mean features of its other
-            in-edges. Ignored if x is a pair. None means True, and ``to_hetero`` accepts it.
+        add_self_loops: whether each node gets one self-loop, instead of those it has, with weight 1 and the mean
+            features of its other in-edges. Ignored if x is a pair. None also means True, but ``to_hetero`` accepts it.
         concat: True: a node's capsules are joined, (*, N, num_caps * out_channels), like the heads of ``GATConv``.
             False: capsules have their own dim, (*, N, num_caps, out_channels), while ``GATConv`` returns the mean.
         cached: whether all later calls reuse the sorted edges of the first call, as in ``GCNConv``. Use it for a graph
@@ -101,12 +101,12 @@ class CapsuleConv(MessagePassing):
             x: (*, N, in_channels), or a pair of the source and target nodes' features; the latter may be None.
             edge_index: (2, E) integers, an ``EdgeIndex``, or the transposed adjacency matrix as a sparse tensor of
                 torch or torch_sparse. Its values are edge weights, or with ``edge_dim`` edge features.
-            edge_weight: (E,), a factor of each edge's votes; default 1. With ``edge_dim``, edge features are accepted
-                here, as in ``GATConv``, if they have two dims or ``edge_dim`` is 1.
+            edge_weight: (E,), a factor for each edge's votes; default 1. With ``edge_dim``, this may be edge features,
+                as in ``GATConv``, if they have two dims or ``edge_dim`` is 1.
             size: numbers of source and target nodes, if x does not determine them.
             return_coupling: also return (edges, c), with c (E', *, in_caps, num_caps) detached. The edges include added
-                self-loops and have the form of edge_index. If that is a torch sparse tensor, the edges' values are c,
-                and c is in the order of the values.
+                self-loops and have the form of edge_index. If that is a torch sparse tensor, its values are c, and the
+                returned c is in the same order.
             edge_attr: (E, edge_dim), or (E,) for a single feature, if edges have features.
             return_attention_weights: like ``return_coupling``, but if ``in_caps`` is 1 the couplings have no dim for
                 it: (E', *, num_caps), as in ``GATConv``.

@@ -21,9 +21,9 @@ class CapsuleReadout(Aggregation):
     The docstring of ``graphcaps.nn.CapsuleReadout`` has the details and the other arguments. Its ``in_feats``,
     ``out_feats`` and ``vote_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here.
 
-    Call it like any ``Aggregation``: ``readout(x, batch)``. The result has a dim for capsules, whose lengths are class
-    scores for ``graphcaps.margin_loss``. ``concat`` removes this dim, which ``MultiAggregation`` needs, and so do
-    convolutions that aggregate messages by capsules:
+    Call it like any ``Aggregation``: ``readout(x, batch)``. The result has a dim for capsules. Their lengths are class
+    scores for ``graphcaps.margin_loss``. Set ``concat=True`` to remove this dim for ``MultiAggregation`` or for a
+    convolution that aggregates its messages by routing:
     ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``.
 
     Args:
@@ -94,7 +94,7 @@ class CapsuleReadout(Aggregation):
 
         Args:
             index: (N,), the graph of each node, in any order; default: all nodes are in one graph.
-            ptr: (B + 1,), the place at which each graph's nodes begin; an alternative to index.
+            ptr: (B + 1,), the number of each graph's first node, and N at the end; an alternative to index.
             dim_size: B; default: one more than the largest index.
             dim: the dim that has size N in x and size B in the result.
             max_num_elements: ignored; it is here because other aggregations have it.
