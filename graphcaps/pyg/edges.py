@@ -32,7 +32,7 @@ def is_exported() -> bool:
 def routed_edges(
     name: str, edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, as_links: bool = False
 ) -> RoutedEdges:
-    """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with one self-loop per node and have no other."""
+    """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with each node's one and only self-loop."""
     expect(edges.dim() == 2 and edges.size(0) == 2, name, "(2, E)", tuple(edges.shape))
     num_given, stayed = edges.size(1), None
     if loops:
