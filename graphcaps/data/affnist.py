@@ -1,9 +1,9 @@
-"""affNIST: MNIST's digits under random affine maps in 40 x 40, to test networks that saw only moved ones.
+"""affNIST: MNIST's digits under random affine maps in 40 x 40, to test networks that were trained on shifted digits.
 
-The official files (Tijmen Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST) are read if you have put them
-there. Otherwise images in their style are made from MNIST: scaled by 0.8 to 1.2 along each axis, sheared by up to 0.2,
+The official file (Tijmen Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST) is read if you have put it into the
+data folder. Otherwise similar images are made from MNIST: scaled by 0.8 to 1.2 along each axis, sheared by up to 0.2,
 turned by up to 20 degrees, and shifted to anywhere in the frame. Differs: the order of the maps and the interpolation
-are ours, and each digit comes once, not 32 times; so they have another name.
+are not the official ones, and each digit occurs once instead of 32 times. The name is therefore "affNIST-style".
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ OFFICIAL_FILE = "affNIST/test.mat"
 
 
 def load_affnist(root: Path | str) -> tuple[Images, str]:
-    """Test images (N, 1, 40, 40) for a network trained on ``mnist40``, and their name.
+    """Load test images (N, 1, 40, 40) for a network trained on ``mnist40``; return them and their name.
 
     The name is ``"affNIST"`` if they come from the official file, ``root/affNIST/test.mat``, else ``"affNIST-style"``.
 
     Raises:
-        InputError: the official file isn't in its format.
+        InputError: the official file exists, but isn't in the expected format.
         GraphcapsError: MNIST is missing in ``root`` and can't be downloaded.
     """
     root = Path(root).expanduser()
@@ -45,11 +45,11 @@ def load_affnist(root: Path | str) -> tuple[Images, str]:
 
 
 def within(images: Images) -> Tensor:
-    """Whether each of N digits lies no further from the middle than ``mnist40`` moves it: 6 pixels each way, rounded.
+    """Whether each of N digits is as close to the middle as in ``mnist40``, which shifts by up to 6 pixels each way.
 
-    The place of a digit is its centre of mass, so that official images can be judged too. In MNIST it is half a pixel
-    below and to the right of the middle, and turns, shears and scales about the middle leave it near there: on our
-    test images, 0.3 pixels (standard deviation) from the shift that was drawn. An image without ink is within.
+    A digit's shift is that of its centre of mass, rounded to pixels, because the official file doesn't store shifts. In
+    MNIST the centre of mass is half a pixel below and to the right of the middle. Turns, shears and scales about the
+    middle move it little: on affNIST-style images, by 0.3 pixels (standard deviation). A blank image counts as close.
     """
     most = (DATASETS["mnist40"].border or 0) + 0.5
     ink = images.pixels[:, 0].double()  # (N, H, W)
@@ -57,24 +57,24 @@ def within(images: Images) -> Tensor:
     right, down = (
         (ink.sum(axis) * (torch.arange(ink.shape[3 - axis]) - ink.shape[3 - axis] / 2)).sum(1) / total
         for axis in (1, 2)
-    )  # (N,) each, from half a pixel below and to the right of the middle
+    )  # (N,) each, relative to half a pixel below and to the right of the middle
     return (right.abs() <= most) & (down.abs() <= most)
 
 
 def read_affnist(path: Path) -> Images:
-    """Read an official MATLAB 5 file, a struct ``affNISTdata``: ``image`` uint8 (1600, N), ``label_int`` (1, N).
+    """Read an official MATLAB 5 file: a struct ``affNISTdata`` of ``image`` uint8 (1600, N) and ``label_int`` (1, N).
 
-    Each column of ``image`` is an image row by row. SciPy reads such files without running anything in them.
+    Each column of ``image`` is an image, row by row. SciPy reads such files without running code in them.
 
     Raises:
-        InputError: unreadable, truncated, or without these fields in these shapes.
+        InputError: the file is unreadable or truncated, or lacks these fields in these shapes.
     """
     from scipy.io import loadmat
 
     try:
         data = loadmat(path, variable_names=["affNISTdata"])["affNISTdata"]
         pixels, labels = data["image"].item(), data["label_int"].item().reshape(-1)
-    except Exception as error:  # SciPy raises anything on damaged files
+    except Exception as error:  # SciPy raises exceptions of any type on damaged files
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         wanted = "a MATLAB 5 file with a struct affNISTdata of image and label_int"
         raise InputError(f"{path}: expected {wanted}, got {reason}. Fetch it again") from error
@@ -86,12 +86,12 @@ def read_affnist(path: Path) -> Images:
 
 
 def affnist_style(digits: Images, seed: int = 0) -> Images:
-    """Digits (N, 1, H, W), white on black, in the style of affNIST: (N, 1, 40, 40).
+    """Map digits (N, 1, H, W), white on black, at random in the style of affNIST: (N, 1, 40, 40).
 
-    NumPy's ``RandomState``, whose stream is frozen, draws the maps; those of the first digits are the same for any N.
+    The maps are drawn by NumPy's ``RandomState``, whose stream never changes. A digit's map doesn't depend on N.
 
     Raises:
-        InputError: a digit that doesn't fit into 40 x 40 once it is scaled and turned.
+        InputError: a scaled and turned digit doesn't fit into 40 x 40.
 
     >>> affnist_style(Images(torch.full((3, 1, 8, 8), 255, dtype=torch.uint8), torch.arange(3))).image_shape
     (1, 40, 40)
@@ -109,9 +109,9 @@ def affnist_style(digits: Images, seed: int = 0) -> Images:
 
 
 def linear_maps(degrees: Tensor, shear: Tensor, scale: Tensor) -> Tensor:
-    """Matrices (N, 2, 2) that scale, then shear, then turn a point (right, down) counted from the middle.
+    """Matrices (N, 2, 2) that scale, then shear, then turn a point (right, down), measured from the middle.
 
-    The scales (2, N) are of width and height. A shear (N,) moves a point to the right, per pixel below the middle.
+    ``scale`` (2, N) is for width and height. ``shear`` (N,) is the shift to the right per pixel below the middle.
     """
     angle = degrees * (math.pi / 180)
     cos, sin, one, zero = angle.cos(), angle.sin(), torch.ones_like(angle), torch.zeros_like(angle)
@@ -120,9 +120,9 @@ def linear_maps(degrees: Tensor, shear: Tensor, scale: Tensor) -> Tensor:
 
 
 def transformed(pixels: Tensor, linear: Tensor, shift: Tensor, side: int = SIDE) -> Tensor:
-    """Digits uint8 (N, 1, H, W) under linear maps (N, 2, 2) and shifts (2, N) in black frames (N, 1, side, side).
+    """Apply linear maps (N, 2, 2) and shifts (2, N) to digits uint8 (N, 1, H, W), in frames (N, 1, side, side).
 
-    Computed in float64: rounding to uint8 gives the same pixels on any machine, except for ties.
+    The computation is in float64, so that rounding to uint8 gives the same pixels on any machine, except for ties.
     """
     height, width = pixels.shape[2:]
     top, left = (side - height) // 2, (side - width) // 2
@@ -132,9 +132,9 @@ def transformed(pixels: Tensor, linear: Tensor, shift: Tensor, side: int = SIDE)
 
 
 def _shift_range(pixels: Tensor, linear: Tensor) -> tuple[Tensor, Tensor]:
-    """The least and the largest shift (2, N), to the right and down, that keep a digit's ink in the frame.
+    """The smallest and the largest shift (2, N), to the right and down, that keep a digit's ink in the frame.
 
-    Bilinear sampling spreads a pixel of ink over less than one pixel on each side of its place before the map.
+    Bilinear sampling spreads a pixel of ink by less than one pixel of the original image to each side.
     """
     height, width = pixels.shape[2:]
     down, right = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")

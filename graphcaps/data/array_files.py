@@ -1,6 +1,6 @@
 """Images in arrays: MNIST's file format, NumPy's .npz in the layouts of Keras and MedMNIST, and Kaggle's CSV.
 
-Nothing of a file is run: arrays of Python objects, which are pickles, are refused.
+No code in a file is run: arrays of Python objects, which are pickles, are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import InputError, expect
 from .splits import PART_OF, PARTS, UnsplitImages
 from .user_images import common_size, fit_pixels
 
-# Names of files with images: an optional prefix, the part, and the ending of the format.
+# The name of a file with images has an optional prefix, the part, and the ending of the format.
 PART_NAMES = PART_OF | {"t10k": "test"}
 FILE_NAME = rf"((?:.*?[-_.])?)({'|'.join(PART_NAMES)})[-_.](?:.*[-_.])?"
 ENDINGS = {"idx": r"images[-_.]idx3[-_.]ubyte(\.gz)?", "csv": r"csv(\.gz)?"}
@@ -50,7 +50,7 @@ def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -
 
 
 def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
-    """Images (N, H, W), (N, H, W, C) or (N, C, H, W), C = 1 or 3, as uint8 (N, H, W, C)."""
+    """Convert images (N, H, W), (N, H, W, C) or (N, C, H, W), C = 1 or 3, to uint8 (N, H, W, C)."""
     shape = images.shape
     if images.ndim == 4 and shape[3] not in (1, 3):
         images = images.transpose(0, 2, 3, 1)
@@ -67,7 +67,7 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
 
 
 def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
-    """Labels (N,) or (N, 1), whole numbers or text, as (N,); (N, J) of 0 and 1 as bool."""
+    """Convert labels (N,) or (N, 1), whole numbers or text, to (N,), and (N, J) of 0 and 1 to bool."""
     if labels.ndim == 2 and labels.shape[1] > 1 and len(labels) == count and np.isin(labels, (0, 1)).all():
         return labels.astype(bool)
     wanted = f"({count},), one per image, or ({count}, J) of 0 and 1"
@@ -77,7 +77,7 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file, unpacked if its name ends in .gz."""
+    """Read a file's bytes, and decompress them if its name ends in .gz."""
     try:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
@@ -85,11 +85,11 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _read_files(kind: str, path: Path) -> Arrays:
-    """Read a file, or the files in a folder whose names say which part they are; files without labels are left out."""
+    """Read a file, or all files in a folder whose names contain the part; files without labels are left out."""
     pattern, files = re.compile(FILE_NAME + ENDINGS[kind], re.IGNORECASE), {"train": {"": path}}
     if path.is_dir():
         files = {}
-        # A file near the top comes before its copies in folders, and a plain file before its .gz.
+        # Files nearer the top come before copies in folders, and plain files before their .gz: the first one is read.
         for file in sorted(path.rglob("*"), key=lambda file: (len(file.parts), file)):
             if (match := pattern.fullmatch(file.name)) and file.is_file():
                 files.setdefault(PART_NAMES[match[2].lower()], {}).setdefault(match[1], file)
@@ -107,7 +107,7 @@ def _read_files(kind: str, path: Path) -> Arrays:
 
 
 def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels in MNIST's format; the file of the labels is anywhere in the folder."""
+    """Read images and labels in MNIST's format; the file with the labels may be anywhere in the folder."""
     wanted = path.name.removesuffix(".gz").replace("images", "labels").replace("idx3", "idx1")
     inside = sorted((folder if folder.is_dir() else path.parent).rglob(f"{wanted}*"))
     labels = next((file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()), None)
@@ -117,7 +117,7 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _idx(path: Path, dims: int) -> np.ndarray:
-    """Two zero bytes, a type (8: uint8), the number of dims, each dim as a big-endian uint32, then the values."""
+    """Read a file of two zero bytes, a type (8: uint8), the number of dims, big-endian uint32 dims, and values."""
     data, head = read_bytes(path), 4 + 4 * dims
     fits = len(data) >= head and data[:4] == bytes([0, 0, 8, dims])
     expect(fits, str(path), f"bytes of {dims} dims in MNIST's format", f"{data[:15]!r}...", "Fetch it again")
@@ -128,7 +128,7 @@ def _idx(path: Path, dims: int) -> np.ndarray:
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """A row per image, a label and pixels; None without labels. The label's column comes first or is named so."""
+    """Read rows of a label and pixels; None without labels. The label's column comes first, or is named "label" etc."""
     import pandas
 
     try:
@@ -150,7 +150,7 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _read_npz(path: Path) -> Arrays:
-    """x_train, y_train and the like (Keras), train_images, train_labels (MedMNIST), or images and labels."""
+    """Read x_train, y_train etc. (Keras), train_images, train_labels etc. (MedMNIST), or images and labels."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name.lower(): stored[name] for name in stored.files}

@@ -1,4 +1,4 @@
-"""Batches of images that stay on the training device as uint8; shuffled and augmented there, whole batches at once."""
+"""Batches of images that stay on the training device as uint8 and are augmented there, a whole batch at once."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ AUGMENTS = ("none", "shift", "affine", "anywhere")
 class Batches:
     """The batches of any epoch, from any step on.
 
-    All random numbers of an epoch (the permutation, each image's shift, place or affine map) are drawn on the CPU from
-    (seed, epoch), before its first batch: an epoch that is resumed at step k goes on with the same batches, bit for
-    bit, and the draws are the same on every device.
+    All random numbers of an epoch (the permutation, and each image's shift, place or affine map) are drawn on the CPU
+    from (seed, epoch), before the first batch. So an epoch that is resumed at step k continues with the same batches,
+    bit for bit, and the draws are the same on every device.
 
     Args:
         images: N images, or ``Pairs``, whose digits are always shifted, by up to 4 pixels.
-        batch_size: images per step, over all processes together, ``world`` to N.
-        device: of the images and the batches.
+        batch_size: images per step in all processes together, ``world`` to N.
+        device: device of the images and the batches.
         seed: >= 0.
-        augment: ``"none"``; ``"shift"``: each image by up to 2 whole pixels each way; ``"affine"``: each turned by up
-            to 15 degrees, scaled by 0.9 to 1.1 and shifted by up to 2 pixels each way, bilinear. Outside is zero.
-            Images with a margin are shifted by up to the margin instead, and shifts by whole pixels bring its pixels
-            in. ``"anywhere"``: the ink of each (pixels above 0) is moved by whole pixels to any place where it fits,
-            all equally likely. Pairs take ``"none"`` and ``"shift"``, which are the same for them.
-        rank: this process, 0 to world - 1. It gets its slice of each batch; the slices differ by at most one image.
+        augment: ``"none"``, ``"shift"``, ``"affine"`` or ``"anywhere"``. ``"shift"`` shifts each image by up to 2 whole
+            pixels each way. ``"affine"`` turns it by up to 15 degrees, scales it by 0.9 to 1.1 and shifts it by up to
+            2 pixels each way, with zeros outside. Images with a margin are shifted by up to the margin instead, which
+            ``"shift"`` moves into view. ``"anywhere"`` moves the ink (pixels above 0) by whole pixels to any place at
+            which it fits, all equally likely. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
+        rank: number of this process, 0 to world - 1. It gets a slice of each batch; sizes differ by at most one image.
         world: number of processes.
-        balance: take all classes equally often, up to one image. An epoch still has N images: those of a rare class
-            come several times, some of a frequent class come, and the others in the next epochs.
+        balance: use all classes equally often, up to one image. An epoch still has N images: images of a rare class
+            occur several times, and each epoch uses others of a frequent class.
 
     Raises:
-        InputError: an argument outside its range.
+        InputError: an argument is outside its range.
 
     >>> images = Images(torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10))
     >>> [len(labels) for _, labels in Batches(images, 4).epoch(0)]
@@ -74,26 +74,26 @@ class Batches:
             self._source = _ImageSource(images.to(device), augment)
 
     def __len__(self) -> int:
-        """Steps of an epoch."""
+        """Number of steps in an epoch."""
         return len(self._bounds()) - 1
 
     @property
     def num_images(self) -> int:
-        """N, over all processes."""
+        """N, in all processes together."""
         return len(self._source.labels)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """The shuffled, augmented batches of an epoch >= 0, from a step on, 0 to ``len(self)``.
+        """Iterate over the shuffled, augmented batches of an epoch >= 0, from step ``start`` (0 to ``len(self)``) on.
 
-        Each image comes once, unless classes are balanced. If the last batch would leave a process with one image or
-        none, it joins the one before: batch norm can't train on one image.
+        Each image occurs once, unless classes are balanced. If a process would get one image or none of the last batch,
+        that batch is joined to the one before, because batch norm can't train on one image.
 
         Returns:
             iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,); for pairs, layers (B, 2, C, H, W)
-            with a digit in each and labels (B, 2), the lower class first.
+            with one digit in each and labels (B, 2), the lower class first.
 
         Raises:
-            InputError: ``start`` or ``epoch`` outside its range, or more images in a batch than there are.
+            InputError: ``start`` or ``epoch`` is outside its range, or the batch size is larger than N.
         """
         steps = len(self)
         check_whole("epoch", epoch, 0)
@@ -101,15 +101,15 @@ class Batches:
         return self._epoch(epoch, start)
 
     def weight(self, step: int) -> float:
-        """The weight of this process's mean in the mean of all processes' means at a step: 1 if slices are alike."""
+        """The weight of this process's mean when the processes' means are averaged at a step: 1 for equal slices."""
         first, last = self._bounds()[step : step + 2]
         here = self._slice(first, last)
         return (here.stop - here.start) * self._world / (last - first)
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """All images once, in order and not augmented, for evaluation; each process gets its slice of each batch.
+        """Iterate over all images in order and not augmented, for evaluation; a process gets its slice of each batch.
 
-        Pairs have fixed partners and shifts, the same for everybody.
+        Pairs have fixed partners and shifts, which are the same on every machine.
         """
         take = self._source.fixed()
         for first in range(0, self.num_images, self.batch_size):
@@ -118,7 +118,7 @@ class Batches:
                 yield take(here)
 
     def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """The images that ``in_order`` gives at some places (B,) int64."""
+        """The images at these places (B,) int64 in the order of ``in_order``."""
         return self._source.fixed()(places)
 
     def _epoch(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -133,7 +133,7 @@ class Batches:
             yield take(self._slice(first, last))
 
     def _bounds(self) -> list[int]:
-        """The place where each batch of an epoch begins, and the end of the last one."""
+        """The first place of each batch of an epoch, and the end of the last batch."""
         count = self.num_images
         expect(self.batch_size <= count, "batch_size", f"at most {count}, the number of images", self.batch_size)
         bounds = [*range(0, count, self.batch_size), count]
@@ -142,19 +142,19 @@ class Batches:
         return bounds
 
     def _slice(self, first: int, last: int) -> slice:
-        """This process's part of the batch first..last."""
+        """This process's slice of the batch from ``first`` up to ``last``, exclusive."""
         size = last - first
         return slice(first + size * self._rank // self._world, first + size * (self._rank + 1) // self._world)
 
 
 def check_balance(balance: bool, images: Images | Pairs) -> None:
-    """Raise ``InputError`` if classes are to be balanced and an image may show several."""
+    """Raise ``InputError`` if classes should be balanced but an image may show several."""
     fits = not balance or images.objects == 1
     expect(fits, "balance", "a class per image", images.objects or "any number", "Leave --balance out")
 
 
 def _balanced(turns: Tensor, labels: Tensor, seed: int) -> Tensor:
-    """The rows (M,) for turns (M,) from 0: the classes take turns, and the seed orders the images of each."""
+    """The rows (M,) of the images at turns (M,) >= 0: classes take turns, and the seed orders each class's images."""
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     rows, sizes = shuffled[labels[shuffled].argsort(stable=True)], labels.unique(return_counts=True)[1]
     turn_class, first = turns % len(sizes), sizes.cumsum(0) - sizes
@@ -162,24 +162,24 @@ def _balanced(turns: Tensor, labels: Tensor, seed: int) -> Tensor:
 
 
 class _ImageSource:
-    """A maker of images as they are, or with an epoch's moves or maps."""
+    """Source of images for ``Batches``: unchanged, or with an epoch's moves or maps."""
 
     def __init__(self, images: Images, augment: str) -> None:
         self.labels, self._images, self._augment = images.labels, images, augment
         self._padding = SHIFT if augment == "shift" and not images.margin else 0
-        self._centre = images.margin + self._padding  # first row and column of an image that isn't shifted
+        self._centre = images.margin + self._padding  # first row and column of an unshifted image
         self._room = ink_room(images.cut().pixels).cpu() if augment == "anywhere" else None
 
     def _windows(self, rows: Tensor, down: Tensor | int, right: Tensor | int) -> Tensor:
-        """Images cut out of their padded frames, uint8 (B, C, H, W), from ``down`` and ``right``, one or (B,)."""
+        """Cut images uint8 (B, C, H, W) out of their padded frames, from row ``down`` and column ``right``."""
         _, height, width = self._images.image_shape
         padded = pad(self._images.at(rows), [self._padding] * 4)
-        # All windows of an image in its padded frame, as a view.
+        # A view of all windows of each padded frame.
         windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, 2 centre + 1, 2 centre + 1, H, W)
         return windows[torch.arange(len(rows), device=padded.device), :, down, right]
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
-        """The images in an order (N,), each with a move or map of its own."""
+        """The images in the order ``order`` (N,), each with its own random move or map."""
         count, device, maps = len(order), order.device, None
         most = self._centre if self._augment == "shift" else 0
         if self._room is None:
@@ -203,6 +203,6 @@ class _ImageSource:
         return take
 
     def fixed(self) -> Take:
-        """The images in their own order, as they are."""
+        """The images in their original order, unchanged."""
         order = torch.arange(len(self.labels), device=self.labels.device)
         return lambda here: (to_float(self._windows(order[here], self._centre, self._centre)), self.labels[here])

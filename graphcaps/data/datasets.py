@@ -1,4 +1,4 @@
-"""The data sets by name: what each must hold, and how it is split."""
+"""The data sets by name, their expected contents, and how each is split."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from .user_datasets import read_user_dataset
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """A data set by name, before it is read."""
+    """How to read and split a named data set, and its expected contents."""
 
     read: Callable[[Path, bool], tuple[Images, Images]]  # folder, whether to download -> training images, test images
     image_shape: tuple[int, int, int]
     class_names: tuple[str, ...]
     train: int  # images in the training files
     test: int  # images in the test files
-    val: int = 5000  # training images held out to choose the model by
+    val: int = 5000  # training images held out for the choice of the model
     split: Callable[[Tensor, int], tuple[Tensor, Tensor]] = stratified_split  # labels, val -> rows kept, rows held out
-    ink: float | None = None  # share of the image that a drawing's longer side fills, if all images have one share
-    pairs: bool = False  # whether an image is made of two images of the files
-    border: int | None = None  # black pixels on each side of an image, by which it is moved in its frame
-    detail: int | None = None  # pixels per side before the images were enlarged
+    ink: float | None = None  # share of the image that a drawing's longer side fills, if it is the same for all images
+    pairs: bool = False  # whether an image is made of two images from the files
+    border: int | None = None  # black pixels on each side of an image; it is shifted by up to this many
+    detail: int | None = None  # pixels per side before the images were enlarged, if they were
 
 
 def _read_digits(root: Path, download: bool) -> tuple[Images, Images]:
-    """scikit-learn's 1797 handwritten digits, 8 x 8 with values 0 to 16, enlarged to 28 x 28."""
+    """Read scikit-learn's 1797 handwritten digits, 8 x 8 with values 0 to 16, and enlarge them to 28 x 28."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -84,18 +84,18 @@ def load_images(
 ) -> ImageSplits:
     """Read a data set and split it; every command that takes images calls this.
 
-    The validation images are held out of the training files, stratified by class, with a fixed seed (of smallnorb one
-    toy of each class instead): the split is the same for everybody. The test files are kept whole.
+    Validation images are held out of the training files, stratified by class, with a fixed seed, so the split is the
+    same on every machine. Of smallnorb, one toy of each class is held out instead. All test images are kept.
 
     Args:
         name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
             ``digits`` comes with scikit-learn and needs neither ``root`` nor a network.
-        root: the folder that holds ``MNIST/raw`` and the like, as torchvision lays them out.
+        root: the folder with the files in torchvision's layout, such as ``MNIST/raw``.
         download: whether to download missing files.
-        size, channels, skip_bad, seed: for your own images, as in ``TrainConfig``; the seed fixes their split.
+        size, channels, skip_bad, seed: for your own images, as in ``TrainConfig``; the seed determines their split.
 
     Raises:
-        InputError: an unknown name, or files of your own that don't fit (the text names the file and what was wanted).
+        InputError: the name is unknown, or a file of your own doesn't fit (the message names the file and the reason).
         GraphcapsError: files are missing or damaged and can't be downloaded, or torchvision can't be imported.
     """
     root = Path(root).expanduser()

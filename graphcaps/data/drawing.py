@@ -1,7 +1,7 @@
-"""The ink of a drawing: ink on a sheet or chalk on a board, under any light, in a frame or among dust.
+"""Find the ink of a drawing: ink on paper or chalk on a board, under any light, with or without a frame and dust.
 
-The ground of an image is a grey closing (for dark ink) or opening (for light ink) by a window of a third of its size:
-it removes strokes, which are narrower, and follows shadows, which are wider. Ink differs from the ground.
+The ground of an image is its grey closing (for dark ink) or opening (for light ink) with a window of a third of its
+size. This removes strokes, which are narrower, and keeps shadows, which are wider. Ink is what differs from the ground.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Literal
 import numpy as np
 from scipy import ndimage
 
-MAX_SIDE = 512  # pixels of the longer side that ink is looked for in
-MIN_CONTRAST = 0.1  # in [0, 1]: the grain of paper differs less from its ground
-DARKEST = 0.2  # added to levels before they are divided, so that noise in black areas stays small
-MIN_PART = 0.025  # share of the image's longer side, and a quarter of that of the longest part: smaller parts are dust
-FRAME_LINES = 0.06  # share of a frame's side that its lines lie within
+MAX_SIDE = 512  # larger images are reduced to this many pixels on the longer side
+MIN_CONTRAST = 0.1  # least difference of ink from the ground, in [0, 1]; the grain of paper differs less
+DARKEST = 0.2  # added to levels before a division, so that noise in black areas stays small
+MIN_PART = 0.025  # parts shorter than this share of the image, or 4 times this share of the longest part, are dust
+FRAME_LINES = 0.06  # a frame's lines are within this share of its sides
 NEIGHBOURS = np.ones((3, 3), bool)
 
 
 def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tuple[np.ndarray, bool]:
-    """Cut the ink out of an image, float32 (h, w) in [0, 1]. With ``"auto"``, the ground is what there is more of.
+    """Cut the ink out of an image, float32 (h, w) in [0, 1]. With ``"auto"``, ink covers less area than the ground.
 
     Returns:
-        ink alone (h', w') in [0, 1], at most ``MAX_SIDE`` pixels a side, and whether it was dark. Without ink,
-        the differences from the ground, all below ``MIN_CONTRAST``.
+        the ink (h', w') in [0, 1], at most ``MAX_SIDE`` pixels per side, and whether it was dark. If there is no ink,
+        the differences from the ground are returned instead, all below ``MIN_CONTRAST``.
     """
     levels = _reduced(levels)
     window = max(3, round(max(levels.shape) / 3))
@@ -32,7 +32,7 @@ def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
     dark_ink = _ground_is_light(levels, window, light, dark) if invert == "auto" else invert
     ground = light if dark_ink else dark
     contrast = np.abs(levels - ground)
-    # Light multiplies: ink in the shadow differs less from its ground, but by the same share of it.
+    # Divide by the ground: in a shadow, ink differs less from it, but by the same factor.
     ink = contrast / np.maximum(ground, 1 / 255) if dark_ink else contrast / (ground + DARKEST)
     parts = _parts(ink, contrast) if contrast.max() >= MIN_CONTRAST else None
     if parts is None:
@@ -45,14 +45,14 @@ def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
 
 
 def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: np.ndarray) -> bool:
-    """Whether ink is darker than its ground, by the mean of three shares.
+    """Whether ink is darker than its ground: the mean of three shares is above one half.
 
-    The first is the share of light pixels where light and dark meet. The second is the same near the border, but not
-    on it, because a tightly cut drawing may be mostly ink and a frame may lie on the border. The third is the share
-    of dark among all that is narrower than the window of the closing ``light`` and the opening ``dark``.
+    The first is the share of light pixels in areas where light and dark meet. The second is this share near the border,
+    because a tightly cut drawing may be mostly ink; it excludes the border itself, where a frame may be. The third is
+    the share of dark structures among those that the closing ``light`` and the opening ``dark`` remove.
     """
     dark_parts, light_parts = float((light - levels).sum()), float((levels - dark).sum())
-    logs = np.log(levels + DARKEST)  # in logarithms, a shadow is as deep on dark as on light
+    logs = np.log(levels + DARKEST)  # in logarithms, a shadow has the same depth on dark and light areas
     most, least = (f(logs, size=window, mode="nearest") for f in (ndimage.maximum_filter, ndimage.minimum_filter))
     differ, near = most - least > (most - least).max() / 2, logs > (most + least) / 2
     if not differ.any():
@@ -69,7 +69,7 @@ def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: n
 
 
 def _reduced(levels: np.ndarray) -> np.ndarray:
-    """The image at ``MAX_SIDE`` pixels a side or fewer, its grain smoothed."""
+    """Reduce the image to at most ``MAX_SIDE`` pixels per side, and smooth its grain."""
     from PIL import Image
 
     scale = MAX_SIDE / max(levels.shape)
@@ -80,9 +80,9 @@ def _reduced(levels: np.ndarray) -> np.ndarray:
 
 
 def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
-    """The pixels (h, w) bool of a drawing's parts, without frames, dust and what reaches in from outside.
+    """The pixels (h, w) bool of a drawing's parts, without frames and dust; None if there are no parts.
 
-    A part is connected ink, across gaps as small as a pencil leaves.
+    A part is connected ink, bridged across small gaps. If one inside is large, parts at the border are left out.
     """
     mask = ink > _threshold(ink[contrast >= MIN_CONTRAST])
     bridged = ndimage.binary_dilation(mask, NEIGHBOURS, iterations=1 + max(ink.shape) // 128)
@@ -102,7 +102,7 @@ def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
 
 
 def _threshold(values: np.ndarray) -> float:
-    """Half of the mean of the upper of two classes that differ most (Otsu 1979)."""
+    """Half of the mean of the upper class, after Otsu's method (1979) has split the values into two classes."""
     values = np.sort(values)
     below, total = np.arange(1, len(values)), np.cumsum(values, dtype=np.float64)
     lower, upper = total[:-1] / below, (total[-1] - total[:-1]) / (len(values) - below)
@@ -111,7 +111,7 @@ def _threshold(values: np.ndarray) -> float:
 
 
 def _frames(labels: np.ndarray, n: int, box: tuple[slice, ...], other: tuple[slice, ...]) -> bool:
-    """Whether part n has ink along the sides of its box alone, and another part within it."""
+    """Whether part n is a frame: its ink is only along the sides of its box, and another part is inside the box."""
     around = all(a.start < b.start and b.stop < a.stop for a, b in zip(box, other, strict=True))
     part = labels[box] == n
     y, x = (max(1, round(FRAME_LINES * side)) for side in part.shape)

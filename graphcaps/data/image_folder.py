@@ -1,7 +1,7 @@
 """Image files: a folder per class, as for torchvision's ImageFolder, or a CSV of files and their classes.
 
-They are decoded once into a cache: ``NAME.npy`` with the pixels, uint8 (N, C, H, W), mapped into memory, and
-``NAME.json`` with a fingerprint of the files' names, sizes and times. You can delete it.
+They are decoded once into a cache: ``NAME.npy`` holds the pixels, uint8 (N, C, H, W), and is mapped into memory.
+``NAME.json`` holds a fingerprint of the files' names, sizes and times. You can delete the cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..progress import bar
 from .splits import PART_OF, UnsplitImages
 from .user_images import common_size, image_files, read_pixels, size_and_colour
 
-MAX_LISTED = 10  # bad files in an error's text
+MAX_LISTED = 10  # number of bad files that an error message lists
 CACHE_VERSION = 1
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def read_files(
     """Decode the files (path, class, part) that ``list_folder`` or ``list_csv`` found at ``path``.
 
     Raises:
-        InputError: files that can't be read, unless ``skip_bad``; the first ten are named.
+        InputError: some files can't be read, and ``skip_bad`` is False. The message names the first ten.
     """
     files, labels, parts = zip(*listed, strict=True)
     pixels, bad = _cached_pixels(path, files, cache, size, channels)
@@ -54,13 +54,13 @@ def read_files(
 
 
 def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
-    """The files that a CSV with the columns "file" and "classes" names, beside it; None for a CSV of pixels."""
+    """List the files named by a CSV with the columns "file" and "classes", in its folder; None for a CSV of pixels."""
     import pandas
 
     try:
         columns = [str(name).strip().lower() for name in pandas.read_csv(path, nrows=0).columns]
     except (OSError, EOFError, ValueError):
-        return None  # the reader of pixels reports the reason
+        return None  # the reader of pixels will report the reason
     if columns != ["file", "classes"]:
         return None
     rows = pandas.read_csv(path, dtype=str, keep_default_na=False).to_numpy().tolist()
@@ -72,7 +72,7 @@ def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
 
 
 def list_folder(path: Path) -> list[tuple[Path, str, str]]:
-    """The image files below a folder per class, in ``path`` or in its folders train, val and test; no hidden ones."""
+    """List the image files in a folder per class, in ``path`` or its folders train, val and test; skip hidden ones."""
     expect(path.is_dir(), str(path), "a folder", "a file")
     tops = {folder: PART_OF.get(folder.name, "") for folder in _folders(path)}
     if "train" not in tops.values() or not all(tops.values()):
@@ -96,13 +96,13 @@ def _folders(path: Path) -> list[Path]:
 def _cached_pixels(
     path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
 ) -> tuple[torch.Tensor, dict[str, str]]:
-    """Pixels (N, C, H, W) of all files, mapped, and the reason why a file is bad, by its number as a string."""
+    """Return the pixels (N, C, H, W) of all files, memory-mapped, and the reason for each bad file by its number."""
     stats = ((os.path.relpath(file, path), file.stat()) for file in files)
     listing = [CACHE_VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)]
     fingerprint = hashlib.sha256(json.dumps(listing).encode()).hexdigest()
     place = path.resolve()
     name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
-    # A run notes the size and channels that it got: a cache made without asking for them serves it too.
+    # The cache stores the resulting size and channels too, so a cache made with defaults also serves explicit values.
     for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
         try:
             known = read_json(about.read_text(encoding="utf-8"), fingerprint=str, shape=list, bad=dict)
@@ -110,7 +110,7 @@ def _cached_pixels(
             if same and size in (known["size"], max(known["shape"][2:])):
                 return _mapped(about.with_suffix(".npy"), known["shape"]), known["bad"]
         except (OSError, ValueError, KeyError, TypeError, EOFError):
-            continue  # damaged, or half of it was deleted
+            continue  # the cache is damaged, or one of its files was deleted
     about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
     shape, bad = _decode(files, about.with_suffix(".npy"), size, channels)
     asked = {"fingerprint": fingerprint, "size": size, "channels": channels}
@@ -119,7 +119,7 @@ def _cached_pixels(
 
 
 def _mapped(stored: Path, shape: list[int]) -> torch.Tensor:
-    pixels = np.lib.format.open_memmap(stored, mode="c")  # torch warns of memory that can't be written
+    pixels = np.lib.format.open_memmap(stored, mode="c")  # copy-on-write, because torch warns about read-only memory
     expect(list(pixels.shape) == shape and pixels.dtype == np.uint8, str(stored), f"uint8 {shape}", f"{pixels.shape}")
     return torch.from_numpy(pixels)
 
@@ -127,7 +127,7 @@ def _mapped(stored: Path, shape: list[int]) -> torch.Tensor:
 def _decode(
     files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None
 ) -> tuple[list[int], dict[str, str]]:
-    """Write the pixels of all files, bad ones black; without ``channels``, grey if no file has colour."""
+    """Write the pixels of all files, with bad files as black; without ``channels``, grey if no file has colour."""
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
         probed = pool.map(partial(_value_or_reason, size_and_colour), files)
         heads = [head for head in probed if not isinstance(head, str)]

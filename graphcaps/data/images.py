@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import expect
 
 FIXED_SEED = 0
-"""Seed of what is drawn for evaluation images, the same for everybody."""
+"""Seed of all random numbers for evaluation images, the same for every user."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,14 +19,14 @@ class Images:
 
     Args:
         pixels: uint8 (N, C, H + 2 margin, W + 2 margin), 0 to 255, N >= 1.
-        labels: int64 (N,), class numbers from 0; or bool (N, J), the classes that an image shows, any number of them.
-        margin: pixels beyond each side of an image, by which ``Batches`` shifts it in training. With 0, shifts bring in
-            black.
-        rows: int64 (M,), if ``pixels`` stay in a file because they are too large for memory: the rows of these images,
-            with a label for each. None: all of them, in order.
+        labels: int64 (N,), class numbers from 0; or bool (N, J), whether an image shows each class.
+        margin: pixels beyond each side of an image, which ``Batches`` moves into view when it shifts the image in
+            training. If it is 0, shifts move black pixels into view.
+        rows: int64 (M,), the rows of ``pixels`` that belong to these images, if the pixels stay in a file because they
+            are too large for memory; there is one label per row. None: all rows, in order.
 
     Raises:
-        InputError: wrong dtype or rank, no image, or not one label per image.
+        InputError: a dtype or rank is wrong, there is no image, or there isn't one label per image.
 
     >>> images = Images(torch.zeros(5, 1, 28, 28, dtype=torch.uint8), torch.arange(5))
     >>> len(images)
@@ -50,7 +50,7 @@ class Images:
 
     @property
     def objects(self) -> int | None:
-        """How many objects an image shows; None: any number."""
+        """Number of objects that an image shows; None: any number."""
         return 1 if self.labels.dim() == 1 else None
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class Images:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W), without the margin."""
+        """(C, H, W) of an image, without the margin."""
         channels, height, width = self.pixels.shape[1:]
         return channels, height - 2 * self.margin, width - 2 * self.margin
 
@@ -87,11 +87,11 @@ class Images:
 
 
 def to_float(pixels: Tensor) -> Tensor:
-    """Pixels for a network: uint8 0 to 255, any shape -> float32 in [0, 1], the same bits on any device.
+    """Convert pixels for a network: uint8 0 to 255, any shape -> float32 in [0, 1], the same bits on any device.
 
     >>> to_float(torch.tensor([0, 255], dtype=torch.uint8))
     tensor([0., 1.])
     """
     expect(pixels.dtype == torch.uint8, "pixels", "torch.uint8", pixels.dtype)
-    # Not a division: a CPU divides, CUDA multiplies by 1 / 255, which rounds differently.
+    # Multiply: for a division by 255, CUDA would multiply by 1 / 255 and round differently from a CPU.
     return pixels.to(torch.float32).mul_(1 / 255)

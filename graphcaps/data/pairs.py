@@ -1,7 +1,7 @@
 """Two digits in one image: the MultiMNIST of Sabour, Frosst & Hinton 2017, section 6.1, made in each batch.
 
-Every image of a set is laid over another one of the same set and of another class. Each is first shifted by up to 4
-pixels each way, so that 28 x 28 becomes 36 x 36. The paper says that the digits' boxes then overlap by 80 % on
+Every digit of a set is combined with a digit of another class from the same set. Both are first shifted by up to 4
+pixels each way, so that 28 x 28 becomes 36 x 36. According to the paper, the digits' boxes then overlap by 80 % on
 average; boxes of 20 x 20 with these shifts share 85 % of a side and 73 % of their area.
 """
 
@@ -19,24 +19,24 @@ from ..errors import expect
 from .images import FIXED_SEED, Images, to_float
 
 Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
-"""Places in an order -> the images or layers there, float32 in [0, 1], and their labels."""
+"""Maps places in an order to the images or layers at these places, float32 in [0, 1], and their labels."""
 
 REACH = 4
-"""Pixels by which a digit is shifted at most."""
+"""Largest shift of a digit in pixels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Images of two digits, one image for each of ``digits``, which is its first digit.
+    """Images of two digits. There is one image for each of ``digits``, which is its first digit.
 
     Raises:
-        InputError: the digits are all of one class.
+        InputError: all digits are of one class.
     """
 
     digits: Images
 
     objects = 2
-    """How many objects an image shows."""
+    """Number of objects that an image shows."""
 
     def __post_init__(self) -> None:
         classes = len(self.digits.labels.unique())
@@ -57,7 +57,7 @@ class Pairs:
         return channels, height + 2 * REACH, width + 2 * REACH
 
     def take(self, rows: Tensor) -> Pairs:
-        """Pairs made of the digits at ``rows`` alone, int64 (K,)."""
+        """Pairs made only of the digits at ``rows``, int64 (K,)."""
         return Pairs(self.digits.take(rows))
 
     def to(self, device: torch.device | str) -> Pairs:
@@ -66,27 +66,27 @@ class Pairs:
 
 
 class PairSource:
-    """A maker of layers (B, 2, C, H, W), a digit in each, and labels (B, 2), the lower class first."""
+    """Source of layers (B, 2, C, H, W) with one digit each, and of labels (B, 2), the lower class first."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.labels = pairs.labels
         _, height, width = pairs.image_shape
         padded = pad(pairs.digits.pixels, [2 * REACH] * 4)
-        # All places of a digit in its frame, as a view.
+        # A view of every shift of each digit in its frame.
         self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # (N, C, 2 REACH + 1, 2 REACH + 1, H, W)
 
     def drawn(self, order: Tensor, generator: Generator) -> Take:
-        """The first digits in an order (N,), with new partners and shifts."""
+        """The first digits in the order ``order`` (N,), with new partners and shifts."""
         return self._taking(order, torch.rand(5, len(order), generator=generator, dtype=torch.float64))
 
     def fixed(self) -> Take:
-        """The first digits in their own order, with fixed partners and shifts: ``RandomState``'s stream is frozen."""
+        """The first digits in their original order; partners and shifts are the same on every machine."""
         order = torch.arange(len(self.labels), device=self.labels.device)
         numbers = np.random.RandomState(FIXED_SEED).random_sample((5, len(order)))
         return self._taking(order, torch.from_numpy(numbers))
 
     def _taking(self, order: Tensor, numbers: Tensor) -> Take:
-        """Partners and shifts by numbers (5, N) in [0, 1)."""
+        """The first digits in this order, with partners and shifts chosen by ``numbers`` (5, N) in [0, 1)."""
         device = self.labels.device
         partners = draw_partners(self.labels.cpu(), numbers[0]).to(device)
         places = (numbers[1:] * (2 * REACH + 1)).long().unflatten(0, (2, 2)).to(device)  # (axes 2, digits 2, N)
@@ -102,14 +102,14 @@ class PairSource:
 
 
 def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:
-    """Rows (N,) of partners of another class, all equally likely: labels int64 (N,), numbers float64 (N,) in [0, 1).
+    """Draw rows (N,) of partners of another class, from labels int64 (N,) and uniform float64 numbers (N,) in [0, 1).
 
     >>> draw_partners(torch.tensor([0, 1, 0, 2]), torch.tensor([0.0, 0.99, 0.99, 0.5], dtype=torch.float64))
     tensor([1, 3, 3, 2])
     """
     by_class = labels.argsort(stable=True)
     sizes = labels.bincount()
-    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # where the image's class begins in by_class
+    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # first: the class's start in by_class
     others = len(labels) - size
     place = (numbers * others).long().minimum(others - 1)  # the product may round up
     return by_class[torch.where(place < first, place, place + size)]

@@ -1,12 +1,12 @@
 """smallNORB: 50 toys of five kinds from 162 viewpoints under 6 lightings, by two cameras (LeCun, Huang & Bottou 2004).
 
-The names end in .mat, but they are no MATLAB files: a magic number (byte or int32), the number of dims, three dims or
-more, all little-endian int32, then the values.
+The files' names end in .mat, but they are not MATLAB files. A file starts with a magic number (for bytes or int32), the
+number of dims, and three or more dims, all as little-endian int32. The values follow.
 
-Prepared as in Hinton, Sabour & Frosst 2018 (matrix capsules), section 5: 48 x 48, of which training sees random windows
-of 32 x 32 (``--augment shift``) and testing the middle one. Differs: no random brightness and contrast, no scaling of
-each image to mean 0 and variance 1, because networks here take pixels in [0, 1]; and of the pair the left camera's
-image alone, because pictures here are grey or RGB.
+Images are prepared as in Hinton, Sabour & Frosst 2018 (matrix capsules), section 5. They are reduced to 48 x 48;
+training uses random windows of 32 x 32 (``--augment shift``), testing the middle window. Differs: brightness and
+contrast aren't varied, and images aren't scaled to mean 0 and variance 1, because networks here take pixels in [0, 1].
+Only the left camera's image is used, because images here are grey or RGB.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ SIDE, CROP = 96, 32
 
 
 def read_smallnorb(root: Path, download: bool = False) -> tuple[Images, Images]:
-    """The training images sorted by toy, so that the last ones show toys that the others don't, and the test images."""
+    """Read the training images, sorted by toy so that ``last_toys`` can split them, and the test images."""
     (train, toys), (test, _) = read_part(root, "train"), read_part(root, "test")
     return train.take(toys.argsort(stable=True)), test.cut()
 
 
 def last_toys(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Hold out the last images: a split by class would put training's toys into validation, turned by 20 degrees."""
+    """Hold out the last toys. A split by class would put the training toys into validation, turned by 20 degrees."""
     order = torch.arange(len(labels))
     return order[:-count], order[-count:]
 
 
 def read_part(root: Path, part: Literal["train", "test"]) -> tuple[Images, Tensor]:
-    """One part's images (N, 1, 48, 48) with a margin of 8, and the toy of its class that each shows, (N,) int64.
+    """Read a part's images (N, 1, 48, 48), with a margin of 8, and each image's toy number in its class, (N,) int64.
 
     Raises:
-        GraphcapsError: one of the three files, plain or gzipped, is missing or isn't in the format.
+        GraphcapsError: one of the three files, plain or gzipped, is missing or isn't in the expected format.
     """
     pairs = _read(root, f"{NAMES[part]}-dat.mat", np.dtype("u1"), (2, SIDE, SIDE))
     labels = _read(root, f"{NAMES[part]}-cat.mat", np.dtype("<i4"), ())
@@ -59,12 +59,12 @@ def read_part(root: Path, part: Literal["train", "test"]) -> tuple[Images, Tenso
 
 
 def _read(root: Path, file: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """The values (N, *shape) of a file."""
+    """Read the values (N, *shape) of a file."""
     path = next((path for path in (root / file, root / f"{file}.gz") if path.exists()), None)
     if path is None:
         raise GraphcapsError(f"smallnorb: expected {file} in {root.absolute()}, got nothing there. It is at {PAGE}")
     data, again = read_bytes(path), f"Fetch it again from {PAGE}"
-    end = 8 + 4 * max(3, 1 + len(shape))  # at least three dims are stored, also of fewer axes
+    end = 8 + 4 * max(3, 1 + len(shape))  # at least three dims are stored, even if there are fewer axes
     header = np.frombuffer(data[:end].ljust(end, b"\0"), "<i4").tolist()
     wanted = [MAGIC[dtype], 1 + len(shape), max(1, header[2]), *shape]
     got = header[: len(wanted)]

@@ -1,4 +1,4 @@
-"""The three parts of a data set, and how images are held out: the same for everybody."""
+"""The three parts of a data set, and a reproducible split."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .pairs import Pairs
 
 PARTS = ("train", "val", "test")
 PART_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-"""Names of folders and files, and the part that they hold."""
+"""The part that a folder or file holds, by its name."""
 
 
 class UnsplitImages(NamedTuple):
-    """Images as they were read."""
+    """Images and labels as read from files."""
 
     pixels: Tensor  # uint8 (N, C, H, W)
-    labels: np.ndarray  # (N,) names, where "a+b" stands for two classes, or numbers; or (N, J) bool
-    parts: np.ndarray  # (N,) of ``PARTS``, or "" for an image that is left out
+    labels: np.ndarray  # (N,) numbers, or names, where "a+b" means two classes; or (N, J) bool
+    parts: np.ndarray  # (N,), each one of ``PARTS``, or "" for an image that is left out
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSplits:
-    """A data set: ``train`` to learn from, ``val`` to choose the model by, ``test`` to read once, at the end.
+    """A data set: ``train`` for training, ``val`` for the choice of the model, ``test`` for one use at the end.
 
-    All three are ``Images``, or all are ``Pairs``: no digit of one part is laid over one of another.
+    All three are ``Images``, or all are ``Pairs``. Both digits of a pair come from the same part.
 
     Raises:
         InputError: the parts differ in image shape, or a label has no class name.
@@ -53,10 +53,10 @@ class ImageSplits:
                 expect(low >= 0 and high <= most, f"{of_part} labels", f"0 to {most}", f"{low} to {high}")
 
     def with_train(self, count: int) -> ImageSplits:
-        """The same data set with ``count`` of its training images, of each class in proportion, the same for everybody.
+        """The same data set with ``count`` of its training images: a fixed choice, from each class in proportion.
 
         Raises:
-            InputError: not from 1 to the number of training images.
+            InputError: ``count`` is not from 1 to the number of training images.
         """
         total = len(self.train)
         expect(1 <= count <= total, "train_images", f"1 to {total}, the training images of {self.name}", count)
@@ -65,10 +65,10 @@ class ImageSplits:
         return replace(self, train=self.train.take(stratified_split(self.train.labels, count)[1]))
 
     def for_augment(self, augment: str) -> ImageSplits:
-        """The same data set with validation images of the kind that training with ``augment`` sees.
+        """The same data set with validation images like the training images under ``augment``.
 
-        With ``"anywhere"``, ink stands anywhere in the frame, at the same places for everybody. Test images stay the
-        same, so that networks trained in different ways are compared on them.
+        With ``"anywhere"``, each image's ink is moved to a fixed random place in the frame. Test images stay the same,
+        so that networks trained with different augmentations can be compared.
         """
         if augment != "anywhere":
             return self
@@ -82,7 +82,7 @@ class ImageSplits:
 
     @property
     def objects(self) -> int | None:
-        """K, how many objects an image shows: 2 for pairs, else 1; None: any number of classes."""
+        """K, the number of objects that an image shows: 2 for pairs, else 1; None: any number of classes."""
         return self.train.objects
 
     @property
@@ -92,10 +92,10 @@ class ImageSplits:
 
 
 def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Take ``count`` of the images, of each class in proportion (largest remainders, ties to the lower class).
+    """Take ``count`` images at random, from each class in proportion (largest remainders, ties to the lower class).
 
     If images show any number of classes, each set of classes is taken in proportion, rounded: images are sorted by
-    their sets, and every n-th one is taken. NumPy's ``RandomState``, whose stream is frozen, draws them.
+    their sets, and every n-th image is taken. NumPy's ``RandomState``, whose stream never changes, draws the images.
 
     Args:
         labels: int64 (N,), or bool (N, J).
@@ -105,7 +105,7 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
         kept (N - count,) and taken (count,): int64 indices, each ascending.
 
     Raises:
-        InputError: ``count`` outside 1 to N - 1.
+        InputError: ``count`` is not from 1 to N - 1.
 
     >>> kept, taken = stratified_split(torch.tensor([0, 1, 0, 1, 0, 1]), 2)
     >>> sorted(torch.tensor([0, 1, 0, 1, 0, 1])[taken].tolist())

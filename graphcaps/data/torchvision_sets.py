@@ -1,4 +1,4 @@
-"""MNIST and its kin, SVHN and CIFAR-10: downloaded, checked and decoded by torchvision."""
+"""MNIST, Fashion-MNIST, KMNIST, SVHN and CIFAR-10, which torchvision downloads, checks and decodes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .images import Images
 
 
 def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
-    """The training and the test images of ``torchvision.datasets.<name>``, downloaded if they aren't in ``root``.
+    """Read the training and test images of ``torchvision.datasets.<name>``; download them if they aren't in ``root``.
 
     Raises:
-        GraphcapsError: missing files that can't be downloaded, damaged files, or a torchvision that can't be imported.
+        GraphcapsError: files are missing and can't be downloaded, files are damaged, or torchvision can't be imported.
     """
     try:
         from torchvision import datasets
-    except Exception as error:  # a build for another torch: ImportError, RuntimeError, AttributeError or OSError
+    except Exception as error:  # a build for another torch raises ImportError, RuntimeError, AttributeError or OSError
         raise GraphcapsError(
             f"torchvision: expected one that fits torch {torch.__version__}, got {type(error).__name__}: {error}. "
             "Install both together (pip install --upgrade torch torchvision), or use --dataset digits, which needs none"
         ) from error
-    # Old versions of torchvision left pickles beside the raw files; a pickle can run code, so they are never read.
+    # Never read the pickles that old versions of torchvision left next to the raw files: a pickle can run code.
     dataset = type(name, (getattr(datasets, name),), {"_check_legacy_exist": lambda self: False})
     parts: list[dict[str, Any]] = [{"train": True}, {"train": False}]
     if name == "SVHN":
@@ -43,7 +43,7 @@ def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Ima
             root.mkdir(parents=True, exist_ok=True)
             with FileLock(root / ".download.lock"), _socket_timeout(30):
                 train, test = (_images(dataset(root, download=True, **part)) for part in parts)
-    except Exception as error:  # torchvision checks little, so a damaged file raises anything
+    except Exception as error:  # torchvision checks little, so damaged files raise exceptions of any type
         reason = " ".join(str(error).split()) or type(error).__name__
         raise GraphcapsError(
             f"{name}: expected its files in {root.absolute()}, got: {reason}. Name the folder that holds them "
@@ -64,7 +64,7 @@ def _images(dataset: Any) -> Images:
 
 @contextlib.contextmanager
 def _socket_timeout(seconds: float) -> Iterator[None]:
-    """Set a timeout for torchvision, which sets none: a firewall that drops packets would block for minutes."""
+    """Set a socket timeout. Torchvision sets none, so a firewall that drops packets would block it for minutes."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:

@@ -1,7 +1,7 @@
-"""Test images turned, shifted, noisy or scrambled, by a number: the severity.
+"""Changes of test images (rotation, shift, noise, scrambled patches) at several severities.
 
-Random numbers are drawn from ``SEED`` and an image's place in its data set alone, so that an image is the same in any
-batch, on any device and beside any other severities.
+Random numbers depend on ``SEED`` and an image's place in its data set alone. So a changed image is the same in any
+batch, on any device and with any list of severities.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))  # (right, down)
 
 
 def rotated(images: Tensor, degrees: float) -> Tensor:
-    """Images (B, C, H, W) turned counter-clockwise about their centre, bilinear, zeros outside."""
+    """Turn images (B, C, H, W) counter-clockwise about their centre; bilinear, zeros outside."""
     return _moved(images, degrees, torch.zeros(2, 1))
 
 
 def shifted(images: Tensor, right: float | Tensor, down: float | Tensor) -> Tensor:
-    """Images (B, C, H, W) shifted by pixels, one number for all or (B,), bilinear between whole ones, zeros outside."""
+    """Shift images (B, C, H, W) by pixels, one number for all or (B,); bilinear, zeros outside."""
     shift = [torch.as_tensor(pixels, dtype=torch.float32).expand(len(images)) for pixels in (right, down)]
     return _moved(images, 0.0, torch.stack(shift))
 
 
 def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
-    """Images (B, C, H, W) with Gaussian noise of this standard deviation, cut to [0, 1]; a place fixes its noise."""
+    """Add Gaussian noise with standard deviation ``sd`` and clip to [0, 1]; an image's place determines its noise."""
     expect(sd >= 0, "sd", "a number >= 0", sd)
     noise = np.stack([_random(place).standard_normal(images.shape[1:]) for place in places.tolist()])
     return (images + sd * torch.from_numpy(noise).to(images.dtype).to(images.device)).clamp(0, 1)
 
 
 def scrambled(images: Tensor, side: int, places: Tensor) -> Tensor:
-    """Images (B, C, H, W) cut into side x side patches, each of which moves: right parts in a wrong arrangement.
+    """Cut images (B, C, H, W) into side x side patches and rearrange these: right parts in a wrong arrangement.
 
-    Each place (B,) draws a permutation that leaves no patch where it was. If a side of the image is no multiple of
-    ``side``, the pixels left over stay at the border.
+    Each place (B,) determines a permutation that moves every patch. If the height or width isn't a multiple of
+    ``side``, the remaining pixels at the border stay.
 
     Raises:
-        InputError: fewer than two patches per side, or patches without pixels.
+        InputError: there are fewer than two patches per side, or patches without pixels.
 
     >>> scrambled(torch.arange(4.0).view(1, 1, 2, 2), 2, torch.tensor([0])).flatten().eq(torch.arange(4)).any()
     tensor(False)
@@ -69,7 +69,7 @@ class Transform:
     """A change of test images at several severities."""
 
     apply: Callable[[Tensor, float, Tensor], Tensor]
-    """images (B, C, H, W) in [0, 1], a severity, places (B,) -> images of the same shape"""
+    """Maps images (B, C, H, W) in [0, 1], a severity and places (B,) to images of the same shape."""
     severities: tuple[float, ...]
     clean: float  # the severity that leaves images unchanged
     says: str  # label of the severity's axis
@@ -100,19 +100,19 @@ TRANSFORMS = {
 
 
 def _moved(images: Tensor, degrees: float, shift: Tensor) -> Tensor:
-    """Images turned, then shifted by pixels to the right and down, (2, B) or (2, 1)."""
+    """Turn images, then shift them by pixels to the right and down, (2, B) or (2, 1)."""
     ones, size = torch.ones(len(images)), (images.shape[2], images.shape[3])
     maps = affine_maps(torch.deg2rad(degrees * ones), ones, shift.expand(2, len(images)), size)
     return warp(images, maps.to(images))
 
 
 def _random(place: int) -> np.random.RandomState:
-    """The generator of one place; ``RandomState``'s stream is frozen across versions and platforms."""
+    """The generator of one place; ``RandomState`` has the same stream in all versions and on all platforms."""
     return np.random.RandomState([SEED, place])
 
 
 def _derangement(random: np.random.RandomState, count: int) -> np.ndarray:
-    """A permutation of ``count`` >= 2 numbers that leaves none in its place, all of them equally likely."""
+    """Draw a permutation of ``count`` >= 2 numbers that leaves none in its place; all are equally likely."""
     while True:
         order = random.permutation(count)
         if (order != np.arange(count)).all():

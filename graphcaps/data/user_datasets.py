@@ -1,6 +1,6 @@
-"""Your own images as a data set: read from image files or arrays, and split if no split is given.
+"""Your own images as a data set: they are read from image files or arrays, and split if they have no split.
 
-Labels are one class per image, or any number of classes: text such as "cat+dog", or 0 and 1 for each class.
+An image has one class or any number of classes. Several are given as text such as "cat+dog", or as 0 and 1 per class.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 HELD_OUT_SHARE = 0.15
-"""Share of each class's training images that is held out for each missing part; one image at least."""
+"""Share of each class's training images, at least one image, that is held out for each missing part."""
 MAX_BYTES_IN_MEMORY = 2**31
-"""Larger pixel arrays stay in the cache's file."""
+"""Pixel arrays larger than this stay in the cache's file."""
 
 
 def read_user_dataset(
     name: str, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int
 ) -> ImageSplits:
-    """``load_images`` for ``KIND:PATH``, or a moved PATH in ``root``; decoded files are cached in ``root/cache``."""
+    """Read and split ``KIND:PATH``; if PATH was moved, look in ``root``. Decoded files are cached in ``root/cache``."""
     kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
@@ -46,7 +46,7 @@ def read_user_dataset(
 
 
 def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:
-    """Check images and labels, write them into ``root`` unless they are there, and return the data set's name."""
+    """Check images and labels, save them in ``root`` unless they are there already, and return the data set's name."""
     pixels = as_pixels(np.asarray(images), "images")
     classes = as_labels(np.asarray(labels), len(pixels), "labels")
     digest = hashlib.sha256(f"{pixels.shape} {classes.tolist()}".encode() + pixels.tobytes()).hexdigest()[:8]
@@ -58,10 +58,10 @@ def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:
 
 
 def split(images: UnsplitImages, dataset: str, seed: int) -> ImageSplits:
-    """The three parts; missing ones are held out of the training images, the same share of each class.
+    """Make the three parts; missing ones are held out of the training images, the same share of each class.
 
     Raises:
-        InputError: a single class, or too few images of one.
+        InputError: there is a single class, or a class has too few images.
     """
     rows = {part: np.flatnonzero(images.parts == part) for part in PARTS}
     missing = [part for part in ("test", "val") if not len(rows[part])]
@@ -88,7 +88,7 @@ def split(images: UnsplitImages, dataset: str, seed: int) -> ImageSplits:
 
 
 def _hold_out_classes(train: np.ndarray, labels: np.ndarray, parts: int, seed: int) -> list[np.ndarray]:
-    """The rows of each held-out part, a share of each class, and the remaining training rows; labels int64 (N,)."""
+    """Hold out a share of each class, labels int64 (N,), for each part; return the parts' rows, then the other rows."""
     random, held_out = np.random.RandomState(np.random.SeedSequence(seed).generate_state(4)), []
     shares = [max(1, round(HELD_OUT_SHARE * count)) for count in np.bincount(labels[train])]
     for _ in range(parts):
@@ -99,7 +99,7 @@ def _hold_out_classes(train: np.ndarray, labels: np.ndarray, parts: int, seed: i
 
 
 def _hold_out_sets(train: np.ndarray, labels: np.ndarray, parts: int, seed: int) -> list[np.ndarray]:
-    """``_hold_out_classes`` with a share of each set of classes; labels bool (N, J)."""
+    """Like ``_hold_out_classes``, for labels bool (N, J): hold out a share of each set of classes."""
     count, held_out = max(1, round(HELD_OUT_SHARE * len(train))), []
     for number in range(parts):
         drawn = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
@@ -109,7 +109,7 @@ def _hold_out_sets(train: np.ndarray, labels: np.ndarray, parts: int, seed: int)
 
 
 def classes_of(label: str) -> list[str]:
-    """The classes that a label names, joined by "+"; a single "+" or an empty label names none.
+    """The classes that a label names, separated by "+"; a single "+" or an empty label names none.
 
     >>> classes_of("cat+dog"), classes_of("cat"), classes_of("+"), classes_of("c++")
     (['cat', 'dog'], ['cat'], [], ['c++'])
@@ -119,9 +119,9 @@ def classes_of(label: str) -> list[str]:
 
 
 def _classes(labels: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Names of the classes (J,), and labels int64 (N,), or bool (N, J) if an image shows none or several.
+    """Return class names (J,) and labels int64 (N,), or bool (N, J) if some images show no class or several.
 
-    Only the ``used`` (N,) images name classes.
+    If each image shows one class, only the ``used`` (N,) images determine the class names.
     """
     if labels.ndim == 2:
         if (labels.sum(axis=1) != 1).any():

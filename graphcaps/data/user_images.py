@@ -1,4 +1,4 @@
-"""Your own image files, made to look like the images a network was trained on."""
+"""Read your own image files and fit them to the images on which a network was trained."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Invert = Literal["auto"] | bool
 
 NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
-"""Formats that Pillow opens and doesn't decode itself; an EPS file is a program, which Ghostscript would run."""
+"""Formats that Pillow opens but doesn't decode itself. An EPS file is a program, which Ghostscript would run."""
 
 
 class ImageFile(NamedTuple):
@@ -38,20 +38,20 @@ def read_image(
 ) -> ImageFile:
     """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
 
-    The grey data sets are bright on black, ink on paper is the other way round: ``"auto"`` inverts a grey image with a
-    bright border. Transparent pixels count as white; a photo is turned upright as its camera recorded it.
+    The grey data sets are bright on black, while ink on paper is dark on bright: ``"auto"`` inverts a grey image with a
+    bright border. Transparent pixels count as white. A photo is turned upright by the orientation in its metadata.
 
-    With ``ink`` the image is a drawing: ``cut_ink`` finds its ink, which becomes 1 on 0 under any light. Of several
-    frames the one with the most ink counts.
+    With ``ink`` the image is a drawing: ``cut_ink`` finds its ink, which becomes 1 on a ground of 0. If the file has
+    several frames, the one with the most ink is used.
 
     Args:
-        path: any format Pillow reads, 8 or 16 bits, up to Pillow's limit of 178 million pixels.
+        path: a file in any format that Pillow reads, 8 or 16 bits, up to Pillow's limit of 178 million pixels.
         image_shape: (C, H, W), C = 1 for grey or 3 for RGB.
-        ink: for grey images, the share of the frame that the drawing's longer side fills, centred: 20 / 28 for MNIST.
-            Files of just H x W pixels stay where they are.
+        ink: for grey images, the share of the frame that the drawing's longer side fills: 20 / 28 for MNIST. The
+            drawing is centred, unless the file has exactly H x W pixels: then it is not moved or resized.
 
     Raises:
-        InputError: missing, not an image, damaged or too large.
+        InputError: the file is missing, not an image, damaged or too large.
     """
     pixels, inverted = read_pixels(Path(path), image_shape, invert, ink)
     return ImageFile(to_float(torch.from_numpy(pixels)), inverted)
@@ -60,7 +60,7 @@ def read_image(
 def read_pixels(
     path: Path, image_shape: tuple[int, int, int], invert: Invert, ink: float | None = None
 ) -> tuple[np.ndarray, bool]:
-    """``read_image`` with pixels uint8 (C, H, W)."""
+    """Like ``read_image``, but return pixels as uint8 (C, H, W)."""
     from PIL import ImageOps
 
     channels, height, width = image_shape
@@ -82,16 +82,16 @@ def read_pixels(
 
 
 def fit_pixels(values: np.ndarray, height: int, width: int, channels: int) -> np.ndarray:
-    """Pixels (h, w, C) as large as they fit into (height, width, channels), padded with the colour of their border."""
+    """Resize pixels (h, w, C) to fit (height, width, channels) undistorted; pad with the colour of their border."""
     if values.shape[2] != channels:
         values = np.atleast_3d(np.asarray(_image(values).convert("L" if channels == 1 else "RGB")))
     return _pad(_resize(values, height, width), height, width, _background(values))
 
 
 def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
-    """(H, W) for images of ``sizes`` (N, 2): their own proportions if they share one size, else a square.
+    """(H, W) for images of ``sizes`` (N, 2): their own proportions if all have the same size, else a square.
 
-    The longer side gets ``size`` pixels, by default the median of theirs, but 28 to 64.
+    The longer side is ``size`` pixels. The default is the median of the images' longer sides, clipped to 28 to 64.
 
     >>> common_size(np.array([[480, 640], [480, 640]]), None), common_size(np.array([[20, 40], [50, 30]]), None)
     ((48, 64), (45, 45))
@@ -103,17 +103,17 @@ def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
 
 
 def size_and_colour(path: Path) -> tuple[int, int, bool]:
-    """Height and width of an upright image file, and whether it may have colour; pixels aren't decoded."""
+    """Height and width of an image file when upright, and whether it may have colour, without decoding its pixels."""
     with _opened(path) as image:
         width, height = image.size
-        if image.getexif().get(0x0112, 1) >= 5:  # the photo lies on its side
+        if image.getexif().get(0x0112, 1) >= 5:  # the photo is stored on its side
             width, height = height, width
         return height, width, not (image.mode in ("1", "L", "LA", "F") or image.mode.startswith("I"))
 
 
 @functools.cache
 def decodable() -> dict[str, str]:
-    """Endings of file names, such as .png, and the format that Pillow decodes for each."""
+    """The endings of file names that Pillow decodes, such as .png, and the format of each."""
     from PIL import Image
 
     extensions = Image.registered_extensions()
@@ -121,7 +121,7 @@ def decodable() -> dict[str, str]:
 
 
 def image_files(path: Path) -> list[Path]:
-    """The images in a folder and its folders, without hidden ones; of any other path, the path itself."""
+    """List the images in a folder and its subfolders, except hidden ones; for any other path, the path itself."""
     if not path.is_dir():
         return [path]
     files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in decodable() and file.is_file()]
@@ -132,10 +132,10 @@ def image_files(path: Path) -> list[Path]:
 
 
 def write_image(path: Path | str, pixels: Tensor) -> None:
-    """Write an image (C, H, W) in [0, 1], C = 1 or 3, as PNG; ``read_image`` gives it back, to 1 / 255.
+    """Write an image (C, H, W) in [0, 1], C = 1 or 3, as PNG with 8 bits, so values are rounded to 1 / 255.
 
     Raises:
-        GraphcapsError: it can't be written.
+        GraphcapsError: the file can't be written.
     """
     values = (pixels.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()  # (H, W, C)
     with replacing(path) as temporary:
@@ -143,7 +143,7 @@ def write_image(path: Path | str, pixels: Tensor) -> None:
 
 
 def _fit_drawing(levels: np.ndarray, height: int, width: int, invert: Invert, share: float) -> tuple[np.ndarray, bool]:
-    """Ink (height, width) in [0, 1] of a frame's levels (h, w), and whether it was dark."""
+    """Fit the ink of a frame's levels (h, w) into (height, width), in [0, 1]; also return whether it was dark."""
     if levels.shape == (height, width):
         ground = float(_background(levels[..., None])[0])
         inverted = ground > 0.5 if invert == "auto" else invert
@@ -156,7 +156,7 @@ def _fit_drawing(levels: np.ndarray, height: int, width: int, invert: Invert, sh
 
 
 def _stretch(ink: np.ndarray) -> np.ndarray:
-    """Scale ink so that thin strokes are full too; blank images stay blank."""
+    """Scale ink so that thin strokes reach 1 too; blank images stay blank."""
     most = ink.max()
     return np.minimum(ink / np.quantile(ink[ink > most / 4], 0.9), 1) if most >= MIN_CONTRAST else ink
 
@@ -185,7 +185,7 @@ def _background(values: np.ndarray) -> np.ndarray:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Image]:
-    """The opened file; an error of Pillow, here or in the block, becomes an ``InputError``."""
+    """Open an image file; turn Pillow's errors, here or in the ``with`` block, into an ``InputError``."""
     from PIL import Image
 
     expect(path.is_file(), str(path), "an image file", "a folder" if path.is_dir() else "nothing there")
@@ -202,7 +202,7 @@ def _grey_frames(image: Image) -> Iterator[np.ndarray]:
 
     for frame in map(ImageOps.exif_transpose, ImageSequence.Iterator(image)):
         if frame.mode.startswith("I"):
-            # In 16-bit files, white is the largest value that the used bits can hold, an even number of bits.
+            # In 16-bit files, white is the largest value of the bits in use; their number is even, such as 12.
             levels = np.asarray(frame).clip(0, 65535).astype(np.float32)
             bits = max(8, int(levels.max()).bit_length())
             yield levels / (2 ** (bits + bits % 2) - 1)
@@ -213,7 +213,7 @@ def _grey_frames(image: Image) -> Iterator[np.ndarray]:
 
 
 def _on_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
-    """A transparent image on its most frequent grey; an image of one grey on black or white, the one further away."""
+    """Lay a transparent image on its median grey, or on the further of black and white if it has a single grey."""
     share, levels = (values.astype(np.float32) / 255 for values in (colour[..., 3], grey))
     solid = levels[share > 0.5] if (share > 0.5).any() else np.ones(1, np.float32)
     low, ground, high = np.quantile(solid, (0.01, 0.5, 0.99))
@@ -223,7 +223,7 @@ def _on_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
 
 
 def _eight_bits(image: Image) -> Image:
-    """16-bit greys scaled to 8 bits, and transparent images laid on white."""
+    """Scale 16-bit greys to 8 bits, and lay transparent images on white."""
     from PIL import Image
 
     if image.mode == "F":
@@ -240,7 +240,7 @@ def _is_transparent(image: Image) -> bool:
 
 
 def _image(values: np.ndarray) -> Image:
-    """Pixels (h, w, C) as a Pillow image."""
+    """Convert pixels (h, w, C) to a Pillow image."""
     from PIL import Image
 
     return Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values)

@@ -1,4 +1,4 @@
-"""Graphs of votes: which child votes for which parent, by kind of neighbourhood."""
+"""Graphs of votes, in which each edge links a child to a parent that it votes for."""
 
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
 from .couplings import coupling_entropy, to_networkx

@@ -1,6 +1,6 @@
 """The links between two capsule layers as a bipartite DGLGraph: children vote for parents along the edges.
 
-Edge order is the order in which a graph was built (DGL's edge ids); a complete graph is source-major: e = i * J + j.
+Edges are ordered by DGL's edge ids. In a complete graph, they are sorted by child, then by parent: e = i * J + j.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ EDGE_TYPE = ("child", "votes", "parent")
 def complete_graph(num_children: int, num_parents: int, device: torch.device | str = "cpu") -> DGLGraph:
     """Link each of I children to each of J parents; edge ``i * J + j`` goes from child i to parent j.
 
-    The structure is built once per size and device and shared; the returned graph has its own, empty features.
+    The structure is built once per size and device, then shared. The returned graph has its own, empty features.
 
     Args:
         num_children, num_parents: I, J >= 1, the capsules of the layers below and above.
-        device: where the graph lives; other than "cpu" only with a DGL that was built for it.
+        device: the graph's device; others than "cpu" need a DGL that was built for them.
 
     Returns:
         DGLGraph with I * J edges of type ``("child", "votes", "parent")``.
@@ -66,7 +66,7 @@ def bipartite_graph(
         DGLGraph with E edges of type ``("child", "votes", "parent")``, edge ids in the order given.
 
     Raises:
-        InputError: lengths or types differ, indices are not int32 or int64 or lie outside the layers.
+        InputError: lengths or types differ, or indices are not int32 or int64 or lie outside the layers.
 
     >>> bipartite_graph([0, 0, 2], [1, 0, 1], num_children=3, num_parents=2).num_edges()
     3
@@ -88,7 +88,7 @@ def bipartite_graph(
 
 
 def check_graph(graph: DGLGraph) -> None:
-    """Raise ``InputError`` unless ``graph`` is a DGLGraph of one canonical edge type and its node types only."""
+    """Raise ``InputError`` unless ``graph`` is a DGLGraph with one canonical edge type and no other node types."""
     expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__)
     types = graph.canonical_etypes
     pick = "Pick one: graph[canonical_etype]"

@@ -1,4 +1,4 @@
-"""Couplings of a routed graph: how undecided children are, and the routed graph for networkx."""
+"""Couplings of a routed graph: their entropy, and the conversion of the graph to networkx."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .links import links
 def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Tensor:
     """Entropy of each child's couplings, H_i = -sum over its out-edges of c ln c, in nats.
 
-    It is ln of the number of out-edges for an undecided child (uniform), 0 for one that has chosen one parent or has no
-    edges.
+    The entropy is ln of the number of out-edges if a child's couplings are uniform. It is 0 if the child has chosen one
+    parent or has no edges.
 
     Args:
         graph: bipartite graph with E edges.
@@ -25,7 +25,7 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
         (I, *) in [0, ln J].
 
     Raises:
-        InputError: no couplings, not one per edge or, on the CPU, outside [0, 1].
+        InputError: there are no couplings, not one per edge, or (on the CPU) some are outside [0, 1].
 
     >>> from graphcaps import complete_graph
     >>> coupling_entropy(complete_graph(1, 4), torch.full((4,), 0.25))
@@ -46,13 +46,13 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
 def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.MultiDiGraph:
     """Copy a routed graph to networkx, ready to draw or to write as GraphML.
 
-    Nodes are ``("child", i)`` and ``("parent", j)`` with ``layer`` (0 or 1), ``index`` and the position ``x``, ``y`` (x
-    is the layer, y falls from 1 to 0 down each layer); edges have ``key`` = edge id and, where the graph has them,
-    ``c`` and ``b`` as floats.
+    Nodes are ``("child", i)`` and ``("parent", j)``. Their attributes are ``layer`` (0 or 1), ``index`` and the
+    position ``x``, ``y``: x is the layer, and y falls from 1 to 0 down each layer. An edge's key is its edge id. If the
+    graph has ``c`` and ``b``, edges have them as floats.
 
     Args:
         routed: graph with edata ``c`` and ``b`` (E, *), as ``dynamic_routing(..., return_graph=True)`` returns it.
-        index: which entry of the trailing dims to take, ``(image,)`` for routing of a batch; () where there are none.
+        index: index into the trailing dims: ``(image,)`` if a batch was routed, () if there are no such dims.
 
     Raises:
         InputError: ``index`` doesn't fit the trailing dims.

@@ -1,4 +1,4 @@
-"""Index arrays and other results computed from a graph's structure, cached as long as the structure exists."""
+"""Index tensors and other results computed from a graph's structure, cached as long as the structure exists."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ T = TypeVar("T")
 
 
 def is_tracing() -> bool:
-    """Whether torch traces or transforms the call, so that tensors may have no numbers and operations are recorded."""
+    """Whether torch traces or transforms the call: operations are recorded, and tensors may have no values."""
     return (
-        torch.compiler.is_compiling()  # first: the compiler can't look into the others
+        torch.compiler.is_compiling()  # comes first, because the compiler can't trace the other checks
         or torch.jit.is_tracing()
         or torch._C._are_functorch_transforms_active()
-        or type(torch.empty(0)) is not torch.Tensor  # within FakeTensorMode
+        or type(torch.empty(0)) is not torch.Tensor  # FakeTensorMode is on
     )
 
 
 def run_untraced(make: Callable[[], T]) -> T:
-    """``make()``, whose tensors have numbers even while torch traces or transforms.
+    """Return ``make()``, whose tensors have values even while torch traces or transforms the call.
 
-    A graph's structure is no part of what is traced. A trace or transform affects one thread, so another one runs it.
+    A graph's structure must not be traced. A trace or transform affects one thread, so another thread runs ``make``.
     """
     if not is_tracing():
         return make()
@@ -47,23 +47,23 @@ class Links:
     dst: torch.Tensor  # (E,) int64, parent of each edge
     num_children: int
     num_parents: int
-    complete: bool  # every child linked once to every parent, source-major
+    complete: bool  # whether each child has one edge to each parent, sorted by child, then by parent
 
     @functools.cached_property
     def in_degrees(self) -> torch.Tensor:
         """(J,) int64, in-edges of each parent."""
-        # torch can trace this, but not bincount.
+        # torch can't trace bincount, but it can trace this.
         return self.dst.new_zeros(self.num_parents).index_add(0, self.dst, torch.ones_like(self.dst))
 
 
 class cached_per_structure(Generic[P, T]):
-    """Decorator of ``make(graph, *arguments)``: cache its results as long as the graph's edges stay as they are.
+    """Decorator for ``make(graph, *arguments)`` that caches results until the graph's edges change.
 
-    Keys are the identities of DGL's immutable structure objects: a graph that gains an edge gets a new one.
+    Keys contain the id of DGL's structure object, which is immutable: a graph that gains an edge gets a new one.
     """
 
     def __init__(self, make: Callable[Concatenate[DGLGraph, P], T]):
-        functools.update_wrapper(self, make)  # its docstring and signature, for help() and the reference
+        functools.update_wrapper(self, make)  # keeps its docstring and signature for help() and the reference
         self.make = make
         self.cache: dict[tuple[object, ...], T] = {}
 
@@ -71,7 +71,7 @@ class cached_per_structure(Generic[P, T]):
         structure = graph._graph
         key = (id(structure), *arguments, *named.items())
         if key not in self.cache:
-            with torch.inference_mode(False):  # a training may use the result later
+            with torch.inference_mode(False):  # training can't use inference tensors
                 made = run_untraced(lambda: self.make(graph, *arguments, **named))
             weakref.finalize(structure, self.cache.pop, key, None)
             self.cache[key] = made
@@ -85,7 +85,7 @@ def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
 
 @cached_per_structure
 def links_on(graph: DGLGraph, device: torch.device) -> Links:
-    """``links`` without the default."""
+    """``links`` without a default device: the cache's key needs a ``torch.device``."""
     formats = [name for some in graph.formats().values() for name in some]
     then = 'DGL has the order of edges in coo alone: graph.formats(["coo", "csr", "csc"])'
     expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), then)
@@ -94,5 +94,5 @@ def links_on(graph: DGLGraph, device: torch.device) -> Links:
     grid = torch.arange(len(src), device=device) if len(src) == children * parents else None
     complete = grid is not None and bool((src * parents + dst == grid).all())
     edges = Links(src, dst, children, parents, complete)
-    _ = edges.in_degrees  # computed here, because the first reader may be traced
+    _ = edges.in_degrees  # cache this now, because a later call may be traced
     return edges

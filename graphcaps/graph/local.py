@@ -1,10 +1,10 @@
-"""Local receptive fields on a grid: children vote for the parents whose window they lie in (convolutional capsules).
+"""Graphs of convolutional capsules: on a grid, each child votes for the parents whose windows contain it.
 
-Children of some types stand at each of H x W positions, parents of others at each of the h x w positions at which a
-kernel without padding fits. Types are outermost: child i = type * H * W + y * W + x, and parents likewise. A parent at
-(y, x) has in-edges from all types at the positions (y * stride + dy, x * stride + dx) with (dy, dx) inside the kernel.
+Each of H x W positions has one child of every child type. Each of the h x w positions at which a kernel fits without
+padding has one parent of every parent type. Child i = type * H * W + y * W + x, and parents are numbered likewise. A
+parent at (y, x) has in-edges from all children at (y * stride + dy, x * stride + dx) with (dy, dx) inside the kernel.
 
-All edges of a child are one neighbourhood, so its couplings compete over the types *and positions* of its parents.
+All edges of a child compete in one softmax, so its couplings compete over the types *and positions* of its parents.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def local_graph(
 ) -> DGLGraph:
     """Link each child to the parents of all types whose kernel covers its position.
 
-    Edges are sorted by child, then by parent; a kernel as large as the grid makes the complete graph. The structure is
-    built once per arguments and device and shared; the returned graph has its own, empty features. Children near the
-    border have fewer parents than others. Children between windows, for a stride larger than the kernel, and behind the
-    last window have none.
+    Edges are sorted by child, then by parent. A kernel as large as the grid makes the complete graph. Children near the
+    border have fewer parents than others. Children behind the last window have none, and neither have those between
+    windows if the stride is larger than the kernel. The structure is built once per device and set of arguments, then
+    shared. The returned graph has its own, empty features.
 
     Args:
         grid: (H, W), positions of the children, or one number for both.
         kernel: (rows, columns) of a window, or one number for both; at most the grid.
-        stride: positions from one window to the next, down and across, or one number for both.
+        stride: (down, across), steps from one window to the next in positions, or one number for both.
         child_types: number of children at each position, >= 1.
         parent_types: number of parents at each position of ``local_grid(grid, kernel, stride)``, >= 1.
-        device: where the graph lives; other than "cpu" only with a DGL that was built for it.
+        device: the graph's device; others than "cpu" need a DGL that was built for them.
 
     Returns:
         DGLGraph with ``child_types * parent_types * rows * columns * h * w`` edges of type ``("child", "votes",
@@ -61,11 +61,11 @@ def local_graph(
 def local_index(
     grid: Pair, kernel: Pair, stride: Pair = 1, child_types: int = 1, parent_types: int = 1
 ) -> torch.Tensor:
-    """Number the weight matrices of ``local_graph``'s edges, which all positions share; arguments as there.
+    """Number the weight matrix of each edge of ``local_graph`` with these arguments; all positions share the matrices.
 
     Returns:
-        (E,) int64: ``((dy * columns + dx) * child_types + child type) * parent_types + parent type`` of each edge, all
-        numbers from 0 to ``rows * columns * child_types * parent_types - 1``; for ``LinearVotes(u, weight, index)``.
+        (E,) int64, for ``LinearVotes(u, weight, index)``: ``((dy * columns + dx) * child_types + child type) *
+        parent_types + parent type``, all numbers from 0 to ``rows * columns * child_types * parent_types - 1``.
 
     >>> local_index((1, 3), kernel=(1, 2))  # children 0, 1, 1, 2 for parents 0, 0, 1, 1
     tensor([0, 1, 0, 1])
@@ -85,7 +85,7 @@ def local_grid(grid: Pair, kernel: Pair, stride: Pair = 1) -> tuple[int, int]:
 
 
 def as_pair(name: str, size: Pair) -> tuple[int, int]:
-    """``size`` for rows and columns; raise ``InputError`` unless it is one or two integers >= 1."""
+    """Return ``size`` as (rows, columns); raise ``InputError`` unless it is one or two integers >= 1."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     whole = len(pair) == 2 and all(map(is_whole, pair))
     expect(whole, name, "an integer >= 1, or a pair of them", size)
@@ -130,6 +130,6 @@ def _local(
 
 
 def _windows(count: int, side: int, step: int) -> torch.Tensor:
-    """(count * side, 3): along one axis, a child's position, its parent's and its offset in the parent's window."""
+    """Along one axis, each child's position, its parent's position and its offset in the window: (count * side, 3)."""
     parent, offset = torch.cartesian_prod(torch.arange(count), torch.arange(side)).T
     return torch.stack([parent * step + offset, parent, offset], dim=1)

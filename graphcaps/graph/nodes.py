@@ -1,4 +1,4 @@
-"""Graphs of votes between the capsules of other graphs' nodes: each node has several, and each edge links them.
+"""Graphs of votes for a graph whose nodes have several capsules: each edge becomes links between capsules.
 
     graph of nodes        u ----> v
     with K = 2 capsules   (u, 0), (u, 1) ----> (v, 0), (v, 1)
@@ -20,12 +20,12 @@ def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
     """Link each capsule of an edge's source to each capsule of its destination; the votes along one edge compete.
 
     Edge ``(e * K_in + k) * K_out + l`` of the result carries the vote of capsule k of e's source for capsule l of e's
-    destination, so that its values reshape to (E, K_in, K_out). Child ``e * K_in + k`` is capsule k of e's source, for
-    this edge alone. Parent ``v * K_out + l`` is capsule l of node v.
+    destination, so edge values reshape to (E, K_in, K_out). Child ``e * K_in + k`` is capsule k of e's source; a node
+    has separate children for each of its out-edges. Parent ``v * K_out + l`` is capsule l of node v.
 
     Args:
-        graph: any DGLGraph with one canonical edge type, also a message-flow block; E edges.
-        caps_in, caps_out: K_in, K_out >= 1, capsules of each source and of each destination node.
+        graph: a DGLGraph or message-flow block with one canonical edge type and E edges.
+        caps_in, caps_out: K_in, K_out >= 1, numbers of capsules of each source and of each destination node.
 
     Returns:
         DGLGraph with E * K_in * K_out edges of type ``("child", "votes", "parent")``.
@@ -51,13 +51,13 @@ def _expanded(graph: DGLGraph, caps_in: int, caps_out: int) -> DGLGraph:
 
 @cached_per_structure
 def reverse_edges(graph: DGLGraph) -> torch.Tensor:
-    """(E,) int64: for each edge (u, v) the number of the edge (v, u), its own for a self-loop.
+    """Find the reverse (v, u) of each edge (u, v), as edge numbers (E,) int64; a self-loop is its own reverse.
 
-    The graph's sources and destinations are the same nodes. Of several edges between two nodes the first one way
-    belongs to the first the other way, and so on.
+    Sources and destinations must be the same nodes. If there are several edges between two nodes, the first edge in one
+    direction belongs to the first in the other direction, and so on.
 
     Raises:
-        InputError: edges without a reverse.
+        InputError: some edges have no reverse.
 
     >>> from graphcaps import dgl
     >>> reverse_edges(dgl.graph(([0, 1, 2], [1, 0, 2])))
@@ -76,7 +76,7 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
 
 
 def membership(graph: DGLGraph) -> DGLGraph:
-    """Link each node of a homogeneous graph, or of several from ``dgl.batch``, to its graph; edge i leaves node i.
+    """Link each node of a homogeneous graph or of a ``dgl.batch`` to its graph; edge i starts at node i.
 
     >>> from graphcaps import dgl
     >>> membership(dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(2, 1)])).edges()[1]

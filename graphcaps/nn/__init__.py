@@ -1,4 +1,4 @@
-"""Layers: image to children, children to parents, parents to a picture; and routing on the nodes of a graph."""
+"""Capsule layers for images, the decoder, and routing layers for the nodes of a graph."""
 
 from .beliefs import BeliefConv
 from .conv_caps import ConvCaps

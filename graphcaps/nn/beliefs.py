@@ -1,4 +1,4 @@
-"""Capsules that are beliefs about a node's state, which the ends of each edge exchange."""
+"""A graph layer whose capsules are beliefs about a node's state, exchanged between the two ends of each edge."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..routing.observers import observer_on_nodes
 from .graph_conv import check_in_edges, check_one_kind
 from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
 
-EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # before training
+EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 
 
 class NodeBeliefs(nn.Module):
-    """The weights and iterations of ``BeliefConv``; errors call its arguments by ``names``, ``DGL`` or ``PYG``."""
+    """The weights and iterations of ``BeliefConv``. Errors call its arguments by ``names``: ``DGL`` or ``PYG``."""
 
-    in_caps = 1  # for `graphcaps.watch`
+    in_caps = 1  # `graphcaps.watch` reads this
 
     def __init__(self, in_feats: int | None, out_feats: int, num_caps: int, iterations: int, names: Names = DGL):
         super().__init__()
@@ -45,15 +45,15 @@ class NodeBeliefs(nn.Module):
 
     @property
     def learned(self) -> Tensor:
-        """(3,) > 0: epsilon, g and nu as they are now."""
+        """The current epsilon, g and nu, (3,) > 0."""
         return self.logarithms.exp()
 
     def forward(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, sizes: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Beliefs (N, K, D) and couplings c (E, 1, K), detached, of a graph whose sources are its destinations.
+        """Return beliefs (N, K, D) and detached couplings c (E, 1, K).
 
-        Arguments are those of ``BeliefConv``, and ``sizes`` (B,), the nodes of each graph of a batch, in order.
+        Arguments are those of ``BeliefConv.forward``. ``sizes`` (B,) are the numbers of nodes in the batch's graphs.
         """
         z = self.bias + self._logits(feat, graph.num_dst_nodes())
         z = z.to(torch.promote_types(z.dtype, torch.float32))
@@ -65,7 +65,7 @@ class NodeBeliefs(nn.Module):
         own = torch.arange(len(sizes), device=z.device).repeat_interleave(sizes, output_size=len(z))
 
         def mean(x: Tensor) -> Tensor:
-            """(N, *), for each node the mean over the nodes of its graph."""
+            """Replace each node's row of x (N, *) by the mean over the nodes of its graph."""
             total = x.new_zeros(len(sizes), *x.shape[1:]).index_add(0, own, x)
             return (total / sizes.clamp_min(1).view(-1, *[1] * (x.dim() - 1))).index_select(0, own)
 
@@ -75,10 +75,10 @@ class NodeBeliefs(nn.Module):
         for r in range(self.iterations):
             a = products_of_ends(graph, h)  # (E, K)
             explained = a.sum(1, keepdim=True)
-            others = (explained - a).clamp_min(0)  # rounding could leave a little less
+            others = (explained - a).clamp_min(0)  # rounding can make it slightly negative
             says = gain * (1 + 1 / (epsilon + others)).log() * weight
             h = (z + sum_weighted(graph, h, says) - expected * mean(h)).softmax(-1)
-            shares = a.detach().clamp_min(torch.finfo(a.dtype).tiny)  # two sure nodes may agree on nothing
+            shares = a.detach().clamp_min(torch.finfo(a.dtype).tiny)  # avoid 0 / 0 if two nodes agree on nothing
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
                 observer(r, shares.log().unsqueeze(1), c.unsqueeze(1), h.detach(), a.detach().unsqueeze(1))
@@ -101,38 +101,38 @@ class NodeBeliefs(nn.Module):
 
 
 class BeliefConv(nn.Module):
-    """Graph layer of K capsules per node that are beliefs, which all nodes exchange along the edges and update.
+    """Graph layer with K beliefs per node as its capsules; nodes update them from their neighbours' beliefs.
 
-    Capsule k of node v is a distribution h_vk over D states. An edge joins nodes that are in the same state in one of
-    their capsules, and the capsule is hidden: a friendship because of the same school, or of the same club. With
-    z_v = x_v W + b, the logits of v's own features, h = softmax(z) at first, and in each iteration
+    Capsule k of node v is a distribution h_vk over D states. The layer assumes that an edge joins nodes that are in the
+    same state of one capsule, but not which capsule this is: two friends may share a school or a club. z_v = x_v W + b
+    are the logits from v's own features. The layer starts with h = softmax(z), and each iteration computes
 
         a_ek = <h_uk, h_vk>                                    the probability that u and v are in the same state of k
         w_ek = g log(1 + 1 / (epsilon + sum over l != k of a_el))
         h_vk = softmax(z_vk + sum over in-edges e = (u, v) of w_ek h_uk - nu m_k)
 
-    So an edge is evidence for the states that its other end may be in: strong evidence if no other capsule explains the
-    edge, weak evidence if one does. c_ek = a_ek / sum over l of a_el is its coupling, from the beliefs with which the
-    last iteration began. m_k stands for the pairs of nodes without an edge: it is d D / K times the mean of h_k over
-    the graph's nodes, d their mean in-degree. epsilon > 0, g > 0 and nu > 0 are learned: ``beliefs.learned``.
+    So an edge moves v towards the states of u. It moves capsule k strongly if no other capsule explains the edge, and
+    weakly if one does. The coupling is c_ek = a_ek / sum over l of a_el, from the beliefs before the last iteration.
+    m_k accounts for the pairs of nodes without an edge: it is d D / K times the mean of h_k over the graph's nodes,
+    where d is their mean in-degree. epsilon > 0, g > 0 and nu > 0 are learned: ``beliefs.learned``.
 
-    This is belief propagation for overlapping groups (Decelle et al. 2011, Physical Review E 84, 066106, has it for one
-    grouping). Differs: nodes have beliefs, not messages for each neighbour, and the logarithm is taken as linear in h,
-    which is exact if h is 0 or 1. There epsilon is the rate of edges between groups divided by that within. In
-    ``CapsuleConv`` a node's votes are fixed; here they are its capsules and change in each iteration. So T iterations
-    see T edges far.
+    This is belief propagation for overlapping groups. Decelle et al. 2011 (Physical Review E 84, 066106) describe it
+    for one grouping; their epsilon is the rate of edges between groups divided by the rate within groups. Differs: a
+    node has one belief instead of a message for each neighbour, and the logarithm is replaced by a function linear in
+    h, which is exact if h is 0 or 1. In ``CapsuleConv`` a node's votes are fixed. Here the votes are the capsules and
+    change in each iteration, so T iterations carry information along paths of T edges.
 
     Args:
-        in_feats: F, features of a node; None: the layer is called with logits z, and has no W.
-        out_feats: D, the states of a capsule.
-        num_caps: K, capsules of each node.
+        in_feats: F, number of features of a node; None: the layer gets the logits z instead of features, and has no W.
+        out_feats: D, number of states of a capsule.
+        num_caps: K, number of capsules of each node.
         iterations: T >= 1.
         feat_drop: dropout probability of features.
         allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers.
 
     Shapes:
-        graph, feat (N, in_feats), or (N, num_caps, out_feats) for in_feats=None -> (N, num_caps, out_feats), each
-        capsule's numbers sum to 1; feat (N, in_feats) may be sparse, in torch's COO or CSR
+        graph, feat (N, in_feats), or (N, num_caps, out_feats) for in_feats=None -> (N, num_caps, out_feats), where
+        each capsule's numbers sum to 1; feat (N, in_feats) may be sparse, in torch's COO or CSR
 
     >>> from graphcaps import dgl
     >>> graph = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 3])))
@@ -165,15 +165,15 @@ class BeliefConv(nn.Module):
         """Exchange beliefs along the graph's edges.
 
         Args:
-            graph: one node type and one edge type, N nodes and E edges; no block, whose sources can't be updated. Add
-                self-loops before ``dgl.batch``: ``dgl.add_self_loop`` of a batch forgets which node is in which graph.
+            graph: N nodes of one type and E edges of one type. Blocks are refused: their sources can't be updated. Add
+                self-loops before ``dgl.batch``, because ``dgl.add_self_loop`` joins the graphs of a batch into one.
             feat: (N, in_feats), or logits (N, num_caps, out_feats) for in_feats=None.
-            edge_weight: (E,), factors of w_ek; default 1. d is then the mean over nodes of the sum of their in-edges'.
-            get_coupling: also give c (E, 1, num_caps), detached.
+            edge_weight: (E,), factors of w_ek; default 1. The in-degrees in d are then sums of these weights.
+            get_coupling: also return c (E, 1, num_caps), detached.
 
         Raises:
-            DGLError: a node has no in-edges, and that isn't allowed.
-            InputError: shapes that don't fit, or a graph whose sources aren't its destinations.
+            DGLError: a node has no in-edges, and ``allow_zero_in_degree`` is False.
+            InputError: shapes don't fit, or the graph's sources aren't its destinations.
         """
         check_graph(graph)
         check_one_kind(graph, "nodes of one kind", "Beliefs of both ends are updated: take CapsuleConv")

@@ -1,12 +1,12 @@
-"""The logits that couple a child, as a function of its own votes: for a loss that asks children to choose.
+"""Routing logits as a differentiable function of a child's votes, for a loss that makes children choose a parent.
 
-In the last iteration, with everything but the votes held fixed,
+The logits are those of the last iteration, with everything but the votes held fixed:
 
     dynamic      b = <u_hat, sum of v over the iterations before>
     spherical    b = kappa <u_hat, mu> / rho
 
-so that a child learns whom to vote for, and no parent learns to follow its children. Both are <u W, V> = <u, W V> with
-one V for each parent: no vote is built.
+So a child learns which parent to vote for, and parents don't learn to follow their children. Both logits have the form
+<u W, V> = <u, W V> with one V for each parent, so they are computed without building the votes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..routing.routing import rule_of
 from .dense_caps import SharedCaps
 from .routed import route_layer
 
-MIN_SQUARED_AGREEMENT = 1e-24  # below, a parent's votes agree with nothing
+MIN_SQUARED_AGREEMENT = 1e-24  # avoids a division by zero if no vote agrees with a parent
 
 
 def routed_with_logits(layer: SharedCaps, u: Tensor) -> tuple[Tensor, Tensor]:
-    """Parents v (J, B, D) of children u (I, B, P), and the logits b (I, J, B) that couple them in the last iteration.
+    """Route children u (I, B, P); return parents v (J, B, D) and the last iteration's logits b (I, J, B).
 
-    The gradient of b goes to u, to the layer's weights and prior, and to kappa.
+    The gradient of b reaches u, the layer's weights and prior, and kappa.
     """
     rule = required(rule_of(layer.routing), "routing", "Dynamic or Spherical", repr(layer.routing))
     seen = []
@@ -39,7 +39,7 @@ def routed_with_logits(layer: SharedCaps, u: Tensor) -> tuple[Tensor, Tensor]:
             (_, before, agreement), (b, _, _) = seen[-2:]
             b = b if layer.prior is None else b - layer.prior.detach().unsqueeze(1)
             b, agreement = (x.unflatten(0, (layer.num_children, layer.num_parents)) for x in (b, agreement))
-            # b is agreement with v times one number for each parent and image: this one
+            # b is the agreement times one factor per parent and image; least squares recovers the factor.
             power = agreement.square().sum(0).clamp_min(MIN_SQUARED_AGREEMENT)
             factor = (b * agreement).sum(0) / power  # (J, B)
             fixed = factor.unsqueeze(-1) * before * (1 if rule.kappa is None else rule.kappa / rule.kappa.detach())

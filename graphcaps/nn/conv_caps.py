@@ -1,8 +1,8 @@
-"""Convolutional capsules: each parent is routed to from a window of a grid, by matrices that all positions share.
+"""Convolutional capsules: a parent's children lie in a window of a grid, and all positions share the matrices.
 
-The layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", with vectors routed by agreement. As
-there, a child's couplings compete over all its parents, of all types and *positions*. Code that cuts the grid into
-windows and routes each by itself normalises inside one position: there a child gives all of itself to each window.
+The layer is that of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", with vectors routed by agreement.
+As in the paper, a child's couplings compete over all its parents, of all types and *positions*. Other code cuts the
+grid into windows and routes each window by itself, so a child's couplings sum to 1 in each of its windows.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .routed import RoutedLayer, graph_device, routing_for_images
 
 
 class WindowedCaps(RoutedLayer):
-    """Base of ``ConvCaps`` and ``MatrixConvCaps``, with the arguments of the former.
+    """Base of ``ConvCaps`` and ``MatrixConvCaps``, with the arguments of ``ConvCaps``.
 
-    ``matrix`` is (rows, columns) of a matrix; there is one for each place in the window, type of child and of parent.
+    ``matrix`` is (rows, columns) of a matrix. There is one for each offset in the window, child type and parent type.
     """
 
     def __init__(
@@ -60,24 +60,24 @@ class WindowedCaps(RoutedLayer):
 
 
 class ConvCaps(WindowedCaps):
-    """Convolutional capsules: a matrix for each offset in the window, type of child and type of parent.
+    """Convolutional capsules with a matrix for each offset in the window, child type and parent type.
 
-    Votes and routing run in the weights' precision, float32 unless converted, also under autocast. The graph is
-    ``local_graph``, the matrix of each edge ``local_index``.
+    Votes and routing run in the weights' precision, also under autocast: float32 unless you convert the layer.
+    ``local_graph`` makes the graph, and ``local_index`` gives the matrix of each edge.
 
     Args:
         grid: (H, W), positions of the children, or one number for both.
         child_types, parent_types: number of capsules at each position; types are outermost, as in ``PrimaryCaps``.
-        kernel, stride: a window's size and the steps to the next one, in positions, pairs or one number; no padding.
+        kernel, stride: size of a window and step to the next window, in positions; a pair or one number; no padding.
         child_dim, parent_dim: P, D.
-        routing: a routing such as ``Dynamic(3)``, of which the layer holds a copy, or the name of one.
+        routing: a routing such as ``Dynamic(3)``, or its name. The layer keeps a copy.
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = child_types * H * W, J = parent_types * h * w, (h, w) = ``out_grid``
-        (B, I, P) is refused, unless B = I: then it passes, and mixes the images
+        (B, I, P) is refused, unless B = I: then the mistake isn't noticed, and images are mixed
 
     Raises:
-        InputError: sizes that are no integers >= 1, a kernel larger than the grid, an unknown routing.
+        InputError: a size is not an integer >= 1, the kernel is larger than the grid, or the routing is unknown.
 
     >>> layer = ConvCaps((9, 9), child_types=16, parent_types=8, kernel=3, stride=2)
     >>> layer.out_grid, layer(torch.zeros(16 * 81, 2, 8)).shape
@@ -99,10 +99,10 @@ class ConvCaps(WindowedCaps):
         super().__init__(grid, kernel, stride, *sizes, (child_dim, parent_dim), routing_for_images(routing))
 
     def _draw(self) -> None:
-        """Draw matrices that make a parent's sum about as long as one child, at uniform coupling.
+        """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child.
 
-        Squash shortens the sum, and routing makes up for that: in the untrained preset ``deep`` on MNIST the median
-        lengths are 0.73 below the layers, and 0.75 and 0.84 above, after three iterations.
+        Squash shortens the sum, and routing lengthens it again. In the untrained preset ``deep`` on MNIST, the median
+        length is 0.73 below the first such layer, and 0.75 and 0.84 above the two layers, after three iterations.
         """
         degrees = self.graph().out_degrees()
         spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2

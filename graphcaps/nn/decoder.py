@@ -1,4 +1,4 @@
-"""From class capsules back to a picture."""
+"""The decoder, which reconstructs an image from class capsules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import check_labels, expect
 
 
 class Decoder(nn.Module):
-    """Decode class capsules to images; the others are masked with zeros (section 4.1 of the 2017 paper).
+    """Decode chosen class capsules to images; the others are masked with zeros (section 4.1 of the 2017 paper).
 
     Args:
         num_parents, parent_dim: J, D.
@@ -45,7 +45,7 @@ class Decoder(nn.Module):
         )
 
     def forward(self, capsules: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        """Decode the chosen capsules; (J, B, D) with J = B passes, and mixes the images."""
+        """Decode the chosen capsules. If J = B, capsules (J, B, D) can't be refused, and the images are mixed."""
         wanted, shape = (chosen.shape[0], *self.of), tuple(capsules.shape)
         if shape != wanted:
             then = "Layers give (J, B, D): v.transpose(0, 1)" if shape == (self.of[0], len(chosen), self.of[1]) else ""

@@ -1,4 +1,4 @@
-"""Fully connected capsules: linear votes with a matrix for each edge or type, then routing on a complete graph."""
+"""Fully connected capsules: linear votes, with a matrix per edge or per type, are routed on a complete graph."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CompleteCaps(RoutedLayer):
         self._draw()
 
     def _draw(self) -> None:
-        """Draw matrices that make a parent's sum about as long as one child, at uniform coupling."""
+        """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child."""
         if self.prior is not None:
             nn.init.zeros_(self.prior)
         nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * self.weight.shape[-1]) ** 0.5)
@@ -47,18 +47,18 @@ class CompleteCaps(RoutedLayer):
 class CapsuleLayer(CompleteCaps):
     """Fully connected capsules (DigitCaps of the 2017 paper) with a separate matrix for every child and parent.
 
-    Votes and routing run in the weights' precision, float32 unless converted, also under autocast.
+    Votes and routing run in the weights' precision, also under autocast: float32 unless you convert the layer.
 
     Args:
         num_children, num_parents: I, J.
         child_dim, parent_dim: P, D.
-        routing: a routing such as ``Dynamic(3)``, of which the layer holds a copy, or the name of one.
-        learned_prior: whether the layer learns a logit for each edge, from which its routing starts: the log priors of
-            Sabour et al. 2017, the B of Mazzia et al. 2021. They start at 0.
+        routing: a routing such as ``Dynamic(3)``, or its name. The layer keeps a copy.
+        learned_prior: whether the layer learns a logit for each edge, from which its routing starts. These are the log
+            priors of Sabour et al. 2017 and the B of Mazzia et al. 2021. They start at 0.
 
     Shapes:
         u (I, B, P) -> v (J, B, D)
-        (B, I, P) is refused, unless B = I: then it passes, and mixes the images
+        (B, I, P) is refused, unless B = I: then the mistake isn't noticed, and images are mixed
 
     >>> CapsuleLayer(1152, 10)(torch.zeros(1152, 2, 8)).shape
     torch.Size([10, 2, 16])
@@ -84,25 +84,25 @@ class CapsuleLayer(CompleteCaps):
 
 
 class SharedCaps(CompleteCaps):
-    """Fully connected capsules with one matrix per type of child and parent, which is linear in the position.
+    """Fully connected capsules with one matrix per child type and parent; the matrix is linear in the child's position.
 
     In the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", section 4, all positions share
-    the matrices of a type, and a child's row and column are added to two numbers of its vote. Here, with row and column
-    of the centre of child i's field in [-1, 1] of the image and t its type:
+    the matrices of a type, and a child's row and column are added to two numbers of its vote. Here, child i of type t,
+    whose receptive field has its centre at row_i and column_i in [-1, 1] of the image, has the vote
 
         u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
 
     Differs:
-        Coordinates are factors. Added to votes, they would add the same to every image at equal couplings, because
-        activations don't weight the votes of vector capsules.
+        Coordinates are factors. If they were added to the votes, every image would get the same addition at equal
+        couplings, because activations don't weight the votes of vector capsules.
 
     Precision and refused shapes are those of ``CapsuleLayer``.
 
     Args:
-        child_types: T, kinds of capsule, outermost in their order, as ``PrimaryCaps`` gives them.
-        centres: (positions, 2), row and column of the centre of each position's field, in [0, 1] of the image.
+        child_types: T, number of child types. Children are ordered by type first, as ``PrimaryCaps`` returns them.
+        centres: (positions, 2), row and column of each receptive field's centre, in [0, 1] of the image.
         num_parents, child_dim, parent_dim, routing: as in ``CapsuleLayer``.
-        learned_prior: as in ``CapsuleLayer``: for each child, so that positions don't share it.
+        learned_prior: as in ``CapsuleLayer``: a logit for each child and parent; positions don't share it.
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = T * positions
@@ -125,8 +125,8 @@ class SharedCaps(CompleteCaps):
     ):
         check_whole("child_types", child_types)
         check_centres(centres)
-        # The three matrices of each type and parent stand above one another, in three dims: channels_last would change
-        # the layout of four, as if they were a convolution's.
+        # The three matrices of each type and parent are stacked by rows to keep the weight at three dims:
+        # channels_last would change the layout of four dims, as if they were a convolution's.
         matrices = (child_types * num_parents, 3 * child_dim, parent_dim)
         sizes = child_types * len(centres), num_parents, child_dim, parent_dim
         super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior)
@@ -134,11 +134,11 @@ class SharedCaps(CompleteCaps):
         self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
 
     def votes(self, u: Tensor) -> LinearVotes:
-        """The children's votes at their places, not yet multiplied out."""
+        """The children's votes at their positions, not yet multiplied out."""
         check_children(u, self.num_children, self.child_dim)
         factors = nn.functional.pad(self.places, (1, 0), value=1.0).to(self.weight.dtype)  # (I, 1, 3)
         types = self.weight.unflatten(1, (3, -1)).unflatten(0, (-1, self.num_parents))  # (T, J, 3, P, D)
-        # A matrix for each edge takes a third of the multiplications that 3 P numbers u, row u and column u would.
+        # A matrix per edge needs a third of the multiplications of children (u, row u, column u) of 3 P numbers.
         weight = torch.einsum("tnk,tjkpd->tnjpd", factors.view(len(types), -1, 3), types)
         return LinearVotes(u.to(weight.dtype), weight.flatten(0, 2))
 

@@ -17,61 +17,61 @@ from .node_caps import NodeCapsules, dropped
 class CapsuleConv(nn.Module):
     """Graph convolution by routing: nodes vote for the capsules of their neighbours, and votes that agree count more.
 
-    With z_ul = x_u W_l, for capsule l of node v and its in-edges e = (u, v), in each iteration
+    Node u votes z_ul = x_u W_l for capsule l of a neighbour. For node v with in-edges e = (u, v), each iteration has
 
         c = softmax of b over the K capsules l of edge e
         s_vl = sum over e of c_el z_ul
         b_el = kappa <z_ul, s_vl> / |s_vl| / rho_vl    (Spherical)
         b_el = b_el + <z_ul, squash(s_vl)>             (Dynamic: arXiv 1710.09829)
 
-    where kappa is learned and rho_vl is the root mean square of the lengths of z_ul over the in-edges. The layer gives
-    squash(s_vl K / in-degree of v / f_v + bias). f_v is the root mean square of the numbers of x_u over the in-edges,
-    and 1 without squash or ``normalise``. One iteration, or ``Uniform``, is thus ``GraphConv`` with norm="right", up to
-    the squash. With ``num_caps=1`` there is no competition, and all iterations are alike. An edge's weight w multiplies
-    its votes: w z_ul replaces z_ul. Several capsules in the input have a W each, and add up. With ``unit_votes`` z_ul
-    is its direction alone, of length 1, and f_v is 1.
+    where kappa is learned and rho_vl is the root mean square length of the votes z_ul over the in-edges. The result is
+    squash(s_vl K / in-degree of v / f_v + bias). f_v is the root mean square of the elements of x_u over the in-edges;
+    without squash or ``normalise``, f_v is 1. So one iteration, or ``Uniform``, is ``GraphConv`` with norm="right",
+    followed by the squash. With ``num_caps=1`` there is no competition, and all iterations have the same result.
 
-    With ``mutual`` the two directions of an edge share their logits: that of (v, u) is added to b_el. This suits graphs
-    whose edges go both ways and have one cause each: the votes of both ends are then evidence for it.
+    An edge's weight w multiplies its votes: w z_ul replaces z_ul. If input nodes have several capsules, each of these
+    has its own W, and their votes are summed. With ``unit_votes``, z_ul is divided by its length, and f_v is 1.
 
-    Features a_e of an edge vote as if they were further features of its source, along this edge alone: with
-    ``edge_feats``, z_ul + a_e U_l replaces z_ul, and f_v covers the numbers of x_u and a_e. With ``residual``,
-    x_v R_l / f'_v is added before the squash, where f'_v is the root mean square of the numbers of x_v, and 1 without
-    squash or ``normalise``.
+    With ``mutual`` the two directions of an edge share their logits: the logit of (v, u) is added to b_el. This suits
+    graphs whose links have edges in both directions and one cause: the votes of both ends are evidence for this cause.
 
-    Features may have any scale, from 1e-11 to 1e18 in float32: neither the logits of spherical routing nor, with
-    ``normalise``, the squash depend on it. Dynamic routing wants votes that are short beside 1. Long ones, or those of
-    many neighbours, choose at random in the first iteration, and the layer learns little or nothing.
+    The features a_e of an edge act as further features of its source, along this edge alone. With ``edge_feats``,
+    z_ul + a_e U_l replaces z_ul, and f_v covers the elements of x_u and a_e. With ``residual``, x_v R_l / f'_v is added
+    before the squash. f'_v is the root mean square of the elements of x_v; without squash or ``normalise`` it is 1.
 
-    Competition of capsules is the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
+    Features may have any scale from 1e-11 to 1e18 in float32: the logits of spherical routing don't depend on it, and
+    with ``normalise`` the squash doesn't either. Dynamic routing needs votes that are short compared to 1. If votes are
+    long, or neighbours many, the first iteration makes a random choice, and the layer learns little or nothing.
+
+    The capsules compete as in the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML): each neighbour is assigned to the capsule it fits. Differs: capsules start from the sum of the votes instead
-    of the node's own features, which a self-loop adds, and votes keep their length unless ``unit_votes`` is set. A
-    node's result depends on its in-edges alone, so a sampled block gives what the whole graph gives.
+    of the node's own features (a self-loop adds these), and votes keep their length unless ``unit_votes`` is set. A
+    node's result depends on its in-edges alone, so a sampled block gives the same result as the whole graph.
 
     Args:
-        in_feats: features of a node, or of each of its capsules for ``in_caps`` > 1; -1: known from the first input. A
-            pair (source, destination) for bipartite graphs, as other layers take it; ``residual`` alone uses the
-            second, and None says that it isn't used.
+        in_feats: number of features of a node, or of each of its capsules if ``in_caps`` > 1; -1: inferred from the
+            first input. For bipartite graphs, a pair (source, destination), as in DGL's layers. Only ``residual`` uses
+            the destination's features; None declares them unused.
         out_feats: D, numbers per capsule.
-        num_caps: K, capsules of each node in the result.
-        routing: a routing such as ``Spherical(concentration=4.0)`` or ``Dynamic(3)``, of which the layer holds a copy,
-            a name, or a ``Routing`` of your own that returns sums of coupled votes.
-        squash_output: whether capsules are squashed to length < 1; False for logits.
+        num_caps: K, number of capsules of each node in the result.
+        routing: a routing such as ``Spherical(concentration=4.0)`` or ``Dynamic(3)``, a name, or a ``Routing`` of your
+            own that returns sums of coupled votes. The layer keeps a copy.
+        squash_output: whether capsules are squashed to length < 1. Set it to False if you need logits.
         feat_drop: dropout probability of features.
-        vote_drop: dropout probability of votes: like ``GATConv``'s ``attn_drop``; one mask for all iterations.
-        in_caps: capsules of each node in the input.
+        vote_drop: dropout probability of votes, like ``GATConv``'s ``attn_drop``. All iterations share one mask.
+        in_caps: number of capsules of each node in the input.
         bias: whether a bias is learned.
-        allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers. True: it gets
+        allow_zero_in_degree: if False, a node without in-edges is an error, as in DGL's layers; if True, its result is
             squash(bias).
-        normalise: whether capsules to be squashed are first divided by the root mean square of the features.
-        residual: whether a node's own features are added; with a learned matrix R also where ``GATConv`` has none.
+        normalise: whether capsules are divided by the root mean square of the features before the squash.
+        residual: whether a node's own features are added. They always have a learned matrix R, unlike in ``GATConv``.
         activation: function applied to the result, or None. To replace a ``GATConv`` with ``activation=F.elu``, set
             ``squash_output=False`` too.
-        edge_feats: features of an edge, as ``EdgeGATConv`` has them; None: edges have none.
-        mutual: whether the two directions of an edge share their logits. Each edge must have a reverse, which excludes
-            blocks; not with ``in_caps`` > 1.
-        unit_votes: whether a vote is a direction alone, divided by its length. Worth a try for votes of several kinds,
-            with a concentration of 4 or so.
+        edge_feats: number of features of an edge, as in ``EdgeGATConv``; None: edges have no features.
+        mutual: whether the two directions of an edge share their logits. Each edge must have a reverse, so blocks are
+            refused, and ``in_caps`` must be 1.
+        unit_votes: whether each vote is divided by its length. Try it for votes of several kinds, with a
+            concentration of about 4.
 
     Shapes:
         graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats);
@@ -116,7 +116,7 @@ class CapsuleConv(nn.Module):
         self.capsules.reset_parameters()
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Called by DGL's ``HeteroGraphConv``."""
+        """Set ``allow_zero_in_degree``; DGL's ``HeteroGraphConv`` calls this."""
         self.allow_zero_in_degree = set_value
 
     @uncompiled
@@ -131,16 +131,16 @@ class CapsuleConv(nn.Module):
         """Route along the graph's edges.
 
         Args:
-            graph: homogeneous, bipartite, or a message-flow block; one canonical edge type; E edges.
-            feat: (N, *, in_feats) of the (source) nodes, or a pair, the second of the destination nodes. Without a
-                pair, a block's destination nodes are its first source nodes.
-            edge_weight: (E,), how much each edge's votes count; default 1.
-            get_coupling: also give c (E, *, in_caps, num_caps), detached.
-            edge_feat: (E, edge_feats), or (E,) for one, if edges have features.
+            graph: a homogeneous or bipartite graph or a message-flow block, with one canonical edge type and E edges.
+            feat: (N, *, in_feats) of the source nodes, or a pair of the source and the destination nodes' features.
+                Without a pair, a block's destination nodes are its first source nodes.
+            edge_weight: (E,), a factor for each edge's votes; default 1.
+            get_coupling: also return c (E, *, in_caps, num_caps), detached.
+            edge_feat: (E, edge_feats), or (E,) for a single feature, if edges have features.
 
         Raises:
-            DGLError: a node has no in-edges, and that isn't allowed.
-            InputError: shapes that don't fit.
+            DGLError: a node has no in-edges, and ``allow_zero_in_degree`` is False.
+            InputError: shapes don't fit.
         """
         check_graph(graph)
         check_in_edges(graph, self.allow_zero_in_degree)
@@ -172,7 +172,7 @@ def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:
 
 
 def check_in_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
-    """Raise ``DGLError`` for a node without in-edges, as DGL's layers do, unless that is allowed."""
+    """Raise ``DGLError`` if a node has no in-edges and that isn't allowed, as DGL's layers do."""
     if not allow_zero_in_degree and some_without_in_edges(graph):
         raise dgl.DGLError(
             "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
@@ -182,5 +182,5 @@ def check_in_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
 
 @cached_per_structure
 def some_without_in_edges(graph: DGLGraph) -> bool:
-    """Cached, because the answer makes the host wait for the device."""
+    """Whether a node has no in-edges. The result is cached, because computing it waits for the device."""
     return bool((links(graph, graph.device).in_degrees == 0).any())

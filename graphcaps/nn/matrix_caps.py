@@ -1,11 +1,11 @@
-"""Matrix capsules: a 4 x 4 pose and an activation each, from a feature map to the classes.
+"""Layers of matrix capsules, from the feature map to the classes; a capsule has a 4 x 4 pose and an activation.
 
-Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing" (ICLR), section 4: primary capsules, convolutional
-capsules and class capsules. A child's vote for a parent is the matrix product of its pose with the edge's 4 x 4 matrix,
-and EM routing gives the parents' poses and activations. As in ``ConvCaps``, a child's couplings compete over all its
+The layers are the primary, convolutional and class capsules of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM
+routing" (ICLR), section 4. A child's vote for a parent is the matrix product of its pose with the edge's 4 x 4 matrix,
+and EM routing computes the parents' poses and activations. As in ``ConvCaps``, a child's couplings compete over all its
 parents, of all types and positions.
 
-Poses are 16 numbers, row by row; capsule axis first, types outermost.
+A pose is stored as 16 numbers, row by row. The capsule axis comes first, and capsules are ordered by type first.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .conv_caps import WindowedCaps
 from .dense_caps import CompleteCaps
 from .routed import Poses, RoutedLayer, check_centres, check_children, route_layer
 
-SIZE = 16  # numbers of a pose
-FINAL_LAMBDA = 0.08  # eight times EM's own, with which matrix-small learns more slowly: 73 % instead of 81 %
-ROW, COLUMN = 3, 7  # the first two elements of a pose's right-hand column
+SIZE = 16  # numbers per pose
+FINAL_LAMBDA = 0.08  # eight times EM's default, with which matrix-small learns more slowly: 73 % instead of 81 %
+ROW, COLUMN = 3, 7  # indices of the first two elements of a pose's right-hand column
 
 
 class MatrixPrimaryCaps(nn.Module):
-    """Primary capsules: at each position a linear map of the features gives a pose and a logistic unit per type.
+    """Primary matrix capsules: at each position, linear maps of the features give each type's pose and activation.
 
     Args:
         in_channels: channels of the feature map.
-        num_types: B in the paper, kinds of capsule, each once at every position.
+        num_types: number of types, B in the paper. Each position has one capsule of every type.
 
     Shapes:
         features (B, in_channels, H, W) -> ``Poses``: pose (I, B, 16), activation (I, B) in [0, 1],
@@ -54,10 +54,10 @@ class MatrixPrimaryCaps(nn.Module):
 
 
 class MatrixLayer(RoutedLayer):
-    """The part that layers of matrix capsules share: 4 x 4 matrices, and poses with activations in and out."""
+    """Base of the layers that route ``Poses`` to ``Poses`` with 4 x 4 matrices."""
 
     shift: torch.Tensor | None
-    """(I, 16), added to each child's votes."""
+    """Numbers (I, 16) that are added to each child's votes."""
 
     def _draw(self) -> None:
         """Draw matrices near the identity, so that poses pass through the layers."""
@@ -84,12 +84,12 @@ class MatrixLayer(RoutedLayer):
 
 
 class MatrixConvCaps(MatrixLayer, WindowedCaps):
-    """Convolutional matrix capsules: a 4 x 4 matrix for each offset in the window, type of child and type of parent.
+    """Convolutional matrix capsules with a 4 x 4 matrix for each offset in the window, child type and parent type.
 
-    Precision, errors and arguments are those of ``ConvCaps``, except:
+    Precision, errors and the other arguments are those of ``ConvCaps``.
 
     Args:
-        routing: an ``EM`` routing, of which the layer holds a copy; ``"em"`` is ``EM(3, final_lambda=0.08)``.
+        routing: an ``EM`` routing, or ``"em"`` for ``EM(3, final_lambda=0.08)``. The layer keeps a copy.
 
     Shapes:
         ``Poses`` of I capsules -> ``Poses`` of J, I = child_types * H * W, J = parent_types * h * w,
@@ -115,16 +115,16 @@ class MatrixConvCaps(MatrixLayer, WindowedCaps):
 
 
 class MatrixClassCaps(MatrixLayer, CompleteCaps):
-    """Class capsules: one 4 x 4 matrix per type and class, shared by all positions, and coordinate addition.
+    """Matrix class capsules with coordinate addition and one 4 x 4 matrix per type and class for all positions.
 
-    The row and column of the centre of the child's receptive field are added to the first two elements of the vote's
-    right-hand column.
+    Coordinate addition adds the row and column of the centre of the child's receptive field to the first two elements
+    of the vote's right-hand column.
 
     Args:
-        child_types: kinds of capsule, outermost.
-        centres: (positions, 2), row and column of each position's receptive field, in [0, 1] of the image.
-        num_parents: J, classes.
-        routing: an ``EM`` routing, of which the layer holds a copy; ``"em"`` is ``EM(3, final_lambda=0.08)``.
+        child_types: number of child types. Children are ordered by type first.
+        centres: (positions, 2), row and column of each receptive field's centre, in [0, 1] of the image.
+        num_parents: J, number of classes.
+        routing: an ``EM`` routing, or ``"em"`` for ``EM(3, final_lambda=0.08)``. The layer keeps a copy.
 
     Shapes:
         ``Poses`` of I = child_types * positions capsules -> ``Poses`` of J
@@ -149,7 +149,7 @@ class MatrixClassCaps(MatrixLayer, CompleteCaps):
 
 
 def em_routing(routing: Routing | str) -> EM:
-    """The routing itself, or for the name "em" the one for matrix capsules."""
+    """Return the routing itself, or for ``"em"`` the default of matrix capsules."""
     if routing == "em":
         return EM(final_lambda=FINAL_LAMBDA)
     if isinstance(routing, EM):

@@ -1,4 +1,4 @@
-"""Capsules on the nodes of a graph: the weights and the formula that the layers for DGL and PyTorch Geometric share."""
+"""Capsules on the nodes of a graph: the part that the layers for DGL and PyTorch Geometric share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
 
 
 class Names(NamedTuple):
-    """The names that a library gives to the arguments of a graph layer, for error messages."""
+    """Argument names of a library's graph layers, for error messages."""
 
     feat: str
     edge_feat: str
@@ -39,7 +39,7 @@ PYG = Names("x", "edge_attr", "in_channels", "out_channels", "edge_dim")
 class NodeCapsules(nn.Module):
     """The weights, routing, bias and squash of ``CapsuleConv``, whose docstring has the formula and the arguments.
 
-    ``names`` are those of arguments in errors: ``DGL`` or ``PYG``.
+    Errors call its arguments by ``names``: ``DGL`` or ``PYG``.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class NodeCapsules(nn.Module):
         expect(len(pair) == 2, names.in_feats, "a number, or a pair of (source, target)", in_feats)
         source, target = required(pair[0], names.in_feats, "a source's features", str(in_feats)), pair[1]
         expect(target is not None or not residual, names.in_feats, "a target's features for residual=True", in_feats)
-        self.warns_of_target = target is not None and not residual  # None declares them unused
+        self.warns_of_target = target is not None and not residual  # the value None declares them unused
         for name, feats in ((names.in_feats, source), (names.in_feats, target), (names.edge_feats, edge_feats)):
             if feats is not None and feats != -1:
                 check_whole(name, feats)
         routing = as_routing(routing)
         expect(routing.sums_votes, "routing", "one whose poses are sums of votes: Spherical, Dynamic, Uniform", routing)
         if num_caps == 1 and rule_of(routing) is not None:
-            # The softmax over one capsule is 1 for any logit: a parameter such as kappa would get no gradient.
+            # The softmax over one capsule is 1 for any logit, so a parameter such as kappa would get no gradient.
             routing = Uniform(routing.iterations)
         self.normalise_residual = normalise and squash_output
         self.normalise = self.normalise_residual and not unit_votes
@@ -92,7 +92,7 @@ class NodeCapsules(nn.Module):
         self.reset_parameters()
 
     def source_and_target(self, feat: Any, warn: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Features of sources and of targets (or None), from a tensor or a pair; unused ones of targets warn once."""
+        """Return the sources' and the targets' features (or None); warn once if the targets' are given but unused."""
         pair = isinstance(feat, (tuple, list)) and len(feat) == 2
         source, target = feat if pair else (feat, None)
         check_tensor(self.names.feat, source, floating=False, sparse=True)
@@ -124,7 +124,7 @@ class NodeCapsules(nn.Module):
         nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.num_caps * self.out_feats) ** 0.5)
 
     def _materialize(self, *pairs: tuple[nn.Parameter | None, Tensor | None]) -> None:
-        """Make and draw the weights whose number of features was -1."""
+        """Create the weights whose number of features was -1."""
         for weight, feat in pairs:
             if feat is not None and isinstance(weight, UninitializedParameter):
                 weight.materialize((self.in_caps, feat.shape[-1], self.num_caps, self.out_feats))
@@ -137,7 +137,7 @@ class NodeCapsules(nn.Module):
                 weight.materialize(given.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    # Use .shape, not len(), in what follows: torch.export would bake len() in as a constant.
+    # Use .shape, not len(), from here on: torch.export would bake len() in as a constant.
     def forward(
         self,
         graph: DGLGraph | Links,
@@ -147,10 +147,10 @@ class NodeCapsules(nn.Module):
         edge_feat: Tensor | None = None,
         target: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Route along the edges of any graph with one canonical edge type; ``Links`` are edges that torch traces.
+        """Route along the edges of any graph with one canonical edge type, or ``Links`` if torch traces the edges.
 
-        Arguments and result are those of ``CapsuleConv``; ``edge_feat`` may have feat's ``*``, (E, *, edge_feats), and
-        ``target`` are the destination nodes' features, for a residual.
+        Arguments and result are those of ``CapsuleConv.forward``. ``edge_feat`` may also be (E, *, edge_feats), with
+        the ``*`` of ``feat``. ``target`` holds the destination nodes' features, for a residual.
         """
         edges = graph if isinstance(graph, Links) else links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
@@ -182,7 +182,7 @@ class NodeCapsules(nn.Module):
         return out if c is None else (out, c)
 
     def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, edges: Links) -> Tensor:
-        """(N_dst, *, 1, 1): 1 / the root mean square of the features of a node's in-edges; 0 if all are zero."""
+        """1 / the root mean square of the features of a node's in-edges, (N_dst, *, 1, 1); 0 if all are zero."""
         power = self._mean_square(feat).index_select(0, edges.src)  # (E, *)
         if edge_feat is not None:
             own, more = feat.shape[-1], squares(edge_feat).sum(-1)
@@ -191,7 +191,7 @@ class NodeCapsules(nn.Module):
         return per_root(total / spread(edges.in_degrees.clamp_min(1).to(total.dtype), total.dim()))
 
     def _mean_square(self, feat: Tensor) -> Tensor:
-        """(N, *), over each node's numbers."""
+        """The mean square of each node's features, (N, *)."""
         if feat.layout != torch.strided:
             feat = feat.to_sparse_coo().coalesce()
             values = squares(feat.values())
@@ -242,7 +242,7 @@ class NodeCapsules(nn.Module):
 
 
 def dropped(dropout: nn.Dropout, feat: Tensor) -> Tensor:
-    """``dropout(feat)``, applied to the values of a sparse matrix."""
+    """``dropout(feat)``, which for a sparse matrix drops stored values."""
     if feat.layout == torch.strided or not (dropout.training and dropout.p):
         return dropout(feat) if feat.layout == torch.strided else feat
     feat = feat.to_sparse_coo().coalesce()
@@ -258,29 +258,29 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
 
 
 def check_dtype(name: str, feat: Any, weight: Tensor) -> None:
-    """Raise ``InputError`` unless features have the weights' precision, or autocast converts them."""
+    """Raise ``InputError`` unless the features have the weights' precision or autocast converts them."""
     fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
     expect(fits, name, f"{weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
 
 
 def multiply(feat: Tensor, weight: Tensor) -> Tensor:
-    """(N, *, K_in, K_out, D) from feat (N, *, F), or (N, *, K_in, F) for K_in > 1."""
+    """Votes (N, *, K_in, K_out, D) of feat (N, *, F), or (N, *, K_in, F) for K_in > 1."""
     if weight.shape[0] == 1:
         return (feat @ weight[0].flatten(1)).unflatten(-1, (1, *weight.shape[2:]))
     return torch.einsum("...kf,kfld->...kld", feat, weight)
 
 
 def spread(x: Tensor, dims: int) -> Tensor:
-    """(N, ...) with dims of size 1 after the first, so that there are ``dims``."""
+    """Insert dims of size 1 after the first dim of x (N, ...), to get ``dims`` in all."""
     return x.reshape(x.shape[0], *[1] * (dims - x.dim()), *x.shape[1:])
 
 
 def squares(feat: Tensor) -> Tensor:
-    """Squares in float32 at least: they and their sums overflow half precision."""
+    """Squares in at least float32, because squares and their sums overflow half precision."""
     return feat.to(torch.promote_types(feat.dtype, torch.float32)).square()
 
 
 def per_root(mean: Tensor) -> Tensor:
-    """(N, *, 1, 1): 1 / the root of mean (N, *); 0 where it is zero."""
+    """1 / sqrt(mean), (N, *, 1, 1), of mean (N, *); 0 where the mean is zero."""
     some = mean > MIN_MEAN_SQUARE
     return torch.where(some, torch.where(some, mean, 1).rsqrt(), 0)[..., None, None]

@@ -1,4 +1,4 @@
-"""From a feature map to the first capsules: the P channels of one type at one position are one capsule."""
+"""Primary capsules, made from a feature map: the P channels of one type at one position are one capsule."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .conv2d import Conv2d
 
 
 class PrimaryCaps(nn.Module):
-    """PrimaryCaps of Sabour, Frosst & Hinton 2017: all types' 9x9 convolutions as one, squashed per capsule.
+    """PrimaryCaps of Sabour, Frosst & Hinton 2017: one 9x9 convolution for all types, then a squash of each capsule.
 
     Args:
         in_channels: channels of the feature map.
-        num_types: T, kinds of capsule, each once at every position.
+        num_types: T, number of capsule types. Each position has one capsule of every type.
         dim: P, numbers per capsule.
 
     Shapes:
-        features (B, in_channels, H, W) -> u (I, B, P), I = T * positions; types outermost, i = type * positions +
-        position
+        features (B, in_channels, H, W) -> u (I, B, P), I = T * positions; capsules are ordered by type first,
+        i = type * positions + position
 
     >>> PrimaryCaps(256)(torch.zeros(2, 256, 20, 20)).shape
     torch.Size([1152, 2, 8])
@@ -43,11 +43,11 @@ class PrimaryCaps(nn.Module):
 class DepthwisePrimaryCaps(nn.Module):
     """Primary capsules of Efficient-CapsNet (Mazzia et al. 2021): a depthwise convolution as large as its feature map.
 
-    Every channel becomes one number that has seen the whole map; P neighbouring channels are a capsule.
+    Every channel becomes one number, computed from the whole map; P neighbouring channels form a capsule.
 
     Args:
         channels: channels of the feature map, a multiple of ``dim``.
-        map_size: (H, W) of the feature map, which is the kernel's size.
+        map_size: (H, W), size of the feature map and of the kernel.
         dim: P, numbers per capsule.
 
     Shapes:
@@ -66,8 +66,8 @@ class DepthwisePrimaryCaps(nn.Module):
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         wanted, shape = (self.conv.in_channels, *self.conv.kernel_size), tuple(features.shape)
         expect(len(shape) == 4 and shape[1:] == wanted, "features", "(B, {}, H={}, W={})".format(*wanted), shape)
-        # No convolution, whose gradient would be a tenth of a training step of `compact` on a CPU. Channels stand
-        # last, as they do in training: a gradient in another layout makes batch normalisation several times slower.
+        # A product and a sum replace the convolution, whose gradient takes a tenth of a training step of `compact` on
+        # a CPU. Channels come last, as in training: another layout makes batch normalisation several times slower.
         weight = self.conv.weight.squeeze(1).permute(1, 2, 0).contiguous()  # (H, W, channels)
         x = (features.to(weight.dtype).permute(0, 2, 3, 1) * weight).sum(dim=(1, 2))  # (B, channels)
         x = x if self.conv.bias is None else x + self.conv.bias
@@ -76,15 +76,15 @@ class DepthwisePrimaryCaps(nn.Module):
 
 
 def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tuple[int, int]) -> torch.Tensor:
-    """The pixels that each primary capsule sees through a chain of convolutions without padding and dilation.
+    """The receptive field of each primary capsule behind a chain of convolutions without padding and dilation.
 
     Args:
-        convs: the convolutions in order, the primary capsules' last.
+        convs: the convolutions in order; the last is that of the primary capsules.
         num_types: T, capsules per position.
         image_size: (H, W) in pixels.
 
     Returns:
-        (I, 4) int64: top, left, height, width, in the order of the capsules (types outermost).
+        (I, 4) int64: top, left, height and width, in the order of the capsules (by type first).
 
     >>> receptive_fields([nn.Conv2d(1, 256, 9), nn.Conv2d(256, 256, 9, 2)], 32, (28, 28))[35]
     tensor([10, 10, 17, 17])
@@ -105,14 +105,14 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
 
 @torch.no_grad()
 def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> torch.Tensor:
-    """``receptive_fields`` (I, 4) of any layers from images (B, C, H, W) to children u (I, B, P).
+    """Measure the receptive fields (I, 4) of any layers from images (B, C, H, W) to children u (I, B, P).
 
-    Each of H + W images has NaN in one row or column; the children that see it become NaN.
+    Each of H + W images has NaN in one row or column. The children whose field contains it become NaN.
     """
     probed, ends = copy.deepcopy(front).to("cpu", torch.float64).eval(), []
     for axis, size in enumerate(image_shape[1:]):
         images = torch.zeros(size, *image_shape, dtype=torch.float64)
-        images.diagonal(dim1=0, dim2=axis + 2).fill_(torch.nan)  # image k has it in row or column k
+        images.diagonal(dim1=0, dim2=axis + 2).fill_(torch.nan)  # image k has NaN in row or column k
         seen = probed(images).isnan().any(dim=-1).long()  # (I, size)
         expect(bool(seen.any(dim=1).all()), "front", "layers in which NaN reaches each child", "one that it doesn't")
         first = seen.argmax(dim=1)

@@ -1,4 +1,4 @@
-"""From the nodes of each graph in a batch to class capsules of the graph, by routing."""
+"""Readout: the nodes of each graph in a batch are routed to the graph's class capsules."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .node_caps import NodeCapsules
 class CapsuleReadout(nn.Module):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    ``graphcaps.nn.CapsuleConv`` has the formula, and the meaning of the arguments that aren't listed here: each node
-    has one edge, to its graph, along which the C classes compete. Uniform couplings give the mean over the nodes, so
-    results don't depend on a graph's size. It replaces ``GlobalAttentionPooling``; the lengths are class scores for
-    ``graphcaps.margin_loss``.
+    The docstring of ``graphcaps.nn.CapsuleConv`` has the formula and the arguments that aren't listed here. Each node
+    has one edge, to its graph, and the C classes compete along it. At uniform couplings the result is the mean over
+    the nodes, so it doesn't depend on the size of a graph. The layer replaces ``GlobalAttentionPooling``; the lengths
+    of the capsules are class scores for ``graphcaps.margin_loss``.
 
-    With dynamic routing a capsule is a sum over all nodes, so that its first choice is a random one unless votes are
-    very short, and the layer learns nothing.
+    Dynamic routing sums over all nodes. Unless the votes are very short, its first iteration makes a random choice,
+    and the layer learns nothing.
 
     Args:
-        in_feats: features of a node, or of each of its capsules for ``in_caps`` > 1.
+        in_feats: number of features of a node, or of each of its capsules if ``in_caps`` > 1.
         out_feats: D, numbers per capsule.
-        num_caps: C, capsules of each graph, one per class.
+        num_caps: C, number of capsules of each graph, one per class.
 
     Shapes:
-        graph of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1
-        -> (B, *, num_caps, out_feats); a graph without nodes gives squash(bias)
+        batch of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1
+        -> (B, *, num_caps, out_feats); the result of a graph without nodes is squash(bias)
 
     >>> import torch
     >>> from graphcaps import dgl
@@ -65,9 +65,9 @@ class CapsuleReadout(nn.Module):
         """Route nodes to their graphs.
 
         Args:
-            graph: one graph or several from ``dgl.batch``, homogeneous; only the graph of each node matters.
+            graph: one homogeneous graph, or several from ``dgl.batch``. Its edges aren't used.
             feat: (N, *, in_feats).
-            get_coupling: also give c (N, *, in_caps, num_caps), detached: which class each node supports.
+            get_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
         """
         check_tensor("feat", feat, floating=False, sparse=True)
         return self.capsules(membership(graph), feat, None, get_coupling)

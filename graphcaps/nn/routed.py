@@ -1,4 +1,4 @@
-"""The base of all layers of capsules for images, the checks of their input, and the call that routes."""
+"""The base class of all capsule layers for images, their input checks, and the function that routes them."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ..routing.names import as_routing
 
 
 class Poses(NamedTuple):
-    """Capsules with an activation beside the pose: ``pose`` (I, B, 16), ``activation`` (I, B) in [0, 1]."""
+    """Matrix capsules: ``pose`` (I, B, 16) and ``activation`` (I, B) in [0, 1]."""
 
     pose: Tensor
     activation: Tensor
 
 
 class RoutedLayer(nn.Module):
-    """Base of the layers of I children and J parents: it has matrices, a copy of a routing, and a graph of votes.
+    """Base of the layers with I children and J parents. It holds the matrices, a copy of a routing, and the graph.
 
     Args:
         matrices: the shape of the weights, (matrices, rows, columns).
-        parent_types: number of types of parents, outermost in their order.
-        index: (E,) int64, the matrix of each edge; None: each edge has its own.
+        parent_types: number of parent types. Parents are ordered by type first.
+        index: (E,) int64, the number of each edge's matrix; None: each edge has its own.
     """
 
     index: Any
     prior: Tensor | None
-    """Logits (E,) that the routing starts from, if the layer learns them."""
+    """Logits (E,) from which the routing starts, if the layer learns them."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class RoutedLayer(nn.Module):
         self.register_buffer("index", index, persistent=False)
 
     def reset_parameters(self) -> None:
-        """Draw the weights again, and reset the prior and what the routing has learned."""
+        """Draw the weights again, and reset the prior and the routing's parameters."""
         self.routing.reset_parameters()
         self._draw()
 
@@ -63,7 +63,7 @@ class RoutedLayer(nn.Module):
         raise NotImplementedError
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        """The graph of votes, on ``device`` if the installed DGL can have it there, else on the CPU."""
+        """The graph of votes, on ``device`` if the installed DGL supports it, else on the CPU."""
         raise NotImplementedError
 
     def blank(self) -> Any:
@@ -88,15 +88,15 @@ def route_layer(
     iterations: int | None = None,
     coupling: bool = False,
 ) -> Parents:
-    """The parents of a layer's children u (I, B, P) or poses, routed outside autocast.
+    """Route a layer's children, u (I, B, P) or ``Poses``, to its parents, outside autocast.
 
-    ``iterations`` replaces the layer's, ``coupling`` asks for the last couplings.
+    ``iterations`` replaces the layer's own number. With ``coupling`` the result includes the last couplings.
     """
     given = u.pose if isinstance(u, Poses) else u
     check_tensor("u", given)
     device = given.device
     routing = layer.routing if iterations is None else layer.routing.with_iterations(iterations)
-    # No autocast block unless autocast is on: torch.export would record it.
+    # Enter an autocast block only if autocast is on, because torch.export would record the block.
     autocast = torch.is_autocast_enabled(device.type)
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         activation = activation_of(u) if routing.uses_activation else None
@@ -106,16 +106,16 @@ def route_layer(
 
 
 def activation_of(u: Tensor | Poses) -> Tensor:
-    """Activations (I, B) in [0, 1]: the lengths of u (I, B, P), or the poses' own."""
+    """Activations (I, B) in [0, 1]: the lengths of u (I, B, P), or the activations of ``Poses``."""
     return u.activation if isinstance(u, Poses) else torch.linalg.vector_norm(u.float(), dim=-1)
 
 
 def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
-    """The routing itself, or the one of that name with these settings.
+    """Return the routing itself, or make the one of that name with these settings.
 
-    "spherical" starts nearly uniform, at 0.01: 97.6 % of digits at all places are then right, as with equal couplings,
-    and 96.6 % with a start at 1. The rate of 10 lets a few hundred steps of Adam at 0.001 leave the start: log kappa
-    changes by 0.01 a step, and so by ln 100, from 0.01 to 1, in 460 steps.
+    For images, "spherical" starts at concentration 0.01, which is nearly uniform. The accuracy on digits anywhere in
+    the frame is then 97.6 %, as with equal couplings; it is 96.6 % with a start at 1. The rate of 10 lets kappa leave
+    the start: with Adam at 0.001, log kappa changes by 0.01 a step, so kappa gets from 0.01 to 1 in 460 steps.
     """
     if routing == "spherical":
         settings = {"concentration": 0.01, "rate": 10} | settings
@@ -123,16 +123,16 @@ def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
 
 
 def graph_device(device: torch.device | str) -> torch.device | str:
-    """``device`` if the installed DGL can have a graph there, else "cpu"."""
+    """``device`` if the installed DGL supports graphs there, else "cpu"."""
     return device if torch.device(device).type == "cuda" and has_cuda() else "cpu"
 
 
 def check_children(u: Tensor, num_children: int, dim: int) -> None:
-    """Raise ``InputError`` unless u are floating point children (I, *, P), with the fix if the batch comes first."""
+    """Raise ``InputError`` unless u are floating-point children (I, *, P); suggest the fix if the batch comes first."""
     check_tensor("u", u)
     shape, then = tuple(u.shape), ""
     fits = len(shape) >= 2 and (shape[0], shape[-1]) == (num_children, dim)
-    # This is compared only on failure: torch.export would record the comparison as a limit of the batch size
+    # Compare the batch's size only on failure: torch.export would record the comparison as a limit of that size.
     if not fits and len(shape) == 3 and shape[1:] == (num_children, dim):
         then = "Capsules come first, then the batch: u.transpose(0, 1)"
     expect(fits, "u", f"(I={num_children}, *, P={dim})", shape, then)

@@ -1,7 +1,7 @@
 """CapsuleConv, BeliefConv and CapsuleReadout for PyTorch Geometric; those for DGL are in ``graphcaps.nn``.
 
-Parameters have the same names and shapes there, and the same weights give the same numbers. Needs
-``pip install -e ".[pyg]"``; nothing else in graphcaps imports this package.
+Both versions have the same parameter names and shapes, and the same weights give the same results. This package needs
+``pip install -e ".[pyg]"``; nothing else in graphcaps imports it.
 """
 
 from __future__ import annotations

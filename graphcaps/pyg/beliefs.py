@@ -1,4 +1,4 @@
-"""Beliefs that the nodes of a graph exchange, for PyTorch Geometric."""
+"""``BeliefConv`` for PyTorch Geometric: the nodes of a graph exchange beliefs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .edges import coalesced, pairs, routed_edges, values_of
 
 
 class BeliefConv(nn.Module):
-    """Graph layer of capsules that are beliefs over states, which all nodes exchange along the edges and update.
+    """Graph layer with K beliefs per node as its capsules; nodes update them from their neighbours' beliefs.
 
-    ``graphcaps.nn.BeliefConv`` has the formula, and the meaning of the arguments. Its ``in_feats``, ``out_feats`` and
+    The docstring of ``graphcaps.nn.BeliefConv`` has the formula and the arguments. Its ``in_feats``, ``out_feats`` and
     ``feat_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here. Nodes without in-edges are allowed.
 
     Shapes:
         x (N, in_channels), or logits (N, num_caps, out_channels) for in_channels=None; edge_index (2, E)
-        -> (N, num_caps, out_channels), each capsule's numbers sum to 1
+        -> (N, num_caps, out_channels), where each capsule's numbers sum to 1
 
     >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
     >>> BeliefConv(10, 2, num_caps=3)(torch.ones(4, 10), edge_index).shape
@@ -53,10 +53,10 @@ class BeliefConv(nn.Module):
         """Exchange beliefs along the edges.
 
         Args:
-            edge_index: (2, E) integers, or an adjacency matrix in PyG's other forms, whose values are edge weights.
-            edge_weight: (E,), how much each edge counts; default 1.
-            batch: (N,), the graph of each node, ascending; default: all are in one.
-            return_coupling: also give c (E, 1, num_caps), detached.
+            edge_index: (2, E) integers, or an adjacency matrix of edge weights in one of PyG's other forms.
+            edge_weight: (E,), weight of each edge; default 1.
+            batch: (N,), the graph of each node, ascending; default: all nodes are in one graph.
+            return_coupling: also return c (E, 1, num_caps), detached.
         """
         check_tensor("x", x, floating=False, sparse=True)
         num_nodes, edge_index = x.size(0), coalesced(edge_index)

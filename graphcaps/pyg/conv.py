@@ -22,27 +22,27 @@ from .edges import RoutedEdges, coalesced, in_form_of, is_exported, pairs, route
 class CapsuleConv(MessagePassing):
     """Graph convolution by routing.
 
-    ``graphcaps.nn.CapsuleConv`` has the formula, and the meaning of the arguments that aren't listed here. Its
+    The docstring of ``graphcaps.nn.CapsuleConv`` has the formula and the arguments that aren't listed here. Its
     ``in_feats``, ``out_feats``, ``vote_drop`` and ``edge_feats`` are ``in_channels``, ``out_channels``, ``dropout`` and
     ``edge_dim`` here.
 
-    Routing reads each vote several times, and may never build it. So a ``message`` is not a vote but its weight
-    (E, 1), and ``aggregate`` routes: an explainer's edge mask multiplies the weights, and so does a message hook that
-    returns something. Hooks get the couplings as ``alpha`` (E, in_caps * num_caps), as ``AttentionExplainer`` expects.
-    Those of an edge sum to 1: use their maximum, the mean is constant.
+    Routing reads each vote several times, and may not store the votes at all. So ``message`` returns the weights (E, 1)
+    of the votes, and ``aggregate`` does the routing. An explainer's edge mask multiplies the weights, and so does the
+    result of a message hook. Hooks get the couplings as ``alpha`` (E, in_caps * num_caps), which ``AttentionExplainer``
+    expects. An edge's couplings sum to 1, so their mean is constant: use their maximum.
 
     Args:
-        add_self_loops: whether each node gets one self-loop, of weight 1 and with the mean features of its other
-            in-edges, which replaces those it has; not if x is a pair. None is True, and lets ``to_hetero`` pass.
-        concat: True: a node's capsules one after another, (*, N, num_caps * out_channels), as ``GATConv`` gives its
-            heads. False: a dim for capsules, (*, N, num_caps, out_channels); unlike in ``GATConv`` not their mean.
-        cached: whether the edges of the first call are cached, with their sorting, and used by all later calls, as in
-            ``GCNConv``: for a graph whose edges never change. ``reset_parameters`` empties the cache.
+        add_self_loops: whether each node gets one self-loop, instead of those it has, with weight 1 and the mean
+            features of its other in-edges. Ignored if x is a pair. None also means True, but ``to_hetero`` accepts it.
+        concat: True: a node's capsules are joined, (*, N, num_caps * out_channels), like the heads of ``GATConv``.
+            False: capsules have their own dim, (*, N, num_caps, out_channels), while ``GATConv`` returns the mean.
+        cached: whether all later calls reuse the sorted edges of the first call, as in ``GCNConv``. Use it for a graph
+            whose edges never change. ``reset_parameters`` empties the cache.
 
     Shapes:
         x (*, N, in_channels), or (*, N, in_caps, in_channels) for in_caps > 1; edge_index (2, E)
-        -> (*, N, num_caps, out_channels), or with ``concat`` (*, N, num_caps * out_channels); a node without in-edges
-        gives squash(bias). The graphs of ``*``, such as the batch of a static graph, share nothing
+        -> (*, N, num_caps, out_channels), or with ``concat`` (*, N, num_caps * out_channels); the result of a node
+        without in-edges is squash(bias). ``*`` is a batch on one static graph; its entries are independent
 
     >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
     >>> conv = CapsuleConv(10, 2, num_caps=3)
@@ -100,16 +100,16 @@ class CapsuleConv(MessagePassing):
         Args:
             x: (*, N, in_channels), or a pair of the source and target nodes' features; the latter may be None.
             edge_index: (2, E) integers, an ``EdgeIndex``, or the transposed adjacency matrix as a sparse tensor of
-                torch or torch_sparse, whose values are edge weights; with ``edge_dim`` they are edge features.
-            edge_weight: (E,), how much each edge's votes count; default 1. With ``edge_dim``, edge features may be
-                given here, as in ``GATConv``: with two dims, or those of ``edge_dim=1``.
-            size: numbers of source and target nodes, if x does not give them.
-            return_coupling: also give (edges, c (E', *, in_caps, num_caps) detached): the edges that were routed on,
-                with self-loops if they were added, in the form of edge_index. c stands in a torch sparse tensor too,
-                and is in the order of its values.
-            edge_attr: (E, edge_dim), or (E,) for one, if edges have features.
-            return_attention_weights: as ``return_coupling``, and if ``in_caps`` is 1 the couplings have no dim for
-                it: (E', *, num_caps), as ``GATConv`` gives them.
+                torch or torch_sparse. Its values are edge weights, or with ``edge_dim`` edge features.
+            edge_weight: (E,), a factor for each edge's votes; default 1. With ``edge_dim``, this may be edge features,
+                as in ``GATConv``, if they have two dims or ``edge_dim`` is 1.
+            size: numbers of source and target nodes, if x does not determine them.
+            return_coupling: also return (edges, c), with c (E', *, in_caps, num_caps) detached. The edges include added
+                self-loops and have the form of edge_index. If that is a torch sparse tensor, its values are c, and the
+                returned c is in the same order.
+            edge_attr: (E, edge_dim), or (E,) for a single feature, if edges have features.
+            return_attention_weights: like ``return_coupling``, but if ``in_caps`` is 1 the couplings have no dim for
+                it: (E', *, num_caps), as in ``GATConv``.
         """
         pair = not isinstance(x, torch.Tensor)
         x, target = self.capsules.source_and_target(x)
@@ -151,11 +151,11 @@ class CapsuleConv(MessagePassing):
         return out, in_form_of(edge_index, routed, c, num_nodes)
 
     def message(self, edge_weight: OptTensor, alpha: OptTensor) -> OptTensor:
-        """The weights of the votes, (E, 1); None: all are 1, and nobody looks at messages."""
+        """Return the weights of the votes, (E, 1). None: all are 1, and no hook or explainer needs messages."""
         return edge_weight
 
     def aggregate(self, inputs: OptTensor, route: Callable) -> Any:
-        """Route votes of these weights."""
+        """Route the votes with these weights."""
         return route(None if inputs is None else inputs.flatten())
 
     def _nodes_first(self, x: torch.Tensor) -> torch.Tensor:
@@ -169,7 +169,7 @@ class CapsuleConv(MessagePassing):
         return make() if traced else run_untraced(make)
 
     def _attributes(self, edge_index: Adj, edge_weight: OptTensor, edge_attr: OptTensor) -> tuple[OptTensor, OptTensor]:
-        """Weights and features of the edges, from the argument that holds them."""
+        """Return the edges' weights and features, from whichever of the three arguments holds them."""
         for name, given in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
             if given is not None:
                 check_tensor(name, given, floating=False)

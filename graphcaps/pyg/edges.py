@@ -1,4 +1,4 @@
-"""Edges in all forms of PyG, with optional self-loops, as a graph to route on."""
+"""Convert edges in any of PyG's forms, with optional self-loops, to a graph for routing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ..graph import Links, bipartite_graph
 
 
 class RoutedEdges(NamedTuple):
-    """The edges of a call, after self-loops were replaced, and their graph."""
+    """The edges of a call after self-loops were replaced, and the graph made of them."""
 
     edges: torch.Tensor  # (2, E')
-    stayed: OptTensor  # indices of the given edges that come first; None: all of them, without new self-loops
+    stayed: OptTensor  # indices of the kept edges, which come first; None: all are kept, and no self-loops added
     num_given: int  # E
     graph: DGLGraph | Links  # Links if torch traces the edges as inputs
 
 
 def is_exported() -> bool:
-    """Whether torch makes a program of the call: ``torch.export``, ``torch.onnx`` or ``torch.jit.trace``."""
+    """Whether ``torch.export``, ``torch.onnx`` or ``torch.jit.trace`` is recording the call as a program."""
     exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.4 lacks the first
     return exporting() or torch.jit.is_tracing()
 
@@ -32,7 +32,7 @@ def is_exported() -> bool:
 def routed_edges(
     name: str, edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, as_links: bool = False
 ) -> RoutedEdges:
-    """Edges (2, E) between so many sources and targets, with ``loops`` each node's one self-loop last."""
+    """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with each node's one and only self-loop."""
     expect(edges.dim() == 2 and edges.size(0) == 2, name, "(2, E)", tuple(edges.shape))
     num_given, stayed = edges.size(1), None
     if loops:
@@ -48,7 +48,7 @@ def routed_edges(
 def with_loops(
     routed: RoutedEdges, num_nodes: int, edge_weight: OptTensor, edge_attr: OptTensor
 ) -> tuple[OptTensor, OptTensor]:
-    """Weights and features of the edges that stayed, then those of the self-loops: weight 1, mean features."""
+    """Return weights and features of the kept edges, followed by those of the self-loops: weight 1, mean features."""
     for name, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
         if values is not None:
             fits = values.shape[0] == routed.num_given
@@ -66,7 +66,7 @@ def with_loops(
 
 
 def members(name: str, numbers: torch.Tensor, num_groups: int) -> DGLGraph:
-    """Nodes linked to their groups, from ``index`` (N,) or ``ptr`` (B + 1,)."""
+    """Make the graph that links nodes to their groups, from ``index`` (N,) or ``ptr`` (B + 1,)."""
     groups = numbers
     if name == "ptr":
         rising = not numbers.is_floating_point() and bool((numbers.diff() >= 0).all())
@@ -86,14 +86,14 @@ def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -
 
 
 def coalesced(edge_index: Adj) -> Adj:
-    """The same edges, a sparse tensor coalesced; PyG would coalesce the caller's tensor in place."""
+    """Coalesce edges in a sparse tensor, as a copy: PyG would coalesce the caller's tensor in place."""
     if isinstance(edge_index, torch.Tensor) and edge_index.layout == torch.sparse_coo:
         return edge_index.coalesce()
     return edge_index
 
 
 def pairs(edge_index: Adj) -> torch.Tensor:
-    """Coalesced edges in any form as (2, E)."""
+    """Convert coalesced edges from any form to (2, E)."""
     if is_sparse(edge_index):
         transposed, _ = to_edge_index(edge_index)
         return transposed.flip(0)
@@ -108,7 +108,7 @@ def values_of(matrix: Adj) -> OptTensor:
 def in_form_of(
     edge_index: Adj, routed: RoutedEdges, c: torch.Tensor, sizes: tuple[int, int]
 ) -> tuple[Adj, torch.Tensor]:
-    """The edges that were routed on, in the form of ``edge_index``, and their couplings."""
+    """Return the routed edges in the form of ``edge_index``, and their couplings."""
     if is_torch_sparse_tensor(edge_index):
         layout = edge_index.layout
         matrix = to_torch_sparse_tensor(routed.edges.long().flip(0), c, size=sizes[::-1], layout=layout)

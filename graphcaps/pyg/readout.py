@@ -1,4 +1,4 @@
-"""Routing of nodes to their graphs, as an ``Aggregation``."""
+"""Readout: the nodes of each graph are routed to the graph's capsules, as an ``Aggregation`` of PyG."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .edges import members
 class CapsuleReadout(Aggregation):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    ``graphcaps.nn.CapsuleReadout`` says how, and what the arguments mean. Its ``in_feats``, ``out_feats`` and
-    ``vote_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here.
+    The docstring of ``graphcaps.nn.CapsuleReadout`` has the details and the other arguments. Its ``in_feats``,
+    ``out_feats`` and ``vote_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here.
 
-    Called as any ``Aggregation`` is, ``readout(x, batch)``, but the result has a dim for capsules. ``concat``
-    takes it away, for ``MultiAggregation`` and for convolutions that aggregate their messages so:
-    ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``. The lengths are class scores for
-    ``graphcaps.margin_loss``.
+    Call it like any ``Aggregation``: ``readout(x, batch)``. The result has a dim for capsules. Their lengths are class
+    scores for ``graphcaps.margin_loss``. Set ``concat=True`` to remove this dim for ``MultiAggregation`` or for a
+    convolution that aggregates its messages by routing:
+    ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``.
 
     Args:
-        concat: True: a graph's capsules one after another, (B, *, num_caps * out_channels).
+        concat: whether a graph's capsules are joined, (B, *, num_caps * out_channels).
 
     Shapes:
         x (N, *, in_channels), or (N, *, in_caps, in_channels) for in_caps > 1; index (N,)
-        -> (B, *, num_caps, out_channels), or with ``concat`` (B, *, num_caps * out_channels); a graph without nodes
-        gives squash(bias)
+        -> (B, *, num_caps, out_channels), or with ``concat`` (B, *, num_caps * out_channels); the result of a graph
+        without nodes is squash(bias)
 
     >>> readout = CapsuleReadout(10, 16, num_caps=2)
     >>> readout, readout(torch.ones(5, 10), torch.tensor([0, 0, 1, 1, 1])).shape
@@ -64,7 +64,7 @@ class CapsuleReadout(Aggregation):
         """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
         self.capsules.reset_parameters()
 
-    # The base class takes -2 for dim, but a node's features may be two dims here.
+    # The base class's default for dim is -2, but a node's features may have two dims here.
     @uncompiled
     def __call__(
         self,
@@ -93,12 +93,12 @@ class CapsuleReadout(Aggregation):
         """Route nodes to their graphs.
 
         Args:
-            index: (N,), the graph of each node, in any order; default: all are in one graph.
-            ptr: (B + 1,), where each graph's nodes begin, instead of index.
+            index: (N,), the graph of each node, in any order; default: all nodes are in one graph.
+            ptr: (B + 1,), the number of each graph's first node, and N at the end; an alternative to index.
             dim_size: B; default: one more than the largest index.
-            dim: the dim of x that is N, and of the result that is B.
-            max_num_elements: not used; other aggregations have it.
-            return_coupling: also give c (N, *, in_caps, num_caps), detached: which class each node supports.
+            dim: the dim that has size N in x and size B in the result.
+            max_num_elements: ignored; it is here because other aggregations have it.
+            return_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
         """
         num_groups = required(dim_size, "dim_size", "the number of graphs")
         name, groups = ("ptr", ptr) if index is None else ("index", index)
@@ -114,4 +114,4 @@ class CapsuleReadout(Aggregation):
         return f"{type(self).__name__}({sizes}{', concat=True' * self.concat})"
 
 
-CapsuleAggregation = CapsuleReadout  # PyG's own have names that end so
+CapsuleAggregation = CapsuleReadout  # the names of PyG's own classes end in Aggregation
