@@ -117,9 +117,9 @@ class BeliefConv(nn.Module):
     where d is their mean in-degree. epsilon > 0, g > 0 and nu > 0 are learned: ``beliefs.learned``.
 
     This is belief propagation for overlapping groups. Decelle et al. 2011 (Physical Review E 84, 066106) describe it
-    for one grouping; their epsilon is the rate of edges between groups divided by the rate within groups. Differs: a
-    node has one belief instead of a message for each neighbour, and the logarithm is replaced by a function linear in
-    h, which is exact if h is 0 or 1. In ``CapsuleConv`` a node's votes are fixed. Here the votes are the capsules and
+    for one grouping. Differs: a node has one belief instead of a message for each neighbour, and the logarithm is
+    replaced by a function linear in h. This is exact if h is 0 or 1; epsilon is then the rate of edges between groups
+    divided by the rate within groups. In ``CapsuleConv`` a node's votes are fixed. Here the votes are the capsules and
     change in each iteration, so T iterations carry information along paths of T edges.
 
     Args:

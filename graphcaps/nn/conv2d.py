@@ -75,7 +75,7 @@ def _grid(x: Tensor, weight: Tensor, step: int) -> tuple[int, int]:
 
 
 def _phases(x: Tensor, n: int, step: int) -> Tensor:
-    """Reshape (B, C, H, H) to (n * n, B * s * s * C), cut or padded with zeros to n s rows and columns."""
+    """Cut or pad (B, C, H, H) with zeros to n s rows and columns, and reshape it to (n * n, B * s * s * C)."""
     x = x.permute(0, 2, 3, 1)[:, : n * step, : n * step]
     missing = n * step - x.shape[1]
     x = pad(x, (0, 0, 0, missing, 0, missing)) if missing else x

@@ -138,7 +138,7 @@ class SharedCaps(CompleteCaps):
         check_children(u, self.num_children, self.child_dim)
         factors = nn.functional.pad(self.places, (1, 0), value=1.0).to(self.weight.dtype)  # (I, 1, 3)
         types = self.weight.unflatten(1, (3, -1)).unflatten(0, (-1, self.num_parents))  # (T, J, 3, P, D)
-        # A matrix per edge needs a third of the multiplications of children (u, row u, column u) of 3 P numbers.
+        # A matrix per edge needs a third of the multiplications that children (u, row u, column u) would need.
         weight = torch.einsum("tnk,tjkpd->tnjpd", factors.view(len(types), -1, 3), types)
         return LinearVotes(u.to(weight.dtype), weight.flatten(0, 2))
 

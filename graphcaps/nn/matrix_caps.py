@@ -21,7 +21,7 @@ from .dense_caps import CompleteCaps
 from .routed import Poses, RoutedLayer, check_centres, check_children, route_layer
 
 SIZE = 16  # numbers per pose
-FINAL_LAMBDA = 0.08  # eight times EM's default, with which matrix-small learns more slowly: 73 % instead of 81 %
+FINAL_LAMBDA = 0.08  # 8 times EM's default; with that, matrix-small learns more slowly: 73 % instead of 81 %
 ROW, COLUMN = 3, 7  # indices of the first two elements of a pose's right-hand column
 
 

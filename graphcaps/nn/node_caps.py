@@ -71,7 +71,7 @@ class NodeCapsules(nn.Module):
         expect(len(pair) == 2, names.in_feats, "a number, or a pair of (source, target)", in_feats)
         source, target = required(pair[0], names.in_feats, "a source's features", str(in_feats)), pair[1]
         expect(target is not None or not residual, names.in_feats, "a target's features for residual=True", in_feats)
-        self.warns_of_target = target is not None and not residual  # the value None declares them unused
+        self.warns_of_target = target is not None and not residual  # in_feats=(F, None) declares them unused
         for name, feats in ((names.in_feats, source), (names.in_feats, target), (names.edge_feats, edge_feats)):
             if feats is not None and feats != -1:
                 check_whole(name, feats)
