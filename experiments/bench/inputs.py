@@ -40,7 +40,7 @@ SIZES = {"cpu": Sizes(), "cuda": Sizes(images=128, copied=2**30, square=8192)}
 
 
 class Setup(NamedTuple):
-    """The device and the sizes; ``ceilings`` are the machine's, measured in this run."""
+    """The device and the sizes; ``ceilings`` are the machine's best rates (``machine.ceilings``) in this run."""
 
     device: str
     sizes: Sizes
@@ -71,7 +71,11 @@ class Case(NamedTuple):
 
 
 def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
-    """Image capsules on a complete graph with ``"given"`` or ``"linear"`` votes, or a ``"sparse"`` graph with votes."""
+    """Draw a case of one kind: ``"given"``, ``"linear"`` or ``"sparse"``.
+
+    The first two are image capsules on a complete graph: one with votes, one with the u and weight that make them.
+    ``"sparse"`` is a random graph with votes, its edges in ``order``.
+    """
     generator = torch.Generator().manual_seed(SEED)
     if kind == "sparse":
         graph, trailing = random_graph(sizes.edges, order), ()
@@ -83,7 +87,7 @@ def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
         return torch.randn(shape, generator=generator)
 
     if kind == "linear":
-        # Lengths are those of a network: children are below 1, and a parent's sum is about as long as a child.
+        # Lengths are as in a network: a child's is about 1, and so is that of the sum of a parent's votes times 1 / J.
         spread = num_parents / (num_children * sizes.dim) ** 0.5
         u = draw(num_children, *trailing, sizes.child_dim) / sizes.child_dim**0.5
         tensors = (u, spread * draw(num_edges, sizes.child_dim, sizes.dim))

@@ -1,4 +1,4 @@
-"""Graphs with latent factors: one of K groupings of the nodes generated each edge, but the graph doesn't name it.
+"""Graphs with latent factors: one or more of K groupings of the nodes generated each edge; the graph doesn't name them.
 
 They are those of Ma et al. 2019 (Disentangled graph convolutional networks, ICML): K random graphs on the same nodes,
 merged. In each one a node has one of 16 classes. Nodes of a class are joined with probability p, others with q. The
@@ -54,7 +54,7 @@ class FactorGraph:
 
 
 def within(factors: int, degree: float, nodes: int, classes: int, between: float) -> float:
-    """Probability p of an edge within a class that gives nodes ``degree`` neighbours on average.
+    """Probability p of an edge within a class, such that a node has ``degree`` neighbours on average.
 
     Let s be the share of pairs within a class. A pair is joined in one factor's graph with probability
     m = p s + q (1 - s), and in at least one of K with 1 - (1 - m)^K. Ma et al. found p by trial. LGD-GCN (Guo et al.,

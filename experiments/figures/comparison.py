@@ -10,12 +10,12 @@ from matplotlib.ticker import FuncFormatter
 from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import count
 
-_ROW, _BELOW = 34, 52  # pixels of a row, and of a panel's axis
+_ROW, _BELOW = 34, 52  # heights in pixels: a row, and the space below a panel for its axis
 _APART = 0.16  # distance of a seed's dot from its row's line, as a share of the row
 
 
 def compared(result: dict) -> Figure:
-    """Draw the accuracies in a plan's result, see ``images.summary``: a row per network, a panel per set of images.
+    """Draw the accuracies in the result of ``images.summary``, a row per network and a panel per set of images.
 
     Panels are placed from left to right, at most two in a row. The figure has no window.
     """

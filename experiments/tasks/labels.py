@@ -2,11 +2,11 @@
 
 In training, each step hides a quarter of the training nodes' classes and predicts them. For validation and test nodes,
 all training nodes' classes are given (like Shi et al. 2021, Masked label prediction, IJCAI). ``BeliefConv`` takes them
-as the logits of its capsules. One of the controls is ``BeliefConv`` with all edges as equal evidence. The others, the
-networks of ``factors.LAYERS`` and one without edges, take them as features, next to the rows of the adjacency matrix.
+as the logits of its capsules. One of the controls is ``BeliefConv`` with all edges as equal evidence. The others take
+them as features, next to the rows of the adjacency matrix: four of ``relations.NETWORKS``, and one without edges.
 
 Either a network is told which classes belong to one factor, or this is found from training nodes alone: each class is
-assigned to a capsule so that no capsule of a node gets two classes.
+assigned to a capsule so that no node has two classes in the same capsule.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Beliefs(nn.Module):
         self.register_buffer("place", capsule * (1 + int(state.max())) + state)
         self.layer = BeliefConv(None, 1 + int(state.max()), sizes, iterations)
         self.strength, self.scale = nn.Parameter(torch.tensor(STRENGTH)), nn.Parameter(torch.ones(()))
-        if network == "equal beliefs":  # a large epsilon makes all edges equal evidence: w_ek = g / epsilon
+        if network == "equal beliefs":  # at a large epsilon all edges are equal evidence: w_ek is about g / epsilon
             with torch.no_grad():
                 self.layer.beliefs.logarithms[:2] = torch.tensor(1e4).log()
 
@@ -86,9 +86,10 @@ class Beliefs(nn.Module):
 
 
 def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
-    """Assign each class to a capsule, (C,), so that no capsule has two classes of one node. ``has`` (N, C) is 0 or 1.
+    """Assign each class to a capsule, (C,), so that no capsule has two classes of one node.
 
-    The shares (C, K) of classes are a softmax. Gradient descent lowers the sum over k of (classes of a node in k - 1)^2
+    ``has`` (N, C) is 1 if a node has a class, else 0. Each class has a share in every capsule, (C, K), by softmax. Let
+    n_k be the sum of the shares in capsule k of a node's classes. Gradient descent lowers the sum over k of (n_k - 1)^2
     and, with growing weight, the entropy of the shares.
     """
     logits = nn.Parameter(torch.randn(has.shape[1], capsules) / 2)
@@ -117,7 +118,9 @@ NETWORKS: dict[str, tuple[Callable[..., nn.Module], list[dict]]] = {
 """Each network's module and the settings that are tried, equally many for each."""
 EPOCHS = {Beliefs: 40, Control: 300}
 HEADS = {"told": [*NETWORKS], "found": ["beliefs", "equal beliefs", "mutual", "uniform"]}
-"""Networks that are told which classes belong together, and those that aren't. Controls then read all of a node."""
+"""Networks trained with the factors told, and with the factors to be found. If they are to be found, ``Control`` reads
+each class from all parts of a node, not from one part per factor.
+"""
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads: str, quick: bool) -> dict:

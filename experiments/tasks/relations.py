@@ -1,7 +1,7 @@
 """Hidden relations: do a layer's learned couplings reveal the kinds of edges? The layer doesn't get the kinds.
 
 One layer of each network in ``factors.LAYERS`` is trained to classify the nodes of a graph, or pairs of nodes. Its
-couplings before and after training are compared with the kinds of the edges. Two others are references. R-GCN
+couplings before and after training are compared with the kinds of the edges. Two other methods are references. R-GCN
 (Schlichtkrull et al. 2018, https://arxiv.org/abs/1703.06103) gets the kinds, as a ceiling for the task. k-means
 clusters the edges by the features at their two ends, without any task, as a floor for the recovery of the kinds.
 """
@@ -52,7 +52,7 @@ class Told(nn.Module):
 
 
 class Twice(nn.Module):
-    """Two layers of one kind. Like ``BeliefConv``, they see further than a node's neighbours."""
+    """Two layers of the same network. Like ``BeliefConv``, they see further than a node's neighbours."""
 
     def __init__(self, network: str, inputs: int, outputs: int, parts: int):
         super().__init__()
@@ -71,8 +71,9 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "GCN, twice": functools.partial(Twice, "GCN"),
     "GAT, twice": functools.partial(Twice, "GAT"),
 }
-# BeliefConv and two layers see further than a node's neighbours. They are tried only on these graphs. On the others, a
-# node's features are its row of the adjacency matrix; there, ``labels`` gives BeliefConv the known classes of nodes.
+# The networks in FURTHER see further than a node's neighbours. They are tried only on the graphs in FEATURES. On the
+# others, a node's features are its row of the adjacency matrix; there, the task ``labels`` gives BeliefConv the known
+# classes of nodes.
 FEATURES = ("HumanGO", "UMLS")
 FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
 WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
@@ -93,7 +94,7 @@ SETTINGS = dict.fromkeys(NETWORKS, _OTHERS) | dict.fromkeys(("capsules", "unit v
 SETTINGS["beliefs"] = _BELIEFS
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 150, 50
 PART, PARTS, WEIGHT_DECAY = 16, 8, 5e-4
-"""Numbers in each part of a node's result; number of parts, unless each label has one; weight decay."""
+"""Numbers in each part of a node's result; number of parts, unless each label has its own part; weight decay."""
 HIDDEN = 0.3
 """Share of the joined training pairs that a step predicts. Their edges are removed from its graph."""
 FEWEST = 30
@@ -122,7 +123,7 @@ def couplings(layer: nn.Module, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
 
 
 def gathered(nodes: Tensor, items: Tensor) -> Tensor:
-    """Features (M, F) of items: those of a node, or the elementwise product of those of a pair's two nodes."""
+    """Features (M, F) of items: a node's features, or for a pair the elementwise product of its two nodes' features."""
     if items.dim() == 1:
         return nodes[items]
     # First give all vectors the same length, since it is hard to learn from a product of small numbers.
@@ -232,7 +233,10 @@ def precisions(scores: Tensor, kinds: Tensor) -> Tensor:
 
 
 def floor(place: Place, network: str, seed: int, data: str) -> dict:
-    """Call ``recovery`` on k-means clusters of edges, by features at their ends; for pairs, by adjacency rows there."""
+    """Call ``recovery`` on k-means clusters of the edges. The input is made from the features of an edge's two ends.
+
+    If items are pairs, the rows of the adjacency matrix replace the features.
+    """
     related = DATA[data](place.data, seed)
     feat, edges = related.features, related.graph.edges()
     if related.items.dim() == 2:

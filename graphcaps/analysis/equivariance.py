@@ -7,7 +7,7 @@ so no labels are used. Three numbers are measured:
     fit       how linear the vector's path is, for each image: v(p) is fitted by a + b p with least squares, and
               R^2 = 1 - sum |v(p) - a - b p|^2 / sum |v(p) - mean v|^2
               is the share of the vector's change that the straight line explains
-    read-out  how well v predicts p, for each class: p is fitted by w.v + w0 with least squares on half of the images,
+    read-out  how well v predicts p, for each class: p is fitted by w.v + w0 with least squares on half of the images;
               R^2 = 1 - sum (p - w.v - w0)^2 / sum (p - mean p)^2
               is measured on the other half; below 0 is worse than predicting the mean of p
     moved     how far the vector moves: sqrt(sum |v(p) - mean v|^2 / sum |v(p)|^2), 0 if p doesn't affect the vector
@@ -71,7 +71,7 @@ def equivariance(model: ImageNetwork, batches: Batches, on_progress: OnProgress 
         batches: the images, on the model's device. Their labels are ignored.
 
     Returns:
-        plain data for JSON and for ``viz.equivariance``: ``images``, their number; ``parameters``, each with ``unit``,
+        plain data for JSON and for ``viz.equivariance``: ``images`` (how many); ``parameters``, each with ``unit``,
         ``values``, the mean and standard deviation of each field of ``Sweep``, and fit and read-out ``per_class``;
         ``examples``, the first images of different winning classes, with their vectors at each angle.
 

@@ -1,4 +1,4 @@
-"""Compiles kernels with Numba, and caches them in a folder of the user's cache. Its name has a hash of the sources.
+"""Compiles kernels with Numba and caches them in the user's cache, in a folder whose name has a hash of the sources.
 
 The hash is needed because Numba checks only the kernel's own file for changes, not the other files compiled into it.
 The folder isn't in site-packages, because pip doesn't remove files there that a program wrote.
@@ -70,7 +70,7 @@ def compiled(function: Callable) -> Callable:
     compile_at_user_level = kernel.compile
 
     def compile_at_level_1(signature: Any) -> Any:
-        _ = cpu_target.target_context  # create it at the user's level, because the whole process shares it
+        _ = cpu_target.target_context  # create it before the level is lowered: the whole process shares it
         with global_compiler_lock:
             level, collects = config.OPT, gc.isenabled()
             try:
