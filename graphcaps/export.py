@@ -78,7 +78,7 @@ class Exportable(nn.Module):
             return {"scores": self.layers(images).scores}
         check_images(images, self.image_shape)
         parents = route_layer(self.capsules, self.front(images), coupling=True)
-        coupling = required(parents.coupling, "routing", "one that returns its couplings", repr(self.capsules.routing))
+        coupling = required(parents.coupling, "routing", "one that returns its couplings")
         couplings = coupling.unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
         if self.has_poses:
             poses = parents.pose.transpose(0, 1)  # (B, J, 16)

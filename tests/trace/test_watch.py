@@ -194,7 +194,12 @@ def test_what_is_seen_shows_itself_and_gives_plain_numbers_and_networkx(tmp_path
         net(graph, torch.randn(6, 5))
     assert repr(seen) == "Watched(conv: 54 edges, 3 iterations, 1 image; readout: 12 edges, 3 iterations, 1 image)"
     shown = seen._repr_html_()
-    assert shown.count('<img src="data:image/gif;base64,') == 2 and "http" not in shown and "<script" not in shown
+    assert (
+        shown.count('<img src="data:image/gif;base64,') == 2
+        and "http:" not in shown
+        and "https:" not in shown
+        and "<script" not in shown
+    )
     assert seen.entropy(layer="conv")._repr_png_().startswith(b"\x89PNG")
     assert seen.graph(tmp_path / "graph.svg", "conv", over="iterations").exists()
     numbers, trace = seen.scalars(), seen["readout"]
