@@ -97,7 +97,7 @@ def mnist_table() -> str:
 
 
 def affnist_table() -> str:
-    """What networks trained on digits anywhere in the frame give on affNIST-style images."""
+    """Accuracies on affNIST-style images, of networks trained on digits anywhere in the frame."""
     titles = "| network | parameters | all 10,000, % | against uniform | within, % | beyond, % | images/s |"
     lines = select(table.images(table.read("affnist")), (0, 1, 6, 7, 9, 12, 16)).splitlines()
     return "\n".join([titles, *lines[1:]])
@@ -118,7 +118,7 @@ def relations_table() -> str:
 
 
 def defaults_table() -> str:
-    """What the default of graph layers gains over equal couplings."""
+    """The gain of graph layers' default routing over equal couplings."""
     text = select(table.defaults(table.read("defaults")), range(4)).replace("kappa from 0.1", "default")
     return re.sub(r"\| [\d.]+ \+- [\d.]+, ", "| ", text)
 

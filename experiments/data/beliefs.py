@@ -1,4 +1,4 @@
-"""What a graph with latent factors reveals: belief propagation with the generator's own probabilities.
+"""Belief propagation on graphs with latent factors, with the generator's own probabilities.
 
 Here the probabilities of an edge within a class and between classes are given; a network must learn them from its
 training nodes. So the results are upper bounds for networks, on other nodes' classes and on the factor of each edge.

@@ -165,7 +165,7 @@ def information(factor: Tensor, capsule: Tensor) -> float:
 
 
 def upper_bound(place: Place, seed: int, factors: int) -> dict:
-    """What could be learned: micro-F1 of belief propagation on the test nodes, and the score of its ``recovery``."""
+    """Upper bounds for networks: micro-F1 of belief propagation on the test nodes, and its ``recovery``."""
     data = factor_graph(seed, factors)
     classes, causes = beliefs(data)
     which, factor = data.single()

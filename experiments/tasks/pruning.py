@@ -59,14 +59,14 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
     ranks = torch.rand(DRAWS, len(strength), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     few = sorted(set(keep) - {layer.num_parents})
     orders = [by.view(-1, layer.num_parents) for by in (strength, *ranks, -strength)]
-    kept = [strongest_edges(by, k).flatten() for k in few for by in orders]
-    kept.append(torch.ones(len(strength), dtype=torch.bool))
+    choices = [strongest_edges(by, k).flatten() for k in few for by in orders]
+    choices.append(torch.ones(len(strength), dtype=torch.bool))
     parts = {"val": val, "test": test}
-    correct = {name: _correct(model, kept, part) for name, part in parts.items()}
+    correct = {name: _right_answers(model, choices, part) for name, part in parts.items()}
     scores = [
         {f"{name}_correct": correct[name][n] for name in parts}
         | {f"{name}_accuracy": correct[name][n] / part.num_images for name, part in parts.items()}
-        for n in range(len(kept))
+        for n in range(len(choices))
     ]
     rows: list[dict] = []
     for n, k in enumerate(few):
@@ -88,11 +88,11 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
 
 
 @torch.no_grad()
-def _correct(model: CapsNet, kept: list[torch.Tensor], batches: Batches) -> list[int]:
+def _right_answers(model: CapsNet, choices: list[torch.Tensor], batches: Batches) -> list[int]:
     """The number of right answers of the network with each choice (E,) of edges."""
-    correct, layer, prior = torch.zeros(len(kept), dtype=torch.int64), model.capsules, model.capsules.prior
-    whole = torch.zeros(len(kept[0])) if prior is None else prior
-    priors = [nn.Parameter(whole.where(edges, -torch.inf)) for edges in kept]
+    correct, layer, prior = torch.zeros(len(choices), dtype=torch.int64), model.capsules, model.capsules.prior
+    whole = torch.zeros(len(choices[0])) if prior is None else prior
+    priors = [nn.Parameter(whole.where(edges, -torch.inf)) for edges in choices]
     try:
         with evaluating(model):
             for images, labels in batches.in_order():
