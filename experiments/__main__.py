@@ -31,6 +31,7 @@ OTHERS = {
     "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
     "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
     "pretrained RUN": "the file of a network that comes with graphcaps, made of a run",
+    "decoder NAME": "a small decoder for a network that comes with graphcaps, and the images that its pictures show",
     "trainings RUN...": "take result.json of these run folders into results/trainings.json",
     "bench NAME": "times and memory; its own options: python -m experiments bench --help",
 }
@@ -58,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("python -m experiments", description=__doc__, epilog=names())
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     made.add_argument("name", nargs="?", help="one of the list below, or a YAML file with a plan")
-    made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="for pruning, pretrained, trainings")
+    made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="for pruning, pretrained, decoder, trainings")
     made.add_argument("--data", type=Path, default=Path("data"), help="folder with the data sets (%(default)s)")
     made.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
     made.add_argument("--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results")
@@ -116,6 +117,8 @@ def make(given: argparse.Namespace) -> None:
     if given.name in ("pretrained", "pruning"):
         expect(len(given.runs) == 1, given.name, "one run folder", len(given.runs))
         run = Run.open(given.runs[0])
+    if given.name == "decoder":
+        return print(pretrained.add_decoder(str(run), given.data))
     if given.name == "pretrained":
         return print(pretrained.write(run, given.data))
     name, whole = Path(given.name).stem, True

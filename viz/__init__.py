@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 PICTURES = {
     "entropy": "how undecided the children are",
-    "graph": "the bipartite graph beside the image",
+    "graph": "the image in the colours of the parents, the graph, and how undecided each child is",
     "histogram": "of the couplings",
     "places": "which part of the image votes for what, if children see a part each",
     "nodes": "a graph with its edges in the colours of the capsules they are coupled with, of CapsuleConv",

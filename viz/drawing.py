@@ -27,7 +27,7 @@ from graphcaps.viz.routing.timeline import OVER, size_in_words
 from graphcaps.viz.routing_trace import RoutingTrace
 
 STILL = ("png", "svg", "pdf")
-FORMATS = ("gif", "mp4", *STILL, "html")
+FORMATS = ("gif", "webp", "mp4", *STILL, "html")
 
 
 def draw(
@@ -39,6 +39,8 @@ def draw(
     format: str = "gif",
     image: int = 0,
     node: int | None = None,
+    dark: bool = False,
+    show_all: bool = False,
     on_written: Callable[[Path], object] | None = None,
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: NAME.gif for each picture that suits it, NAME-epochs.gif if the trace has
@@ -48,11 +50,13 @@ def draw(
         folder: made if it is missing; files of the same names are replaced.
         what: a name of ``viz.PICTURES``, sheet or all.
         over: iterations, epochs or both. Both leaves epochs out if the trace has one, and for stills but entropy's.
-        format: gif or mp4 (needs ``pip install -e ".[video]"``) for films, html for the explorer, which shows
+        format: gif, webp or mp4 (needs ``pip install -e ".[video]"``) for films, html for the explorer, which shows
             everything, and png, svg or pdf for stills. A still shows the network's answer in the last epoch, or all of
             the entropy's curves. It is 3.4 inches wide for a column of a paper; the sheet is 9 inches wide for a page.
         image: index of the image that is drawn, or that the explorer shows first.
         node: draw this node of a graph and those that vote for it; None: the whole graph, or as much as fits.
+        dark: make the film of the graph for a dark page.
+        show_all: fold no children and no parents of the graph away.
         on_written: called with each path when its file is complete.
 
     Returns:
@@ -75,7 +79,6 @@ def draw(
     moving = [name for name in PICTURES if what == name or (what == "all" and kind_of(name).suits(trace))]
     expect(node is None or "nodes" in moving, "node", "none unless a graph's nodes are drawn", node)
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
-    medium = style.COLUMN if format in STILL else style.SCREEN
     written = []
 
     def done(path: Path) -> None:
@@ -95,8 +98,10 @@ def draw(
                 if format in STILL and name != "entropy" and span == "epochs" and over == "both":
                     continue  # the still over iterations already shows the last epoch
                 path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
-                options = {"node": node} if name == "nodes" else {}
-                _write(kind_of(name)(trace, span, image, medium=medium, **options), path)
+                options: dict[str, Any] = {"nodes": {"node": node}, "graph": {"show_all": show_all}}.get(name, {})
+                kind = kind_of(name)
+                medium = kind.still if format in STILL else style.DARK if dark else kind.film
+                _write(kind(trace, span, image, medium=medium, **options), path)
                 done(path)
         if what == "sheet" or (what == "all" and is_drawable(trace)):
             path = folder / f"sheet.{format if format in STILL else 'png'}"
@@ -117,8 +122,9 @@ def picture(
 
     Args:
         what: a name of ``viz.PICTURES``; auto: nodes if routing follows the edges of a graph, else graph.
-        path: a file to write that ends in .gif, .mp4, .png, .svg or .pdf; None: return a figure.
-        options: ``over`` ("iterations" or "epochs") and ``image``; for nodes also ``node`` and ``view``.
+        path: a file to write that ends in .gif, .webp, .mp4, .png, .svg or .pdf; None: return a figure.
+        options: ``over`` ("iterations" or "epochs") and ``image``; for graph also
+            ``show_all`` and ``medium``; for nodes also ``node`` and ``view``.
 
     Returns:
         The path, or a matplotlib figure of the network's answer.
@@ -175,5 +181,5 @@ def _write(picture: Picture, path: Path) -> None:
         return style.save(picture.figure, path, picture.medium)
     frames, done = len(picture.timeline.frames()), count(1)
     with bar(path.name) as on_progress:
-        film = write_gif if path.suffix == ".gif" else write_mp4
+        film = write_mp4 if path.suffix == ".mp4" else write_gif
         film(picture, path, lambda: on_progress(next(done) / frames))

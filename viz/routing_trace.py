@@ -21,7 +21,8 @@ from graphcaps.errors import GraphcapsError, InputError, check_json, check_whole
 
 FORMAT_VERSION = 2
 
-# Dims of the arrays: K epochs, R iterations, N images, E edges, I children, J parents, V nodes, S perturbation steps.
+# Dims of the arrays: K epochs, R iterations (T in training), N images, E edges, I children, J parents, V nodes,
+# S perturbation steps.
 _DIMS = {
     "src": "E",
     "dst": "E",
@@ -39,6 +40,8 @@ _DIMS = {
     "fields": "I 4",
     "saliency": "N I H W",
     "reconstructions": "N C H W",
+    "decoded_votes": "N I C H W",
+    "decoded_parents": "N T J C H W",
     "perturbed": "N D S C H W",
     "steps": "S",
 }
@@ -96,6 +99,10 @@ class RoutingTrace:
     """(N, I, H, W) float16 >= 0, last epoch: |d length of u_i / d pixel|, each child scaled to a maximum of 1."""
     reconstructions: np.ndarray | None = None
     """(N, C, H, W) uint8, last epoch: the decoder's picture of the longest capsule."""
+    decoded_votes: np.ndarray | None = None
+    """(N, I, C, H, W) uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
+    decoded_parents: np.ndarray | None = None
+    """(N, T, J, C, H, W) uint8, last epoch: the parents in each iteration of training, decoded."""
     perturbed: np.ndarray | None = None
     """(N, D, S, C, H, W) uint8, last epoch: reconstructions with ``steps[s]`` added to dimension d of that capsule."""
     steps: np.ndarray | None = None

@@ -13,7 +13,7 @@ import io
 import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,24 @@ class Medium:
     """Factor for all line widths."""
     heading: bool
     """Whether there is text above the picture; a paper has captions instead."""
+    paper: str = "white"
+    ink: str = INK
+    muted: str = MUTED
+    faint: str = FAINT
+
+    @property
+    def dark(self) -> bool:
+        return self.paper != "white"
 
 
 SCREEN = Medium(720, (400, (0.115, 0.135, 0.85, 0.585)), TEXT, SMALL, 1.0, True)
 COLUMN = Medium(340, (230, (0.185, 0.16, 0.765, 0.655)), 8, 7, 0.6, False)
 """A column of a paper: 3.4 inches."""
+WIDE = replace(SCREEN, width=830)
+DARK = replace(WIDE, paper="#0d1117", ink="#e6edf3", muted="#9198a1", faint="#3d444d")
+"""A dark page, in GitHub's colours."""
+PAGE = replace(COLUMN, width=690)
+"""The width of a paper: 6.9 inches."""
 
 
 def color(index: int) -> tuple[float, float, float]:
@@ -89,28 +102,34 @@ def hex_color(index: int) -> str:
     return to_hex(color(index))
 
 
+def on_dark(rgb: tuple[float, float, float]) -> tuple[float, float, float]:
+    """The colour, lighter if it needs to be to stand out on black."""
+    hue, light, saturation = colorsys.rgb_to_hls(*rgb)
+    return colorsys.hls_to_rgb(hue, max(light, 0.62), saturation)
+
+
 def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
     """A context that draws in this style, whatever matplotlib settings the caller has."""
     return matplotlib.rc_context(
         {
             "font.family": ["DejaVu Sans"],
-            "text.color": INK,
-            "axes.labelcolor": INK,
-            "axes.edgecolor": MUTED,
+            "text.color": medium.ink,
+            "axes.labelcolor": medium.ink,
+            "axes.edgecolor": medium.muted,
             "axes.linewidth": 0.8,
             "axes.facecolor": "white",
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.titlelocation": "left",
             "axes.grid": False,
-            "xtick.color": MUTED,
-            "ytick.color": MUTED,
-            "xtick.labelcolor": INK,
-            "ytick.labelcolor": INK,
+            "xtick.color": medium.muted,
+            "ytick.color": medium.muted,
+            "xtick.labelcolor": medium.ink,
+            "ytick.labelcolor": medium.ink,
             "legend.frameon": False,
             "image.interpolation": "nearest",
             "text.usetex": False,
-            "savefig.facecolor": "white",
+            "savefig.facecolor": medium.paper,
             "pdf.fonttype": 42,  # TrueType, so that text can be selected and edited
             "svg.fonttype": "none",
             "svg.hashsalt": "graphcaps",  # so that the same picture gives the same file
@@ -134,9 +153,9 @@ class _Figure(Figure):
         return file.getvalue()
 
 
-def blank(width: int, height: int) -> Figure:
+def blank(width: int, height: int, paper: str = "white") -> Figure:
     """An empty figure of ``width`` x ``height`` pixels, without a window and unknown to pyplot."""
-    figure = _Figure(figsize=(width / 100, height / 100), dpi=100, facecolor="white")
+    figure = _Figure(figsize=(width / 100, height / 100), dpi=100, facecolor=paper)
     FigureCanvasAgg(figure)
     return figure
 
@@ -169,8 +188,8 @@ class Heading:
         height = figure.get_figheight()
         looks: dict[str, Any] = {"va": "top", "visible": medium.heading}
         title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", **looks)
-        line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=MUTED, **looks)
-        note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=MUTED, ha="right", **looks)
+        line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, **looks)
+        note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, ha="right", **looks)
         return cls(title, line, note)
 
     def say(self, title: str, line: str, note: str = "") -> None:

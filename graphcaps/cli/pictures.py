@@ -30,12 +30,14 @@ def viz(
     run: Run = None,
     what: Annotated[What, tyro.conf.arg(help=_WHAT)] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
-    format: Literal["gif", "mp4", "png", "svg", "pdf", "html"] = "gif",
+    format: Literal["gif", "webp", "mp4", "png", "svg", "pdf", "html"] = "gif",
     image: int = 0,
     node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
     random: Annotated[str | None, tyro.conf.arg(metavar="IxJ", help_behavior_hint="")] = None,
     iterations: int = 10,
     seed: int = 0,
+    dark: bool = False,
+    all: bool = False,
     to: Folder = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -45,9 +47,9 @@ def viz(
 
     Args:
         over: Animate over routing iterations, over epochs of training, or both.
-        format: gif and mp4 move; mp4 needs: pip install -e ".[video]".
+        format: gif, webp and mp4 move; mp4 needs: pip install -e ".[video]".
             png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of
-            the entropy's curves, sized for a column of a paper.
+            the entropy's curves, sized for a paper.
             html: the explorer, as graphcaps explore writes it.
         image: Which of the trace's test images, from 0; there is one per class. html: the one shown first.
         node: With --what nodes, draw this node and those that vote for it; default: the whole graph, or the nodes with
@@ -55,6 +57,8 @@ def viz(
         random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
         iterations: Routing iterations, with --random only.
         seed: Seed of the random votes, with --random only.
+        dark: The film of the graph for a dark page.
+        all: Fold no children and no parents of the graph away.
         to: Folder for the pictures; default: figures in the run folder, figures-NAME beside a file NAME.npz, or
             figures-random.
     """
@@ -85,7 +89,8 @@ def viz(
                 print(write_explorer(chosen, to or chosen.results / "figures", image))
                 return
             trace, folder = chosen.trace(), chosen.results / "figures"
-    draw(trace, to or folder, what=what, over=over, format=format, image=image, node=node, on_written=print)
+    shown = {"image": image, "node": node, "dark": dark, "show_all": all}
+    draw(trace, to or folder, what=what, over=over, format=format, on_written=print, **shown)
 
 
 def explain(

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from ..data import Batches, ImageSplits
+from ..functional import squash
 from ..models import CapsNet
 from ..models.answers import overlaid, present
 from ..nn.routed import activation_of, route_layer
@@ -18,7 +19,8 @@ from .watched import watch
 
 ITERATIONS = 10  # at least this many are recorded, because three would be three nearly equal frames
 STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)
-MOST_SALIENCY_CHILDREN = 64  # with more children, pictures use receptive fields, not saliency
+MOST_DECODED_PARENTS = 20
+MOST_DRAWN_CHILDREN = 64  # with more children, there is no saliency and no decoded vote for each child
 
 
 def kept_epochs(last: int) -> list[int]:
@@ -79,7 +81,7 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
 
     Without a decoder, there are no reconstructions. With more than 64 children, there is no saliency.
     """
-    few = model.capsules.num_children <= MOST_SALIENCY_CHILDREN
+    few = model.capsules.num_children <= MOST_DRAWN_CHILDREN
     seen = {"saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None}
     if not model.reconstructs:
         return seen
@@ -93,7 +95,31 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
         reconstructions = model.decoder(output.capsules, longest)
         perturbed = model.decoder(moved.flatten(0, 2), longest.repeat_interleave(dim * len(STEPS)))
     by_step = perturbed.unflatten(0, (len(images), dim, len(STEPS)))
+    if few and model.capsules.num_parents <= MOST_DECODED_PARENTS:
+        seen |= decoded(model, images)
     return {"reconstructions": to_bytes(reconstructions), "perturbed": to_bytes(by_step), "steps": STEPS, **seen}
+
+
+@torch.no_grad()
+def decoded(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
+    """The votes and the parents of images (N, C, H, W), decoded, as fields of ``RoutingTrace``.
+
+    A vote is squashed first: it is then the parent that this vote alone would make.
+    """
+    layer, u = model.capsules, model.children_of(images)
+    graph = layer.graph(u.device)
+    parents: list[torch.Tensor] = []
+    last = route_layer(layer, u, lambda r, b, c, v, agreement: parents.append(v.transpose(0, 1)), coupling=True)
+    assert last.coupling is not None
+    shape = (layer.num_children, layer.num_parents, len(images))
+    votes = squash(layer.votes(u).build(graph)).unflatten(0, shape[:2])  # (I, J, N, D)
+    best = last.coupling.unflatten(0, shape[:2]).argmax(dim=1)  # (I, N)
+    alone = votes.permute(2, 0, 1, 3).flatten(0, 1)  # (N I, J, D); the decoder masks all but one
+    seen = model.decoder(alone, best.t().flatten()).unflatten(0, (len(images), -1))
+    v = torch.stack(parents, dim=1)  # (N, T, J, D)
+    every = torch.arange(layer.num_parents, device=v.device).expand(v.shape[0] * v.shape[1], -1)
+    drawn = model.decoder(v.flatten(0, 1), every).unflatten(0, v.shape[:2])
+    return {"decoded_votes": to_bytes(seen), "decoded_parents": to_bytes(drawn)}
 
 
 def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from ..atomic import replacing
 from ..errors import GraphcapsError, read_json
 from ..models import ImageNetwork, Limits, from_preset
+from ..nn import Decoder
 from ..routing.names import from_json
 
 FORMAT_VERSION = 2
@@ -144,8 +145,11 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
             raise ValueError(f"{len(class_names)} class names for {num_classes} classes")
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
-    if model.reconstructs and not any(name.startswith("model.decoder.") for name in tensors):
-        model.decoder = None
+    if model.reconstructs:
+        widths = [tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2)]
+        fits = all(width is not None and width.dim() == 1 for width in widths)
+        # A network that comes with graphcaps has a small decoder, or none.
+        model.decoder = Decoder(*model.decoder.of, model.image_shape, tuple(map(len, widths))) if fits else None
     restore_model(model, tensors, path)
     model.class_names, model.limits = class_names, limits
     return model, head

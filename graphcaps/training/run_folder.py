@@ -271,7 +271,7 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     Args:
         run: a run folder or a `Run`; a weights file, such as ``runs/NAME/checkpoints/last.safetensors``; or the name
             of a network that comes with graphcaps: ``"mnist"``, or ``"multimnist"`` for two overlapping digits in
-            36 x 36 pixels. These two have no decoder, so the ``reconstruction`` in their output is None.
+            36 x 36 pixels. ``"mnist"`` has no decoder, so the ``reconstruction`` in its output is None.
         which: the weights to load from a run: ``"best"`` (on validation images) or ``"last"``.
         device: a torch device.
 

@@ -44,29 +44,30 @@ def test_pictures_end_on_the_networks_answer_though_a_trace_goes_on(trace, kind)
     picture = kind(trace)
     assert picture.timeline.frames()[-1].position == picture.timeline.end == 2
     assert (picture.timeline.c == trace.c[-1, :3, 0]).all()
-    assert "iteration 3 of 3" in words(picture.figure)
+    assert "iteration 3 of 3" in words(picture.figure).lower()
 
 
 @pytest.mark.parametrize("over", ["iterations", "epochs"])
 def test_line_widths_and_opacities_grow_linearly_with_the_couplings_of_the_trace(trace, over):
     picture = viz.GraphPicture(trace, over=over)
+    (panel,) = picture.panels
     states = (trace.c[-1, :3, 0] if over == "iterations" else trace.c[:, 2, 0]).astype(np.float64)
     for step, state in enumerate(states):
         picture.show(step)
-        share = state[picture.edges] / max(0.5, states.max())
-        assert picture.lines.get_linewidths() == pytest.approx(0.4 + 4.6 * share)
-        assert picture.lines.get_colors()[:, 3] == pytest.approx(0.16 + 0.79 * share)
+        c = state[panel.edges]
+        assert panel.lines.get_linewidths() == pytest.approx(panel.width(0) + (panel.width(1) - panel.width(0)) * c)
+        assert panel.lines.get_colors()[:, 3] == pytest.approx(0.12 + 0.83 * c)
 
 
 @pytest.mark.parametrize(
     ("largest", "title"),
     [
-        ([0.11] * 4, "Couplings nearly equal: hardly any routing"),
-        ([0.1, 0.1, 0.1, 0.5], "None of 4 children chooses by more than half"),
-        ([0.1, 0.1, 0.6, 0.9], "4 children choose: 2 of them by more than half"),
+        ([0.11] * 4, "All children are undecided"),
+        ([0.1, 0.1, 0.1, 0.5], "1 child chooses parent 3"),
+        ([0.1, 0.1, 0.6, 0.9], "2 children choose parent 3"),
     ],
 )
-def test_the_title_says_how_many_children_choose(largest, title):
+def test_the_title_says_how_many_children_choose_whom(largest, title):
     largest = np.array(largest)[:, None]
     c = np.where(np.arange(10) == 3, largest, (1 - largest) / 9).astype(np.float16)
     small = make_trace(4, 10, iterations=1, images=1, epochs=(1,))
@@ -77,63 +78,91 @@ def test_children_without_a_choice_are_not_counted():
     one_each = make_trace(2, 2, edges=([0, 1], [0, 1]))
     one_chooses = make_trace(3, 2, edges=([0, 1, 2, 2], [0, 1, 0, 1]), speed=1)
     assert "One parent for each child: nothing to choose" in words(viz.GraphPicture(one_each).figure)
-    assert "1 of 1 child chooses" in words(viz.GraphPicture(one_chooses).figure)
+    assert "1 child chooses" in words(viz.GraphPicture(one_chooses).figure)
 
 
 def test_each_line_joins_its_child_to_its_parent_in_the_parents_colour(trace):
-    picture = viz.GraphPicture(trace)
-    nodes, starts = picture.nodes.get_offsets(), {}
-    for edge, path, rgba in zip(picture.edges, picture.lines.get_segments(), picture.lines.get_colors(), strict=True):
-        assert path[-1] == pytest.approx(nodes[trace.dst[edge]])
+    picture = viz.GraphPicture(trace, show_all=True)
+    (panel,) = picture.panels
+    starts = {}
+    for edge, path, rgba in zip(panel.edges, panel.lines.get_segments(), panel.lines.get_colors(), strict=True):
+        frame = panel.frames[trace.dst[edge]].get_bbox()
+        assert path[-1] == pytest.approx((frame.x0 - 2, (frame.y0 + frame.y1) / 2))
         assert tuple(rgba[:3]) == pytest.approx(viz.color(trace.dst[edge]))
         starts.setdefault(trace.src[edge], set()).add(tuple(path[0]))
     assert all(len(places) == 1 for places in starts.values()) and len(set.union(*starts.values())) == 16
 
 
-def test_bars_are_the_lengths_and_the_longest_parent_is_marked(trace):
-    picture = viz.GraphPicture(trace, image=1)
+def test_undecided_children_and_parents_that_none_chooses_are_folded_with_their_number():
+    """Children 0 to 5 choose parent 2 or 7, the other ten are undecided; parent 2 is longest, 7 second."""
+    goal = np.array([2, 2, 2, 2, 7, 7])
+    c = np.full((16, 10), 0.1)
+    c[:6] = 0.04
+    c[np.arange(6), goal] = 0.64
+    plain = make_trace(16, 10, iterations=1, images=1, epochs=(1,), trained_iterations=1)
+    lengths = np.full(10, 0.2)
+    lengths[[2, 7]] = 0.9, 0.8
+    settled = dataclasses.replace(
+        plain, c=c.reshape(plain.c.shape).astype(np.float16), lengths=lengths.reshape(plain.lengths.shape)
+    )
+    picture = viz.GraphPicture(settled)
+    assert sorted(picture.chosen.children) == list(range(6)) and picture.chosen.parents.tolist() == [2, 7]
+    shown = words(picture.figure)
+    assert "+ 10 undecided" in shown and "4 children choose parent 2, 2 choose parent 7" in shown
+    assert "parent 2\n0.90" in shown and "parent 7\n0.80" in shown
+    assert [bar.get_height() / bar.get_width() for bar in picture.panels[0].bars] == pytest.approx([-0.9, -0.8])
+    everything = viz.GraphPicture(settled, show_all=True)
+    assert len(everything.panels[0].edges) == 160 and "+" not in words(everything.figure)
+
+
+def test_children_and_parents_are_drawn_as_their_decoded_images(trace):
+    draw = np.random.default_rng(3)
+    votes = draw.integers(0, 256, (2, 16, 1, 12, 12), np.uint8)
+    parents = draw.integers(0, 256, (2, 3, 10, 1, 12, 12), np.uint8)
+    picture = viz.GraphPicture(dataclasses.replace(trace, decoded_votes=votes, decoded_parents=parents), image=1)
     for step in (0, 2):
         picture.show(step)
-        lengths = trace.lengths[-1, step, 1]
-        assert [path.get_extents().width for path in picture.bars.get_paths()] == pytest.approx(lengths)
-        winner = int(lengths.argmax())
-        assert int(np.argmax(picture.nodes.get_linewidths())) == winner
-        assert [width > 0 for width in picture.bars.get_linewidths()] == [j == winner for j in range(10)]
-        assert f"longest parent: class {winner} ({lengths[winner]:.2f})" in words(picture.figure)
-    unlabelled = viz.GraphPicture(dataclasses.replace(trace, labels=None), image=1)
-    second = int(np.argsort(-lengths)[1])
-    assert f"({lengths[winner]:.2f}), then class {second} ({lengths[second]:.2f})" in words(unlabelled.figure)
+        drawn = [np.asarray(image.get_array()) for image in picture.figure.axes[0].images]
+        wanted = [votes[1, i, 0] for i in picture.chosen.children] + [
+            parents[1, step, j, 0] for j in picture.chosen.parents
+        ]
+        assert all(any(image.shape == want.shape and (image == want).all() for image in drawn) for want in wanted)
 
 
-def test_the_untrained_network_has_no_longest_parent(trace):
-    picture = viz.GraphPicture(trace, over="epochs")
-    assert max(picture.nodes.get_linewidths()) > 0
-    picture.show(0)
-    assert max(picture.nodes.get_linewidths()) == max(picture.bars.get_linewidths()) == 0
-    assert "untrained" in words(picture.figure) and "longest" not in words(picture.figure)
+def test_equal_couplings_leave_the_image_as_it_is_and_choices_colour_it(trace):
+    picture = viz.GraphPicture(trace, image=1)
+    picture.show(0)  # all couplings are equal
+    plain = style.rgb(trace.images[1])
+    assert np.asarray(picture.figure.axes[0].images[0].get_array()) == pytest.approx(plain, abs=2e-3)
+    picture.show(2)
+    assert np.abs(np.asarray(picture.figure.axes[0].images[0].get_array()) - plain).max() > 0.1
 
 
 def test_a_wrong_answer_is_marked(trace):
     lengths = trace.lengths.copy()
-    lengths[-1, :, 1] = 0.1
-    lengths[-1, 2:, 1, 1] = lengths[-1, :2, 1, 4] = 0.9  # image 1 is of class 1
-    picture = viz.GraphPicture(dataclasses.replace(trace, lengths=lengths), image=1)
-    for step, wrong in ((1, True), (2, False)):
-        picture.show(step)
-        shown = next(text for text in words(picture.figure).split(" | ") if "true label" in text)
-        assert " ".join(shown.split()) == "true label: class 1" + " longest: class 4 wrong" * wrong
+    lengths[-1, 2, 1] = 0.1
+    lengths[-1, 2, 1, 4] = 0.9  # image 1 is of class 1
+    assert "true label: class 1, answer: class 4" in words(
+        viz.GraphPicture(dataclasses.replace(trace, lengths=lengths), image=1).figure
+    )
 
 
-def test_a_large_graph_is_a_sample_of_children_with_all_their_edges_the_same_in_every_frame():
+def test_all_of_a_large_graph_is_a_sample_of_children_with_all_their_edges():
     large = make_trace(512, 10, images=2, epochs=(1,), speed=0.5)
-    picture = viz.GraphPicture(large)
-    drawn = np.unique(large.src[picture.edges])
-    assert sorted(picture.edges) == np.flatnonzero(np.isin(large.src, drawn)).tolist()
-    assert len(picture.lines.get_segments()) == 320 and len(drawn) == 32
-    assert set(picture.edges) == set(viz.GraphPicture(large, image=1).edges)
-    picture.show(0)
-    assert len(set(picture.lines.get_linewidths())) == 1, "iteration 1 is equal, and looks equal"
-    assert "32 of 512 children, all their edges" in words(picture.figure)
+    panel = viz.GraphPicture(large, show_all=True).panels[0]
+    drawn = np.unique(large.src[panel.edges])
+    assert sorted(panel.edges) == np.flatnonzero(np.isin(large.src, drawn)).tolist()
+    assert len(panel.edges) == 320 and set(panel.edges) == set(
+        viz.GraphPicture(large, show_all=True, image=1).panels[0].edges
+    )
+
+
+def test_a_still_shows_all_iterations_side_by_side(trace):
+    picture = viz.GraphPicture(trace, medium=style.PAGE)
+    assert len(picture.panels) == 3
+    for step, panel in enumerate(picture.panels):
+        c = trace.c[-1, step, 0].astype(np.float64)[panel.edges]
+        assert panel.lines.get_colors()[:, 3] == pytest.approx(0.12 + 0.83 * c)
 
 
 def test_histogram_counts_are_those_of_the_trace_and_sum_to_the_edges(trace):
@@ -159,9 +188,10 @@ def test_all_sizes_can_be_drawn(kind, children, parents, iterations):
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-@pytest.mark.parametrize("medium", [style.SCREEN, style.COLUMN], ids=["screen", "column"])
+@pytest.mark.parametrize("use", ["film", "still"])
 @pytest.mark.parametrize("over, children", [("epochs", 16), ("iterations", 1152)])
-def test_text_can_be_read_whole(kind, over, medium, children):
+def test_text_can_be_read_whole(kind, over, use, children):
+    medium = getattr(kind, use)
     names = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
     plain = make_trace(children, 10, images=1, epochs=(0, 4, 10), speed=0.1)
     picture = kind(dataclasses.replace(with_pictures(plain, size=6), class_names=names), over=over, medium=medium)
@@ -190,7 +220,7 @@ def test_draw_writes_every_file_and_reports_each(tmp_path):
     assert not (tmp_path / "none").exists()
     for path in viz.draw(short, tmp_path / "stills", what="graph", over="iterations", format="svg"):
         width = float(re.search(rb'width="([\d.]+)pt"', path.read_bytes())[1])
-        assert width == pytest.approx(72 * 3.4)  # as wide as a column of a paper, in points
+        assert width == pytest.approx(72 * 6.9)  # as wide as a paper, in points
 
 
 def test_a_saved_figure_is_the_same_file_each_time_and_under_any_settings_of_the_caller(tmp_path):
@@ -208,12 +238,12 @@ def test_a_gif_is_small_has_every_frame_and_its_last_is_the_figure_as_matplotlib
     picture.figure.canvas.draw()
     whole = np.array(picture.figure.canvas.buffer_rgba())[..., :3]
     with Image.open(path) as gif:
-        assert gif.n_frames == len(picture.timeline.frames()) == 3 + 2 * 4 and gif.info["loop"] == 0
+        assert gif.n_frames == len(picture.timeline.frames()) == 1 + 3 + 2 * 4 and gif.info["loop"] == 0
         for frame in range(gif.n_frames):
             gif.seek(frame)
             durations.append(gif.info["duration"])
         shown = np.array(gif.convert("RGB"))
-    assert durations[-1] > durations[0] == durations[5] > durations[1]
+    assert durations[-1] > durations[0] == durations[1] == durations[6] >= 1100 > durations[2]
     assert shown[0, 0].tolist() == [255, 255, 255]
     off = np.abs(shown.astype(int) - whole).max(axis=-1)
     assert off.mean() < 3 and (off > 24).mean() < 0.001  # on a scale to 255: noise has more colours than a palette

@@ -46,9 +46,10 @@ import numpy as np
 from graphcaps.viz import style
 from graphcaps.viz.explorer.arrays import packed
 from graphcaps.viz.routing.entropy import entropies
-from graphcaps.viz.routing.graph import children_in_order, smooth
 from graphcaps.viz.routing.places import credit_by_place, places_of
+from graphcaps.viz.routing.selection import children_in_order
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
+from graphcaps.viz.routing.tint import smooth
 from graphcaps.viz.routing_trace import RoutingTrace
 
 VERSION = 1

@@ -17,9 +17,9 @@ from matplotlib.patches import Rectangle
 
 from graphcaps.errors import expect, required
 from graphcaps.viz import style
-from graphcaps.viz.routing.graph import smooth
 from graphcaps.viz.routing.places import painted
 from graphcaps.viz.routing.timeline import caption, count
+from graphcaps.viz.routing.tint import smooth
 from graphcaps.viz.routing_trace import RoutingTrace
 
 _WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi

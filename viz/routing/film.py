@@ -1,4 +1,4 @@
-"""Write moving pictures as films: GIF with Pillow, mp4 with imageio-ffmpeg."""
+"""Write moving pictures as films: GIF and WebP with Pillow, mp4 with imageio-ffmpeg."""
 
 from __future__ import annotations
 
@@ -45,24 +45,26 @@ def palette_of(samples: list[np.ndarray]) -> Image.Image:
 
 
 def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
-    """Film ``picture`` with one palette, chosen from frames over the whole timeline.
+    """Film ``picture`` as GIF, with one palette chosen from frames over the whole timeline, or as WebP.
 
     Raises:
         GraphcapsError: the file can't be written. An older file stays unchanged.
     """
     frames = picture.timeline.frames()
     with replacing(path) as temporary:
-        palette = palette_of([pixels(picture, position) for position in np.linspace(0, picture.timeline.end, 4)])
+        samples = [pixels(picture, position) for position in np.linspace(0, picture.timeline.end, 4)]
+        palette = palette_of(samples) if path.suffix == ".gif" else None
 
         def images() -> Iterator[Image.Image]:
             for frame in frames:
                 image = Image.fromarray(pixels(picture, frame.position))
-                yield image.quantize(palette=palette, dither=Image.Dither.NONE)
+                yield image.quantize(palette=palette, dither=Image.Dither.NONE) if palette else image
                 on_frame()
 
         first, *others = images()
         milliseconds = [round(1000 * frame.seconds) for frame in frames]
-        first.save(temporary, "GIF", save_all=True, append_images=others, duration=milliseconds, loop=0, disposal=1)
+        kind = {"format": "GIF", "disposal": 1} if palette else {"format": "WEBP", "quality": 90}
+        first.save(temporary, save_all=True, append_images=others, duration=milliseconds, loop=0, **kind)
 
 
 def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:

@@ -29,6 +29,8 @@ class Picture:
     """
 
     figure: Figure
+    film, still = style.SCREEN, style.COLUMN
+    """The media that films and stills of this picture are drawn for."""
 
     def __init__(
         self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN

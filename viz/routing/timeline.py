@@ -18,7 +18,7 @@ OVER = ("iterations", "epochs")
 
 _EASED_FRAMES = 4  # between two steps
 _MAX_FRAMES = 200
-_MOVE, _HOLD, _END = 0.06, 0.45, 2.5  # seconds that a frame lasts between steps, on a step, on the last step
+_MOVE, _HOLD, _END = 0.06, 1.1, 2.5  # seconds that a frame lasts between steps, on a step, on the answer
 
 
 class Frame(NamedTuple):
@@ -82,10 +82,10 @@ class Timeline:
         return self.over == "epochs" and int(self.steps[round(position)]) == 0
 
     def frames(self) -> list[Frame]:
-        """Each step, held for a while, with eased frames in between. The last step is held longest."""
+        """The answer, then each step, held for a while, with eased frames in between, up to the answer again."""
         number = min(_EASED_FRAMES, _MAX_FRAMES // len(self) - 1) if len(self) < _MAX_FRAMES else 0
         eased = [(1 - math.cos(math.pi * k / (number + 1))) / 2 for k in range(1, number + 1)]
-        frames = []
+        frames = [Frame(self.end, _HOLD)] if len(self) > 1 else []
         for step in range(len(self) - 1):
             frames.append(Frame(float(step), _HOLD))
             frames += [Frame(step + part, _MOVE) for part in eased]

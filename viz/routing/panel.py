@@ -1,0 +1,183 @@
+"""One round of routing: the image, the children as what they vote for, lines to the parents, and the parents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.patches import Rectangle
+
+from graphcaps.viz import style
+from graphcaps.viz.routing.timeline import between
+
+if TYPE_CHECKING:
+    from graphcaps.viz.routing.graph import GraphPicture
+
+Numbers = TypeVar("Numbers", float, np.ndarray)
+
+_THIN, _PALE, _STRONG = 0.5, 0.12, 0.95  # width in points at coupling 0; opacities at coupling 0 and 1
+_CURVE = np.linspace(0, 1, 18)
+
+
+def inked(*images: np.ndarray | None) -> tuple[slice, slice]:
+    """Rows and columns of the smallest centred square that holds nearly all ink of images (..., H, W) uint8."""
+    ink = np.max([each.max(axis=tuple(range(each.ndim - 2))) for each in images if each is not None], axis=0) > 64
+    places = [(size, np.flatnonzero(ink.any(axis=1 - axis))) for axis, size in enumerate(ink.shape)]
+    margin = min((k for size, at in places if len(at) for k in (at[0], size - 1 - at[-1])), default=0)
+    margin = max(0, margin - 1)  # a pixel of paper around the ink
+    rows, columns = (slice(margin, size - margin) for size in ink.shape)
+    return rows, columns
+
+
+class Panel:
+    """A round of a ``GraphPicture``, drawn on axes in pixels of the figure.
+
+    Args:
+        box: left, top, width, height.
+        side: the image's longer side; 0: no image. It stands at the left in a film, above the graph in a still.
+        tint: gives the image (H, W, 3) for couplings (E,).
+
+    Attributes:
+        edges: (K,) the edge of each line. The weakest coupling in the answer comes first.
+        lines: LineCollection of K lines.
+        frames: a rectangle around each parent shown.
+        bars: a rectangle in each frame, as high as the parent is long; hidden if there is a decoded image.
+    """
+
+    def __init__(
+        self,
+        picture: GraphPicture,
+        axes: Axes,
+        box: tuple[float, float, float, float],
+        side: float,
+        tint: Callable[[np.ndarray], np.ndarray] | None,
+    ):
+        self._time, self._medium, self._trace = picture.timeline, picture.medium, picture.trace
+        self._chosen, self._tint, self._axes, self._image = picture.chosen, tint, axes, None
+        self._colors = [picture.color(j) for j in range(picture.trace.num_parents)]
+        self._names = picture.names
+        # Decoded images belong to the iterations of the last epoch.
+        self._votes, self._parents = (
+            None if images is None or self._time.over == "epochs" else images[picture.image]
+            for images in (self._trace.decoded_votes, self._trace.decoded_parents)
+        )
+        if self._votes is not None or self._parents is not None:
+            self._view = (..., *inked(self._votes, self._parents))
+        answer, shown = self._time.c[-1], picture.chosen
+        order = np.argsort(answer, kind="stable")
+        drawn = np.isin(self._trace.src, shown.children) & np.isin(self._trace.dst, shown.parents)
+        self.edges = order[drawn[order]]
+        left, top, width, height = box
+        if tint is not None:
+            pixels = tint(answer)
+            high = side * min(1, pixels.shape[0] / pixels.shape[1])
+            wide = high * pixels.shape[1] / pixels.shape[0]
+            above = not self._medium.heading
+            x, y = (left + (width - wide) / 2, top) if above else (left, top + (height - high) / 2)
+            self._image = self._show(pixels, x, y, wide, high)
+            if picture.true is not None and not above:
+                true, answer_is = picture.true, int(self._time.lengths[-1].argmax())
+                text = f"true label: {self._names[true]}" + f", answer: {self._names[answer_is]}" * (true != answer_is)
+                axes.text(x, y + high + 6, text, va="top", size=self._medium.small)
+            if above:
+                top, height = top + side + 8, height - side - 8
+            else:
+                left, width = left + side + 0.05 * width, width - side - 0.05 * width
+        self._draw_graph(left, top, width, height)
+
+    def _show(self, pixels: np.ndarray, x: float, y: float, wide: float, high: float) -> Any:
+        looks: dict[str, Any] = {"aspect": "auto", "zorder": 3, "vmin": 0, "vmax": 255, "cmap": "gray_r"}
+        image = self._axes.imshow(pixels, extent=(x, x + wide, y + high, y), **looks)
+        self._axes.set(xlim=(0, self._medium.width), ylim=(self._axes.figure.bbox.height, 0))
+        return image
+
+    def _draw_graph(self, left: float, top: float, width: float, height: float) -> None:
+        trace, shown, medium = self._trace, self._chosen, self._medium
+        row, place = height / max(1, len(shown.children)), height / len(shown.parents)
+        letter = 0.62 * medium.text * 100 / 72  # pixels
+        label = min(0.3 * width, letter * max(len(self._names[j]) + 1 for j in (*shown.parents, 0)) + 3 * letter)
+        thumb, box = min(0.94 * row, 0.15 * width), min(0.86 * place, 0.27 * width)
+        right = left + width - label - box
+        child_y = np.full(trace.num_children, np.nan)
+        child_y[shown.children] = top + row * (np.arange(len(shown.children)) + 0.5)
+        parent_y = np.full(trace.num_parents, np.nan)
+        parent_y[shown.parents] = top + place * (np.arange(len(shown.parents)) + 0.5)
+        self._draw_children(left, child_y, thumb)
+        self._draw_lines((left + thumb + 3, right - 2), child_y, parent_y, min(9.0, 0.5 * row * 72 / 100))
+        self._draw_parents(right, parent_y, box, letter)
+        self._note(left, top + height, shown.folded, right)
+
+    def _draw_children(self, left: float, y: np.ndarray, side: float) -> None:
+        """Draw each child as the decoded image of its vote, or as a dot."""
+        children = self._chosen.children
+        if self._votes is None:
+            x = np.full(len(children), left + side - 2)
+            self._axes.scatter(x, y[children], 0.2 * side**2, color=self._medium.ink, lw=0, zorder=3)
+        else:
+            for i in children:
+                self._show(style.displayed(self._votes[i][self._view]), left, y[i] - side / 2, side, side)
+
+    def _draw_lines(self, x: tuple[float, float], child_y: np.ndarray, parent_y: np.ndarray, thick: float) -> None:
+        start, end = child_y[self._trace.src[self.edges]], parent_y[self._trace.dst[self.edges]]
+        y = start[:, None] + (end - start)[:, None] * _CURVE * _CURVE * (3 - 2 * _CURVE)  # (K, points)
+        across = np.broadcast_to(x[0] + (x[1] - x[0]) * _CURVE, y.shape)
+        self.lines = LineCollection(list(np.stack((across, y), axis=-1)), capstyle="butt", zorder=2)
+        self._axes.add_collection(self.lines, autolim=False)
+        self._thick = max(thick, 3 * _THIN)
+
+    def _draw_parents(self, left: float, y: np.ndarray, side: float, letter: float) -> None:
+        """Draw a frame for each parent, with its decoded image or with a bar as high as the parent is long."""
+        self.frames, self._decoded, self.bars, self._labels = [], [], [], []
+        looks: dict[str, Any] = {"va": "center", "size": self._medium.text, "weight": "bold", "linespacing": 1.3}
+        for j in self._chosen.parents:
+            top, color = y[j] - side / 2, self._colors[j]
+            if self._parents is not None:
+                image = style.displayed(self._parents[0, j][self._view])
+                self._decoded.append(self._show(image, left, top, side, side))
+            self.bars.append(Rectangle((left, top + side), side, 0, fc=color, lw=0, visible=not self._decoded))
+            self.frames.append(Rectangle((left, top), side, side, fill=False, ec=color, zorder=4))
+            self._axes.add_patch(self.bars[-1])
+            self._axes.add_patch(self.frames[-1])
+            self._labels.append(self._axes.text(left + side + 0.8 * letter, y[j], "", color=color, **looks))
+        self._side, self._two_lines = side, side > 3.2 * self._medium.text
+
+    def _note(self, left: float, top: float, folded: int, right: float) -> None:
+        """Write how many children and parents are folded away."""
+        looks: dict[str, Any] = {"va": "top", "size": self._medium.small, "color": self._medium.muted}
+        others = len(self._names) - len(self._chosen.parents)
+        if folded:
+            stay = " undecided" if self._chosen.undecided else " more"
+            self._axes.text(left, top + 6, f"+ {folded:,}{stay}", **looks)
+        if others:
+            self._axes.text(right, top + 6, f"+ {others:,} below {self._longest_other():.2f}", **looks)
+
+    def _longest_other(self) -> float:
+        return float(np.delete(self._time.lengths, self._chosen.parents, axis=1).max()) + 0.005
+
+    def width(self, c: Numbers) -> Numbers:
+        """Width of a line in points, linear in its coupling."""
+        return _THIN + (self._thick - _THIN) * c
+
+    def alpha(self, c: Numbers) -> Numbers:
+        """Opacity of a line in [0, 1], linear in its coupling."""
+        return _PALE + (_STRONG - _PALE) * c
+
+    def show(self, position: float) -> None:
+        """Move the panel to ``position``, in steps from 0."""
+        couplings, lengths = self._time.at(position)
+        c = couplings[self.edges]
+        colors = np.array(self._colors)[self._trace.dst[self.edges]]
+        self.lines.set(linewidth=self.width(c), color=np.column_stack((colors, self.alpha(c))))
+        if self._image is not None:
+            self._image.set_data(self._tint(couplings))
+        for k, j in enumerate(self._chosen.parents):
+            length = lengths[j]
+            self.frames[k].set_linewidth(self._medium.line * (0.5 + 3.5 * length))
+            self.bars[k].set(height=-self._side * length)
+            self._labels[k].set_text(f"{self._names[j]}{chr(10) if self._two_lines else ' '}{length:.2f}")
+            if self._decoded:
+                shown = between(self._parents[:, j].astype(np.float64), position)
+                self._decoded[k].set_data(style.displayed(shown[self._view]))
