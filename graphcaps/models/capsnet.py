@@ -24,16 +24,16 @@ from ..routing.names import to_json
 from ..routing.routing import rule_of
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss
-from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size
+from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size, preset_of
 from .stems import PRESETS
 
 PARENT_DIM = 16
 
 
 class CapsNetOutput(NamedTuple):
-    """lengths (B, J) in [0, 1), capsules (B, J, D), reconstruction (B, C, H, W) or (B, K, C, H, W) in [0, 1].
+    """lengths (B, J) in [0, 1), capsules (B, J, D), and a reconstruction in [0, 1], or None without a decoder.
 
-    The reconstruction is None if the network has no decoder.
+    The reconstruction is (B, C, H, W), or (B, K, C, H, W) if images show K > 1 objects.
     """
 
     lengths: torch.Tensor
@@ -53,11 +53,7 @@ class ChoosingOutput(NamedTuple):
     capsules: torch.Tensor
     reconstruction: torch.Tensor | None
     logits: torch.Tensor
-
-    @property
-    def scores(self) -> torch.Tensor:
-        """(B, J) in [0, 1): the lengths."""
-        return self.lengths
+    scores = CapsNetOutput.scores
 
 
 class CapsNet(ImageNetwork):
@@ -68,8 +64,7 @@ class CapsNet(ImageNetwork):
         primary: features -> primary capsules; a module with ``num_types``, ``dim`` and ``conv``.
         capsules: the last layer, u (I, B, P) -> v (J, B, D). Its routing is recorded and drawn.
         image_shape: (C, H, W).
-        between: layers of convolutional capsules from the primary capsules to u (I, B, P). If there are none, u are
-            the primary capsules.
+        between: layers of convolutional capsules from the primary capsules to u (I, B, P).
 
     Set ``decoder`` to None for a network without a reconstruction.
 
@@ -91,6 +86,8 @@ class CapsNet(ImageNetwork):
     ):
         super().__init__(image_shape)
         self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
+        self.child_types = self.between[-1].parent_types if len(self.between) else primary.num_types
+        """T, the number of types of the last layer's children; child i is of type i // (I / T)."""
         self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
         self.reconstruction_weight, self.coupling_weight = RECONSTRUCTION_WEIGHT, 0.0
 
@@ -110,14 +107,13 @@ class CapsNet(ImageNetwork):
 
         Args:
             name: ``"paper"`` (8.2 M parameters on MNIST, 1152 children), ``"compact"`` (162 K without the decoder, 16
-                children: few enough to draw them all), ``"deep"`` (two layers of convolutional capsules before the
-                last layer, which has 64 children on MNIST) or ``"parts"`` (512 children with fields of 13 x 13 pixels;
-                all positions share their matrices).
+                children), ``"deep"`` (two layers of convolutional capsules before the last layer, which has 64 children
+                on MNIST) or ``"parts"`` (512 children with fields of 13 x 13 pixels; all positions share matrices).
             image_shape: (C, H, W).
             num_classes: J, the number of parent capsules, one per class.
             routing: a routing such as ``Dynamic(3)``, or its name. Each layer holds a copy.
-            objects: K in [1, J], the number of classes in each image. The answer is the K longest capsules. None: any
-                number of classes. The answer is then all capsules longer than 0.5.
+            objects: K in [1, J], the number of classes in each image; None: any number. The answer is the K longest
+                capsules, or all longer than 0.5.
             reconstruction_weight: weight of the decoder's errors in the loss, >= 0. With 0 the decoder learns nothing.
             prior: ``"learned"``: the initial logit of each edge of the last layer is a learned parameter.
             coupling_weight: weight of ``coupling_loss`` in the loss, >= 0. It may be > 0 only for ``parts`` with
@@ -128,7 +124,7 @@ class CapsNet(ImageNetwork):
         """
         check_name("preset", name, list(PRESETS))
         build, smallest = PRESETS[name]
-        channels, height, width = check_sizes(name, smallest, image_shape, num_classes)
+        check_sizes(name, smallest, image_shape, num_classes)
         check_name("prior", prior, ["none", "learned"])
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
         routing = routing_for_images(routing)
@@ -141,7 +137,7 @@ class CapsNet(ImageNetwork):
             expect(objects is not None, "coupling_weight", "0 for any number of classes in an image", coupling_weight)
         if objects is not None:
             check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}, or None")
-        stem, primary, windows, shared = build(channels, (height, width))
+        stem, primary, windows, shared = build(image_shape[0], tuple(image_shape[1:]))
         grid = output_size(nn.Sequential(stem, primary.conv), image_shape)
         types, between = primary.num_types, []
         for parent_types, kernel, stride in windows:
@@ -156,16 +152,8 @@ class CapsNet(ImageNetwork):
         else:
             capsules = CapsuleLayer(types * grid[0] * grid[1], *sizes)
         model = cls(stem, primary, capsules, image_shape, between)
-        model.preset = dict(
-            name=name,
-            image_shape=tuple(image_shape),
-            num_classes=num_classes,
-            routing=to_json(routing),
-            objects=objects,
-            reconstruction_weight=reconstruction_weight,
-            prior=prior,
-            coupling_weight=coupling_weight,
-        )
+        weights = dict(reconstruction_weight=reconstruction_weight, prior=prior, coupling_weight=coupling_weight)
+        model.preset = preset_of(name, image_shape, num_classes, routing=to_json(routing), objects=objects) | weights
         model.objects, model.coupling_weight = objects, coupling_weight
         model.reconstruction_weight = reconstruction_weight
         return model
@@ -175,20 +163,14 @@ class CapsNet(ImageNetwork):
         check_images(images, self.image_shape)
         return self.between(self.primary(self.stem(images)))
 
-    @property
-    def child_types(self) -> int:
-        """T, the number of types of the last layer's children; child i is of type i // (I / T)."""
-        layers = [layer for layer in self.between if isinstance(layer, ConvCaps)]
-        return layers[-1].parent_types if layers else self.primary.num_types
-
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput | ChoosingOutput:
         """Classify images, and decode one capsule per image, or K capsules if images show K objects.
 
         Args:
             images: (B, C, H, W) in [0, 1]. Values are checked only on the CPU.
             labels: (B,) int64, (B, K) for K > 1, or (B, J) of 0 and 1 for any number of classes. In training mode, the
-                capsules of the true classes are decoded: separately (section 6.1 of the 2017 paper), or together for
-                any number of classes. In eval mode or without labels, the capsules of the answer are decoded.
+                capsules of these classes are decoded instead of the answer's: separately (section 6.1 of the 2017
+                paper), or together for any number of classes.
         """
         u, logits = self.children_of(images), None
         if self.coupling_weight and self.training and isinstance(self.capsules, SharedCaps):
@@ -230,16 +212,13 @@ class CapsNet(ImageNetwork):
         """(I, 4) int64: top, left, height, width in pixels of the receptive field of each child of the last layer.
 
         If there are layers ``between``, the field covers all votes for the child. With more than one iteration, the
-        weight of each vote also depends on competing neighbours, that is on pixels outside this field.
-
-        Fields of stems of plain convolutions are computed. Fields of other stems are measured, which takes a forward
-        pass for each row and column of the image.
+        weight of each vote also depends on competing neighbours, that is on pixels outside this field. Fields of stems
+        with other layers than plain convolutions are measured, by a forward pass for each row and column of the image.
         """
-        layers = [layer for layer in self.stem.modules() if type(layer) is not nn.Sequential]
+        layers = [*self.stem.modules()]
         convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
-        known = isinstance(self.primary, (PrimaryCaps, DepthwisePrimaryCaps))
         plain = all(conv.padding == (0, 0) and conv.dilation == (1, 1) for conv in convs)
-        if known and plain and all(isinstance(layer, (nn.Conv2d, nn.ReLU, nn.BatchNorm2d)) for layer in layers):
+        if plain and all(type(layer) in (nn.Sequential, nn.Conv2d, nn.ReLU, nn.BatchNorm2d) for layer in layers):
             windows: list[Any] = [*convs, self.primary.conv, *self.between]
             return receptive_fields(windows, self.child_types, self.image_shape[1:])
         return measured_fields(nn.Sequential(self.stem, self.primary, self.between), self.image_shape)

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from ..errors import check_labels, check_name, expect
 from .capsnet import PARENT_DIM
-from .network import ImageNetwork, check_images, check_sizes
+from .network import ImageNetwork, check_images, check_sizes, preset_of
 from .stems import compact_stem
 
 DROPOUT = 0.5  # before the last layer; the paper gives no rate
@@ -82,12 +82,10 @@ class CNN(ImageNetwork):
     def from_preset(
         cls, name: str, image_shape: tuple[int, int, int] = (1, 28, 28), num_classes: int = 10, objects: int = 1
     ) -> CNN:
-        """Build a network by name.
+        """Build ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, like ``compact`` without decoder).
 
         Args:
-            name: ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, like ``compact`` without decoder).
-            image_shape: (C, H, W).
-            num_classes: J.
+            image_shape, num_classes: (C, H, W), J.
             objects: must be 1, because a softmax gives one answer.
 
         Raises:
@@ -99,7 +97,7 @@ class CNN(ImageNetwork):
         then = "Choose a capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose softmax gives one answer", objects, then)
         model = cls(build(image_shape[0], image_shape[1:], num_classes), image_shape)
-        model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
+        model.preset = preset_of(name, image_shape, num_classes, objects=objects)
         return model
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CNNOutput:

@@ -28,7 +28,7 @@ from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, rece
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
-from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size
+from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size, preset_of
 
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
@@ -90,13 +90,10 @@ class MatrixCapsNet(ImageNetwork):
         routing: EM | str = "em",
         objects: int = 1,
     ) -> MatrixCapsNet:
-        """Build a network by name.
+        """Build ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
 
         Args:
-            name: ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
-            image_shape: (C, H, W).
-            num_classes: J.
-            routing: an ``EM`` routing or "em". Each layer holds a copy with its own initial beta_u.
+            image_shape, num_classes, routing: as in the constructor; routing may be "em".
             objects: must be 1, because spread loss takes one true class.
 
         Raises:
@@ -108,13 +105,7 @@ class MatrixCapsNet(ImageNetwork):
         expect(objects == 1, "objects", f"1 for '{name}', whose loss knows one true class", objects, then)
         routing = em_routing(routing)
         model = cls(image_shape, num_classes, _PRESETS[name], routing)
-        model.preset = dict(
-            name=name,
-            image_shape=tuple(image_shape),
-            num_classes=num_classes,
-            routing=to_json(routing),
-            objects=objects,
-        )
+        model.preset = preset_of(name, image_shape, num_classes, routing=to_json(routing), objects=objects)
         return model
 
     def children_of(self, images: torch.Tensor) -> Poses:

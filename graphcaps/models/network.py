@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import ROUNDING, InputError, check_whole, expect, min_max
+from ..errors import ROUNDING, check_whole, expect, min_max
 from ..nn import receptive_fields
 from .evidence import Limits
 
@@ -59,15 +58,19 @@ def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> 
     return ((fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(image_shape[1:])).float()
 
 
-def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num_classes: int) -> tuple[int, int, int]:
-    """Return ``image_shape`` (C, H, W). Raise ``InputError`` if it doesn't fit the preset, or without classes."""
+def preset_of(name: str, image_shape: tuple[int, int, int], num_classes: int, **settings: Any) -> dict[str, Any]:
+    """The arguments of ``from_preset``, for ``ImageNetwork.preset``."""
+    return dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, **settings)
+
+
+def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num_classes: int) -> None:
+    """Raise ``InputError`` if an image shape (C, H, W) doesn't fit the preset, or without classes."""
     good = len(image_shape) == 3 and all(isinstance(size, int) and size >= 1 for size in image_shape)
     expect(good, "image_shape", "(C, H, W), three integers >= 1", image_shape)
-    channels, height, width = image_shape
-    fits = min(height, width) >= smallest
-    expect(fits, "image_shape", f"at least {smallest} x {smallest} pixels for '{name}'", f"{height} x {width}")
+    height, width = image_shape[1:]
+    wanted = f"at least {smallest} x {smallest} pixels for '{name}'"
+    expect(min(height, width) >= smallest, "image_shape", wanted, f"{height} x {width}")
     check_whole("num_classes", num_classes)
-    return channels, height, width
 
 
 def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:
@@ -83,9 +86,7 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> Non
         expect(False, "images", "(B, C={}, H={}, W={})".format(*image_shape), shape, alone)
     expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
     bounds = min_max(images)
-    if bounds is not None and not (bounds[0] >= -ROUNDING and bounds[1] <= 1 + ROUNDING):
-        bytes_ = bounds[0] >= 0 and bounds[1] > 2
-        then = "Divide them: images / 255" if bytes_ else "Networks here read images as they are, not normalised"
-        finite = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
-        got = f"{bounds[0]:g} to {bounds[1]:g}" if finite else "NaN or infinity"
-        raise InputError(f"images: expected numbers in [0, 1], got {got}" + (f". {then}" if finite else ""))
+    if bounds is not None:
+        then = "Divide bytes by 255. Networks here read images that aren't normalised"
+        fits = bounds[0] >= -ROUNDING and bounds[1] <= 1 + ROUNDING  # False for NaN
+        expect(fits, "images", "numbers in [0, 1]", f"{bounds[0]:g} to {bounds[1]:g}", then)

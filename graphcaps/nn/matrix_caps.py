@@ -16,8 +16,7 @@ from torch import nn
 from ..errors import InputError, expect
 from ..graph.local import Pair
 from ..routing import EM, MatrixVotes, Routing
-from .conv_caps import WindowedCaps
-from .dense_caps import CompleteCaps
+from .conv_caps import ConvCaps
 from .routed import Poses, RoutedLayer, check_centres, check_children, route_layer
 
 SIZE = 16  # numbers per pose
@@ -56,6 +55,7 @@ class MatrixPrimaryCaps(nn.Module):
 class MatrixLayer(RoutedLayer):
     """Base of the layers that route ``Poses`` to ``Poses`` with 4 x 4 matrices."""
 
+    matrix = (4, 4)
     shift: torch.Tensor | None
     """Numbers (I, 16) that are added to each child's votes."""
 
@@ -83,7 +83,7 @@ class MatrixLayer(RoutedLayer):
         return Poses(parents.pose, parents.activation)
 
 
-class MatrixConvCaps(MatrixLayer, WindowedCaps):
+class MatrixConvCaps(MatrixLayer, ConvCaps):
     """Convolutional matrix capsules with a 4 x 4 matrix for each offset in the window, child type and parent type.
 
     Precision, errors and the other arguments are those of ``ConvCaps``.
@@ -110,11 +110,11 @@ class MatrixConvCaps(MatrixLayer, WindowedCaps):
         stride: Pair = 1,
         routing: EM | str = "em",
     ):
-        super().__init__(grid, kernel, stride, child_types, parent_types, SIZE, SIZE, (4, 4), em_routing(routing))
+        super().__init__(grid, child_types, parent_types, kernel, stride, SIZE, SIZE, em_routing(routing))
         self.shift = None
 
 
-class MatrixClassCaps(MatrixLayer, CompleteCaps):
+class MatrixClassCaps(MatrixLayer):
     """Matrix class capsules with coordinate addition and one 4 x 4 matrix per type and class for all positions.
 
     Coordinate addition adds the row and column of the centre of the child's receptive field to the first two elements
@@ -139,13 +139,11 @@ class MatrixClassCaps(MatrixLayer, CompleteCaps):
         positions, matrices = len(centres), child_types * num_parents
         index = torch.arange(matrices).view(child_types, 1, num_parents).expand(-1, positions, -1).flatten()  # (E,)
         sizes = child_types * positions, num_parents, SIZE, SIZE
-        super().__init__(*sizes, (matrices, 4, 4), em_routing(routing), index=index)
+        super().__init__(*sizes, (matrices, *self.matrix), em_routing(routing), index=index)
+        self._draw()
         shift = torch.zeros(positions, SIZE)
         shift[:, [ROW, COLUMN]] = centres.to(shift)
         self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)
-
-    def extra_repr(self) -> str:
-        return f"{self.num_children} -> {self.num_parents} poses, {len(self.weight)} matrices"
 
 
 def em_routing(routing: Routing | str) -> EM:

@@ -175,12 +175,11 @@ class CapsuleConv(MessagePassing):
                 check_tensor(name, given, floating=False)
         values = values_of(edge_index) if edge_weight is None and edge_attr is None and is_sparse(edge_index) else None
         if self.edge_dim is None:
-            expect(edge_attr is None, "edge_attr", "none, as the layer has no edge_dim", "some", "Give it edge_dim=")
             edge_weight = values if edge_weight is None else edge_weight
             narrow = edge_weight is None or edge_weight.shape[0] == edge_weight.numel()
             then = "Edge features want a layer with edge_dim="
             expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
-            return edge_weight, None
+            return edge_weight, edge_attr  # the layer refuses edge features
         if edge_attr is None and edge_weight is not None and (edge_weight.dim() > 1 or self.edge_dim == 1):
             edge_weight, edge_attr = None, edge_weight
         edge_attr = values if edge_attr is None else edge_attr
