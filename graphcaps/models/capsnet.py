@@ -16,14 +16,13 @@ from torch import nn
 
 from ..errors import check_name, check_whole, expect
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps
-from ..nn.choosing import routed_with_logits
 from ..nn.primary import measured_fields, receptive_fields
 from ..nn.routed import routing_for_images
 from ..routing import Routing
 from ..routing.names import to_json
 from ..routing.routing import rule_of
 from .answers import longest
-from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss
+from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss, routed_with_logits
 from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size, preset_of
 from .stems import PRESETS
 

@@ -2,9 +2,8 @@
 
     image (B, C, H, W) --convolutions--> features --linear layers--> logits (B, J) --softmax--> scores (B, J)
 
-``cnn`` is the baseline of Sabour, Frosst & Hinton 2017, section 5: convolutions of 256, 256 and 128 channels, 5 x 5
-with stride 1, then 328 and 192 units and a softmax. The convolutions are padded to keep the image's size, because only
-this matches the paper's 35.4 M parameters: 35,445,522 at 28 x 28. Without padding there are 13.3 M.
+``cnn`` is the baseline of Sabour, Frosst & Hinton 2017, section 5. Its convolutions are padded to keep the image's
+size, because only this matches the paper's 35.4 M parameters: 35,445,522 at 28 x 28. Without padding there are 13.3 M.
 
 ``cnn-small`` is the preset ``compact`` without capsules: the same convolutions, including those of the primary
 capsules, then ReLU and linear layers with as many parameters as the capsules' matrices. Neither has a decoder.
@@ -12,6 +11,7 @@ capsules, then ReLU and linear layers with as many parameters as the capsules' m
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -34,18 +34,13 @@ class CNNOutput(NamedTuple):
 
 
 def _cnn(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequential:
-    convs, wide = [], channels
-    for out in (256, 256, 128):
-        convs += [nn.Conv2d(wide, out, 5, padding=2), nn.ReLU()]
-        wide = out
-    units = (128 * size[0] * size[1], 328, 192)
-    return nn.Sequential(
-        *convs,
-        nn.Flatten(),
-        *(layer for pair in zip(units, units[1:], strict=False) for layer in (nn.Linear(*pair), nn.ReLU())),
-        nn.Dropout(DROPOUT),
-        nn.Linear(units[-1], num_classes),
-    )
+    layers: list[nn.Module] = []
+    for pair in pairwise((channels, 256, 256, 128)):
+        layers += [nn.Conv2d(*pair, 5, padding=2), nn.ReLU()]
+    layers.append(nn.Flatten())
+    for pair in pairwise((128 * size[0] * size[1], 328, 192)):
+        layers += [nn.Linear(*pair), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Dropout(DROPOUT), nn.Linear(192, num_classes))
 
 
 def _cnn_small(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequential:
@@ -63,11 +58,7 @@ _PRESETS = {"cnn": (_cnn, 1), "cnn-small": (_cnn_small, 11)}
 
 
 class CNN(ImageNetwork):
-    """A convolutional network, trained with cross entropy.
-
-    Args:
-        layers: image (B, C, H, W) -> logits (B, J).
-        image_shape: (C, H, W).
+    """A convolutional network, trained with cross entropy; ``layers`` map images (B, C, H, W) to logits (B, J).
 
     >>> net = CNN.from_preset("cnn-small", image_shape=(1, 28, 28), num_classes=10).eval()
     >>> net(torch.zeros(2, 1, 28, 28)).scores.shape

@@ -5,14 +5,11 @@
         --3x3, stride 2--> C types of convolutional capsules --3x3, stride 1--> D types
         --coordinate addition--> one capsule per class, whose activations are the scores
 
-Each capsule has a 4 x 4 pose and an activation. EM routes every layer of capsules. There is no padding: images of
-32 x 32 pixels give 14 x 14, 6 x 6 and 4 x 4 positions, as in the paper's figure 1. There is no decoder.
+Each capsule has a 4 x 4 pose and an activation. EM routes every layer of capsules. Images of 32 x 32 pixels give
+14 x 14, 6 x 6 and 4 x 4 positions, as in the paper's figure 1. There is no decoder. For smallNORB (two channels,
+32 x 32 pixels, 5 classes), ``matrix-small`` has 68,754 parameters (paper: "68K") and ``matrix`` 317,194 ("310K").
 
-For smallNORB (two channels, 32 x 32 pixels, 5 classes), ``matrix-small`` has 68,754 parameters (paper: "68K") and
-``matrix`` has 317,194 (paper: "310K").
-
-Differs:
-    Batch normalisation follows the ReLU, as in other public implementations. The paper has none.
+Differs: batch normalisation follows the ReLU, as in other public implementations. The paper has none.
 """
 
 from __future__ import annotations
@@ -38,23 +35,17 @@ MARGINS = 0.2, 0.9  # margin of the loss at the first and the last step, linear 
 
 
 class MatrixOutput(NamedTuple):
-    """scores (B, J) in [0, 1], the activations of the class capsules; poses (B, J, 16)."""
+    """scores (B, J) in [0, 1], the activations of the class capsules; capsules (B, J, 16), their poses."""
 
     scores: torch.Tensor
-    poses: torch.Tensor
-
-    @property
-    def capsules(self) -> torch.Tensor:
-        """(B, J, 16): the poses."""
-        return self.poses
+    capsules: torch.Tensor
 
 
 class MatrixCapsNet(ImageNetwork):
     """Matrix capsules with EM routing; ``from_preset`` builds the paper's two networks.
 
     Args:
-        image_shape: (C, H, W).
-        num_classes: J.
+        image_shape, num_classes: (C, H, W), J.
         types: (A, B, C, D): A channels of the convolution, and B, C, D capsule types of the three layers after it.
         routing: an ``EM`` routing. Each layer holds a copy with its own initial beta_u.
 

@@ -23,8 +23,7 @@ class CapsuleLayer(RoutedLayer):
             priors of Sabour et al. 2017 and the B of Mazzia et al. 2021. They start at 0.
 
     Shapes:
-        u (I, B, P) -> v (J, B, D)
-        (B, I, P) is refused, unless B = I: then the mistake isn't noticed, and images are mixed
+        u (I, B, P) -> v (J, B, D); (B, I, P) is refused, unless B = I: then images are mixed
 
     >>> CapsuleLayer(1152, 10)(torch.zeros(1152, 2, 8)).shape
     torch.Size([10, 2, 16])
@@ -48,22 +47,18 @@ class CapsuleLayer(RoutedLayer):
 class SharedCaps(RoutedLayer):
     """Fully connected capsules with one matrix per child type and parent; the matrix is linear in the child's position.
 
-    In the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", section 4, all positions share
-    the matrices of a type, and a child's row and column are added to two numbers of its vote. Here, child i of type t,
-    whose receptive field has its centre at row_i and column_i in [-1, 1] of the image, has the vote
+    Child i of type t, whose receptive field has its centre at row_i and column_i in [-1, 1] of the image, has the vote
 
         u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
 
-    Differs:
-        Coordinates are factors. If they were added to the votes, every image would get the same addition at equal
-        couplings, because activations don't weight the votes of vector capsules.
-
-    Precision and refused shapes are those of ``CapsuleLayer``.
+    All positions share the matrices of a type, as in the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules
+    with EM routing", section 4. Differs: there, a child's row and column are added to two numbers of its vote. Here
+    every image would then get the same addition at equal couplings, because activations don't weight the votes.
 
     Args:
         child_types: T, number of child types. Children are ordered by type first, as ``PrimaryCaps`` returns them.
         centres: (positions, 2), row and column of each receptive field's centre, in [0, 1] of the image.
-        num_parents, child_dim, parent_dim, routing: as in ``CapsuleLayer``.
+        num_parents, child_dim, parent_dim, routing: as in ``CapsuleLayer``, and so are precision and refused shapes.
         learned_prior: as in ``CapsuleLayer``: a logit for each child and parent; positions don't share it.
 
     Shapes:

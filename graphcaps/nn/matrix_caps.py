@@ -1,11 +1,9 @@
 """Layers of matrix capsules, from the feature map to the classes; a capsule has a 4 x 4 pose and an activation.
 
-The layers are the primary, convolutional and class capsules of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM
+They are the primary, convolutional and class capsules of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM
 routing" (ICLR), section 4. A child's vote for a parent is the matrix product of its pose with the edge's 4 x 4 matrix,
-and EM routing computes the parents' poses and activations. As in ``ConvCaps``, a child's couplings compete over all its
-parents, of all types and positions.
-
-A pose is stored as 16 numbers, row by row. The capsule axis comes first, and capsules are ordered by type first.
+and EM routing computes the parents' poses and activations. A pose is stored as 16 numbers, row by row. The capsule axis
+comes first, and capsules are ordered by type first.
 """
 
 from __future__ import annotations
@@ -26,10 +24,6 @@ ROW, COLUMN = 3, 7  # indices of the first two elements of a pose's right-hand c
 
 class MatrixPrimaryCaps(nn.Module):
     """Primary matrix capsules: at each position, linear maps of the features give each type's pose and activation.
-
-    Args:
-        in_channels: channels of the feature map.
-        num_types: number of types, B in the paper. Each position has one capsule of every type.
 
     Shapes:
         features (B, in_channels, H, W) -> ``Poses``: pose (I, B, 16), activation (I, B) in [0, 1],
@@ -86,14 +80,11 @@ class MatrixLayer(RoutedLayer):
 class MatrixConvCaps(MatrixLayer, ConvCaps):
     """Convolutional matrix capsules with a 4 x 4 matrix for each offset in the window, child type and parent type.
 
-    Precision, errors and the other arguments are those of ``ConvCaps``.
-
-    Args:
-        routing: an ``EM`` routing, or ``"em"`` for ``EM(3, final_lambda=0.08)``. The layer keeps a copy.
+    Precision, errors and arguments are those of ``ConvCaps``. But ``routing`` is an ``EM`` routing, or ``"em"`` for
+    ``EM(3, final_lambda=0.08)``.
 
     Shapes:
-        ``Poses`` of I capsules -> ``Poses`` of J, I = child_types * H * W, J = parent_types * h * w,
-        (h, w) = ``out_grid``
+        ``Poses`` of child_types * H * W capsules -> ``Poses`` of parent_types * h * w, (h, w) = ``out_grid``
 
     >>> layer = MatrixConvCaps((12, 12), child_types=8, parent_types=16, kernel=3, stride=2)
     >>> pose, activation = layer(Poses(torch.zeros(1152, 2, 16), torch.ones(1152, 2)))
@@ -118,16 +109,10 @@ class MatrixClassCaps(MatrixLayer):
     """Matrix class capsules with coordinate addition and one 4 x 4 matrix per type and class for all positions.
 
     Coordinate addition adds the row and column of the centre of the child's receptive field to the first two elements
-    of the vote's right-hand column.
-
-    Args:
-        child_types: number of child types. Children are ordered by type first.
-        centres: (positions, 2), row and column of each receptive field's centre, in [0, 1] of the image.
-        num_parents: J, number of classes.
-        routing: an ``EM`` routing, or ``"em"`` for ``EM(3, final_lambda=0.08)``. The layer keeps a copy.
+    of the vote's right-hand column. The arguments are those of ``SharedCaps`` and ``MatrixConvCaps``.
 
     Shapes:
-        ``Poses`` of I = child_types * positions capsules -> ``Poses`` of J
+        ``Poses`` of child_types * positions capsules -> ``Poses`` of num_parents
 
     >>> layer = MatrixClassCaps(16, torch.rand(9, 2), num_parents=10)
     >>> layer(Poses(torch.zeros(144, 2, 16), torch.ones(144, 2))).activation.shape

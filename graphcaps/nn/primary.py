@@ -22,8 +22,7 @@ class PrimaryCaps(nn.Module):
         dim: P, numbers per capsule.
 
     Shapes:
-        features (B, in_channels, H, W) -> u (I, B, P), I = T * positions; capsules are ordered by type first,
-        i = type * positions + position
+        features (B, in_channels, H, W) -> u (I, B, P), I = T * positions, i = type * positions + position
 
     >>> PrimaryCaps(256)(torch.zeros(2, 256, 20, 20)).shape
     torch.Size([1152, 2, 8])
@@ -46,12 +45,11 @@ class DepthwisePrimaryCaps(nn.Module):
     Every channel becomes one number, computed from the whole map; P neighbouring channels form a capsule.
 
     Args:
-        channels: channels of the feature map, a multiple of ``dim``.
-        map_size: (H, W), size of the feature map and of the kernel.
+        channels, map_size: those of the feature map, (H, W); ``channels`` is a multiple of ``dim``.
         dim: P, numbers per capsule.
 
     Shapes:
-        features (B, channels, H, W) -> u (I, B, P), I = channels / P.
+        features (B, channels, H, W) -> u (I, B, P), I = channels / P
 
     >>> DepthwisePrimaryCaps(128, (9, 9))(torch.zeros(2, 128, 9, 9)).shape
     torch.Size([16, 2, 8])
@@ -84,7 +82,7 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
         image_size: (H, W) in pixels.
 
     Returns:
-        (I, 4) int64: top, left, height and width, in the order of the capsules (by type first).
+        (I, 4) int64: top, left, height and width, ordered by type first.
 
     >>> receptive_fields([nn.Conv2d(1, 256, 9), nn.Conv2d(256, 256, 9, 2)], 32, (28, 28))[35]
     tensor([10, 10, 17, 17])

@@ -15,10 +15,9 @@ from .node_caps import NodeCapsules
 class CapsuleReadout(nn.Module):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    The docstring of ``graphcaps.nn.CapsuleConv`` has the formula and the arguments that aren't listed here. Each node
-    has one edge, to its graph, and the C classes compete along it. At uniform couplings the result is the mean over
-    the nodes, so it doesn't depend on the size of a graph. The layer replaces ``GlobalAttentionPooling``; the lengths
-    of the capsules are class scores for ``graphcaps.margin_loss``.
+    The docstring of ``graphcaps.nn.CapsuleConv`` has the formula and the other arguments. Each node has one edge, to
+    its graph, and the C classes compete along it. At uniform couplings the result is the mean over the nodes. The layer
+    replaces ``GlobalAttentionPooling``; the lengths of the capsules are class scores for ``graphcaps.margin_loss``.
 
     Dynamic routing sums over all nodes. Unless the votes are very short, its first iteration makes a random choice,
     and the layer learns nothing.
