@@ -2,8 +2,6 @@
 
 image (B, C, H, W) --stem--> features --primary, between--> u (I, B, P) --routing--> v (J, B, D) --lengths--> (B, J)
                                                                            `--decoder--> reconstruction (B, C, H, W)
-
-``between`` are layers of convolutional capsules; most networks have none.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ class CapsNet(ImageNetwork):
     Args:
         stem: image (B, C, H, W) -> features.
         primary: features -> primary capsules; a module with ``num_types``, ``dim`` and ``conv``.
-        capsules: the last layer, u (I, B, P) -> v (J, B, D). Its routing is recorded and drawn.
+        capsules: the last layer, u (I, B, P) -> v (J, B, D).
         image_shape: (C, H, W).
         between: layers of convolutional capsules from the primary capsules to u (I, B, P).
 
@@ -122,7 +120,7 @@ class CapsNet(ImageNetwork):
             InputError: an unknown name, or images that are too small for the preset.
         """
         check_name("preset", name, list(PRESETS))
-        build, smallest = PRESETS[name]
+        build, smallest, windows = PRESETS[name]
         check_sizes(name, smallest, image_shape, num_classes)
         check_name("prior", prior, ["none", "learned"])
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
@@ -136,7 +134,7 @@ class CapsNet(ImageNetwork):
             expect(objects is not None, "coupling_weight", "0 for any number of classes in an image", coupling_weight)
         if objects is not None:
             check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}, or None")
-        stem, primary, windows, shared = build(image_shape[0], tuple(image_shape[1:]))
+        stem, primary = build(image_shape[0], tuple(image_shape[1:]))
         grid = output_size(nn.Sequential(stem, primary.conv), image_shape)
         types, between = primary.num_types, []
         for parent_types, kernel, stride in windows:
@@ -145,7 +143,7 @@ class CapsNet(ImageNetwork):
             grid, types = layer.out_grid, parent_types
         sizes = (num_classes, primary.dim, PARENT_DIM, routing, prior == "learned")
         capsules: CapsuleLayer | SharedCaps
-        if shared:
+        if name == "parts":  # all positions share matrices
             convs = [layer for layer in (*stem, primary.conv) if isinstance(layer, nn.Conv2d)]
             capsules = SharedCaps(types, field_centres(convs, image_shape), *sizes)
         else:

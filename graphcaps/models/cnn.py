@@ -75,12 +75,8 @@ class CNN(ImageNetwork):
     ) -> CNN:
         """Build ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, like ``compact`` without decoder).
 
-        Args:
-            image_shape, num_classes: (C, H, W), J.
-            objects: must be 1, because a softmax gives one answer.
-
         Raises:
-            InputError: an unknown name, images that are too small for the preset, or ``objects`` > 1.
+            InputError: an unknown name, images (C, H, W) that are too small, or ``objects`` other than 1.
         """
         check_name("preset", name, list(_PRESETS))
         build, smallest = _PRESETS[name]

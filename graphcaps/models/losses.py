@@ -54,13 +54,12 @@ def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor
 def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Mean of -ln(coupling of a child with the class of the object at its field's centre), weighted by ink.
 
+    It is 0 if there is no ink, and ln J if all couplings are equal.
+
     Args:
         logits: b (I, J, B), routing logits.
         ink: (B, K, I) in [0, 1], brightness of each object at the centre of each child's field.
         labels: (B,) or (B, K), classes of the objects.
-
-    Returns:
-        A scalar >= 0: 0 if there is no ink, ln J if all couplings are equal.
     """
     check_labels(labels, logits.shape[1])
     expect(labels.numel() == ink[..., 0].numel(), "labels", f"of {tuple(ink.shape[:2])} objects", tuple(labels.shape))
@@ -75,7 +74,7 @@ def capsnet_loss(
     """Margin loss + weight x squared errors summed over pixels, both averaged over the batch (section 4.1).
 
     If images show K objects, each reconstruction is compared with its own object, and the errors are averaged over the
-    objects; section 6.1 uses one object at a time. Without a reconstruction, the loss is the margin loss alone.
+    objects; section 6.1 uses one object at a time.
 
     Args:
         images: (B, C, H, W), or layers (B, K, C, H, W) whose overlay was the network's input.

@@ -83,12 +83,8 @@ class MatrixCapsNet(ImageNetwork):
     ) -> MatrixCapsNet:
         """Build ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
 
-        Args:
-            image_shape, num_classes, routing: as in the constructor; routing may be "em".
-            objects: must be 1, because spread loss takes one true class.
-
         Raises:
-            InputError: an unknown name, images that are too small, or ``objects`` > 1.
+            InputError: an unknown name, images (C, H, W) that are too small, or ``objects`` other than 1.
         """
         check_name("preset", name, list(_PRESETS))
         check_sizes(name, MIN_SIDE, image_shape, num_classes)

@@ -76,8 +76,7 @@ def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num
 def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:
     """Raise ``InputError`` unless images are floating point of shape (B, C, H, W) and, on the CPU, in [0, 1].
 
-    Values are checked only on the CPU, where it takes microseconds: on a GPU the check would wait for the device. So on
-    a GPU, images in [0, 255] pass the check and get wrong answers.
+    On a GPU the check of values would wait for the device. So there, images in [0, 255] pass and get wrong answers.
     """
     expect(isinstance(images, torch.Tensor), "images", "a tensor", type(images).__name__)
     shape = tuple(images.shape)

@@ -129,9 +129,9 @@ def activation_of(u: Tensor | Poses) -> Tensor:
 def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
     """Return the routing itself, or make the one of that name with these settings.
 
-    For images, "spherical" starts at concentration 0.01, which is nearly uniform. The accuracy on digits anywhere in
-    the frame is then 97.6 %, as with equal couplings; it is 96.6 % with a start at 1. The rate of 10 lets kappa leave
-    the start: with Adam at 0.001, log kappa changes by 0.01 a step, so kappa gets from 0.01 to 1 in 460 steps.
+    For images, "spherical" starts at concentration 0.01, which is nearly uniform: accuracy on digits anywhere in the
+    frame is then 97.6 %, and 96.6 % with a start at 1. With Adam at 0.001 and the rate of 10, log kappa changes by 0.01
+    a step, so kappa gets from 0.01 to 1 in 460 steps.
     """
     if routing == "spherical":
         settings = {"concentration": 0.01, "rate": 10} | settings
