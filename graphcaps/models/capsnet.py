@@ -7,21 +7,20 @@ image (B, C, H, W) --stem--> features --primary, between--> u (I, B, P) --routin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from ..errors import check_name, check_whole, expect
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps
-from ..nn.primary import measured_fields, receptive_fields
 from ..nn.routed import routing_for_images
 from ..routing import Routing
 from ..routing.names import to_json
 from ..routing.routing import rule_of
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss, routed_with_logits
-from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size, preset_of
+from .network import RoutingNetwork, check_sizes, field_centres, output_size, preset_of
 from .stems import PRESETS
 
 PARENT_DIM = 16
@@ -53,15 +52,14 @@ class ChoosingOutput(NamedTuple):
     scores = CapsNetOutput.scores
 
 
-class CapsNet(ImageNetwork):
+class CapsNet(RoutingNetwork):
     """A capsule network for images; ``from_preset`` builds one of the presets.
 
     Args:
-        stem: image (B, C, H, W) -> features.
-        primary: features -> primary capsules; a module with ``num_types``, ``dim`` and ``conv``.
-        capsules: the last layer, u (I, B, P) -> v (J, B, D).
-        image_shape: (C, H, W).
-        between: layers of convolutional capsules from the primary capsules to u (I, B, P).
+        stem, image_shape: image (C, H, W) -> features.
+        primary: features -> primary capsules; a module with ``num_types``.
+        capsules: the last layer, u (I, B, P) -> v (J, B, D). Its routing is recorded and drawn.
+        between: layers of convolutional capsules from the primary capsules to u.
 
     Set ``decoder`` to None for a network without a reconstruction.
 
@@ -71,8 +69,6 @@ class CapsNet(ImageNetwork):
     (torch.Size([2, 10]), torch.Size([2, 10, 16]), torch.Size([2, 1, 28, 28]))
     """
 
-    routes = True
-
     def __init__(
         self,
         stem: nn.Module,
@@ -81,10 +77,7 @@ class CapsNet(ImageNetwork):
         image_shape: tuple[int, int, int],
         between: Iterable[ConvCaps] = (),
     ):
-        super().__init__(image_shape)
-        self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
-        self.child_types = self.between[-1].parent_types if len(self.between) else primary.num_types
-        """T, the number of types of the last layer's children; child i is of type i // (I / T)."""
+        super().__init__(stem, primary, capsules, image_shape, between)
         self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
         self.reconstruction_weight, self.coupling_weight = RECONSTRUCTION_WEIGHT, 0.0
 
@@ -155,11 +148,6 @@ class CapsNet(ImageNetwork):
         model.reconstruction_weight = reconstruction_weight
         return model
 
-    def children_of(self, images: torch.Tensor) -> torch.Tensor:
-        """The last layer's input u (I, B, P) for images (B, C, H, W)."""
-        check_images(images, self.image_shape)
-        return self.between(self.primary(self.stem(images)))
-
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput | ChoosingOutput:
         """Classify images, and decode one capsule per image, or K capsules if images show K objects.
 
@@ -199,23 +187,3 @@ class CapsNet(ImageNetwork):
             ink = (images if images.dim() == 5 else images.unsqueeze(1)).mean(2)[:, :, rows, columns]  # (B, K, I)
             loss = loss + self.coupling_weight * coupling_loss(output.logits, ink, labels)
         return loss
-
-    def centres(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Row and column, (I,) each, of the centre pixel of each receptive field."""
-        top, left, height, width = self.receptive_fields().unbind(dim=1)
-        return top + height // 2, left + width // 2
-
-    def receptive_fields(self) -> torch.Tensor:
-        """(I, 4) int64: top, left, height, width in pixels of the receptive field of each child of the last layer.
-
-        If there are layers ``between``, the field covers all votes for the child. With more than one iteration, the
-        weight of each vote also depends on competing neighbours, that is on pixels outside this field. Fields of stems
-        with other layers than plain convolutions are measured, by a forward pass for each row and column of the image.
-        """
-        layers = [*self.stem.modules()]
-        convs = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
-        plain = all(conv.padding == (0, 0) and conv.dilation == (1, 1) for conv in convs)
-        if plain and all(type(layer) in (nn.Sequential, nn.Conv2d, nn.ReLU, nn.BatchNorm2d) for layer in layers):
-            windows: list[Any] = [*convs, self.primary.conv, *self.between]
-            return receptive_fields(windows, self.child_types, self.image_shape[1:])
-        return measured_fields(nn.Sequential(self.stem, self.primary, self.between), self.image_shape)

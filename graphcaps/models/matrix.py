@@ -14,18 +14,18 @@ Differs: batch normalisation follows the ReLU, as in other public implementation
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from ..errors import check_name, expect
 from ..functional import spread_loss
-from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, receptive_fields
+from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
-from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size, preset_of
+from .network import RoutingNetwork, check_sizes, field_centres, output_size, preset_of
 
 # A, B, C, D
 _PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
@@ -41,7 +41,7 @@ class MatrixOutput(NamedTuple):
     capsules: torch.Tensor
 
 
-class MatrixCapsNet(ImageNetwork):
+class MatrixCapsNet(RoutingNetwork):
     """Matrix capsules with EM routing; ``from_preset`` builds the paper's two networks.
 
     Args:
@@ -55,22 +55,18 @@ class MatrixCapsNet(ImageNetwork):
     (torch.Size([2, 10]), torch.Size([2, 10, 16]))
     """
 
-    routes = True
-
     def __init__(
         self, image_shape: tuple[int, int, int], num_classes: int, types: tuple[int, int, int, int], routing: EM
     ):
-        super().__init__(image_shape)
-        channels, features, primary, first, second = image_shape[0], *types
-        self.stem = nn.Sequential(nn.Conv2d(channels, features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
-        self.primary = MatrixPrimaryCaps(features, primary)
-        grid = output_size(self.stem, image_shape)
+        features, types_below, first, second = types
+        stem = nn.Sequential(nn.Conv2d(image_shape[0], features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
+        primary = MatrixPrimaryCaps(features, types_below)
         routings = [EM(**routing.settings() | {"beta_u": start}) for start in BETA_U]
-        below = MatrixConvCaps(grid, primary, first, 3, 2, routings[0])
+        below = MatrixConvCaps(output_size(stem, image_shape), types_below, first, 3, 2, routings[0])
         above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
-        self.between, self.child_types = nn.Sequential(below, above), second
-        centres = field_centres([self.stem[0], below, above], self.image_shape)
-        self.capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
+        centres = field_centres([stem[0], below, above], image_shape)
+        capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
+        super().__init__(stem, primary, capsules, image_shape, (below, above))
 
     @classmethod
     def from_preset(
@@ -95,11 +91,6 @@ class MatrixCapsNet(ImageNetwork):
         model.preset = preset_of(name, image_shape, num_classes, routing=to_json(routing), objects=objects)
         return model
 
-    def children_of(self, images: torch.Tensor) -> Poses:
-        """The last layer's input for images (B, C, H, W)."""
-        check_images(images, self.image_shape)
-        return self.between(self.primary(self.stem(images)))
-
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> MatrixOutput:
         """Classify images (B, C, H, W) in [0, 1]. ``labels`` are ignored: there is no decoder."""
         pose, activation = self.capsules(self.children_of(images))
@@ -110,8 +101,3 @@ class MatrixCapsNet(ImageNetwork):
     ) -> torch.Tensor:
         """Spread loss for labels (B,). The margin grows with ``progress``, the share of training that is done."""
         return spread_loss(output.scores, labels, MARGINS[0] + progress * (MARGINS[1] - MARGINS[0]))
-
-    def receptive_fields(self) -> torch.Tensor:
-        """(I, 4) int64: top, left, height, width in pixels of the field that each child's votes depend on."""
-        windows: list[Any] = [self.stem[0], *self.between]
-        return receptive_fields(windows, self.child_types, self.image_shape[1:])

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ROUNDING, check_whole, expect, min_max
-from ..nn import receptive_fields
+from ..nn import DepthwisePrimaryCaps, MatrixPrimaryCaps, PrimaryCaps, receptive_fields
+from ..nn.primary import measured_fields
 from .evidence import Limits
 
 
@@ -18,9 +19,7 @@ class ImageNetwork(nn.Module):
     """Base class of networks for images; training, evaluation and pictures use this interface.
 
     For images (B, C, H, W) in [0, 1], the output has ``scores`` (B, J) in [0, 1]. The classes with the largest scores
-    are the answer. If ``routes`` is true, the network also has ``capsules``, the layer whose routing is recorded and
-    drawn; ``between``, the routed layers below; ``children_of(images)``, the input of ``capsules``; and
-    ``receptive_fields()``. If ``reconstructs`` is true, it also has a ``decoder``.
+    are the answer. ``routes`` is true for a ``RoutingNetwork``; if ``reconstructs`` is true, there is a ``decoder``.
     """
 
     routes = False  # whether it has capsules that are routed
@@ -43,6 +42,46 @@ class ImageNetwork(nn.Module):
     def loss(self, output: Any, images: Tensor, labels: Tensor, progress: float = 1.0) -> Tensor:
         """The training loss; ``progress`` is the share of training that is done, in [0, 1]."""
         raise NotImplementedError
+
+
+class RoutingNetwork(ImageNetwork):
+    """Base class of networks of capsules, with the arguments of ``CapsNet``."""
+
+    routes = True
+
+    def __init__(
+        self, stem: nn.Module, primary: Any, capsules: Any, image_shape: Sequence[int], between: Iterable[Any]
+    ):
+        super().__init__(image_shape)
+        self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
+        self.child_types = self.between[-1].parent_types if len(self.between) else primary.num_types
+        """T, the number of types of the last layer's children; child i is of type i // (I / T)."""
+
+    def children_of(self, images: Tensor) -> Any:
+        """The last layer's input for images (B, C, H, W): u (I, B, P), or ``Poses``."""
+        check_images(images, self.image_shape)
+        return self.between(self.primary(self.stem(images)))
+
+    def centres(self) -> tuple[Tensor, Tensor]:
+        """Row and column, (I,) each, of the centre pixel of each receptive field."""
+        top, left, height, width = self.receptive_fields().unbind(dim=1)
+        return top + height // 2, left + width // 2
+
+    def receptive_fields(self) -> Tensor:
+        """(I, 4) int64: top, left, height, width in pixels of the receptive field of each child of the last layer.
+
+        If there are layers ``between``, the field covers all votes for the child. With more than one iteration, the
+        weight of each vote also depends on competing neighbours, that is on pixels outside this field. Fields of stems
+        with other layers than plain convolutions are measured, by a forward pass for each row and column of the image.
+        """
+        layers = [*self.stem.modules(), *self.primary.modules()]
+        convs: list[Any] = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
+        known = isinstance(self.primary, (PrimaryCaps, DepthwisePrimaryCaps, MatrixPrimaryCaps))
+        plain = all(conv.padding == (0, 0) and conv.dilation == (1, 1) for conv in convs)
+        kinds = nn.Sequential, nn.Conv2d, nn.ReLU, nn.BatchNorm2d
+        if known and plain and all(type(layer) in kinds for layer in self.stem.modules()):
+            return receptive_fields([*convs, *self.between], self.child_types, self.image_shape[1:])
+        return measured_fields(nn.Sequential(self.stem, self.primary, self.between), self.image_shape)
 
 
 @torch.no_grad()

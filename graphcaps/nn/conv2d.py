@@ -7,7 +7,7 @@ and output on this grid:
     Y(f) = sum over channels of X(f) conj(W(f))        for the F = n (n // 2 + 1) frequencies that real numbers need
 
 The outputs that don't wrap around are kept. All steps are products of real matrices: A transforms pixels to real and
-imaginary parts, a product per frequency multiplies these, and C sums them up and transforms back.
+imaginary parts, a product per frequency multiplies these, and C transforms back.
 
 PrimaryCaps of the 2017 paper (128 images, one thread, forward and backward in bfloat16) takes 387 ms, against 980 ms
 with oneDNN. The root mean square error of the outputs is 0.5 %, against 0.3 % with oneDNN.

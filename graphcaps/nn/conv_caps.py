@@ -73,11 +73,7 @@ class ConvCaps(RoutedLayer):
         return f"{super().extra_repr()}, grid={self.grid}, kernel={self.kernel_size}, stride={self.stride}"
 
     def _draw(self) -> None:
-        """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child.
-
-        Squash shortens the sum, and routing lengthens it again. In the untrained preset ``deep`` on MNIST, the median
-        length of the children is 0.73; that of the two layers' parents is 0.75 and 0.84 after three iterations.
-        """
+        """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child."""
         degrees = self.graph().out_degrees()
         spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2
         nn.init.normal_(self.weight, std=(spread * self.weight.shape[-1]) ** -0.5)

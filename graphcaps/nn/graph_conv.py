@@ -149,10 +149,9 @@ class CapsuleConv(nn.Module):
             target = source[: graph.num_dst_nodes()]
         elif len(graph.ntypes) == 1:
             target = source
-        out = self.capsules(graph, source, edge_weight, get_coupling, edge_feat, target)
-        if self.activation is None:
-            return out
-        return (self.activation(out[0]), out[1]) if get_coupling else self.activation(out)
+        out, c = self.capsules(graph, source, edge_weight, get_coupling, edge_feat, target)
+        out = out if self.activation is None else self.activation(out)
+        return (out, c) if get_coupling else out
 
 
 class CapsuleReadout(nn.Module):
@@ -212,7 +211,8 @@ class CapsuleReadout(nn.Module):
             get_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
         """
         check_tensor("feat", feat, floating=False, sparse=True)
-        return self.capsules(membership(graph), feat, None, get_coupling)
+        out, c = self.capsules(membership(graph), feat, None, get_coupling)
+        return (out, c) if get_coupling else out
 
 
 def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:

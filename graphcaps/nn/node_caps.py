@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from types import SimpleNamespace as Names
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,18 +23,9 @@ from ..routing.rule import squash_saving_memory, with_length
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
 
 
-class Names(NamedTuple):
-    """Argument names of a library's graph layers, for error messages."""
-
-    feat: str
-    edge_feat: str
-    in_feats: str
-    out_feats: str
-    edge_feats: str
-
-
-DGL = Names("feat", "edge_feat", "in_feats", "out_feats", "edge_feats")
-PYG = Names("x", "edge_attr", "in_channels", "out_channels", "edge_dim")
+# argument names of the layers for each library, for error messages
+DGL = Names(feat="feat", edge_feat="edge_feat", in_feats="in_feats", out_feats="out_feats", edge_feats="edge_feats")
+PYG = Names(feat="x", edge_feat="edge_attr", in_feats="in_channels", out_feats="out_channels", edge_feats="edge_dim")
 
 
 class NodeCapsules(nn.Module):
@@ -145,11 +137,12 @@ class NodeCapsules(nn.Module):
         get_coupling: bool,
         edge_feat: Tensor | None = None,
         target: Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Route along the edges of any graph with one canonical edge type, or ``Links`` if torch traces the edges.
 
-        Arguments and result are those of ``CapsuleConv.forward``. ``edge_feat`` may also be (E, *, edge_feats), with
-        the ``*`` of ``feat``. ``target`` holds the destination nodes' features, for a residual.
+        Arguments and result are those of ``CapsuleConv.forward``, with None for couplings that weren't asked for.
+        ``edge_feat`` may also be (E, *, edge_feats), with the ``*`` of ``feat``. ``target`` holds the destination
+        nodes' features, for a residual.
         """
         edges = graph if isinstance(graph, Links) else links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
@@ -176,8 +169,7 @@ class NodeCapsules(nn.Module):
             s = s + own.to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
-        out = (squash_saving_memory(s) if self.squash_output else s).to(self.weight.dtype)
-        return out if c is None else (out, c)
+        return (squash_saving_memory(s) if self.squash_output else s).to(self.weight.dtype), c
 
     def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, edges: Links) -> Tensor:
         """1 / the root mean square of the features of a node's in-edges, (N_dst, *, 1, 1); 0 if all are zero."""

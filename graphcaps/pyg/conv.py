@@ -137,8 +137,7 @@ class CapsuleConv(MessagePassing):
             edge_weight = edge_weight.view(-1, *[1] * (-self.node_dim - 1))
             then = "GraphMaskExplainer puts messages of its own there, and routing builds none: take GNNExplainer"
             expect("explain_message" not in vars(self), "explain_message", "that of MessagePassing", "another", then)
-        out = self.propagate(routed.edges, size=num_nodes, edge_weight=edge_weight, alpha=alpha, route=route)
-        out, c = out if coupled else (out, None)
+        out, c = self.propagate(routed.edges, size=num_nodes, edge_weight=edge_weight, alpha=alpha, route=route)
         out = out.flatten(-2).movedim(0, -2) if self.concat else out.movedim(0, -3)
         if c is None:
             return out

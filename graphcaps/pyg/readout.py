@@ -94,7 +94,7 @@ class CapsuleReadout(Aggregation):
             ptr: (B + 1,), the number of each graph's first node, and N at the end; an alternative to index.
             dim_size: B; default: one more than the largest index.
             dim: the dim that has size N in x and size B in the result.
-            max_num_elements: ignored; it is here because other aggregations have it.
+            max_num_elements: ignored, an argument of other aggregations.
             return_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
         """
         num_groups = required(dim_size, "dim_size", "the number of graphs")
@@ -103,10 +103,9 @@ class CapsuleReadout(Aggregation):
             index = torch.arange(num_groups, device=ptr.device).repeat_interleave(ptr.diff())
         graph = members(index, num_groups)
         dim = dim % x.dim()
-        result = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
-        out = result[0] if return_coupling else result
+        out, c = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
         out = (out.flatten(-2) if self.concat else out).movedim(0, dim)
-        return (out, result[1].movedim(0, dim)) if return_coupling else out
+        return (out, c.movedim(0, dim)) if return_coupling else out
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, num_caps={self.num_caps})"

@@ -277,7 +277,7 @@ ONES = torch.ones(N, F).double()
         (lambda: pyg.CapsuleConv((F, 5, 4), D, K), "in_channels: expected a number, or a pair"),
         (lambda: pyg.CapsuleConv((F, None), D, K, residual=True), "in_channels: expected a target's features"),
         (lambda: conv(residual=True)((ONES, None), edges_of()), "x: expected a pair, with the destination"),
-        (lambda: conv(edge_dim=2)(ONES, edges_of()), r"edge_attr: expected \(E=33, 2\), got none"),
+        (lambda: conv(edge_dim=2)(ONES, edges_of()), r"edge_attr: expected \(E=29, 2\), got none"),
         (lambda: conv()(ONES, edges_of(), edge_attr=torch.ones(E, 2)), "edge_attr: .*Give it edge_dim="),
         (lambda: conv()(ONES, edges_of(), torch.ones(E, 2)), r"edge_weight: expected \(E,\).*edge_dim="),
         (lambda: conv()(ONES[:4], edges_of()), r"edge_index: .*indices in \[0, .*=4\), got 0 to 8"),
