@@ -49,7 +49,10 @@ class ChoosingOutput(NamedTuple):
     capsules: torch.Tensor
     reconstruction: torch.Tensor | None
     logits: torch.Tensor
-    scores = CapsNetOutput.scores
+
+    @property
+    def scores(self) -> torch.Tensor:
+        return self.lengths
 
 
 class CapsNet(RoutingNetwork):
@@ -127,7 +130,7 @@ class CapsNet(RoutingNetwork):
             expect(objects is not None, "coupling_weight", "0 for any number of classes in an image", coupling_weight)
         if objects is not None:
             check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}, or None")
-        stem, primary = build(image_shape[0], tuple(image_shape[1:]))
+        stem, primary = build(image_shape[0], image_shape[1:])
         grid = output_size(nn.Sequential(stem, primary.conv), image_shape)
         types, between = primary.num_types, []
         for parent_types, kernel, stride in windows:

@@ -48,13 +48,14 @@ class RoutingNetwork(ImageNetwork):
     """Base class of networks of capsules, with the arguments of ``CapsNet``."""
 
     routes = True
+    between: Any
 
     def __init__(
         self, stem: nn.Module, primary: Any, capsules: Any, image_shape: Sequence[int], between: Iterable[Any]
     ):
         super().__init__(image_shape)
         self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
-        self.child_types = self.between[-1].parent_types if len(self.between) else primary.num_types
+        self.child_types: int = self.between[-1].parent_types if len(self.between) else primary.num_types
         """T, the number of types of the last layer's children; child i is of type i // (I / T)."""
 
     def children_of(self, images: Tensor) -> Any:

@@ -86,12 +86,13 @@ class NodeBeliefs(nn.Module):
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
         check_tensor(self.feat, feat, floating=False, sparse=self.weight is not None)
-        name, sizes = "logits (N, K, D)", (num_nodes, self.num_caps, self.out_feats)
-        if self.weight is not None:
-            name, sizes = "(N, F)", (num_nodes, len(self.weight))
-        expect(feat.shape == sizes, self.feat, f"{name} = {sizes}", tuple(feat.shape))
+        shape = tuple(feat.shape)
         if self.weight is None:
+            logits = num_nodes, self.num_caps, self.out_feats
+            expect(shape == logits, self.feat, f"logits (N, K, D) = {logits}", shape)
             return feat
+        sizes = num_nodes, len(self.weight)
+        expect(shape == sizes, self.feat, f"(N, F) = {sizes}", shape)
         check_dtype(self.feat, feat, self.weight)
         return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
 

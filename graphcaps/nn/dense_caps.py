@@ -52,8 +52,8 @@ class SharedCaps(RoutedLayer):
         u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
 
     All positions share the matrices of a type, as in the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules
-    with EM routing", section 4. Differs: there, a child's row and column are added to two numbers of its vote. Here
-    every image would then get the same addition at equal couplings, because activations don't weight the votes.
+    with EM routing", section 4. Differs: there, a child's row and column are added to two numbers of its vote. Here,
+    where activations don't weight the votes, that would add the same to every image at equal couplings.
 
     Args:
         child_types: T, number of child types. Children are ordered by type first, as ``PrimaryCaps`` returns them.

@@ -49,7 +49,6 @@ class MatrixPrimaryCaps(nn.Module):
 class MatrixLayer(RoutedLayer):
     """Base of the layers that route ``Poses`` to ``Poses`` with 4 x 4 matrices."""
 
-    matrix = (4, 4)
     shift: torch.Tensor | None
     """Numbers (I, 16) that are added to each child's votes."""
 
@@ -92,6 +91,8 @@ class MatrixConvCaps(MatrixLayer, ConvCaps):
     ((5, 5), torch.Size([400, 2, 16]), torch.Size([400, 2]))
     """
 
+    matrix = (4, 4)
+
     def __init__(
         self,
         grid: Pair,
@@ -124,7 +125,7 @@ class MatrixClassCaps(MatrixLayer):
         positions, matrices = len(centres), child_types * num_parents
         index = torch.arange(matrices).view(child_types, 1, num_parents).expand(-1, positions, -1).flatten()  # (E,)
         sizes = child_types * positions, num_parents, SIZE, SIZE
-        super().__init__(*sizes, (matrices, *self.matrix), em_routing(routing), index=index)
+        super().__init__(*sizes, (matrices, 4, 4), em_routing(routing), index=index)
         self._draw()
         shift = torch.zeros(positions, SIZE)
         shift[:, [ROW, COLUMN]] = centres.to(shift)

@@ -21,9 +21,7 @@ from ..routing.routing import rule_of
 from ..routing.rule import squash_saving_memory, with_length
 
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
-
-
-# argument names of the layers for each library, for error messages
+# The names that a library's layers give to their arguments, for error messages.
 DGL = Names(feat="feat", edge_feat="edge_feat", in_feats="in_feats", out_feats="out_feats", edge_feats="edge_feats")
 PYG = Names(feat="x", edge_feat="edge_attr", in_feats="in_channels", out_feats="out_channels", edge_feats="edge_dim")
 
@@ -115,7 +113,7 @@ class NodeCapsules(nn.Module):
     def _draw(self, weight: Tensor) -> None:
         nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.num_caps * self.out_feats) ** 0.5)
 
-    def _materialize(self, weight: nn.Parameter, feat: Tensor) -> None:
+    def _materialize(self, weight: Tensor, feat: Tensor) -> None:
         """Create a weight whose number of features was -1."""
         if isinstance(weight, UninitializedParameter):
             weight.materialize((self.in_caps, feat.shape[-1], self.num_caps, self.out_feats))

@@ -36,7 +36,7 @@ class RoutedLayer(nn.Module):
         learned_prior: whether the layer learns a logit for each edge, from which its routing starts.
     """
 
-    index: Tensor | None
+    index: Any
 
     def __init__(
         self,

@@ -52,8 +52,10 @@ def routed_edges(
         stayed = (edges[0] != edges[1]).nonzero()[:, 0]
         nodes = torch.arange(num_nodes[1], dtype=edges.dtype, device=edges.device)
         edges = torch.cat((edges[:, stayed], nodes.expand(2, -1)), dim=1)
-    graph = Links(*edges.long(), *num_nodes, complete=False) if as_links else _graph("edge_index", edges, *num_nodes)
-    return RoutedEdges(edges, stayed, num_given, graph)
+    if as_links:
+        src, dst = edges.long()
+        return RoutedEdges(edges, stayed, num_given, Links(src, dst, *num_nodes, complete=False))
+    return RoutedEdges(edges, stayed, num_given, _graph("edge_index", edges, *num_nodes))
 
 
 def members(index: torch.Tensor, num_groups: int) -> DGLGraph:
