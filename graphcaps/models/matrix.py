@@ -44,29 +44,11 @@ class MatrixOutput(NamedTuple):
 class MatrixCapsNet(RoutingNetwork):
     """Matrix capsules with EM routing; ``from_preset`` builds the paper's two networks.
 
-    Args:
-        image_shape, num_classes: (C, H, W), J.
-        types: (A, B, C, D): A channels of the convolution, and B, C, D capsule types of the three layers after it.
-        routing: an ``EM`` routing. Each layer holds a copy with its own initial beta_u.
-
     >>> net = MatrixCapsNet.from_preset("matrix-small", image_shape=(1, 28, 28), num_classes=10).eval()
     >>> scores, poses = net(torch.zeros(2, 1, 28, 28))
     >>> scores.shape, poses.shape
     (torch.Size([2, 10]), torch.Size([2, 10, 16]))
     """
-
-    def __init__(
-        self, image_shape: tuple[int, int, int], num_classes: int, types: tuple[int, int, int, int], routing: EM
-    ):
-        features, types_below, first, second = types
-        stem = nn.Sequential(nn.Conv2d(image_shape[0], features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
-        primary = MatrixPrimaryCaps(features, types_below)
-        routings = [EM(**routing.settings() | {"beta_u": start}) for start in BETA_U]
-        below = MatrixConvCaps(output_size(stem, image_shape), types_below, first, 3, 2, routings[0])
-        above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
-        centres = field_centres([stem[0], below, above], image_shape)
-        capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
-        super().__init__(stem, primary, capsules, image_shape, (below, above))
 
     @classmethod
     def from_preset(
@@ -79,6 +61,8 @@ class MatrixCapsNet(RoutingNetwork):
     ) -> MatrixCapsNet:
         """Build ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
 
+        Each layer has a copy of the routing, with its own initial beta_u.
+
         Raises:
             InputError: an unknown name, images (C, H, W) that are too small, or ``objects`` other than 1.
         """
@@ -87,7 +71,15 @@ class MatrixCapsNet(RoutingNetwork):
         then = "Choose another capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose loss knows one true class", objects, then)
         routing = em_routing(routing)
-        model = cls(image_shape, num_classes, _PRESETS[name], routing)
+        features, types, first, second = _PRESETS[name]
+        stem = nn.Sequential(nn.Conv2d(image_shape[0], features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
+        primary = MatrixPrimaryCaps(features, types)
+        routings = [EM(**routing.settings() | {"beta_u": start}) for start in BETA_U]
+        below = MatrixConvCaps(output_size(stem, image_shape), types, first, 3, 2, routings[0])
+        above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
+        centres = field_centres([stem[0], below, above], image_shape)
+        capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
+        model = cls(stem, primary, capsules, image_shape, (below, above))
         model.preset = preset_of(name, image_shape, num_classes, routing=to_json(routing), objects=objects)
         return model
 

@@ -59,17 +59,13 @@ class MatrixLayer(RoutedLayer):
             self.weight.add_(torch.eye(4))
 
     def blank(self) -> Poses:
-        """One image's children, all zero, on the layer's device."""
-        return Poses(self.weight.new_zeros(self.num_children, 1, SIZE), self.weight.new_zeros(self.num_children, 1))
+        return Poses(super().blank(), self.weight.new_zeros(self.num_children, 1))
 
     def votes(self, u: Poses) -> MatrixVotes:
-        """The children's votes, not yet multiplied out."""
-        dtype = self.weight.dtype
-        shift = None if self.shift is None else self.shift.to(dtype)
-        return MatrixVotes(u.pose.to(dtype), self.weight, self.index, shift)
+        shift = None if self.shift is None else self.shift.to(self.weight.dtype)
+        return MatrixVotes(u.pose.to(self.weight.dtype), self.weight, self.index, shift)
 
     def forward(self, u: Poses) -> Poses:
-        """Route the children to the parents."""
         expect(isinstance(u, Poses), "capsules", "Poses(pose (I, B, 16), activation (I, B))", type(u).__name__)
         check_children(u.pose, self.num_children, SIZE)
         parents = route_layer(self, u)

@@ -108,9 +108,7 @@ def route_layer(
 
     ``iterations`` replaces the layer's own number. With ``coupling`` the result includes the last couplings.
     """
-    given = u.pose if isinstance(u, Poses) else u
-    check_tensor("u", given)
-    device = given.device
+    device = check_tensor("u", u.pose if isinstance(u, Poses) else u).device
     routing = layer.routing if iterations is None else layer.routing.with_iterations(iterations)
     # Enter an autocast block only if autocast is on, because torch.export would record the block.
     autocast = torch.is_autocast_enabled(device.type)
