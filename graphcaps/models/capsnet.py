@@ -20,7 +20,7 @@ from ..routing.names import to_json
 from ..routing.routing import rule_of
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss, routed_with_logits
-from .network import RoutingNetwork, check_sizes, field_centres, output_size, preset_of
+from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
 from .stems import PRESETS
 
 PARENT_DIM = 16
@@ -115,9 +115,7 @@ class CapsNet(RoutingNetwork):
         Raises:
             InputError: an unknown name, or images that are too small for the preset.
         """
-        check_name("preset", name, list(PRESETS))
-        build, smallest, windows = PRESETS[name]
-        check_sizes(name, smallest, image_shape, num_classes)
+        _, build, windows = choose_preset(PRESETS, name, image_shape, num_classes)
         check_name("prior", prior, ["none", "learned"])
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
         routing = routing_for_images(routing)

@@ -18,9 +18,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from ..errors import check_labels, check_name, expect
+from ..errors import check_labels, expect
 from .capsnet import PARENT_DIM
-from .network import ImageNetwork, check_images, check_sizes, preset_of
+from .network import ImageNetwork, check_images, choose_preset, preset_of
 from .stems import compact_stem
 
 DROPOUT = 0.5  # before the last layer; the paper gives no rate
@@ -53,8 +53,8 @@ def _cnn_small(channels: int, size: tuple[int, int], num_classes: int) -> nn.Seq
     )
 
 
-# name: (builder, smallest side of an image in pixels)
-_PRESETS = {"cnn": (_cnn, 1), "cnn-small": (_cnn_small, 11)}
+# name: (smallest side of an image in pixels, builder)
+_PRESETS = {"cnn": (1, _cnn), "cnn-small": (11, _cnn_small)}
 
 
 class CNN(ImageNetwork):
@@ -78,9 +78,7 @@ class CNN(ImageNetwork):
         Raises:
             InputError: an unknown name, images (C, H, W) that are too small, or ``objects`` other than 1.
         """
-        check_name("preset", name, list(_PRESETS))
-        build, smallest = _PRESETS[name]
-        check_sizes(name, smallest, image_shape, num_classes)
+        _, build = choose_preset(_PRESETS, name, image_shape, num_classes)
         then = "Choose a capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose softmax gives one answer", objects, then)
         model = cls(build(image_shape[0], image_shape[1:], num_classes), image_shape)

@@ -19,17 +19,16 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..errors import check_name, expect
+from ..errors import expect
 from ..functional import spread_loss
 from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
-from .network import RoutingNetwork, check_sizes, field_centres, output_size, preset_of
+from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
 
-# A, B, C, D
-_PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
 MIN_SIDE = 17  # smallest image side, in pixels: one position is left in the last layer
+_PRESETS = {"matrix-small": (MIN_SIDE, 64, 8, 16, 16), "matrix": (MIN_SIDE, 32, 32, 32, 32)}  # and A, B, C, D
 BETA_U = -0.4, -0.35, -0.2  # initial beta_u of each layer: half of the capsules are active on MNIST before training
 MARGINS = 0.2, 0.9  # margin of the loss at the first and the last step, linear in between: section 3
 
@@ -66,12 +65,10 @@ class MatrixCapsNet(RoutingNetwork):
         Raises:
             InputError: an unknown name, images (C, H, W) that are too small, or ``objects`` other than 1.
         """
-        check_name("preset", name, list(_PRESETS))
-        check_sizes(name, MIN_SIDE, image_shape, num_classes)
+        _, features, types, first, second = choose_preset(_PRESETS, name, image_shape, num_classes)
         then = "Choose another capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose loss knows one true class", objects, then)
         routing = em_routing(routing)
-        features, types, first, second = _PRESETS[name]
         stem = nn.Sequential(nn.Conv2d(image_shape[0], features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
         primary = MatrixPrimaryCaps(features, types)
         routings = [EM(**routing.settings() | {"beta_u": start}) for start in BETA_U]

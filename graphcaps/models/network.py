@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ROUNDING, check_whole, expect, min_max
+from ..errors import ROUNDING, check_name, check_whole, expect, min_max
 from ..nn import DepthwisePrimaryCaps, MatrixPrimaryCaps, PrimaryCaps, receptive_fields
-from ..nn.primary import measured_fields
 from .evidence import Limits
 
 
@@ -92,6 +91,23 @@ def output_size(layers: nn.Module, image_shape: Sequence[int]) -> tuple[int, int
     return features.shape[2], features.shape[3]
 
 
+@torch.no_grad()
+def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> Tensor:
+    """Measure the receptive fields (I, 4) of any layers from images (B, C, H, W) to children u (I, B, P).
+
+    Each of H + W images has NaN in one row or column. The children whose field contains it become NaN.
+    """
+    probed, ends = copy.deepcopy(front).to("cpu", torch.float64).eval(), []
+    for axis, size in enumerate(image_shape[1:]):
+        images = torch.zeros(size, *image_shape, dtype=torch.float64)
+        images.diagonal(dim1=0, dim2=axis + 2).fill_(torch.nan)  # image k has NaN in row or column k
+        seen = probed(images).isnan().any(dim=-1).long()  # (I, size)
+        expect(bool(seen.any(dim=1).all()), "front", "layers in which NaN reaches each child", "one that it doesn't")
+        first = seen.argmax(dim=1)
+        ends += [first, size - seen.flip(1).argmax(dim=1) - first]
+    return torch.stack([ends[0], ends[2], ends[1], ends[3]], dim=1)
+
+
 def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> torch.Tensor:
     """(positions, 2): row and column in [0, 1] of the centre of each position's receptive field."""
     fields = receptive_fields(windows, 1, image_shape[1:]).double()
@@ -103,14 +119,21 @@ def preset_of(name: str, image_shape: tuple[int, int, int], num_classes: int, **
     return dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, **settings)
 
 
-def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num_classes: int) -> None:
-    """Raise ``InputError`` if an image shape (C, H, W) doesn't fit the preset, or without classes."""
+def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int], num_classes: int) -> Any:
+    """Return the preset of that name, whose first element is the smallest side of an image in pixels.
+
+    Raises:
+        InputError: an unknown name, no classes, or an image shape (C, H, W) that doesn't fit.
+    """
+    check_name("preset", name, list(presets))
+    smallest = presets[name][0]
     good = len(image_shape) == 3 and all(isinstance(size, int) and size >= 1 for size in image_shape)
     expect(good, "image_shape", "(C, H, W), three integers >= 1", image_shape)
     height, width = image_shape[1:]
     wanted = f"at least {smallest} x {smallest} pixels for '{name}'"
     expect(min(height, width) >= smallest, "image_shape", wanted, f"{height} x {width}")
     check_whole("num_classes", num_classes)
+    return presets[name]
 
 
 def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:

@@ -69,10 +69,10 @@ def _convolutions(*convs: tuple) -> list[nn.Module]:
     return [layer for block in blocks for layer in block]
 
 
-# name: (builder, smallest side of an image in pixels, (parent types, kernel, stride) of each ``ConvCaps``)
+# name: (smallest side of an image in pixels, builder, (parent types, kernel, stride) of each ``ConvCaps``)
 PRESETS = {
-    "paper": (_paper, 17, ()),
-    "compact": (_compact, 11, ()),
-    "deep": (_deep, 23, ((16, 3, 2), (16, 3, 1))),
-    "parts": (_parts, 13, ()),
+    "paper": (17, _paper, ()),
+    "compact": (11, _compact, ()),
+    "deep": (23, _deep, ((16, 3, 2), (16, 3, 1))),
+    "parts": (13, _parts, ()),
 }
