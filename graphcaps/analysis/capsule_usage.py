@@ -28,7 +28,7 @@ from ..errors import required
 from ..graph import coupling_entropy, links
 from ..models import CapsNet
 from ..models.answers import overlaid
-from ..nn import ConvCaps
+from ..nn import ConvCaps, MatrixConvCaps
 from ..nn.routed import Poses, RoutedLayer, activation_of, route_layer
 from .accuracy import OnProgress, in_eval_mode, no_progress
 
@@ -161,7 +161,7 @@ def capsule_usage_of_layers(
     model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress
 ) -> list[CapsuleUsage]:
     """``capsule_usage`` for each routed layer, lowest first. A layer's parents are the children of the next."""
-    between = [layer for layer in model.between if isinstance(layer, ConvCaps)]
+    between = [layer for layer in model.between if isinstance(layer, (ConvCaps, MatrixConvCaps))]
     layers: list[Any] = [*between, model.capsules]
     types = [*(layer.child_types for layer in between), model.child_types]
     tallies = [_Tally(layer, count) for layer, count in zip(layers, types, strict=True)]

@@ -21,7 +21,7 @@ from ..routing.routing import rule_of
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss, routed_with_logits
 from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
-from .stems import PRESETS
+from .stems import STEMS
 
 PARENT_DIM = 16
 
@@ -115,7 +115,7 @@ class CapsNet(RoutingNetwork):
         Raises:
             InputError: an unknown name, or images that are too small for the preset.
         """
-        _, build, windows = choose_preset(PRESETS, name, image_shape, num_classes)
+        _, build, windows = choose_preset(STEMS, name, image_shape, num_classes)
         check_name("prior", prior, ["none", "learned"])
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
         routing = routing_for_images(routing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -148,7 +149,9 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> Non
         expect(False, "images", "(B, C={}, H={}, W={})".format(*image_shape), shape, alone)
     expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
     bounds = min_max(images)
-    if bounds is not None:
-        then = "Divide bytes by 255. Networks here read images that aren't normalised"
-        fits = bounds[0] >= -ROUNDING and bounds[1] <= 1 + ROUNDING  # False for NaN
-        expect(fits, "images", "numbers in [0, 1]", f"{bounds[0]:g} to {bounds[1]:g}", then)
+    if bounds is not None and not (bounds[0] >= -ROUNDING and bounds[1] <= 1 + ROUNDING):
+        bytes_ = bounds[0] >= 0 and bounds[1] > 2
+        then = "Divide them: images / 255" if bytes_ else "Networks here read images as they are, not normalised"
+        finite = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
+        got = f"{bounds[0]:g} to {bounds[1]:g}" if finite else "NaN or infinity"
+        expect(False, "images", "numbers in [0, 1]", got, then if finite else "")

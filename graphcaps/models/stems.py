@@ -70,7 +70,7 @@ def _convolutions(*convs: tuple) -> list[nn.Module]:
 
 
 # name: (smallest side of an image in pixels, builder, (parent types, kernel, stride) of each ``ConvCaps``)
-PRESETS = {
+STEMS = {
     "paper": (17, _paper, ()),
     "compact": (11, _compact, ()),
     "deep": (23, _deep, ((16, 3, 2), (16, 3, 1))),

@@ -221,7 +221,7 @@ class NodeCapsules(nn.Module):
 
     def extra_repr(self) -> str:
         in_feats = -1 if is_lazy(self.weight) else self.weight.shape[1]
-        options = [f"{name}={getattr(self, name)}" for name in ("unit_votes", "mutual", "squash_output", "normalise")]
+        options = [f"{name}={getattr(self, name)}" for name in ("unit_votes", "squash_output", "normalise", "mutual")]
         return f"{self.in_caps} x {in_feats} -> {self.num_caps} x {self.out_feats}, {', '.join(options)}"
 
 

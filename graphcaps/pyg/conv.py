@@ -11,7 +11,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils import is_sparse
 
-from ..errors import check_flag, check_tensor, expect
+from ..errors import check_flag, check_tensor, expect, required
 from ..graph.links import run_untraced
 from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
@@ -113,6 +113,8 @@ class CapsuleConv(MessagePassing):
         both_ways = "the features of nodes that are sources and targets, with mutual=True"
         expect(not (pair and self.capsules.mutual), "x", both_ways, "a pair", "Give it mutual=False")
         target = target if pair else x
+        then = "residual=True adds them"
+        expect(target is not None or not self.residual, "x", "a pair with the target nodes' features", "none", then)
         sizes = self._check_input(edge_index, size)
         for end, nodes in enumerate((x, target)):
             if nodes is not None:
@@ -169,12 +171,13 @@ class CapsuleConv(MessagePassing):
         for name, given in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
             if given is not None:
                 check_tensor(name, given, floating=False)
-        if edge_weight is None or (edge_weight.dim() == 1 and self.edge_dim != 1):
-            return edge_weight, edge_attr
         if self.edge_dim is not None and edge_attr is None:
-            return None, edge_weight
-        narrow, then = edge_weight.shape[0] == edge_weight.numel(), "Edge features want a layer with edge_dim="
-        expect(narrow, "edge_weight", "(E,)", tuple(edge_weight.shape), then)
+            wide = edge_weight is not None and (edge_weight.dim() > 1 or self.edge_dim == 1)
+            wanted = f"(E, {self.edge_dim}), as the layer has edge_dim"
+            return None, required(edge_weight if wide else None, "edge_attr", wanted)
+        narrow = edge_weight is None or edge_weight.shape[0] == edge_weight.numel()
+        then = "Edge features want a layer with edge_dim="
+        expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
         return edge_weight, edge_attr
 
     def __repr__(self) -> str:

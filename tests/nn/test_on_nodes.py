@@ -268,7 +268,7 @@ def test_layers_can_be_copied_pickled_printed_and_reset(draw):
     layer, x = conv(unit_votes=True), draw(N, F)
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         torch.testing.assert_close(twin(graph_of(), x), layer(graph_of(), x))
-    assert "1 x 6 -> 3 x 4, unit_votes=True, mutual=False, squash_output=True, normalise=False" in repr(layer)
+    assert "6 -> 3 x 4, unit_votes=True, squash_output=True, normalise=False" in repr(layer)
     assert "(routing): Spherical(iterations=3, concentration=0.1" in repr(layer)
     before = layer.capsules.weight.clone()
     torch.nn.init.constant_(layer.capsules.routing.exponent, 3)
