@@ -42,6 +42,7 @@ class CapsuleConv(MessagePassing):
         -> (*, N, num_caps, out_channels), or with ``concat`` (*, N, num_caps * out_channels); the result of a node
         without in-edges is squash(bias). ``*`` is a batch on one static graph; its entries are independent
 
+    >>> import torch
     >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
     >>> conv = CapsuleConv(10, 2, num_caps=3)
     >>> conv, conv(torch.ones(4, 10), edge_index).shape
