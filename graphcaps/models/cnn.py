@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from ..errors import check_labels, expect
 from .capsnet import PARENT_DIM
 from .network import ImageNetwork, check_images, choose_preset, preset_of
-from .stems import compact_stem
+from .stems import compact
 
 DROPOUT = 0.5  # before the last layer; the paper gives no rate
 
@@ -44,13 +44,12 @@ def _cnn(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequentia
 
 
 def _cnn_small(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequential:
-    stem, features, map_size = compact_stem(channels, size)
-    primary = nn.Conv2d(features, features, map_size, groups=features)
+    stem, primary = compact(channels, size)
+    features = primary.conv.out_channels
     matrices = features * num_classes * PARENT_DIM  # numbers in T x J matrices of P x D, T P = features
     units = round((matrices - num_classes) / (features + 1 + num_classes))
-    return nn.Sequential(
-        stem, primary, nn.Flatten(), nn.ReLU(), nn.Linear(features, units), nn.ReLU(), nn.Linear(units, num_classes)
-    )
+    classes = nn.Linear(features, units), nn.ReLU(), nn.Linear(units, num_classes)
+    return nn.Sequential(stem, primary.conv, nn.Flatten(), nn.ReLU(), *classes)
 
 
 # name: (smallest side of an image in pixels, builder)

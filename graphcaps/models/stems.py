@@ -17,18 +17,12 @@ def _paper(channels: int, size: Size) -> Front:
     return nn.Sequential(nn.Conv2d(channels, 256, 9), nn.ReLU()), PrimaryCaps(256)
 
 
-def _compact(channels: int, size: Size) -> Front:
+def compact(channels: int, size: Size) -> Front:
     """Based on Efficient-CapsNet (Mazzia et al. 2021): I = 16 primary capsules for images of any size."""
-    stem, features, map_size = compact_stem(channels, size)
-    return stem, DepthwisePrimaryCaps(features, map_size)
-
-
-def compact_stem(channels: int, size: Size) -> tuple[nn.Sequential, int, Size]:
-    """The convolutions of ``compact``, and the channels and the size of their output for images (H, W)."""
     halving, features, _ = _halving(channels, size)
     convs = _convolutions((features, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2))
     stem = nn.Sequential(*halving, *convs)
-    return stem, 128, output_size(stem, (channels, *size))
+    return stem, DepthwisePrimaryCaps(128, output_size(stem, (channels, *size)))
 
 
 def _deep(channels: int, size: Size) -> Front:
@@ -72,7 +66,7 @@ def _convolutions(*convs: tuple) -> list[nn.Module]:
 # name: (smallest side of an image in pixels, builder, (parent types, kernel, stride) of each ``ConvCaps``)
 STEMS = {
     "paper": (17, _paper, ()),
-    "compact": (11, _compact, ()),
+    "compact": (11, compact, ()),
     "deep": (23, _deep, ((16, 3, 2), (16, 3, 1))),
     "parts": (13, _parts, ()),
 }
