@@ -33,8 +33,7 @@ from .data import DATASETS
 from .errors import GraphcapsError, MissingError, check_name, expect, required
 from .models import CNN, ImageNetwork, MatrixCapsNet, RoutingNetwork
 from .models.network import check_images
-from .nn import MatrixClassCaps
-from .nn.dense_caps import CompleteCaps
+from .nn import CapsuleLayer, MatrixClassCaps, SharedCaps
 from .nn.routed import route_layer
 from .routing import engine
 from .routing.names import name_of
@@ -220,7 +219,7 @@ def _check_network(network: ImageNetwork) -> None:
     expect(isinstance(network, ImageNetwork), "network", wanted, type(network).__name__, then)
     if not isinstance(network, CNN):
         layer: Any = network.capsules
-        known = isinstance(layer, (CompleteCaps, MatrixClassCaps))
+        known = isinstance(layer, (CapsuleLayer, SharedCaps, MatrixClassCaps))
         wanted, then = "a last layer in which all children vote for all parents", "Others have no such couplings"
         expect(known, "capsules", wanted, type(layer).__name__, then)
     kinds = {(each.dtype, each.device.type) for each in network.parameters()}

@@ -18,9 +18,7 @@ from .cnn import CNN, CNNOutput
 from .evidence import Doubt, Limits, doubts
 from .losses import capsnet_loss
 from .matrix import MatrixCapsNet, MatrixOutput
-from .network import ImageNetwork
-
-RoutingNetwork = CapsNet | MatrixCapsNet
+from .network import ImageNetwork, RoutingNetwork
 
 _CLASSES: dict[str, Any] = {each.__name__: each for each in (CapsNet, CNN, MatrixCapsNet)}
 

@@ -23,14 +23,10 @@ def overlaid(images: torch.Tensor) -> torch.Tensor:
 
 
 def longest(lengths: torch.Tensor, objects: int | None) -> torch.Tensor:
-    """The network's answer: the classes of the K longest capsules.
+    """The network's answer for lengths (B, J): the classes of the K = ``objects`` longest capsules.
 
-    Args:
-        lengths: (B, J), lengths of the class capsules.
-        objects: K in [1, J]; None: the answer is all classes whose capsules are longer than 0.5.
-
-    Returns:
-        (B,) int64 for K = 1; (B, K) int64, each row ascending, for K > 1; (B, J) bool for any number.
+    It is (B,) int64 for K = 1, and (B, K) int64 with ascending rows for K > 1. For ``objects=None`` it is (B, J) bool,
+    all classes whose capsules are longer than 0.5.
 
     >>> longest(torch.tensor([[0.1, 0.9, 0.5]]), 1), longest(torch.tensor([[0.8, 0.1, 0.9]]), 2)
     (tensor([1]), tensor([[0, 2]]))

@@ -2,9 +2,8 @@
 
     image (B, C, H, W) --convolutions--> features --linear layers--> logits (B, J) --softmax--> scores (B, J)
 
-``cnn`` is the baseline of Sabour, Frosst & Hinton 2017, section 5: convolutions of 256, 256 and 128 channels, 5 x 5
-with stride 1, then 328 and 192 units and a softmax. The convolutions are padded to keep the image's size, because only
-this matches the paper's 35.4 M parameters: 35,445,522 at 28 x 28. Without padding there are 13.3 M.
+``cnn`` is the baseline of Sabour, Frosst & Hinton 2017, section 5. Its convolutions are padded to keep the image's
+size, because only this matches the paper's 35.4 M parameters: 35,445,522 at 28 x 28. Without padding there are 13.3 M.
 
 ``cnn-small`` is the preset ``compact`` without capsules: the same convolutions, including those of the primary
 capsules, then ReLU and linear layers with as many parameters as the capsules' matrices. Neither has a decoder.
@@ -12,16 +11,17 @@ capsules, then ReLU and linear layers with as many parameters as the capsules' m
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from ..errors import check_labels, check_name, expect
+from ..errors import check_labels, expect
 from .capsnet import PARENT_DIM
-from .network import ImageNetwork, check_images, check_sizes
-from .stems import compact_stem
+from .network import ImageNetwork, check_images, choose_preset, preset_of
+from .stems import compact
 
 DROPOUT = 0.5  # before the last layer; the paper gives no rate
 
@@ -34,40 +34,30 @@ class CNNOutput(NamedTuple):
 
 
 def _cnn(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequential:
-    convs, wide = [], channels
-    for out in (256, 256, 128):
-        convs += [nn.Conv2d(wide, out, 5, padding=2), nn.ReLU()]
-        wide = out
-    units = (128 * size[0] * size[1], 328, 192)
-    return nn.Sequential(
-        *convs,
-        nn.Flatten(),
-        *(layer for pair in zip(units, units[1:], strict=False) for layer in (nn.Linear(*pair), nn.ReLU())),
-        nn.Dropout(DROPOUT),
-        nn.Linear(units[-1], num_classes),
-    )
+    layers: list[nn.Module] = []
+    for pair in pairwise((channels, 256, 256, 128)):
+        layers += [nn.Conv2d(*pair, 5, padding=2), nn.ReLU()]
+    layers.append(nn.Flatten())
+    for pair in pairwise((128 * size[0] * size[1], 328, 192)):
+        layers += [nn.Linear(*pair), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Dropout(DROPOUT), nn.Linear(192, num_classes))
 
 
 def _cnn_small(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequential:
-    stem, features, map_size = compact_stem(channels, size)
-    primary = nn.Conv2d(features, features, map_size, groups=features)
+    stem, primary = compact(channels, size)
+    features = primary.conv.out_channels
     matrices = features * num_classes * PARENT_DIM  # numbers in T x J matrices of P x D, T P = features
     units = round((matrices - num_classes) / (features + 1 + num_classes))
-    return nn.Sequential(
-        stem, primary, nn.Flatten(), nn.ReLU(), nn.Linear(features, units), nn.ReLU(), nn.Linear(units, num_classes)
-    )
+    classes = nn.Linear(features, units), nn.ReLU(), nn.Linear(units, num_classes)
+    return nn.Sequential(stem, primary.conv, nn.Flatten(), nn.ReLU(), *classes)
 
 
-# name: (builder, smallest side of an image in pixels)
-_PRESETS = {"cnn": (_cnn, 1), "cnn-small": (_cnn_small, 11)}
+# name: (smallest side of an image in pixels, builder)
+_PRESETS = {"cnn": (1, _cnn), "cnn-small": (11, _cnn_small)}
 
 
 class CNN(ImageNetwork):
-    """A convolutional network, trained with cross entropy.
-
-    Args:
-        layers: image (B, C, H, W) -> logits (B, J).
-        image_shape: (C, H, W).
+    """A convolutional network, trained with cross entropy; ``layers`` map images (B, C, H, W) to logits (B, J).
 
     >>> net = CNN.from_preset("cnn-small", image_shape=(1, 28, 28), num_classes=10).eval()
     >>> net(torch.zeros(2, 1, 28, 28)).scores.shape
@@ -82,24 +72,16 @@ class CNN(ImageNetwork):
     def from_preset(
         cls, name: str, image_shape: tuple[int, int, int] = (1, 28, 28), num_classes: int = 10, objects: int = 1
     ) -> CNN:
-        """Build a network by name.
-
-        Args:
-            name: ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, like ``compact`` without decoder).
-            image_shape: (C, H, W).
-            num_classes: J.
-            objects: must be 1, because a softmax gives one answer.
+        """Build ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, like ``compact`` without decoder).
 
         Raises:
-            InputError: an unknown name, images that are too small for the preset, or ``objects`` > 1.
+            InputError: an unknown name, images (C, H, W) that are too small, or ``objects`` other than 1.
         """
-        check_name("preset", name, list(_PRESETS))
-        build, smallest = _PRESETS[name]
-        check_sizes(name, smallest, image_shape, num_classes)
+        _, build = choose_preset(_PRESETS, name, image_shape, num_classes)
         then = "Choose a capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose softmax gives one answer", objects, then)
         model = cls(build(image_shape[0], image_shape[1:], num_classes), image_shape)
-        model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
+        model.preset = preset_of(name, image_shape, num_classes, objects=objects)
         return model
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CNNOutput:

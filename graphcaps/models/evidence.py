@@ -1,8 +1,8 @@
 """Doubtful answers: answers to blank images, and answers outside the limits of right answers.
 
-A network names a class for any image, even for one of no class. So three numbers are compared with their limits on
-right answers to validation images: the answer's score, the next score, and the correlation of image and reconstruction.
-Frosst, Sabour & Hinton 2018, "DARCCC" (arXiv 1811.06969), use the distance of the reconstruction for this.
+Three numbers are compared with their limits on right answers to validation images: the answer's score, the next score,
+and the correlation of image and reconstruction. Frosst, Sabour & Hinton 2018, "DARCCC" (arXiv 1811.06969), use the
+distance of the reconstruction for this.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Losses of ``CapsNet``: margin loss, reconstruction loss and coupling loss."""
+"""Losses of ``CapsNet``: margin loss, reconstruction loss and coupling loss, which makes children choose a parent."""
 
 from __future__ import annotations
 
@@ -6,23 +6,60 @@ from typing import Any
 
 import torch
 
-from ..errors import check_labels, expect
+from ..errors import check_labels, expect, required
 from ..functional import margin_loss
+from ..nn import SharedCaps
+from ..nn.routed import route_layer
+from ..routing.routing import rule_of
 from .answers import present
 
 RECONSTRUCTION_WEIGHT = 0.0005  # weight of the squared errors, summed over pixels: section 4.1
+MIN_SQUARED_AGREEMENT = 1e-24  # avoids a division by zero if no vote agrees with a parent
+
+
+def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Route children u (I, B, P); return parents v (J, B, D) and the last iteration's logits b (I, J, B).
+
+    The logits are a differentiable function of the votes, the prior and kappa, with everything else held fixed. So a
+    child learns which parent to vote for, and parents don't learn to follow their children:
+
+        dynamic      b = <u_hat, sum of v over the iterations before>
+        spherical    b = kappa <u_hat, mu> / rho
+
+    Both have the form <u W, V> = <u, W V> with one V for each parent, so they are computed without building the votes.
+    """
+    rule = required(rule_of(layer.routing), "routing", "Dynamic or Spherical", repr(layer.routing))
+    seen = []
+    v = route_layer(layer, u, on_iteration=lambda r, b, c, v, agreement: seen.append((b, v, agreement))).v
+    with torch.autocast(u.device.type, enabled=False):
+        votes = layer.votes(u)
+        u, weight = votes.u, votes.weight
+        if rule.adds:
+            fixed = torch.stack([parents for _, parents, _ in seen[:-1]]).sum(0)  # (J, B, D)
+        else:
+            (_, before, agreement), (b, _, _) = seen[-2:]
+            b = b if layer.prior is None else b - layer.prior.detach().unsqueeze(1)
+            b, agreement = (x.unflatten(0, (layer.num_children, layer.num_parents)) for x in (b, agreement))
+            # b is the agreement times one factor per parent and image; least squares recovers the factor.
+            power = agreement.square().sum(0).clamp_min(MIN_SQUARED_AGREEMENT)
+            factor = (b * agreement).sum(0) / power  # (J, B)
+            fixed = factor.unsqueeze(-1) * before * (1 if rule.kappa is None else rule.kappa / rule.kappa.detach())
+        by_child = weight.unflatten(0, (layer.num_children, -1))  # (I, J, P, D)
+        logits = torch.einsum("ibp,ijbp->ijb", u, torch.einsum("ijpd,jbd->ijbp", by_child, fixed))
+    if layer.prior is not None:
+        logits = logits + layer.prior.view(layer.num_children, -1, 1)
+    return v, logits
 
 
 def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Mean of -ln(coupling of a child with the class of the object at its field's centre), weighted by ink.
 
+    It is 0 if there is no ink, and ln J if all couplings are equal.
+
     Args:
         logits: b (I, J, B), routing logits.
         ink: (B, K, I) in [0, 1], brightness of each object at the centre of each child's field.
         labels: (B,) or (B, K), classes of the objects.
-
-    Returns:
-        A scalar >= 0: 0 if there is no ink, ln J if all couplings are equal.
     """
     check_labels(labels, logits.shape[1])
     expect(labels.numel() == ink[..., 0].numel(), "labels", f"of {tuple(ink.shape[:2])} objects", tuple(labels.shape))
@@ -37,7 +74,7 @@ def capsnet_loss(
     """Margin loss + weight x squared errors summed over pixels, both averaged over the batch (section 4.1).
 
     If images show K objects, each reconstruction is compared with its own object, and the errors are averaged over the
-    objects; section 6.1 uses one object at a time. Without a reconstruction, the loss is the margin loss alone.
+    objects; section 6.1 uses one object at a time.
 
     Args:
         images: (B, C, H, W), or layers (B, K, C, H, W) whose overlay was the network's input.

@@ -5,81 +5,50 @@
         --3x3, stride 2--> C types of convolutional capsules --3x3, stride 1--> D types
         --coordinate addition--> one capsule per class, whose activations are the scores
 
-Each capsule has a 4 x 4 pose and an activation. EM routes every layer of capsules. There is no padding: images of
-32 x 32 pixels give 14 x 14, 6 x 6 and 4 x 4 positions, as in the paper's figure 1. There is no decoder.
+Each capsule has a 4 x 4 pose and an activation. EM routes every layer of capsules. Images of 32 x 32 pixels give
+14 x 14, 6 x 6 and 4 x 4 positions, as in the paper's figure 1. There is no decoder. For smallNORB (two channels,
+32 x 32 pixels, 5 classes), ``matrix-small`` has 68,754 parameters (paper: "68K") and ``matrix`` 317,194 ("310K").
 
-For smallNORB (two channels, 32 x 32 pixels, 5 classes), ``matrix-small`` has 68,754 parameters (paper: "68K") and
-``matrix`` has 317,194 (paper: "310K").
-
-Differs:
-    Batch normalisation follows the ReLU, as in other public implementations. The paper has none.
+Differs: batch normalisation follows the ReLU, as in other public implementations. The paper has none.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from ..errors import check_name, expect
+from ..errors import expect
 from ..functional import spread_loss
-from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses, receptive_fields
+from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
-from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size
+from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
 
-# A, B, C, D
-_PRESETS = {"matrix-small": (64, 8, 16, 16), "matrix": (32, 32, 32, 32)}
 MIN_SIDE = 17  # smallest image side, in pixels: one position is left in the last layer
+# name: (smallest side, A, B, C, D)
+_PRESETS = {"matrix-small": (MIN_SIDE, 64, 8, 16, 16), "matrix": (MIN_SIDE, 32, 32, 32, 32)}
 BETA_U = -0.4, -0.35, -0.2  # initial beta_u of each layer: half of the capsules are active on MNIST before training
 MARGINS = 0.2, 0.9  # margin of the loss at the first and the last step, linear in between: section 3
 
 
 class MatrixOutput(NamedTuple):
-    """scores (B, J) in [0, 1], the activations of the class capsules; poses (B, J, 16)."""
+    """scores (B, J) in [0, 1], the activations of the class capsules; capsules (B, J, 16), their poses."""
 
     scores: torch.Tensor
-    poses: torch.Tensor
-
-    @property
-    def capsules(self) -> torch.Tensor:
-        """(B, J, 16): the poses."""
-        return self.poses
+    capsules: torch.Tensor
 
 
-class MatrixCapsNet(ImageNetwork):
+class MatrixCapsNet(RoutingNetwork):
     """Matrix capsules with EM routing; ``from_preset`` builds the paper's two networks.
-
-    Args:
-        image_shape: (C, H, W).
-        num_classes: J.
-        types: (A, B, C, D): A channels of the convolution, and B, C, D capsule types of the three layers after it.
-        routing: an ``EM`` routing. Each layer holds a copy with its own initial beta_u.
 
     >>> net = MatrixCapsNet.from_preset("matrix-small", image_shape=(1, 28, 28), num_classes=10).eval()
     >>> scores, poses = net(torch.zeros(2, 1, 28, 28))
     >>> scores.shape, poses.shape
     (torch.Size([2, 10]), torch.Size([2, 10, 16]))
     """
-
-    routes = True
-
-    def __init__(
-        self, image_shape: tuple[int, int, int], num_classes: int, types: tuple[int, int, int, int], routing: EM
-    ):
-        super().__init__(image_shape)
-        channels, features, primary, first, second = image_shape[0], *types
-        self.stem = nn.Sequential(nn.Conv2d(channels, features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
-        self.primary = MatrixPrimaryCaps(features, primary)
-        grid = output_size(self.stem, image_shape)
-        routings = [EM(**routing.settings() | {"beta_u": start}) for start in BETA_U]
-        below = MatrixConvCaps(grid, primary, first, 3, 2, routings[0])
-        above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
-        self.between, self.child_types = nn.Sequential(below, above), second
-        centres = field_centres([self.stem[0], below, above], self.image_shape)
-        self.capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
 
     @classmethod
     def from_preset(
@@ -90,37 +59,27 @@ class MatrixCapsNet(ImageNetwork):
         routing: EM | str = "em",
         objects: int = 1,
     ) -> MatrixCapsNet:
-        """Build a network by name.
+        """Build ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
 
-        Args:
-            name: ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
-            image_shape: (C, H, W).
-            num_classes: J.
-            routing: an ``EM`` routing or "em". Each layer holds a copy with its own initial beta_u.
-            objects: must be 1, because spread loss takes one true class.
+        Each layer has a copy of the routing, with its own initial beta_u.
 
         Raises:
-            InputError: an unknown name, images that are too small, or ``objects`` > 1.
+            InputError: an unknown name, images (C, H, W) that are too small, or ``objects`` other than 1.
         """
-        check_name("preset", name, list(_PRESETS))
-        check_sizes(name, MIN_SIDE, image_shape, num_classes)
+        _, features, types, first, second = choose_preset(_PRESETS, name, image_shape, num_classes)
         then = "Choose another capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose loss knows one true class", objects, then)
         routing = em_routing(routing)
-        model = cls(image_shape, num_classes, _PRESETS[name], routing)
-        model.preset = dict(
-            name=name,
-            image_shape=tuple(image_shape),
-            num_classes=num_classes,
-            routing=to_json(routing),
-            objects=objects,
-        )
+        stem = nn.Sequential(nn.Conv2d(image_shape[0], features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
+        primary = MatrixPrimaryCaps(features, types)
+        routings = [EM(**routing.settings() | {"beta_u": start}) for start in BETA_U]
+        below = MatrixConvCaps(output_size(stem, image_shape), types, first, 3, 2, routings[0])
+        above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
+        centres = field_centres([stem[0], below, above], image_shape)
+        capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
+        model = cls(stem, primary, capsules, image_shape, (below, above))
+        model.preset = preset_of(name, image_shape, num_classes, routing=to_json(routing), objects=objects)
         return model
-
-    def children_of(self, images: torch.Tensor) -> Poses:
-        """The last layer's input for images (B, C, H, W)."""
-        check_images(images, self.image_shape)
-        return self.between(self.primary(self.stem(images)))
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> MatrixOutput:
         """Classify images (B, C, H, W) in [0, 1]. ``labels`` are ignored: there is no decoder."""
@@ -132,8 +91,3 @@ class MatrixCapsNet(ImageNetwork):
     ) -> torch.Tensor:
         """Spread loss for labels (B,). The margin grows with ``progress``, the share of training that is done."""
         return spread_loss(output.scores, labels, MARGINS[0] + progress * (MARGINS[1] - MARGINS[0]))
-
-    def receptive_fields(self) -> torch.Tensor:
-        """(I, 4) int64: top, left, height, width in pixels of the field that each child's votes depend on."""
-        windows: list[Any] = [self.stem[0], *self.between]
-        return receptive_fields(windows, self.child_types, self.image_shape[1:])

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ROUNDING, InputError, check_whole, expect, min_max
-from ..nn import receptive_fields
+from ..errors import ROUNDING, check_name, check_whole, expect, min_max
+from ..nn import DepthwisePrimaryCaps, MatrixPrimaryCaps, PrimaryCaps, receptive_fields
 from .evidence import Limits
 
 
@@ -19,9 +19,7 @@ class ImageNetwork(nn.Module):
     """Base class of networks for images; training, evaluation and pictures use this interface.
 
     For images (B, C, H, W) in [0, 1], the output has ``scores`` (B, J) in [0, 1]. The classes with the largest scores
-    are the answer. If ``routes`` is true, the network also has ``capsules``, the layer whose routing is recorded and
-    drawn; ``between``, the routed layers below; ``children_of(images)``, the input of ``capsules``; and
-    ``receptive_fields()``. If ``reconstructs`` is true, it also has a ``decoder``.
+    are the answer. ``routes`` is true for a ``RoutingNetwork``; if ``reconstructs`` is true, there is a ``decoder``.
     """
 
     routes = False  # whether it has capsules that are routed
@@ -46,11 +44,69 @@ class ImageNetwork(nn.Module):
         raise NotImplementedError
 
 
+class RoutingNetwork(ImageNetwork):
+    """Base class of networks of capsules, with the arguments of ``CapsNet``."""
+
+    routes = True
+    between: Any
+
+    def __init__(
+        self, stem: nn.Module, primary: Any, capsules: Any, image_shape: Sequence[int], between: Iterable[Any]
+    ):
+        super().__init__(image_shape)
+        self.stem, self.primary, self.between, self.capsules = stem, primary, nn.Sequential(*between), capsules
+        self.child_types: int = self.between[-1].parent_types if len(self.between) else primary.num_types
+        """T, the number of types of the last layer's children; child i is of type i // (I / T)."""
+
+    def children_of(self, images: Tensor) -> Any:
+        """The last layer's input for images (B, C, H, W): u (I, B, P), or ``Poses``."""
+        check_images(images, self.image_shape)
+        return self.between(self.primary(self.stem(images)))
+
+    def centres(self) -> tuple[Tensor, Tensor]:
+        """Row and column, (I,) each, of the centre pixel of each receptive field."""
+        top, left, height, width = self.receptive_fields().unbind(dim=1)
+        return top + height // 2, left + width // 2
+
+    def receptive_fields(self) -> Tensor:
+        """(I, 4) int64: top, left, height, width in pixels of the receptive field of each child of the last layer.
+
+        If there are layers ``between``, the field covers all votes for the child. With more than one iteration, the
+        weight of each vote also depends on competing neighbours, that is on pixels outside this field. Fields of stems
+        with other layers than plain convolutions are measured, by a forward pass for each row and column of the image.
+        """
+        layers = [*self.stem.modules(), *self.primary.modules()]
+        convs: list[Any] = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
+        known = isinstance(self.primary, (PrimaryCaps, DepthwisePrimaryCaps, MatrixPrimaryCaps))
+        plain = all(conv.padding == (0, 0) and conv.dilation == (1, 1) for conv in convs)
+        kinds = nn.Sequential, nn.Conv2d, nn.ReLU, nn.BatchNorm2d
+        if known and plain and all(type(layer) in kinds for layer in self.stem.modules()):
+            return receptive_fields([*convs, *self.between], self.child_types, self.image_shape[1:])
+        return measured_fields(nn.Sequential(self.stem, self.primary, self.between), self.image_shape)
+
+
 @torch.no_grad()
 def output_size(layers: nn.Module, image_shape: Sequence[int]) -> tuple[int, int]:
     """(H, W) of the layers' output for images (C, H, W). A forward pass on the meta device costs no arithmetic."""
     features = copy.deepcopy(layers).to("meta").eval()(torch.zeros(1, *image_shape, device="meta"))
     return features.shape[2], features.shape[3]
+
+
+@torch.no_grad()
+def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> Tensor:
+    """Measure the receptive fields (I, 4) of any layers from images (B, C, H, W) to children u (I, B, P).
+
+    Each of H + W images has NaN in one row or column. The children whose field contains it become NaN.
+    """
+    probed, ends = copy.deepcopy(front).to("cpu", torch.float64).eval(), []
+    for axis, size in enumerate(image_shape[1:]):
+        images = torch.zeros(size, *image_shape, dtype=torch.float64)
+        images.diagonal(dim1=0, dim2=axis + 2).fill_(torch.nan)  # image k has NaN in row or column k
+        seen = probed(images).isnan().any(dim=-1).long()  # (I, size)
+        expect(bool(seen.any(dim=1).all()), "front", "layers in which NaN reaches each child", "one that it doesn't")
+        first = seen.argmax(dim=1)
+        ends += [first, size - seen.flip(1).argmax(dim=1) - first]
+    return torch.stack([ends[0], ends[2], ends[1], ends[3]], dim=1)
 
 
 def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> torch.Tensor:
@@ -59,22 +115,32 @@ def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> 
     return ((fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(image_shape[1:])).float()
 
 
-def check_sizes(name: str, smallest: int, image_shape: tuple[int, int, int], num_classes: int) -> tuple[int, int, int]:
-    """Return ``image_shape`` (C, H, W). Raise ``InputError`` if it doesn't fit the preset, or without classes."""
+def preset_of(name: str, image_shape: tuple[int, int, int], num_classes: int, **settings: Any) -> dict[str, Any]:
+    """The arguments of ``from_preset``, for ``ImageNetwork.preset``."""
+    return dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, **settings)
+
+
+def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int], num_classes: int) -> Any:
+    """Return the preset of that name, whose first element is the smallest side of an image in pixels.
+
+    Raises:
+        InputError: an unknown name, no classes, or an image shape (C, H, W) that doesn't fit.
+    """
+    check_name("preset", name, list(presets))
+    smallest = presets[name][0]
     good = len(image_shape) == 3 and all(isinstance(size, int) and size >= 1 for size in image_shape)
     expect(good, "image_shape", "(C, H, W), three integers >= 1", image_shape)
-    channels, height, width = image_shape
-    fits = min(height, width) >= smallest
-    expect(fits, "image_shape", f"at least {smallest} x {smallest} pixels for '{name}'", f"{height} x {width}")
+    height, width = image_shape[1:]
+    wanted = f"at least {smallest} x {smallest} pixels for '{name}'"
+    expect(min(height, width) >= smallest, "image_shape", wanted, f"{height} x {width}")
     check_whole("num_classes", num_classes)
-    return channels, height, width
+    return presets[name]
 
 
 def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:
     """Raise ``InputError`` unless images are floating point of shape (B, C, H, W) and, on the CPU, in [0, 1].
 
-    Values are checked only on the CPU, where it takes microseconds: on a GPU the check would wait for the device. So on
-    a GPU, images in [0, 255] pass the check and get wrong answers.
+    On a GPU the check of values would wait for the device. So there, images in [0, 255] pass and get wrong answers.
     """
     expect(isinstance(images, torch.Tensor), "images", "a tensor", type(images).__name__)
     shape = tuple(images.shape)
@@ -88,4 +154,4 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> Non
         then = "Divide them: images / 255" if bytes_ else "Networks here read images as they are, not normalised"
         finite = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
         got = f"{bounds[0]:g} to {bounds[1]:g}" if finite else "NaN or infinity"
-        raise InputError(f"images: expected numbers in [0, 1], got {got}" + (f". {then}" if finite else ""))
+        expect(False, "images", "numbers in [0, 1]", got, then if finite else "")

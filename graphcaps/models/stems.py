@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from torch import nn
 
 from ..nn import DepthwisePrimaryCaps, PrimaryCaps
@@ -11,34 +9,20 @@ from .network import output_size
 
 MAX_SIDE = 40  # largest side in pixels for ``compact`` and ``parts``; convolutions first halve larger images
 Size = tuple[int, int]
-
-
-class Front(NamedTuple):
-    """All layers before the last. ``between`` holds (parent types, kernel, stride) of each ``ConvCaps``."""
-
-    stem: nn.Sequential
-    primary: PrimaryCaps | DepthwisePrimaryCaps
-    between: tuple[tuple[int, int, int], ...] = ()
-    shared: bool = False  # whether all positions share the last layer's matrices
+Front = tuple[nn.Sequential, PrimaryCaps | DepthwisePrimaryCaps]  # stem and primary capsules
 
 
 def _paper(channels: int, size: Size) -> Front:
     """Sabour, Frosst & Hinton 2017, section 4."""
-    return Front(nn.Sequential(nn.Conv2d(channels, 256, 9), nn.ReLU()), PrimaryCaps(256))
+    return nn.Sequential(nn.Conv2d(channels, 256, 9), nn.ReLU()), PrimaryCaps(256)
 
 
-def _compact(channels: int, size: Size) -> Front:
+def compact(channels: int, size: Size) -> Front:
     """Based on Efficient-CapsNet (Mazzia et al. 2021): I = 16 primary capsules for images of any size."""
-    stem, features, map_size = compact_stem(channels, size)
-    return Front(stem, DepthwisePrimaryCaps(features, map_size))
-
-
-def compact_stem(channels: int, size: Size) -> tuple[nn.Sequential, int, Size]:
-    """The convolutions of ``compact``, and the channels and the size of their output for images (H, W)."""
     halving, features, _ = _halving(channels, size)
     convs = _convolutions((features, 32, 5, 1), (32, 64, 3, 1), (64, 64, 3, 1), (64, 128, 3, 2))
     stem = nn.Sequential(*halving, *convs)
-    return stem, 128, output_size(stem, (channels, *size))
+    return stem, DepthwisePrimaryCaps(128, output_size(stem, (channels, *size)))
 
 
 def _deep(channels: int, size: Size) -> Front:
@@ -47,7 +31,7 @@ def _deep(channels: int, size: Size) -> Front:
     # Keep the features' scale: untrained batch normalisation doesn't, and later capsules would have lengths near 0.
     for conv in (stem[0], stem[3]):
         nn.init.kaiming_normal_(next(conv.parameters()), nonlinearity="relu")
-    return Front(stem, PrimaryCaps(64, 16, 8, 3, 1), between=((16, 3, 2), (16, 3, 1)))
+    return stem, PrimaryCaps(64, 16, 8, 3, 1)
 
 
 def _parts(channels: int, size: Size) -> Front:
@@ -58,7 +42,7 @@ def _parts(channels: int, size: Size) -> Front:
     halving, features, size = _halving(channels, size)
     step = tuple(3 if halving and side > 28 else 2 for side in size)
     stem = nn.Sequential(*halving, *_convolutions((features, 32, 5, step), (32, 64, 3, 1), (64, 128, 3, 1)))
-    return Front(stem, PrimaryCaps(128, 8, 8, 1, 1), shared=True)
+    return stem, PrimaryCaps(128, 8, 8, 1, 1)
 
 
 def _halving(channels: int, size: Size) -> tuple[list[nn.Module], int, Size]:
@@ -79,5 +63,10 @@ def _convolutions(*convs: tuple) -> list[nn.Module]:
     return [layer for block in blocks for layer in block]
 
 
-# name: (builder, smallest side of an image in pixels)
-PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11), "deep": (_deep, 23), "parts": (_parts, 13)}
+# name: (smallest side of an image in pixels, builder, (parent types, kernel, stride) of each ``ConvCaps``)
+STEMS = {
+    "paper": (17, _paper, ()),
+    "compact": (11, compact, ()),
+    "deep": (23, _deep, ((16, 3, 2), (16, 3, 1))),
+    "parts": (13, _parts, ()),
+}

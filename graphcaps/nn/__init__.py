@@ -4,10 +4,9 @@ from .beliefs import BeliefConv
 from .conv_caps import ConvCaps
 from .decoder import Decoder
 from .dense_caps import CapsuleLayer, SharedCaps
-from .graph_conv import CapsuleConv
+from .graph_conv import CapsuleConv, CapsuleReadout
 from .matrix_caps import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
-from .readout import CapsuleReadout
 from .routed import Poses
 
 __all__ = [

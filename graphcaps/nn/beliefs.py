@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph
 from ..errors import check_flag, check_tensor, check_whole, expect
-from ..graph import check_graph, links
+from ..graph import links
 from ..routing.api import uncompiled
 from ..routing.nodes import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
-from .graph_conv import check_in_edges, check_one_kind
+from .graph_conv import check_edges, check_one_kind
 from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
@@ -111,22 +111,21 @@ class BeliefConv(nn.Module):
         w_ek = g log(1 + 1 / (epsilon + sum over l != k of a_el))
         h_vk = softmax(z_vk + sum over in-edges e = (u, v) of w_ek h_uk - nu m_k)
 
-    So an edge moves v towards the states of u. It moves capsule k strongly if no other capsule explains the edge, and
-    weakly if one does. The coupling is c_ek = a_ek / sum over l of a_el, from the beliefs before the last iteration.
-    m_k accounts for the pairs of nodes without an edge: it is d D / K times the mean of h_k over the graph's nodes,
-    where d is their mean in-degree. epsilon > 0, g > 0 and nu > 0 are learned: ``beliefs.learned``.
+    So an edge moves capsule k of v towards the state of u, strongly if no other capsule explains the edge. The coupling
+    is c_ek = a_ek / sum over l of a_el, from the beliefs before the last iteration. m_k accounts for the pairs of nodes
+    without an edge: it is d D / K times the mean of h_k over the graph's nodes, where d is their mean in-degree.
+    epsilon > 0, g > 0 and nu > 0 are learned: ``beliefs.learned``.
 
     This is belief propagation for overlapping groups. Decelle et al. 2011 (Physical Review E 84, 066106) describe it
     for one grouping. Differs: a node has one belief instead of a message for each neighbour, and the logarithm is
     replaced by a function linear in h. This is exact if h is 0 or 1; epsilon is then the rate of edges between groups
-    divided by the rate within groups. In ``CapsuleConv`` a node's votes are fixed. Here the votes are the capsules and
-    change in each iteration, so T iterations carry information along paths of T edges.
+    divided by the rate within groups.
 
     Args:
         in_feats: F, number of features of a node; None: the layer gets the logits z instead of features, and has no W.
         out_feats: D, number of states of a capsule.
         num_caps: K, number of capsules of each node.
-        iterations: T >= 1.
+        iterations: T >= 1. Information travels along paths of T edges.
         feat_drop: dropout probability of features.
         allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers.
 
@@ -175,9 +174,8 @@ class BeliefConv(nn.Module):
             DGLError: a node has no in-edges, and ``allow_zero_in_degree`` is False.
             InputError: shapes don't fit, or the graph's sources aren't its destinations.
         """
-        check_graph(graph)
+        check_edges(graph, self.allow_zero_in_degree)
         check_one_kind(graph, "nodes of one kind", "Beliefs of both ends are updated: take CapsuleConv")
-        check_in_edges(graph, self.allow_zero_in_degree)
         check_tensor("feat", feat, floating=False, sparse=True)
         h, c = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())
         return (h, c) if get_coupling else h

@@ -19,62 +19,20 @@ from ..routing import Routing
 from .routed import RoutedLayer, graph_device, routing_for_images
 
 
-class WindowedCaps(RoutedLayer):
-    """Base of ``ConvCaps`` and ``MatrixConvCaps``, with the arguments of ``ConvCaps``.
-
-    ``matrix`` is (rows, columns) of a matrix. There is one for each offset in the window, child type and parent type.
-    """
-
-    def __init__(
-        self,
-        grid: Pair,
-        kernel: Pair,
-        stride: Pair,
-        child_types: int,
-        parent_types: int,
-        child_dim: int,
-        parent_dim: int,
-        matrix: tuple[int, int],
-        routing: Routing,
-    ):
-        grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
-        window, out_grid = (grid, kernel, stride, child_types, parent_types), local_grid(grid, kernel, stride)
-        sizes = math.prod(grid) * child_types, math.prod(out_grid) * parent_types, child_dim, parent_dim
-        matrices = (math.prod(kernel) * child_types * parent_types, *matrix)
-        super().__init__(*sizes, matrices, routing, parent_types, local_index(*window))
-        self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types = self._window = window
-        self.out_grid = out_grid
-        """(h, w): positions of the parents."""
-        self._draw()
-
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        return local_graph(*self._window, graph_device(device))
-
-    def extra_repr(self) -> str:
-        below, above = (self.child_types, *self.grid), (self.parent_types, *self.out_grid)
-        matrices, rows, columns = self.weight.shape
-        return (
-            f"{' x '.join(map(str, below))} -> {' x '.join(map(str, above))} capsules, kernel={self.kernel_size}, "
-            f"stride={self.stride}, {matrices} matrices of {rows} x {columns}"
-        )
-
-
-class ConvCaps(WindowedCaps):
+class ConvCaps(RoutedLayer):
     """Convolutional capsules with a matrix for each offset in the window, child type and parent type.
 
-    Votes and routing run in the weights' precision, also under autocast: float32 unless you convert the layer.
-    ``local_graph`` makes the graph, and ``local_index`` gives the matrix of each edge.
+    Precision and refused shapes are those of ``CapsuleLayer``. ``local_graph`` makes the graph, and ``local_index``
+    gives the matrix of each edge.
 
     Args:
         grid: (H, W), positions of the children, or one number for both.
         child_types, parent_types: number of capsules at each position; types are outermost, as in ``PrimaryCaps``.
         kernel, stride: size of a window and step to the next window, in positions; a pair or one number; no padding.
-        child_dim, parent_dim: P, D.
-        routing: a routing such as ``Dynamic(3)``, or its name. The layer keeps a copy.
+        child_dim, parent_dim, routing: as in ``CapsuleLayer``.
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = child_types * H * W, J = parent_types * h * w, (h, w) = ``out_grid``
-        (B, I, P) is refused, unless B = I: then the mistake isn't noticed, and images are mixed
 
     Raises:
         InputError: a size is not an integer >= 1, the kernel is larger than the grid, or the routing is unknown.
@@ -83,6 +41,9 @@ class ConvCaps(WindowedCaps):
     >>> layer.out_grid, layer(torch.zeros(16 * 81, 2, 8)).shape
     ((4, 4), torch.Size([128, 2, 8]))
     """
+
+    matrix: tuple[int, int] | None = None
+    """(rows, columns) of a matrix; None: P x D."""
 
     def __init__(
         self,
@@ -95,15 +56,24 @@ class ConvCaps(WindowedCaps):
         parent_dim: int = 8,
         routing: Routing | str = "dynamic",
     ):
-        sizes = child_types, parent_types, child_dim, parent_dim
-        super().__init__(grid, kernel, stride, *sizes, (child_dim, parent_dim), routing_for_images(routing))
+        grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
+        window, out_grid = (grid, kernel, stride, child_types, parent_types), local_grid(grid, kernel, stride)
+        sizes = math.prod(grid) * child_types, math.prod(out_grid) * parent_types, child_dim, parent_dim
+        matrices = (math.prod(kernel) * child_types * parent_types, *(self.matrix or (child_dim, parent_dim)))
+        super().__init__(*sizes, matrices, routing_for_images(routing), parent_types, local_index(*window))
+        self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types = self._window = window
+        self.out_grid = out_grid
+        """(h, w): positions of the parents."""
+        self._draw()
+
+    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
+        return local_graph(*self._window, graph_device(device))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, grid={self.grid}, kernel={self.kernel_size}, stride={self.stride}"
 
     def _draw(self) -> None:
-        """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child.
-
-        Squash shortens the sum, and routing lengthens it again. In the untrained preset ``deep`` on MNIST, the median
-        length of the children is 0.73; that of the two layers' parents is 0.75 and 0.84 after three iterations.
-        """
+        """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child."""
         degrees = self.graph().out_degrees()
         spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2
         nn.init.normal_(self.weight, std=(spread * self.weight.shape[-1]) ** -0.5)

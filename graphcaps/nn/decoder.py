@@ -35,7 +35,7 @@ class Decoder(nn.Module):
         hidden: tuple[int, int] = (512, 1024),
     ):
         super().__init__()
-        self.image_shape, self.of = tuple(image_shape), (num_parents, parent_dim)
+        self.image_shape, self.num_parents, self.parent_dim = tuple(image_shape), num_parents, parent_dim
         self.layers = nn.Sequential(
             nn.Linear(num_parents * parent_dim, hidden[0]),
             nn.ReLU(),
@@ -46,15 +46,16 @@ class Decoder(nn.Module):
 
     def forward(self, capsules: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
         """Decode the chosen capsules. If J = B, capsules (J, B, D) can't be refused, and the images are mixed."""
-        wanted, shape = (chosen.shape[0], *self.of), tuple(capsules.shape)
+        wanted, shape = (chosen.shape[0], self.num_parents, self.parent_dim), tuple(capsules.shape)
         if shape != wanted:
-            then = "Layers give (J, B, D): v.transpose(0, 1)" if shape == (self.of[0], len(chosen), self.of[1]) else ""
+            capsules_first = shape == (self.num_parents, chosen.shape[0], self.parent_dim)
+            then = "Layers give (J, B, D): v.transpose(0, 1)" if capsules_first else ""
             expect(False, "capsules", "(B={}, J={}, D={})".format(*wanted), shape, then)
         if chosen.dtype == torch.bool:
             mask = chosen.to(capsules.dtype)  # (B, J)
         else:
-            check_labels(chosen, self.of[0])
-            mask = nn.functional.one_hot(chosen, self.of[0]).to(capsules.dtype)  # (B, J) or (B, K, J)
+            check_labels(chosen, self.num_parents)
+            mask = nn.functional.one_hot(chosen, self.num_parents).to(capsules.dtype)  # (B, J) or (B, K, J)
             capsules = capsules if chosen.dim() == 1 else capsules.unsqueeze(1)
         pixels = self.layers((capsules * mask.unsqueeze(-1)).flatten(-2))  # (B, C * H * W) or (B, K, C * H * W)
         return torch.sigmoid(pixels.float()).unflatten(-1, self.image_shape)

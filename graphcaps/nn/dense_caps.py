@@ -5,46 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .._dgl import DGLGraph
-from ..errors import check_flag, check_whole
-from ..graph import complete_graph
+from ..errors import check_whole
 from ..routing import LinearVotes, Routing
-from .routed import RoutedLayer, check_centres, check_children, graph_device, routing_for_images
+from .routed import RoutedLayer, check_centres, check_children, routing_for_images
 
 
-class CompleteCaps(RoutedLayer):
-    """Base of fully connected layers, with the arguments of ``RoutedLayer`` and ``CapsuleLayer``."""
-
-    def __init__(
-        self,
-        num_children: int,
-        num_parents: int,
-        child_dim: int,
-        parent_dim: int,
-        matrices: tuple[int, int, int],
-        routing: Routing,
-        learned_prior: bool = False,
-        index: Tensor | None = None,
-    ):
-        check_whole("num_children", num_children)
-        check_whole("num_parents", num_parents)
-        check_flag("learned_prior", learned_prior)
-        sizes = num_children, num_parents, child_dim, parent_dim
-        super().__init__(*sizes, matrices, routing, num_parents, index)
-        self.prior = nn.Parameter(torch.empty(num_children * num_parents)) if learned_prior else None  # (E,)
-        self._draw()
-
-    def _draw(self) -> None:
-        """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child."""
-        if self.prior is not None:
-            nn.init.zeros_(self.prior)
-        nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * self.weight.shape[-1]) ** 0.5)
-
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        return complete_graph(self.num_children, self.num_parents, graph_device(device))
-
-
-class CapsuleLayer(CompleteCaps):
+class CapsuleLayer(RoutedLayer):
     """Fully connected capsules (DigitCaps of the 2017 paper) with a separate matrix for every child and parent.
 
     Votes and routing run in the weights' precision, also under autocast: float32 unless you convert the layer.
@@ -57,8 +23,7 @@ class CapsuleLayer(CompleteCaps):
             priors of Sabour et al. 2017 and the B of Mazzia et al. 2021. They start at 0.
 
     Shapes:
-        u (I, B, P) -> v (J, B, D)
-        (B, I, P) is refused, unless B = I: then the mistake isn't noticed, and images are mixed
+        u (I, B, P) -> v (J, B, D); (B, I, P) is refused, unless B = I: then images are mixed
 
     >>> CapsuleLayer(1152, 10)(torch.zeros(1152, 2, 8)).shape
     torch.Size([10, 2, 16])
@@ -75,33 +40,25 @@ class CapsuleLayer(CompleteCaps):
     ):
         matrices = (num_children * num_parents, child_dim, parent_dim)
         sizes = num_children, num_parents, child_dim, parent_dim
-        super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior)
-
-    def extra_repr(self) -> str:
-        edges, child_dim, parent_dim = self.weight.shape
-        sizes = f"{self.num_children} x {child_dim}-D -> {self.num_parents} x {parent_dim}-D"
-        return f"{sizes}, {edges} edges" + ", learned_prior=True" * (self.prior is not None)
+        super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior=learned_prior)
+        self._draw()
 
 
-class SharedCaps(CompleteCaps):
+class SharedCaps(RoutedLayer):
     """Fully connected capsules with one matrix per child type and parent; the matrix is linear in the child's position.
 
-    In the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", section 4, all positions share
-    the matrices of a type, and a child's row and column are added to two numbers of its vote. Here, child i of type t,
-    whose receptive field has its centre at row_i and column_i in [-1, 1] of the image, has the vote
+    Child i of type t, whose receptive field has its centre at row_i and column_i in [-1, 1] of the image, has the vote
 
         u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
 
-    Differs:
-        Coordinates are factors. If they were added to the votes, every image would get the same addition at equal
-        couplings, because activations don't weight the votes of vector capsules.
-
-    Precision and refused shapes are those of ``CapsuleLayer``.
+    All positions share the matrices of a type, as in the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules
+    with EM routing", section 4. Differs: there, a child's row and column are added to two numbers of its vote. Here,
+    where activations don't weight the votes, that would add the same to every image at equal couplings.
 
     Args:
         child_types: T, number of child types. Children are ordered by type first, as ``PrimaryCaps`` returns them.
         centres: (positions, 2), row and column of each receptive field's centre, in [0, 1] of the image.
-        num_parents, child_dim, parent_dim, routing: as in ``CapsuleLayer``.
+        num_parents, child_dim, parent_dim, routing: as in ``CapsuleLayer``, and so are precision and refused shapes.
         learned_prior: as in ``CapsuleLayer``: a logit for each child and parent; positions don't share it.
 
     Shapes:
@@ -129,7 +86,8 @@ class SharedCaps(CompleteCaps):
         # channels_last would change the layout of four dims, as if they were a convolution's.
         matrices = (child_types * num_parents, 3 * child_dim, parent_dim)
         sizes = child_types * len(centres), num_parents, child_dim, parent_dim
-        super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior)
+        super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior=learned_prior)
+        self._draw()
         places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
         self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
 
@@ -141,9 +99,3 @@ class SharedCaps(CompleteCaps):
         # A matrix per edge needs a third of the multiplications that children (u, row u, column u) would need.
         weight = torch.einsum("tnk,tjkpd->tnjpd", factors.view(len(types), -1, 3), types)
         return LinearVotes(u.to(weight.dtype), weight.flatten(0, 2))
-
-    def extra_repr(self) -> str:
-        matrices, _, parent_dim = self.weight.shape
-        children = f"{self.num_children} x {self.child_dim}-D of {matrices // self.num_parents} types"
-        prior = ", learned_prior=True" * (self.prior is not None)
-        return f"{children} -> {self.num_parents} x {parent_dim}-D{prior}"

@@ -1,4 +1,4 @@
-"""Routing between the nodes of a DGL graph, as a graph convolution."""
+"""Routing between the nodes of a DGL graph, and from the nodes of each graph to its class capsules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph, dgl
 from ..errors import check_callable, check_flag, check_tensor, expect
-from ..graph import cached_per_structure, check_graph, links
+from ..graph import cached_per_structure, check_graph, links, membership
 from ..routing import Routing
 from ..routing.api import uncompiled
 from .node_caps import NodeCapsules, dropped
@@ -29,24 +29,14 @@ class CapsuleConv(nn.Module):
     without squash or ``normalise``, f_v is 1. So one iteration, or ``Uniform``, is ``GraphConv`` with norm="right",
     followed by the squash. With ``num_caps=1`` there is no competition, and all iterations have the same result.
 
-    An edge's weight w multiplies its votes: w z_ul replaces z_ul. If input nodes have several capsules, each of these
-    has its own W, and their votes are summed. With ``unit_votes``, z_ul is divided by its length, and f_v is 1.
-
-    With ``mutual`` the two directions of an edge share their logits: the logit of (v, u) is added to b_el. This suits
-    graphs whose links have edges in both directions and one cause: the votes of both ends are evidence for this cause.
-
-    The features a_e of an edge act as further features of its source, along this edge alone. With ``edge_feats``,
-    z_ul + a_e U_l replaces z_ul, and f_v covers the elements of x_u and a_e. With ``residual``, x_v R_l / f'_v is added
-    before the squash. f'_v is the root mean square of the elements of x_v; without squash or ``normalise`` it is 1.
-
     Features may have any scale from 1e-11 to 1e18 in float32: the logits of spherical routing don't depend on it, and
     with ``normalise`` the squash doesn't either. Dynamic routing needs votes that are short compared to 1. If votes are
     long, or neighbours many, the first iteration makes a random choice, and the layer learns little or nothing.
 
     The capsules compete as in the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
-    ICML): each neighbour is assigned to the capsule it fits. Differs: capsules start from the sum of the votes instead
-    of the node's own features (a self-loop adds these), and votes keep their length unless ``unit_votes`` is set. A
-    node's result depends on its in-edges alone, so a sampled block gives the same result as the whole graph.
+    ICML). Differs: capsules start from the sum of the votes instead of the node's own features (a self-loop adds
+    these), and votes keep their length unless ``unit_votes`` is set. A node's result depends on its in-edges alone, so
+    a sampled block gives the same result as the whole graph.
 
     Args:
         in_feats: number of features of a node, or of each of its capsules if ``in_caps`` > 1; -1: inferred from the
@@ -59,18 +49,21 @@ class CapsuleConv(nn.Module):
         squash_output: whether capsules are squashed to length < 1. Set it to False if you need logits.
         feat_drop: dropout probability of features.
         vote_drop: dropout probability of votes, like ``GATConv``'s ``attn_drop``. All iterations share one mask.
-        in_caps: number of capsules of each node in the input.
+        in_caps: number of capsules of each node in the input. Each has its own W, and their votes are summed.
         bias: whether a bias is learned.
         allow_zero_in_degree: if False, a node without in-edges is an error, as in DGL's layers; if True, its result is
             squash(bias).
-        normalise: whether capsules are divided by the root mean square of the features before the squash.
-        residual: whether a node's own features are added. They always have a learned matrix R, unlike in ``GATConv``.
+        normalise: whether capsules are divided by f_v before the squash.
+        residual: whether x_v R_l / f'_v is added before the squash, with a learned matrix R_l. f'_v is the root mean
+            square of the elements of x_v; without squash or ``normalise`` it is 1.
         activation: function applied to the result, or None. To replace a ``GATConv`` with ``activation=F.elu``, set
             ``squash_output=False`` too.
-        edge_feats: number of features of an edge, as in ``EdgeGATConv``; None: edges have no features.
-        mutual: whether the two directions of an edge share their logits. Each edge must have a reverse, so blocks are
-            refused, and ``in_caps`` must be 1.
-        unit_votes: whether each vote is divided by its length. Try it for votes of several kinds, with a
+        edge_feats: number of features a_e of an edge, or None. They act as further features of the edge's source along
+            this edge: z_ul + a_e U_l replaces z_ul, and f_v covers the elements of x_u and a_e.
+        mutual: whether the two directions of an edge share their logits: the logit of (v, u) is added to b_el. This
+            suits graphs whose links have one cause, for which the votes of both ends are evidence. Each edge must have
+            a reverse, so blocks are refused, and ``in_caps`` must be 1.
+        unit_votes: whether each vote is divided by its length; f_v is then 1. Try it for votes of several kinds, with a
             concentration of about 4.
 
     Shapes:
@@ -134,7 +127,7 @@ class CapsuleConv(nn.Module):
             graph: a homogeneous or bipartite graph or a message-flow block, with one canonical edge type and E edges.
             feat: (N, *, in_feats) of the source nodes, or a pair of the source and the destination nodes' features.
                 Without a pair, a block's destination nodes are its first source nodes.
-            edge_weight: (E,), a factor for each edge's votes; default 1.
+            edge_weight: (E,), a factor for each edge's votes: w z_ul replaces z_ul; default 1.
             get_coupling: also return c (E, *, in_caps, num_caps), detached.
             edge_feat: (E, edge_feats), or (E,) for a single feature, if edges have features.
 
@@ -142,14 +135,10 @@ class CapsuleConv(nn.Module):
             DGLError: a node has no in-edges, and ``allow_zero_in_degree`` is False.
             InputError: shapes don't fit.
         """
-        check_graph(graph)
-        check_in_edges(graph, self.allow_zero_in_degree)
+        check_edges(graph, self.allow_zero_in_degree)
         if self.capsules.mutual:
             check_one_kind(graph, "edges that go both ways, with mutual=True", "Give it mutual=False")
-        if edge_feat is not None:
-            check_tensor("edge_feat", edge_feat)
-            known, then = self.capsules.weight_edge is not None, f"Give it edge_feats={edge_feat.shape[-1]}"
-            expect(known, "edge_feat", "none, as the layer has no edge_feats", "some", then)
+        edge_feat = None if edge_feat is None else check_tensor("edge_feat", edge_feat)
         source, target = self.capsules.source_and_target(feat, warn=not graph.is_block)
         source = dropped(self.feat_drop, source)
         if self.capsules.weight_target is None:
@@ -160,10 +149,70 @@ class CapsuleConv(nn.Module):
             target = source[: graph.num_dst_nodes()]
         elif len(graph.ntypes) == 1:
             target = source
-        out = self.capsules(graph, source, edge_weight, get_coupling, edge_feat, target)
-        if self.activation is None:
-            return out
-        return (self.activation(out[0]), out[1]) if get_coupling else self.activation(out)
+        out, c = self.capsules(graph, source, edge_weight, get_coupling, edge_feat, target)
+        out = out if self.activation is None else self.activation(out)
+        return (out, c) if get_coupling else out
+
+
+class CapsuleReadout(nn.Module):
+    """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
+
+    The docstring of ``graphcaps.nn.CapsuleConv`` has the formula and the other arguments. Each node has one edge, to
+    its graph, and the C classes compete along it. At uniform couplings the result is the mean over the nodes. The layer
+    replaces ``GlobalAttentionPooling``; the lengths of the capsules are class scores for ``graphcaps.margin_loss``.
+
+    Dynamic routing sums over all nodes. Unless the votes are very short, its first iteration makes a random choice,
+    and the layer learns nothing.
+
+    Args:
+        in_feats: number of features of a node, or of each of its capsules if ``in_caps`` > 1.
+        out_feats: D, numbers per capsule.
+        num_caps: C, number of capsules of each graph, one per class.
+
+    Shapes:
+        batch of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1
+        -> (B, *, num_caps, out_feats); the result of a graph without nodes is squash(bias)
+
+    >>> import torch
+    >>> from graphcaps import dgl
+    >>> batch = dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(5, 9)])
+    >>> CapsuleReadout(10, 16, num_caps=2)(batch, torch.ones(8, 10)).shape
+    torch.Size([2, 2, 16])
+    """
+
+    def __init__(
+        self,
+        in_feats: int,
+        out_feats: int,
+        num_caps: int,
+        routing: Routing | str = "spherical",
+        squash_output: bool = True,
+        vote_drop: float = 0.0,
+        in_caps: int = 1,
+        bias: bool = True,
+        normalise: bool = True,
+        unit_votes: bool = False,
+    ):
+        super().__init__()
+        options = squash_output, vote_drop, in_caps, bias, normalise, unit_votes
+        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options)
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
+        self.capsules.reset_parameters()
+
+    @uncompiled
+    def forward(self, graph: DGLGraph, feat: Tensor, get_coupling: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        """Route nodes to their graphs.
+
+        Args:
+            graph: one homogeneous graph, or several from ``dgl.batch``. Its edges aren't used.
+            feat: (N, *, in_feats).
+            get_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
+        """
+        check_tensor("feat", feat, floating=False, sparse=True)
+        out, c = self.capsules(membership(graph), feat, None, get_coupling)
+        return (out, c) if get_coupling else out
 
 
 def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:
@@ -171,8 +220,9 @@ def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:
     expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)
 
 
-def check_in_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
-    """Raise ``DGLError`` if a node has no in-edges and that isn't allowed, as DGL's layers do."""
+def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
+    """Check the graph. Raise ``DGLError`` if a node has no in-edges and that isn't allowed, as DGL's layers do."""
+    check_graph(graph)
     if not allow_zero_in_degree and some_without_in_edges(graph):
         raise dgl.DGLError(
             "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "

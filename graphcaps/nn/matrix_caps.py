@@ -1,11 +1,9 @@
 """Layers of matrix capsules, from the feature map to the classes; a capsule has a 4 x 4 pose and an activation.
 
-The layers are the primary, convolutional and class capsules of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM
+They are the primary, convolutional and class capsules of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM
 routing" (ICLR), section 4. A child's vote for a parent is the matrix product of its pose with the edge's 4 x 4 matrix,
-and EM routing computes the parents' poses and activations. As in ``ConvCaps``, a child's couplings compete over all its
-parents, of all types and positions.
-
-A pose is stored as 16 numbers, row by row. The capsule axis comes first, and capsules are ordered by type first.
+and EM routing computes the parents' poses and activations. A pose is stored as 16 numbers, row by row. The capsule axis
+comes first, and capsules are ordered by type first.
 """
 
 from __future__ import annotations
@@ -16,8 +14,7 @@ from torch import nn
 from ..errors import InputError, expect
 from ..graph.local import Pair
 from ..routing import EM, MatrixVotes, Routing
-from .conv_caps import WindowedCaps
-from .dense_caps import CompleteCaps
+from .conv_caps import ConvCaps
 from .routed import Poses, RoutedLayer, check_centres, check_children, route_layer
 
 SIZE = 16  # numbers per pose
@@ -27,10 +24,6 @@ ROW, COLUMN = 3, 7  # indices of the first two elements of a pose's right-hand c
 
 class MatrixPrimaryCaps(nn.Module):
     """Primary matrix capsules: at each position, linear maps of the features give each type's pose and activation.
-
-    Args:
-        in_channels: channels of the feature map.
-        num_types: number of types, B in the paper. Each position has one capsule of every type.
 
     Shapes:
         features (B, in_channels, H, W) -> ``Poses``: pose (I, B, 16), activation (I, B) in [0, 1],
@@ -66,40 +59,35 @@ class MatrixLayer(RoutedLayer):
             self.weight.add_(torch.eye(4))
 
     def blank(self) -> Poses:
-        """One image's children, all zero, on the layer's device."""
-        return Poses(self.weight.new_zeros(self.num_children, 1, SIZE), self.weight.new_zeros(self.num_children, 1))
+        return Poses(super().blank(), self.weight.new_zeros(self.num_children, 1))
 
     def votes(self, u: Poses) -> MatrixVotes:
-        """The children's votes, not yet multiplied out."""
-        dtype = self.weight.dtype
-        shift = None if self.shift is None else self.shift.to(dtype)
-        return MatrixVotes(u.pose.to(dtype), self.weight, self.index, shift)
+        shift = None if self.shift is None else self.shift.to(self.weight.dtype)
+        return MatrixVotes(u.pose.to(self.weight.dtype), self.weight, self.index, shift)
 
     def forward(self, u: Poses) -> Poses:
-        """Route the children to the parents."""
         expect(isinstance(u, Poses), "capsules", "Poses(pose (I, B, 16), activation (I, B))", type(u).__name__)
         check_children(u.pose, self.num_children, SIZE)
         parents = route_layer(self, u)
         return Poses(parents.pose, parents.activation)
 
 
-class MatrixConvCaps(MatrixLayer, WindowedCaps):
+class MatrixConvCaps(MatrixLayer, ConvCaps):
     """Convolutional matrix capsules with a 4 x 4 matrix for each offset in the window, child type and parent type.
 
-    Precision, errors and the other arguments are those of ``ConvCaps``.
-
-    Args:
-        routing: an ``EM`` routing, or ``"em"`` for ``EM(3, final_lambda=0.08)``. The layer keeps a copy.
+    Precision, errors and arguments are those of ``ConvCaps``. But ``routing`` is an ``EM`` routing, or ``"em"`` for
+    ``EM(3, final_lambda=0.08)``.
 
     Shapes:
-        ``Poses`` of I capsules -> ``Poses`` of J, I = child_types * H * W, J = parent_types * h * w,
-        (h, w) = ``out_grid``
+        ``Poses`` of child_types * H * W capsules -> ``Poses`` of parent_types * h * w, (h, w) = ``out_grid``
 
     >>> layer = MatrixConvCaps((12, 12), child_types=8, parent_types=16, kernel=3, stride=2)
     >>> pose, activation = layer(Poses(torch.zeros(1152, 2, 16), torch.ones(1152, 2)))
     >>> layer.out_grid, pose.shape, activation.shape
     ((5, 5), torch.Size([400, 2, 16]), torch.Size([400, 2]))
     """
+
+    matrix = (4, 4)
 
     def __init__(
         self,
@@ -110,24 +98,18 @@ class MatrixConvCaps(MatrixLayer, WindowedCaps):
         stride: Pair = 1,
         routing: EM | str = "em",
     ):
-        super().__init__(grid, kernel, stride, child_types, parent_types, SIZE, SIZE, (4, 4), em_routing(routing))
+        super().__init__(grid, child_types, parent_types, kernel, stride, SIZE, SIZE, em_routing(routing))
         self.shift = None
 
 
-class MatrixClassCaps(MatrixLayer, CompleteCaps):
+class MatrixClassCaps(MatrixLayer):
     """Matrix class capsules with coordinate addition and one 4 x 4 matrix per type and class for all positions.
 
     Coordinate addition adds the row and column of the centre of the child's receptive field to the first two elements
-    of the vote's right-hand column.
-
-    Args:
-        child_types: number of child types. Children are ordered by type first.
-        centres: (positions, 2), row and column of each receptive field's centre, in [0, 1] of the image.
-        num_parents: J, number of classes.
-        routing: an ``EM`` routing, or ``"em"`` for ``EM(3, final_lambda=0.08)``. The layer keeps a copy.
+    of the vote's right-hand column. The arguments are those of ``SharedCaps`` and ``MatrixConvCaps``.
 
     Shapes:
-        ``Poses`` of I = child_types * positions capsules -> ``Poses`` of J
+        ``Poses`` of child_types * positions capsules -> ``Poses`` of num_parents
 
     >>> layer = MatrixClassCaps(16, torch.rand(9, 2), num_parents=10)
     >>> layer(Poses(torch.zeros(144, 2, 16), torch.ones(144, 2))).activation.shape
@@ -140,12 +122,10 @@ class MatrixClassCaps(MatrixLayer, CompleteCaps):
         index = torch.arange(matrices).view(child_types, 1, num_parents).expand(-1, positions, -1).flatten()  # (E,)
         sizes = child_types * positions, num_parents, SIZE, SIZE
         super().__init__(*sizes, (matrices, 4, 4), em_routing(routing), index=index)
+        self._draw()
         shift = torch.zeros(positions, SIZE)
         shift[:, [ROW, COLUMN]] = centres.to(shift)
         self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)
-
-    def extra_repr(self) -> str:
-        return f"{self.num_children} -> {self.num_parents} poses, {len(self.weight)} matrices"
 
 
 def em_routing(routing: Routing | str) -> EM:

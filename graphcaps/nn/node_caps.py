@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from types import SimpleNamespace as Names
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,20 +21,9 @@ from ..routing.routing import rule_of
 from ..routing.rule import squash_saving_memory, with_length
 
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
-
-
-class Names(NamedTuple):
-    """Argument names of a library's graph layers, for error messages."""
-
-    feat: str
-    edge_feat: str
-    in_feats: str
-    out_feats: str
-    edge_feats: str
-
-
-DGL = Names("feat", "edge_feat", "in_feats", "out_feats", "edge_feats")
-PYG = Names("x", "edge_attr", "in_channels", "out_channels", "edge_dim")
+# The names that a library's layers give to their arguments, for error messages.
+DGL = Names(feat="feat", edge_feat="edge_feat", in_feats="in_feats", out_feats="out_feats", edge_feats="edge_feats")
+PYG = Names(feat="x", edge_feat="edge_attr", in_feats="in_channels", out_feats="out_channels", edge_feats="edge_dim")
 
 
 class NodeCapsules(nn.Module):
@@ -83,7 +73,7 @@ class NodeCapsules(nn.Module):
         self.normalise_residual = normalise and squash_output
         self.normalise = self.normalise_residual and not unit_votes
         self.vote_drop = nn.Dropout(vote_drop)
-        self.in_caps, self.num_caps, self.out_feats = in_caps, num_caps, out_feats
+        self.in_caps, self.num_caps, self.out_feats, self.edge_feats = in_caps, num_caps, out_feats, edge_feats
         self.weight = self._matrices(source)
         self.weight_edge = None if edge_feats is None else self._matrices(edge_feats)
         self.weight_target = self._matrices(required(target, names.in_feats, "targets")) if residual else None
@@ -123,12 +113,11 @@ class NodeCapsules(nn.Module):
     def _draw(self, weight: Tensor) -> None:
         nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.num_caps * self.out_feats) ** 0.5)
 
-    def _materialize(self, *pairs: tuple[nn.Parameter | None, Tensor | None]) -> None:
-        """Create the weights whose number of features was -1."""
-        for weight, feat in pairs:
-            if feat is not None and isinstance(weight, UninitializedParameter):
-                weight.materialize((self.in_caps, feat.shape[-1], self.num_caps, self.out_feats))
-                self._draw(weight)
+    def _materialize(self, weight: Tensor, feat: Tensor) -> None:
+        """Create a weight whose number of features was -1."""
+        if isinstance(weight, UninitializedParameter):
+            weight.materialize((self.in_caps, feat.shape[-1], self.num_caps, self.out_feats))
+            self._draw(weight)
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
         for name, weight in self._parameters.items():
@@ -146,15 +135,15 @@ class NodeCapsules(nn.Module):
         get_coupling: bool,
         edge_feat: Tensor | None = None,
         target: Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Route along the edges of any graph with one canonical edge type, or ``Links`` if torch traces the edges.
 
-        Arguments and result are those of ``CapsuleConv.forward``. ``edge_feat`` may also be (E, *, edge_feats), with
-        the ``*`` of ``feat``. ``target`` holds the destination nodes' features, for a residual.
+        Arguments and result are those of ``CapsuleConv.forward``, with None for couplings that weren't asked for.
+        ``edge_feat`` may also be (E, *, edge_feats), with the ``*`` of ``feat``. ``target`` holds the destination
+        nodes' features, for a residual.
         """
         edges = graph if isinstance(graph, Links) else links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
-        self._materialize((self.weight, feat), (self.weight_edge, edge_feat), (self.weight_target, target))
         self._check(edges, feat, edge_weight, edge_feat, target)
         z = multiply(feat, self.weight)  # (N_src, *, K_in, K_out, D)
         if self.weight_edge is not None and edge_feat is not None:
@@ -178,8 +167,7 @@ class NodeCapsules(nn.Module):
             s = s + own.to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
-        out = (squash_saving_memory(s) if self.squash_output else s).to(self.weight.dtype)
-        return out if c is None else (out, c)
+        return (squash_saving_memory(s) if self.squash_output else s).to(self.weight.dtype), c
 
     def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, edges: Links) -> Tensor:
         """1 / the root mean square of the features of a node's in-edges, (N_dst, *, 1, 1); 0 if all are zero."""
@@ -199,30 +187,30 @@ class NodeCapsules(nn.Module):
         return squares(feat).mean((-2, -1) if self.in_caps > 1 else -1)
 
     def _check(
-        self,
-        edges: Links,
-        feat: Tensor,
-        edge_weight: Tensor | None,
-        edge_feat: Tensor | None,
-        target: Tensor | None,
+        self, edges: Links, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None, target: Tensor | None
     ) -> None:
         num_edges, names = edges.src.shape[0], self.names
         self._check_nodes(names.feat, feat, edges.num_children, self.weight)
         if edge_weight is not None:
             check_edge_weight(edge_weight, num_edges)
         if self.weight_edge is not None:
-            sizes = num_edges, self.weight_edge.shape[1]
-            wanted, then = f"(E={sizes[0]}, {sizes[1]})", "The layer was made for edges with features"
-            shape = tuple(required(edge_feat, names.edge_feat, wanted, then=then).shape)
+            wanted = f"(E={num_edges}, {self.edge_feats})"
+            edge_feat = required(edge_feat, names.edge_feat, wanted, then="The layer was made for edges with features")
+            self._materialize(self.weight_edge, edge_feat)
+            sizes, shape = (num_edges, self.weight_edge.shape[1]), tuple(edge_feat.shape)
             fits = sizes == (shape[0], shape[-1]) and len(shape) in (2, feat.dim() - (self.in_caps > 1))
-            expect(fits, names.edge_feat, wanted, shape)
+            expect(fits, names.edge_feat, "(E={}, {})".format(*sizes), shape)
             check_dtype(names.edge_feat, edge_feat, self.weight)
+        elif edge_feat is not None:
+            then = f"Give it {names.edge_feats}={edge_feat.shape[-1]}"
+            expect(False, names.edge_feat, f"none, as the layer has no {names.edge_feats}", "some", then)
         if self.weight_target is not None:
             wanted = "a pair, with the destination's features for the residual"
             target = required(target, names.feat, wanted, "no second")
             self._check_nodes(f"{names.feat}[1]", target, edges.num_parents, self.weight_target)
 
     def _check_nodes(self, name: str, feat: Tensor, num_nodes: int, weight: Tensor) -> None:
+        self._materialize(weight, feat)
         capsules = (self.in_caps, weight.shape[1]) if self.in_caps > 1 else (weight.shape[1],)
         fits = feat.dim() > len(capsules) and feat.shape[0] == num_nodes and feat.shape[-len(capsules) :] == capsules
         wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
@@ -233,12 +221,8 @@ class NodeCapsules(nn.Module):
 
     def extra_repr(self) -> str:
         in_feats = -1 if is_lazy(self.weight) else self.weight.shape[1]
-        parts = {"edge features": self.weight_edge, "residual": self.weight_target}
-        names = [name for name, weight in parts.items() if weight is not None]
-        names += [f"{name}=True" for name in ("unit_votes", "mutual") if getattr(self, name)]
-        names += [f"squash_output={self.squash_output}", f"normalise={self.normalise}"]
-        before = f"{self.in_caps} x " if self.in_caps > 1 else ""
-        return f"{before}{in_feats} -> {self.num_caps} x {self.out_feats}, {', '.join(names)}"
+        options = [f"{name}={getattr(self, name)}" for name in ("unit_votes", "squash_output", "normalise", "mutual")]
+        return f"{self.in_caps} x {in_feats} -> {self.num_caps} x {self.out_feats}, {', '.join(options)}"
 
 
 def dropped(dropout: nn.Dropout, feat: Tensor) -> Tensor:

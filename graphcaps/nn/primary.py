@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 
 import torch
@@ -22,8 +21,7 @@ class PrimaryCaps(nn.Module):
         dim: P, numbers per capsule.
 
     Shapes:
-        features (B, in_channels, H, W) -> u (I, B, P), I = T * positions; capsules are ordered by type first,
-        i = type * positions + position
+        features (B, in_channels, H, W) -> u (I, B, P), I = T * positions, i = type * positions + position
 
     >>> PrimaryCaps(256)(torch.zeros(2, 256, 20, 20)).shape
     torch.Size([1152, 2, 8])
@@ -46,12 +44,11 @@ class DepthwisePrimaryCaps(nn.Module):
     Every channel becomes one number, computed from the whole map; P neighbouring channels form a capsule.
 
     Args:
-        channels: channels of the feature map, a multiple of ``dim``.
-        map_size: (H, W), size of the feature map and of the kernel.
+        channels, map_size: those of the feature map, (H, W); ``channels`` is a multiple of ``dim``.
         dim: P, numbers per capsule.
 
     Shapes:
-        features (B, channels, H, W) -> u (I, B, P), I = channels / P.
+        features (B, channels, H, W) -> u (I, B, P), I = channels / P
 
     >>> DepthwisePrimaryCaps(128, (9, 9))(torch.zeros(2, 128, 9, 9)).shape
     torch.Size([16, 2, 8])
@@ -84,7 +81,7 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
         image_size: (H, W) in pixels.
 
     Returns:
-        (I, 4) int64: top, left, height and width, in the order of the capsules (by type first).
+        (I, 4) int64: top, left, height and width, ordered by type first.
 
     >>> receptive_fields([nn.Conv2d(1, 256, 9), nn.Conv2d(256, 256, 9, 2)], 32, (28, 28))[35]
     tensor([10, 10, 17, 17])
@@ -101,20 +98,3 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
     top, left = (torch.arange(n) * s for n, s in zip(positions, step, strict=True))
     corners = torch.cartesian_prod(top, left)  # (positions, 2)
     return torch.cat([corners, torch.tensor([size]).expand(len(corners), 2)], dim=1).repeat(num_types, 1)
-
-
-@torch.no_grad()
-def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> torch.Tensor:
-    """Measure the receptive fields (I, 4) of any layers from images (B, C, H, W) to children u (I, B, P).
-
-    Each of H + W images has NaN in one row or column. The children whose field contains it become NaN.
-    """
-    probed, ends = copy.deepcopy(front).to("cpu", torch.float64).eval(), []
-    for axis, size in enumerate(image_shape[1:]):
-        images = torch.zeros(size, *image_shape, dtype=torch.float64)
-        images.diagonal(dim1=0, dim2=axis + 2).fill_(torch.nan)  # image k has NaN in row or column k
-        seen = probed(images).isnan().any(dim=-1).long()  # (I, size)
-        expect(bool(seen.any(dim=1).all()), "front", "layers in which NaN reaches each child", "one that it doesn't")
-        first = seen.argmax(dim=1)
-        ends += [first, size - seen.flip(1).argmax(dim=1) - first]
-    return torch.stack([ends[0], ends[2], ends[1], ends[3]], dim=1)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import check_tensor, check_unit, expect
+from ..errors import check_flag, check_tensor, check_unit, check_whole, expect
+from ..graph import complete_graph
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing
 from ..routing.api import routed, uncompiled
 from ..routing.engines.edges import Observer
@@ -24,17 +25,18 @@ class Poses(NamedTuple):
 
 
 class RoutedLayer(nn.Module):
-    """Base of the layers with I children and J parents. It holds the matrices, a copy of a routing, and the graph.
+    """Base of the layers with I children and J parents. It holds the matrices and a copy of a routing.
+
+    Each child votes for each parent, unless a subclass has its own ``graph``.
 
     Args:
         matrices: the shape of the weights, (matrices, rows, columns).
-        parent_types: number of parent types. Parents are ordered by type first.
+        parent_types: number of parent types; parents are ordered by type first. None: each parent has its own type.
         index: (E,) int64, the number of each edge's matrix; None: each edge has its own.
+        learned_prior: whether the layer learns a logit for each edge, from which its routing starts.
     """
 
     index: Any
-    prior: Tensor | None
-    """Logits (E,) from which the routing starts, if the layer learns them."""
 
     def __init__(
         self,
@@ -44,14 +46,19 @@ class RoutedLayer(nn.Module):
         parent_dim: int,
         matrices: tuple[int, int, int],
         routing: Routing,
-        parent_types: int,
+        parent_types: int | None = None,
         index: Tensor | None = None,
+        learned_prior: bool = False,
     ):
+        check_whole("num_children", num_children)
+        check_whole("num_parents", num_parents)
+        check_flag("learned_prior", learned_prior)
         super().__init__()
-        self.num_children, self.num_parents, self.child_dim = num_children, num_parents, child_dim
+        self.num_children, self.num_parents = num_children, num_parents
+        self.child_dim, self.parent_dim = child_dim, parent_dim
         self.weight = nn.Parameter(torch.empty(matrices))
-        self.routing = routing.for_layer(num_children, num_parents, parent_dim, parent_types)
-        self.prior = None
+        self.routing = routing.for_layer(num_children, num_parents, parent_dim, parent_types or num_parents)
+        self.prior = nn.Parameter(torch.empty(num_children * num_parents)) if learned_prior else None  # (E,)
         self.register_buffer("index", index, persistent=False)
 
     def reset_parameters(self) -> None:
@@ -60,11 +67,14 @@ class RoutedLayer(nn.Module):
         self._draw()
 
     def _draw(self) -> None:
-        raise NotImplementedError
+        """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child."""
+        if self.prior is not None:
+            nn.init.zeros_(self.prior)
+        nn.init.normal_(self.weight, std=self.num_parents / (self.num_children * self.weight.shape[-1]) ** 0.5)
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph of votes, on ``device`` if the installed DGL supports it, else on the CPU."""
-        raise NotImplementedError
+        return complete_graph(self.num_children, self.num_parents, graph_device(device))
 
     def blank(self) -> Any:
         """One image's children, all zero, on the layer's device."""
@@ -79,6 +89,12 @@ class RoutedLayer(nn.Module):
         """Route children u (I, B, P) to the parents v (J, B, D)."""
         return route_layer(self, u).v
 
+    def extra_repr(self) -> str:
+        sizes = f"{self.num_children} x {self.child_dim}-D -> {self.num_parents} x {self.parent_dim}-D"
+        matrices, rows, columns = self.weight.shape
+        prior = ", learned_prior=True" * (self.prior is not None)
+        return f"{sizes}, {matrices} matrices of {rows} x {columns}{prior}"
+
 
 @uncompiled
 def route_layer(
@@ -92,9 +108,7 @@ def route_layer(
 
     ``iterations`` replaces the layer's own number. With ``coupling`` the result includes the last couplings.
     """
-    given = u.pose if isinstance(u, Poses) else u
-    check_tensor("u", given)
-    device = given.device
+    device = check_tensor("u", u.pose if isinstance(u, Poses) else u).device
     routing = layer.routing if iterations is None else layer.routing.with_iterations(iterations)
     # Enter an autocast block only if autocast is on, because torch.export would record the block.
     autocast = torch.is_autocast_enabled(device.type)
@@ -113,9 +127,9 @@ def activation_of(u: Tensor | Poses) -> Tensor:
 def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
     """Return the routing itself, or make the one of that name with these settings.
 
-    For images, "spherical" starts at concentration 0.01, which is nearly uniform. The accuracy on digits anywhere in
-    the frame is then 97.6 %, as with equal couplings; it is 96.6 % with a start at 1. The rate of 10 lets kappa leave
-    the start: with Adam at 0.001, log kappa changes by 0.01 a step, so kappa gets from 0.01 to 1 in 460 steps.
+    For images, "spherical" starts at concentration 0.01, which is nearly uniform: accuracy on digits anywhere in the
+    frame is then 97.6 %, and 96.6 % with a start at 1. With Adam at 0.001 and the rate of 10, log kappa changes by 0.01
+    a step, so kappa gets from 0.01 to 1 in 460 steps.
     """
     if routing == "spherical":
         settings = {"concentration": 0.01, "rate": 10} | settings

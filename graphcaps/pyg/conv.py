@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
+from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils import is_sparse
@@ -16,20 +16,18 @@ from ..graph.links import run_untraced
 from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
 from ..routing.api import uncompiled
-from .edges import RoutedEdges, coalesced, in_form_of, is_exported, pairs, routed_edges, values_of, with_loops
+from .edges import RoutedEdges, coalesced, in_form_of, is_exported, pairs, routed_edges, values_of
 
 
 class CapsuleConv(MessagePassing):
     """Graph convolution by routing.
 
-    The docstring of ``graphcaps.nn.CapsuleConv`` has the formula and the arguments that aren't listed here. Its
-    ``in_feats``, ``out_feats``, ``vote_drop`` and ``edge_feats`` are ``in_channels``, ``out_channels``, ``dropout`` and
-    ``edge_dim`` here.
+    The docstring of ``graphcaps.nn.CapsuleConv`` has the formula and the other arguments. Its ``in_feats``,
+    ``out_feats``, ``vote_drop`` and ``edge_feats`` are ``in_channels``, ``out_channels``, ``dropout`` and ``edge_dim``.
 
-    Routing reads each vote several times, and may not store the votes at all. So ``message`` returns the weights (E, 1)
-    of the votes, and ``aggregate`` does the routing. An explainer's edge mask multiplies the weights, and so does the
-    result of a message hook. Hooks get the couplings as ``alpha`` (E, in_caps * num_caps), which ``AttentionExplainer``
-    expects. An edge's couplings sum to 1, so their mean is constant: use their maximum.
+    ``message`` returns the weights (E, 1) of the votes, and ``aggregate`` does the routing, which doesn't store votes.
+    So an explainer's edge mask multiplies the weights. Hooks get the couplings as ``alpha`` (E, in_caps * num_caps),
+    for ``AttentionExplainer``. An edge's couplings sum to 1, so their mean is constant: use their maximum.
 
     Args:
         add_self_loops: whether each node gets one self-loop, instead of those it has, with weight 1 and the mean
@@ -44,6 +42,7 @@ class CapsuleConv(MessagePassing):
         -> (*, N, num_caps, out_channels), or with ``concat`` (*, N, num_caps * out_channels); the result of a node
         without in-edges is squash(bias). ``*`` is a batch on one static graph; its entries are independent
 
+    >>> import torch
     >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
     >>> conv = CapsuleConv(10, 2, num_caps=3)
     >>> conv, conv(torch.ones(4, 10), edge_index).shape
@@ -87,14 +86,14 @@ class CapsuleConv(MessagePassing):
     @uncompiled
     def forward(
         self,
-        x: torch.Tensor | OptPairTensor,
+        x: Tensor | OptPairTensor,
         edge_index: Adj,
         edge_weight: OptTensor = None,
         size: Size = None,
         return_coupling: bool = False,
         edge_attr: OptTensor = None,
         return_attention_weights: bool | None = None,
-    ) -> torch.Tensor | tuple[torch.Tensor, tuple[Adj, torch.Tensor]]:
+    ) -> Tensor | tuple[Tensor, tuple[Adj, Tensor]]:
         """Route along the edges, from ``edge_index[0]`` to ``edge_index[1]``.
 
         Args:
@@ -105,13 +104,12 @@ class CapsuleConv(MessagePassing):
                 as in ``GATConv``, if they have two dims or ``edge_dim`` is 1.
             size: numbers of source and target nodes, if x does not determine them.
             return_coupling: also return (edges, c), with c (E', *, in_caps, num_caps) detached. The edges include added
-                self-loops and have the form of edge_index. If that is a torch sparse tensor, its values are c, and the
-                returned c is in the same order.
+                self-loops and have the form of edge_index; c has their order.
             edge_attr: (E, edge_dim), or (E,) for a single feature, if edges have features.
             return_attention_weights: like ``return_coupling``, but if ``in_caps`` is 1 the couplings have no dim for
                 it: (E', *, num_caps), as in ``GATConv``.
         """
-        pair = not isinstance(x, torch.Tensor)
+        pair = not isinstance(x, Tensor)
         x, target = self.capsules.source_and_target(x)
         both_ways = "the features of nodes that are sources and targets, with mutual=True"
         expect(not (pair and self.capsules.mutual), "x", both_ways, "a pair", "Give it mutual=False")
@@ -128,7 +126,7 @@ class CapsuleConv(MessagePassing):
         edge_weight, edge_attr = self._attributes(edge_index, edge_weight, edge_attr)
         routed = self._routed or self._edges(edge_index, num_nodes, loops=self.add_self_loops is not False and not pair)
         self._routed = routed if self.cached else None
-        edge_weight, edge_attr = with_loops(routed, num_nodes[1], edge_weight, edge_attr)
+        edge_weight, edge_attr = routed.values("edge_weight", edge_weight), routed.values("edge_attr", edge_attr)
         x, target = self._nodes_first(x), None if target is None or not self.residual else self._nodes_first(target)
         coupled = bool(return_coupling or return_attention_weights)
 
@@ -142,8 +140,7 @@ class CapsuleConv(MessagePassing):
             edge_weight = edge_weight.view(-1, *[1] * (-self.node_dim - 1))
             then = "GraphMaskExplainer puts messages of its own there, and routing builds none: take GNNExplainer"
             expect("explain_message" not in vars(self), "explain_message", "that of MessagePassing", "another", then)
-        out = self.propagate(routed.edges, size=num_nodes, edge_weight=edge_weight, alpha=alpha, route=route)
-        out, c = out if coupled else (out, None)
+        out, c = self.propagate(routed.edges, size=num_nodes, edge_weight=edge_weight, alpha=alpha, route=route)
         out = out.flatten(-2).movedim(0, -2) if self.concat else out.movedim(0, -3)
         if c is None:
             return out
@@ -158,35 +155,31 @@ class CapsuleConv(MessagePassing):
         """Route the votes with these weights."""
         return route(None if inputs is None else inputs.flatten())
 
-    def _nodes_first(self, x: torch.Tensor) -> torch.Tensor:
+    def _nodes_first(self, x: Tensor) -> Tensor:
         return x if x.dim() == -self.node_dim else x.movedim(self.node_dim, 0)
 
     def _edges(self, edge_index: Adj, num_nodes: tuple[int, int], loops: bool) -> RoutedEdges:
         traced = is_exported()
         plain = self.capsules.in_caps == 1 and not self.capsules.mutual
         expect(plain or not traced, "torch.export", "in_caps=1 and mutual=False", repr(self.capsules))
-        make = functools.partial(routed_edges, "edge_index", pairs(edge_index), num_nodes, loops, traced)
+        make = functools.partial(routed_edges, pairs(edge_index), num_nodes, loops, traced)
         return make() if traced else run_untraced(make)
 
     def _attributes(self, edge_index: Adj, edge_weight: OptTensor, edge_attr: OptTensor) -> tuple[OptTensor, OptTensor]:
         """Return the edges' weights and features, from whichever of the three arguments holds them."""
+        if edge_weight is None and edge_attr is None and is_sparse(edge_index):
+            edge_weight = values_of(edge_index)
         for name, given in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
             if given is not None:
                 check_tensor(name, given, floating=False)
-        values = values_of(edge_index) if edge_weight is None and edge_attr is None and is_sparse(edge_index) else None
-        if self.edge_dim is None:
-            expect(edge_attr is None, "edge_attr", "none, as the layer has no edge_dim", "some", "Give it edge_dim=")
-            edge_weight = values if edge_weight is None else edge_weight
-            narrow = edge_weight is None or edge_weight.shape[0] == edge_weight.numel()
-            then = "Edge features want a layer with edge_dim="
-            expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
-            return edge_weight, None
-        if edge_attr is None and edge_weight is not None and (edge_weight.dim() > 1 or self.edge_dim == 1):
-            edge_weight, edge_attr = None, edge_weight
-        edge_attr = values if edge_attr is None else edge_attr
-        return edge_weight, required(edge_attr, "edge_attr", f"(E, {self.edge_dim}), as the layer has edge_dim")
+        if self.edge_dim is not None and edge_attr is None:
+            wide = edge_weight is not None and (edge_weight.dim() > 1 or self.edge_dim == 1)
+            wanted = f"(E, {self.edge_dim}), as the layer has edge_dim"
+            return None, required(edge_weight if wide else None, "edge_attr", wanted)
+        narrow = edge_weight is None or edge_weight.shape[0] == edge_weight.numel()
+        then = "Edge features want a layer with edge_dim="
+        expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
+        return edge_weight, edge_attr
 
     def __repr__(self) -> str:
-        sizes = f"{self.in_channels}, {self.out_channels}, num_caps={self.num_caps}"
-        sizes += f", edge_dim={self.edge_dim}" * (self.edge_dim is not None) + ", residual=True" * self.residual
-        return f"{type(self).__name__}({sizes}{', concat=True' * self.concat})"
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, num_caps={self.num_caps})"

@@ -22,6 +22,19 @@ class RoutedEdges(NamedTuple):
     num_given: int  # E
     graph: DGLGraph | Links  # Links if torch traces the edges as inputs
 
+    def values(self, name: str, given: OptTensor) -> OptTensor:
+        """The kept edges' weights or features, followed by those of the self-loops: weight 1, mean features."""
+        if given is None:
+            return None
+        expect(given.shape[0] == self.num_given, name, f"(E={self.num_given}, ...)", tuple(given.shape))
+        if self.stayed is None:
+            return given
+        kept, num_nodes = given[self.stayed], self.edges.size(1) - self.stayed.size(0)
+        if name == "edge_weight":
+            return torch.cat((kept, kept.new_ones(num_nodes, *kept.shape[1:])))
+        heads = self.edges[1, : kept.shape[0]].long()
+        return torch.cat((kept, scatter(kept, heads, 0, num_nodes, reduce="mean")))
+
 
 def is_exported() -> bool:
     """Whether ``torch.export``, ``torch.onnx`` or ``torch.jit.trace`` is recording the call as a program."""
@@ -30,10 +43,10 @@ def is_exported() -> bool:
 
 
 def routed_edges(
-    name: str, edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, as_links: bool = False
+    edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, as_links: bool = False
 ) -> RoutedEdges:
     """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with each node's one and only self-loop."""
-    expect(edges.dim() == 2 and edges.size(0) == 2, name, "(2, E)", tuple(edges.shape))
+    expect(edges.dim() == 2 and edges.size(0) == 2, "edge_index", "(2, E)", tuple(edges.shape))
     num_given, stayed = edges.size(1), None
     if loops:
         stayed = (edges[0] != edges[1]).nonzero()[:, 0]
@@ -42,39 +55,13 @@ def routed_edges(
     if as_links:
         src, dst = edges.long()
         return RoutedEdges(edges, stayed, num_given, Links(src, dst, *num_nodes, complete=False))
-    return RoutedEdges(edges, stayed, num_given, _graph(name, edges, *num_nodes))
+    return RoutedEdges(edges, stayed, num_given, _graph("edge_index", edges, *num_nodes))
 
 
-def with_loops(
-    routed: RoutedEdges, num_nodes: int, edge_weight: OptTensor, edge_attr: OptTensor
-) -> tuple[OptTensor, OptTensor]:
-    """Return weights and features of the kept edges, followed by those of the self-loops: weight 1, mean features."""
-    for name, values in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
-        if values is not None:
-            fits = values.shape[0] == routed.num_given
-            expect(fits, name, f"(E={routed.num_given}, ...)", tuple(values.shape))
-    if routed.stayed is None:
-        return edge_weight, edge_attr
-    if edge_weight is not None:
-        edge_weight = edge_weight.flatten()[routed.stayed]
-        edge_weight = torch.cat((edge_weight, edge_weight.new_ones(num_nodes)))
-    if edge_attr is not None:
-        edge_attr = edge_attr[routed.stayed]
-        heads = routed.edges[1, : edge_attr.shape[0]].long()
-        edge_attr = torch.cat((edge_attr, scatter(edge_attr, heads, 0, num_nodes, reduce="mean")))
-    return edge_weight, edge_attr
-
-
-def members(name: str, numbers: torch.Tensor, num_groups: int) -> DGLGraph:
-    """Make the graph that links nodes to their groups, from ``index`` (N,) or ``ptr`` (B + 1,)."""
-    groups = numbers
-    if name == "ptr":
-        rising = not numbers.is_floating_point() and bool((numbers.diff() >= 0).all())
-        expect(rising, "ptr", "integers in rising order", numbers.dtype if numbers.is_floating_point() else "others")
-        expect(numbers[:1].tolist() == [0], "ptr", "0 first, where the first graph's nodes start", numbers[:1].tolist())
-        groups = torch.arange(num_groups, device=numbers.device).repeat_interleave(numbers.diff())
-    nodes = torch.arange(len(groups), dtype=groups.dtype, device=groups.device)
-    return _graph(name, torch.stack((nodes, groups)), len(groups), num_groups)
+def members(index: torch.Tensor, num_groups: int) -> DGLGraph:
+    """Make the graph that links node n to group ``index[n]``."""
+    nodes = torch.arange(len(index), dtype=index.dtype, device=index.device)
+    return _graph("index", torch.stack((nodes, index)), len(index), num_groups)
 
 
 def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -> DGLGraph:

@@ -19,15 +19,12 @@ class CapsuleReadout(Aggregation):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
     The docstring of ``graphcaps.nn.CapsuleReadout`` has the details and the other arguments. Its ``in_feats``,
-    ``out_feats`` and ``vote_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here.
-
-    Call it like any ``Aggregation``: ``readout(x, batch)``. The result has a dim for capsules. Their lengths are class
-    scores for ``graphcaps.margin_loss``. Set ``concat=True`` to remove this dim for ``MultiAggregation`` or for a
-    convolution that aggregates its messages by routing:
-    ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``.
+    ``out_feats`` and ``vote_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here. Call it like any
+    ``Aggregation``: ``readout(x, batch)``.
 
     Args:
-        concat: whether a graph's capsules are joined, (B, *, num_caps * out_channels).
+        concat: whether a graph's capsules are joined, for ``MultiAggregation`` or for a convolution that aggregates
+            its messages by routing: ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``.
 
     Shapes:
         x (N, *, in_channels), or (N, *, in_caps, in_channels) for in_caps > 1; index (N,)
@@ -97,21 +94,21 @@ class CapsuleReadout(Aggregation):
             ptr: (B + 1,), the number of each graph's first node, and N at the end; an alternative to index.
             dim_size: B; default: one more than the largest index.
             dim: the dim that has size N in x and size B in the result.
-            max_num_elements: ignored; it is here because other aggregations have it.
+            max_num_elements: ignored, an argument of other aggregations.
             return_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
         """
         num_groups = required(dim_size, "dim_size", "the number of graphs")
-        name, groups = ("ptr", ptr) if index is None else ("index", index)
-        graph = members(name, required(groups, "index", "the graph of each node"), num_groups)
+        if index is None:
+            ptr = required(ptr, "index", "the graph of each node")
+            index = torch.arange(num_groups, device=ptr.device).repeat_interleave(ptr.diff())
+        graph = members(index, num_groups)
         dim = dim % x.dim()
-        result = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
-        out = result[0] if return_coupling else result
+        out, c = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
         out = (out.flatten(-2) if self.concat else out).movedim(0, dim)
-        return (out, result[1].movedim(0, dim)) if return_coupling else out
+        return (out, c.movedim(0, dim)) if return_coupling else out
 
     def __repr__(self) -> str:
-        sizes = f"{self.in_channels}, {self.out_channels}, num_caps={self.num_caps}"
-        return f"{type(self).__name__}({sizes}{', concat=True' * self.concat})"
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, num_caps={self.num_caps})"
 
 
 CapsuleAggregation = CapsuleReadout  # the names of PyG's own classes end in Aggregation

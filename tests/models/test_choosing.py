@@ -7,8 +7,7 @@ import torch
 
 import graphcaps
 from graphcaps import CapsNet, InputError, TrainConfig, engine
-from graphcaps.models.losses import coupling_loss
-from graphcaps.nn.choosing import routed_with_logits
+from graphcaps.models.losses import coupling_loss, routed_with_logits
 from graphcaps.nn.routed import route_layer
 from graphcaps.routing import Dynamic, Spherical, Uniform
 
