@@ -12,61 +12,21 @@ import typing
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import GraphcapsError, InputError, check_name, check_whole, expect, read_json
+from .names import AUGMENTS, DATASETS, ENGINES, OWN_KINDS, PRESETS, Preset, own_images, short_name
 
 FORMAT_VERSION = 2
 MACHINE_SETTINGS = ("data", "device")  # settings that may differ when a run is resumed
 FOLDER_SETTINGS = ("out", "name", "tensorboard")  # settings that don't affect weights
-MAX_EPOCHS, MAX_ITERATIONS, MAX_NUMBER = 1_000_000, 1_000, 1e30
+MAX_ITERATIONS = 1_000
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A network by name, as settings, the command line and the table of networks describe it."""
-
-    network: Literal["CapsNet", "CNN", "MatrixCapsNet"]  # the class in ``graphcaps.models`` that builds it
-    learning_rate: float  # default peak of Adam's one-cycle rate
-    routings: tuple[str, ...] = ()  # names of its routings, the default first; without capsules there are none
-    settings: tuple[str, ...] = ()  # the fields of ``TrainConfig`` that its ``from_preset`` takes
-    iterations: int = 3  # default number of routing iterations
-
-
-_ANY = ("dynamic", "uniform", "attention", "spherical", "inverted", "em")
-_ROUTED = ("routing", "reconstruction_weight", "prior")
-
-PRESETS = {
-    "compact": Preset("CapsNet", 0.005, _ANY, _ROUTED, iterations=4),
-    "parts": Preset("CapsNet", 0.005, _ANY, (*_ROUTED, "coupling_weight")),
-    "paper": Preset("CapsNet", 0.001, _ANY, _ROUTED),
-    "deep": Preset("CapsNet", 0.005, _ANY, _ROUTED),
-    "cnn": Preset("CNN", 0.001),
-    "cnn-small": Preset("CNN", 0.005),
-    "matrix": Preset("MatrixCapsNet", 0.01, ("em",)),
-    "matrix-small": Preset("MatrixCapsNet", 0.02, ("em",)),
-}
-
-
-Dataset = Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "smallnorb", "digits", "multimnist", "mnist40"]
-OWN_KINDS = ("folder", "idx", "npz", "csv")  # kinds of your own images, whose data set is called KIND:PATH
-
-
-def own_images(dataset: str) -> tuple[str, Path] | None:
-    """Kind and path of your own images; None for a data set that has a name."""
-    kind, colon, path = dataset.partition(":")
-    return (kind, Path(path).expanduser()) if colon and kind in OWN_KINDS else None
-
-
-def short_name(dataset: str) -> str:
-    """The data set's name in pictures, tables and file names: the last part of a path, without suffixes.
-
-    >>> short_name("folder:photos/pets"), short_name("csv:/data/letters.csv.gz"), short_name("mnist")
-    ('pets', 'letters', 'mnist')
-    """
-    kind, path = own_images(dataset) or ("", Path(dataset))
-    name = path.absolute().name
-    return name if kind in ("", "folder", "idx") else name.removesuffix(".gz").removesuffix(f".{kind}")
+if TYPE_CHECKING:
+    Dataset = Model = Engine = Augment = str
+else:
+    Dataset, Model, Engine, Augment = (Literal[tuple(names)] for names in (DATASETS, PRESETS, ENGINES, AUGMENTS))
 
 
 @dataclass(frozen=True)
@@ -86,7 +46,7 @@ class TrainConfig:
     """Your own images are made grey (1) or RGB (3); None: grey if none has colour."""
     skip_bad: bool = False
     """Leave out files of your own that can't be read, instead of refusing them all."""
-    model: Literal["compact", "parts", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "compact"
+    model: Model = "compact"
     """compact: 16 child capsules, a graph small enough to look at whole, whose children choose; trains in minutes on a
     CPU. parts: 512 that see 13 x 13 pixels each, which shows the part of an image that votes for a class; its couplings
     stay nearly equal. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep: two layers of convolutional capsules
@@ -109,7 +69,7 @@ class TrainConfig:
     prior: Literal["none", "learned"] = "none"
     """learned: the last layer's routing starts from a learned logit for each edge: the log priors of
     Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""
-    engine: Literal["auto", "fused", "torch", "dgl"] = "auto"
+    engine: Engine = "auto"
     """Engine of the routing. auto: fused on a CPU if the routing has it, else torch or dgl, depending on the graph.
     fused: on a CPU only, one pass over the votes per iteration; for dynamic, uniform, attention and spherical. torch:
     batched products or scatter. dgl: DGL's kernels."""
@@ -128,7 +88,7 @@ class TrainConfig:
     learning_rate: float | None = None
     """Peak of Adam's one-cycle learning rate; None: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
     0.005 for the others."""
-    augment: Literal["shift", "affine", "anywhere", "none"] = "shift"
+    augment: Augment = "shift"
     """shift: training images are moved by up to 2 pixels (mnist40: 6, smallnorb: 8), each of multimnist's digits by up
     to 4. affine: also turned and scaled. anywhere: for mnist40, each digit's ink is put anywhere it fits in the frame,
     in training and validation images. none: unchanged."""
@@ -169,19 +129,16 @@ class TrainConfig:
         """
         self._check_types()
         self._check_dataset()
-        for key, low, high in (("epochs", 1, MAX_EPOCHS), ("batch_size", 1, None), ("seed", 0, 2**63 - 1)):
-            check_whole(key, getattr(self, key), low, high)
-        bounds = {"iterations": (1, MAX_ITERATIONS), "train_images": (1, None), "size": (8, 1024)}
+        bounds = {"epochs": (1, 1_000_000), "batch_size": (1, None), "seed": (0, 2**63 - 1), "size": (8, 1024)}
+        bounds |= {"iterations": (1, MAX_ITERATIONS), "train_images": (1, None)}
         for key, (low, high) in bounds.items():
             if getattr(self, key) is not None:
                 check_whole(key, getattr(self, key), low, high)
-        for key in ("reconstruction_weight", "coupling_weight"):
-            weight = getattr(self, key)
-            numeric = isinstance(weight, (int, float)) and 0 <= weight < MAX_NUMBER
-            expect(numeric, key, "a number >= 0 and < 1e30", repr(weight))
-        rate = self.learning_rate
-        numeric = rate is None or (isinstance(rate, (int, float)) and 0 < rate < MAX_NUMBER)
-        expect(numeric, "learning_rate", "a number > 0 and < 1e30", repr(rate))
+        for key, sign in (("reconstruction_weight", ">="), ("coupling_weight", ">="), ("learning_rate", ">")):
+            value = getattr(self, key)
+            if (key, value) != ("learning_rate", None):
+                fits = isinstance(value, (int, float)) and 0 <= value < 1e30 and (value > 0 or sign == ">=")
+                expect(fits, key, f"a number {sign} 0 and < 1e30", repr(value))
         self._check_model()
         plain = self.name == Path(self.name).name and self.name not in (".", "..")
         expect(plain, "name", "a folder name without slashes", repr(self.name), "Use --out for the folder above it")
@@ -205,7 +162,7 @@ class TrainConfig:
         expect(fits, "channels", "1 (grey) or 3 (RGB)", repr(channels))
 
     def _check_model(self) -> None:
-        preset, then = PRESETS[self.model], ""
+        preset, then = self.preset, ""
         known = preset.routings or ("dynamic",)
         if self.model.startswith("matrix"):
             then = "Its poses are routed by their spread"
@@ -219,7 +176,7 @@ class TrainConfig:
 
     def _check_dataset(self) -> None:
         if own_images(str(self.dataset)) is None:
-            names = [*typing.get_args(Dataset), *(f"{kind}:PATH" for kind in OWN_KINDS)]
+            names = [*DATASETS, *(f"{kind}:PATH" for kind in OWN_KINDS)]
             there = isinstance(self.dataset, str) and self.dataset not in names and Path(self.dataset).is_dir()
             expect(not there, "dataset", "a name, or KIND:PATH", self.dataset, f"Try --dataset folder:{self.dataset}")
             check_name("dataset", self.dataset, names)
@@ -244,14 +201,14 @@ class TrainConfig:
         return short_name(self.dataset)
 
     @property
-    def peak_rate(self) -> float:
-        """The peak of the learning rate."""
-        return PRESETS[self.model].learning_rate if self.learning_rate is None else self.learning_rate
+    def preset(self) -> Preset:
+        """The network's row in the table of networks."""
+        return PRESETS[self.model]
 
     @property
-    def routing_iterations(self) -> int:
-        """R, the number of routing iterations."""
-        return PRESETS[self.model].iterations if self.iterations is None else self.iterations
+    def peak_rate(self) -> float:
+        """The peak of the learning rate."""
+        return self.preset.learning_rate if self.learning_rate is None else self.learning_rate
 
     def changed(self) -> list[str]:
         """Names of the settings that aren't defaults."""
@@ -278,18 +235,6 @@ class TrainConfig:
     def as_dict(self) -> dict[str, Any]:
         """The settings as they are in JSON."""
         return {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}
-
-    def check_trained(self, settings: dict[str, Any], source: str) -> None:
-        """Raise ``GraphcapsError`` if weights were trained in other settings than these, which ``source`` has.
-
-        The folder of your own images may have moved.
-        """
-        own = self.as_dict()
-        for key in settings.keys() & own.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
-            trained, now = (short_name(v) if key == "dataset" else v for v in (settings[key], own[key]))
-            if trained != now:
-                then = "Write it back, or train another run"
-                raise GraphcapsError(f"{source}: {key}: expected {trained!r}, as its weights have, got {now!r}. {then}")
 
     @classmethod
     def from_json(cls, text: str, source: str = "config.json") -> TrainConfig:

@@ -1,15 +1,16 @@
 """Networks for images: capsule networks, and CNNs for comparison.
 
-``network.ImageNetwork`` is their interface; ``graphcaps.config.PRESETS`` lists all presets.
+``network.ImageNetwork`` is their interface; ``graphcaps.names.PRESETS`` lists all presets.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..config import PRESETS, TrainConfig
+from ..config import TrainConfig
 from ..data import ImageSplits
 from ..errors import GraphcapsError, check_name
+from ..names import PRESETS
 from ..nn.matrix_caps import FINAL_LAMBDA
 from ..nn.routed import routing_for_images
 from ..routing import EM
@@ -54,10 +55,11 @@ def from_config(config: TrainConfig, splits: ImageSplits) -> ImageNetwork:
     preset = PRESETS[config.model]
     sizes = {key: getattr(splits, key) for key in ("image_shape", "num_classes", "objects")}
     settings = {key: getattr(config, key) for key in preset.settings}
+    iterations = config.iterations or preset.iterations
     if preset.network == "MatrixCapsNet":
-        settings["routing"] = EM(config.routing_iterations, final_lambda=FINAL_LAMBDA)
+        settings["routing"] = EM(iterations, final_lambda=FINAL_LAMBDA)
     elif "routing" in settings:
-        settings["routing"] = routing_for_images(config.routing, iterations=config.routing_iterations)
+        settings["routing"] = routing_for_images(config.routing, iterations=iterations)
     return _CLASSES[preset.network].from_preset(config.model, **sizes, **settings)
 
 

@@ -27,8 +27,9 @@ import filelock
 import numpy as np
 
 from ..atomic import UNFINISHED, made, replacing, unfinished, write_text
-from ..config import PRESETS, TrainConfig
+from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, expect, read_json
+from ..names import short_name
 from ..trace import RoutingTrace
 
 if TYPE_CHECKING:
@@ -168,8 +169,16 @@ class Run:
         return None, ""
 
     def check_trained(self, head: dict) -> None:
-        """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's header."""
-        self.config.check_trained(head.get("settings", {}), str(self.path / "config.json"))
+        """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's header.
+
+        Folders may differ, and where your own images are.
+        """
+        now, trained = self.config.as_dict(), head.get("settings", {})
+        for key in trained.keys() & now.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
+            wanted, got = (short_name(v[key]) if key == "dataset" else v[key] for v in (trained, now))
+            if wanted != got:
+                wanted = f"{key}: expected {wanted!r}, as its weights have, got {got!r}"
+                raise GraphcapsError(f"{self.path / 'config.json'}: {wanted}. Write it back, or train another run")
 
     def write_metrics(self, history: list[dict]) -> None:
         """Write metrics.csv: one row per finished epoch."""
@@ -230,9 +239,9 @@ class Run:
 
     def trace(self) -> RoutingTrace:
         """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""
-        model = self.config.model
-        if not PRESETS[model].routings:
-            raise GraphcapsError(f"{self}: expected a network that routes, got {model}, which has no capsules")
+        if not self.config.preset.routings:
+            got = f"{self.config.model}, which has no capsules"
+            raise GraphcapsError(f"{self}: expected a network that routes, got {got}")
         return RoutingTrace.load(self.path / "trace.npz")
 
 
