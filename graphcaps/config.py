@@ -31,7 +31,7 @@ else:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Train a capsule network on images, keep its routing, and report its test accuracy once."""
+    """The settings of a training. Those without a value depend on others, as their texts say."""
 
     dataset: Dataset | str = "mnist"
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
@@ -41,11 +41,23 @@ class TrainConfig:
     npz:PATH, arrays as Keras and MedMNIST have them; csv:PATH, a row per image, as on Kaggle, or with the columns
     file,classes."""
     size: int | None = None
-    """Longer side of your own images in pixels; None: their own, but at least 28 and at most 64."""
+    """Longer side of your own images in pixels; default: their own, but at least 28 and at most 64."""
     channels: Literal[1, 3] | None = None
-    """Your own images are made grey (1) or RGB (3); None: grey if none has colour."""
+    """Your own images are made grey (1) or RGB (3); default: grey if none has colour."""
     skip_bad: bool = False
     """Leave out files of your own that can't be read, instead of refusing them all."""
+    train_images: int | None = None
+    """Train on only so many images, of each class in proportion, the same for every seed; default: on all."""
+    balance: bool = False
+    """Train on all classes equally often, however many images they have. An epoch has as many images as without: those
+    of a rare class come several times, those of a frequent class in turns over several epochs. Not for images of
+    several classes."""
+    augment: Augment = "shift"
+    """shift: training images are moved by up to 2 pixels (mnist40: 6, smallnorb: 8), each of multimnist's digits by up
+    to 4. affine: also turned and scaled. anywhere: for mnist40, each digit's ink is put anywhere it fits in the frame,
+    in training and validation images. none: unchanged."""
+    data: Path = Path("data")
+    """Folder with the data set, which is downloaded into it if it is missing."""
     model: Model = "compact"
     """compact: 16 child capsules, a graph small enough to look at whole, whose children choose; trains in minutes on a
     CPU. parts: 512 that see 13 x 13 pixels each, which shows the part of an image that votes for a class; its couplings
@@ -53,19 +65,15 @@ class TrainConfig:
     before the last. cnn: no capsules, the 2017 paper's baseline (35.4 M parameters). cnn-small: compact with linear
     layers instead of capsules, and as many parameters. matrix and matrix-small: 4 x 4 poses routed by em, as in Hinton,
     Sabour & Frosst 2018 (319 K and 69 K parameters)."""
-    epochs: int = 10
-    """Passes over the training images."""
-    batch_size: int = 128
-    """Images per step, over all processes together."""
-    iterations: int | None = None
-    """Routing iterations; None: 4 for compact, after which its children have chosen, 3 for the others, as in the 2017
-    paper."""
     routing: str = "auto"
     """Routing algorithm. auto: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
     Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia
     et al. 2021. spherical: a mixture of directions, Banerjee et al. 2005, as sharp as it learns to be. inverted:
     dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention always have one
     pass. module:Class: a routing of your own, which Python can import (PYTHONPATH=.)."""
+    iterations: int | None = None
+    """Routing iterations; default: 4 for compact, after which its children have chosen, 3 for the others, as in the
+    2017 paper."""
     prior: Literal["none", "learned"] = "none"
     """learned: the last layer's routing starts from a learned logit for each edge: the log priors of
     Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""
@@ -73,25 +81,19 @@ class TrainConfig:
     """Engine of the routing. auto: fused on a CPU if the routing has it, else torch or dgl, depending on the graph.
     fused: on a CPU only, one pass over the votes per iteration; for dynamic, uniform, attention and spherical. torch:
     batched products or scatter. dgl: DGL's kernels."""
+    epochs: int = 10
+    """Passes over the training images."""
+    batch_size: int = 128
+    """Images per step, over all processes together."""
+    learning_rate: float | None = None
+    """Peak of Adam's one-cycle learning rate; default: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for
+    matrix-small, 0.005 for the others."""
     reconstruction_weight: float = 0.0005
     """Weight in the loss of the decoder's squared errors, summed over pixels; 0: the decoder is not trained."""
     coupling_weight: float = 0.0
     """Weight in the loss of a term that asks each child over ink to choose the digit whose ink it is: the mean of -ln
     of that coupling. For parts, routed by dynamic or spherical; with spherical, 2 iterations and a weight of 1,
     children choose plainly."""
-    balance: bool = False
-    """Train on all classes equally often, however many images they have. An epoch has as many images as without: those
-    of a rare class come several times, those of a frequent class in turns over several epochs. Not for images of
-    several classes."""
-    train_images: int | None = None
-    """Train on only so many images, of each class in proportion, the same for every seed; None: on all."""
-    learning_rate: float | None = None
-    """Peak of Adam's one-cycle learning rate; None: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
-    0.005 for the others."""
-    augment: Augment = "shift"
-    """shift: training images are moved by up to 2 pixels (mnist40: 6, smallnorb: 8), each of multimnist's digits by up
-    to 4. affine: also turned and scaled. anywhere: for mnist40, each digit's ink is put anywhere it fits in the frame,
-    in training and validation images. none: unchanged."""
     seed: int = 0
     """Fixes the first weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -101,8 +103,6 @@ class TrainConfig:
     On a GPU float32 lets convolutions round to tf32, unless deterministic."""
     deterministic: bool = False
     """Use only deterministic kernels, slower on a GPU; on a CPU, one thread per core even beside busy programs."""
-    data: Path = Path("data")
-    """Folder with the data set, which is downloaded into it if it is missing."""
     out: Path = Path("runs")
     """Folder that holds the run folders."""
     name: str = ""

@@ -19,6 +19,8 @@ from ..routing.names import name_of
 from ..routing.routing import rule_of
 from .hardware import made_with, precision_of
 from .run_folder import Run
+from .saving import State
+from .step import Learner
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -26,11 +28,9 @@ if TYPE_CHECKING:
 FEW_STEPS = 100  # training steps until batch normalisation's running means are close to the true means
 
 
-def introduction(
-    config: TrainConfig, run: Run, network: ImageNetwork, splits: ImageSplits, accelerator: Accelerator
-) -> str:
+def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner) -> str:
     """At least three lines: the images; the capsules and their routing; the device and the run folder."""
-    own = ""
+    own, network, device = "", learner.network, learner.device
     if config.of_images:
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
@@ -41,8 +41,8 @@ def introduction(
     return (
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
         f"and {len(splits.test)} test images{own}\n"
-        f"{_routing_in_words(config, network, accelerator.device)}\n"
-        f"device {accelerator.device}, {precision_of(accelerator)}, run {run}{_few_steps(config, network, splits)}"
+        f"{_routing_in_words(config, network, device)}\n"
+        f"device {device}, {precision_of(learner.accelerator)}, run {run}{_few_steps(config, network, splits)}"
     )
 
 
@@ -66,9 +66,9 @@ def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) 
 
 
 def result(
-    config: TrainConfig, best: ImageNetwork, state: Any, test: Evaluation, accelerator: Accelerator
+    config: TrainConfig, best: ImageNetwork, state: State, test: Evaluation, accelerator: Accelerator
 ) -> dict[str, Any]:
-    """The content of result.json; ``best`` is the network of the best epoch, ``state`` the final ``loop.State``."""
+    """The content of result.json; ``best`` is the network of the best epoch, ``state`` the final ``State``."""
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
     kappas = [getattr(part, "kappa", None) for part in best.modules()]
     return {

@@ -268,12 +268,6 @@ def pretrained_names() -> list[str]:
     return sorted(path.name for path in PRETRAINED.iterdir())
 
 
-def open_run(run: Path | None, out: Path) -> Run:
-    """Open the run that a command needs: ``run`` if given, else the newest in ``out``, else ``mnist``."""
-    runs = find_runs(out) if run is None else []
-    return runs[0] if runs else Run.open("mnist" if run is None else run, out)
-
-
 def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any:
     """Load a trained network in eval mode.
 
