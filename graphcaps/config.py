@@ -1,6 +1,7 @@
 """Every setting of a training run: one line each with name, type, default and help.
 
-The command line's flags, their help texts and a run's config.json are made from this dataclass.
+The command line's flags, their help texts and a run's config.json are made from this dataclass. ``names`` lists what a
+setting can be.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ MACHINE_SETTINGS = ("data", "device")  # settings that may differ when a run is 
 FOLDER_SETTINGS = ("out", "name", "tensorboard")  # settings that don't affect weights
 MAX_ITERATIONS = 1_000
 
-
 if TYPE_CHECKING:
-    Dataset = Model = Engine = Augment = str
+    Model = str
+    Engine = str
+    Augment = str
 else:
-    Dataset, Model, Engine, Augment = (Literal[tuple(names)] for names in (DATASETS, PRESETS, ENGINES, AUGMENTS))
+    Model, Engine, Augment = (Literal[tuple(names)] for names in (PRESETS, ENGINES, AUGMENTS))
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """The settings of a training. Those without a value depend on others, as their texts say."""
 
-    dataset: Dataset | str = "mnist"
+    dataset: str = "mnist"
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
     overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28 in a black one of 40 x 40, each moved by up to 6
     pixels. smallnorb: toys, windows of 32 x 32; its files are not downloaded. Your own: folder:PATH, a folder per class
@@ -175,9 +177,9 @@ class TrainConfig:
             expect(key in preset.settings or value == default, key, f"{default} for model {self.model}", value)
 
     def _check_dataset(self) -> None:
-        if own_images(str(self.dataset)) is None:
+        if own_images(self.dataset) is None:
             names = [*DATASETS, *(f"{kind}:PATH" for kind in OWN_KINDS)]
-            there = isinstance(self.dataset, str) and self.dataset not in names and Path(self.dataset).is_dir()
+            there = self.dataset not in names and Path(self.dataset).is_dir()
             expect(not there, "dataset", "a name, or KIND:PATH", self.dataset, f"Try --dataset folder:{self.dataset}")
             check_name("dataset", self.dataset, names)
             for key, then in (("size", "made any size"), ("channels", "made grey or RGB")):
@@ -186,11 +188,11 @@ class TrainConfig:
         shifted = self.dataset != "multimnist" or self.augment == "shift"
         expect(shifted, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         framed = self.augment != "anywhere" or self.dataset == "mnist40"
-        expect(framed, "augment", f"shift, affine or none for {self.dataset}", self.augment, "anywhere is of mnist40")
+        expect(framed, "augment", f"shift, affine or none for {self.dataset}", self.augment, "anywhere is for mnist40")
 
     @property
     def of_images(self) -> dict[str, Any]:
-        """The arguments of ``load_images`` beside name and folder; none if the data set has a name."""
+        """More arguments of ``load_images`` if the images are your own; empty if the data set has a name."""
         if own_images(self.dataset) is None:
             return {}
         return {"size": self.size, "channels": self.channels, "skip_bad": self.skip_bad, "seed": self.seed}
@@ -211,12 +213,12 @@ class TrainConfig:
         return self.preset.learning_rate if self.learning_rate is None else self.learning_rate
 
     def changed(self) -> list[str]:
-        """Names of the settings that aren't defaults."""
+        """Names of the settings that differ from their defaults."""
         usual = {field.name: field.default for field in dataclasses.fields(self)} | {"routing": self._default_routing()}
         return [key for key, default in usual.items() if getattr(self, key) != default]
 
     def command(self) -> str:
-        """The command that makes this run anywhere: its settings that aren't defaults, less the folders.
+        """The command that trains with these settings on any machine: it leaves out defaults and folders.
 
         >>> TrainConfig(dataset="digits", epochs=3).command()
         'graphcaps train --dataset digits --epochs 3'
@@ -247,11 +249,9 @@ class TrainConfig:
         if version != FORMAT_VERSION:
             then = "A run of another version of graphcaps: train it again"
             raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")
-        if settings.get("protocol") == "paper":  # runs of before the other protocol was removed
+        if settings.get("protocol") == "paper":  # in runs from before the other protocol was removed
             del settings["protocol"]
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(settings) - known)
-        if unknown:
+        if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
         try:
             config = cls(**settings)

@@ -1,4 +1,4 @@
-"""Data sets, networks, routings, engines and augmentations by name, as data: the command line's help needs no torch."""
+"""Tables of data sets, networks, routings, engines and augmentations by name. Reading them needs no torch."""
 
 from __future__ import annotations
 

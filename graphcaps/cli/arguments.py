@@ -52,11 +52,12 @@ def _settings() -> Callable[..., TrainConfig]:
 
     tyro makes a box in the help of each. Its own reading of docstrings would keep their line breaks.
     """
-    hints, groups = typing.get_type_hints(TrainConfig), {}
+    hints, groups = typing.get_type_hints(TrainConfig), dict[str, list]()
     body = ast.parse(inspect.getsource(TrainConfig)).body[0].body  # type: ignore[attr-defined]
     for line, below in zip(body, body[1:], strict=False):
         if isinstance(line, ast.AnnAssign):  # a setting, and the docstring below it
-            name, default = line.target.id, getattr(TrainConfig, line.target.id)
+            name = ast.unparse(line.target)
+            default = getattr(TrainConfig, name)
             hint, text = "" if default in (None, "") else f"(default: {default})", " ".join(below.value.value.split())
             about = tyro.conf.arg(help=text, metavar=METAVARS.get(name), help_behavior_hint=hint)
             if name in GROUPS:
@@ -68,7 +69,10 @@ def _settings() -> Callable[..., TrainConfig]:
 
     made.__annotations__ = {title: dataclasses.make_dataclass(title, fields) for title, fields in groups.items()}
     made.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(title, 3, annotation=kind, default=kind()) for title, kind in made.__annotations__.items()]
+        [
+            inspect.Parameter(title, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=kind())
+            for title, kind in made.__annotations__.items()
+        ]
     )
     return made
 

@@ -33,7 +33,8 @@ def call(words: list[str]) -> None:
     commands = {name: _described(command) for name, command in COMMANDS.items()}
     columns = shutil.get_terminal_size().columns
     config = (tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone)
-    about, _, details = (COMMANDS[words[0]].__doc__ if words[0] in COMMANDS else DESCRIPTION).partition("\n\n")
+    text = COMMANDS[words[0]].__doc__ if words[0] in COMMANDS else DESCRIPTION
+    about, _, details = (text or "").partition("\n\n")
     try:
         tyro.extras.subcommand_cli_from_dict(commands, prog="graphcaps", description=about, args=words, config=config)
     except SystemExit as end:

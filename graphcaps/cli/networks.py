@@ -15,7 +15,7 @@ from ..config import MACHINE_SETTINGS
 from ..errors import GraphcapsError, check_whole, expect
 from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, names_run, open_run
 from .columns import aligned
-from .evaluate_on import check_run, evaluate_on, names_of
+from .evaluate_on import evaluate_on, names_of
 from .threads import set_number
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ def evaluate(
     """
     names = () if on is None else names_of(on)
     chosen = open_run(run, out)
-    check_run(chosen, names)
     import torch
 
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
@@ -104,7 +103,7 @@ def evaluate(
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}, weights best on validation images{done}")
     batches = Batches(splits.test, EVALUATION_BATCH, device=place)
     if names:
-        return evaluate_on(chosen, names, model, batches, splits.class_names, data or chosen.config.data)
+        return evaluate_on(chosen, names, model, batches, data or chosen.config.data)
     from ..progress import bar
 
     with bar("test images") as on_progress:

@@ -16,8 +16,6 @@ import math
 import signal
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -36,9 +34,6 @@ from .run_folder import Run, load
 from .saving import Saving
 from .signals import StopSignals
 from .step import one_cycle, prepare, summed, training_step
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 
 class Interrupted(GraphcapsError):
@@ -64,8 +59,16 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         config = dataclasses.replace(config, size=max(sides), channels=3 if channels == 3 else 1)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
-    drawn = {"seed": config.seed, "augment": config.augment, "balance": config.balance}
-    batches = Batches(splits.train, config.batch_size, device=accelerator.device, rank=rank, world=world, **drawn)
+    batches = Batches(
+        splits.train,
+        config.batch_size,
+        device=accelerator.device,
+        seed=config.seed,
+        augment=config.augment,
+        rank=rank,
+        world=world,
+        balance=config.balance,
+    )
     len(batches)  # check the batch size before the run folder is made
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
@@ -105,7 +108,6 @@ class Trainer:
     def __init__(self, saving: Saving, batches: Batches, show: bool):
         self.saving, self.batches = saving, batches
         self.config, self.run, self.splits, self.learner = saving.config, saving.run, saving.splits, saving.learner
-        self.writer = _tensorboard(self.run.path) if self.config.tensorboard and saving.main else None
         self.total_steps = self.config.epochs * len(batches)
         self.progress = Progress("", show, sys.stdout)
 
@@ -197,10 +199,7 @@ class Trainer:
         self.saving.limits = limits_of(val.evidence, val.right)
         self.saving.save("last")
         self.saving.save_rest()
-        if self.writer:
-            for key, value in row.items():
-                self.writer.add_scalar(key, value, state.epoch)
-            self.writer.flush()
+        self.saving.write_tensorboard(row)
         left = self.progress.time_left()
         self.progress.say(
             f"epoch {state.epoch}/{self.config.epochs}  loss {row['train_loss']:.4f}  "
@@ -210,8 +209,6 @@ class Trainer:
 
     def _finish(self) -> dict:
         """Test the network of the best epoch and write the result."""
-        if self.writer:
-            self.writer.close()
         device, accelerator = self.learner.device, self.learner.accelerator
         accelerator.wait_for_everyone()
         best = load(self.run, device=str(device))
@@ -233,13 +230,3 @@ class Trainer:
             f"{state.epoch + 1}, by step {state.step}, at learning rate {rate:.2g}. Train again with a smaller "
             f"--learning-rate; the last checkpoint in {self.run} is sound"
         )
-
-
-def _tensorboard(folder: Path) -> SummaryWriter:
-    """Make a writer of TensorBoard events. Raise ``GraphcapsError`` if TensorBoard isn't installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        then = 'Run: pip install -e ".[tensorboard]"'
-        raise GraphcapsError(f"tensorboard: expected it to be installed, got none. {then}") from None
-    return SummaryWriter(str(folder / "tensorboard"))

@@ -50,10 +50,8 @@ def _blank(images: Images) -> str:
     """A warning if most images have hardly any contrast, such as 12-bit camera images stored in 16-bit files."""
     pixels = images.at(torch.arange(0, len(images), math.ceil(len(images) / 1000))).flatten(start_dim=1).int()
     share = float((pixels.amax(dim=1) - pixels.amin(dim=1) < 255 * BLANK).float().mean())
-    if share <= 0.5:
-        return ""
     blank = f"\n{share:.0%} of them are blank: their lightest and darkest pixel are less than {BLANK} of 1 apart. "
-    return blank + "In 16-bit files 65535 is white: spread their greys first"
+    return blank + "In 16-bit files 65535 is white: spread their greys first" if share > 0.5 else ""
 
 
 def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) -> str:
@@ -93,7 +91,7 @@ def result(
 
 
 def engine_of(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str | None:
-    """The engine that routes the last layer; None for a network without capsules.
+    """The engine that routes the last layer; None without capsules.
 
     Raises:
         InputError: the engine in the settings can't run this layer's routing.

@@ -6,7 +6,8 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +20,9 @@ from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
 from .run_folder import Run
 from .step import Learner
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 
 @dataclasses.dataclass
@@ -49,6 +53,7 @@ class Saving:
         self.limits = Limits()  # limits measured after the last epoch
         self.keep_last = True  # whether to keep the last checkpoint as the previous one: False if it is damaged
         self.trace: RoutingTrace | None = None
+        self.writer = _tensorboard(run.path) if config.tensorboard and self.main else None
 
     def save(self, which: str) -> None:
         """Write the "best" or the "last" checkpoint; only the last holds the optimizer. Other processes do nothing."""
@@ -91,6 +96,13 @@ class Saving:
         self.trace = with_history(self.trace, self.state.history)
         self.trace.save(self.run.path / "trace.npz")
 
+    def write_tensorboard(self, row: dict) -> None:
+        """Write an epoch's numbers for TensorBoard, if the settings ask for it."""
+        if self.writer is not None:
+            for key, value in row.items():
+                self.writer.add_scalar(key, value, row["epoch"])
+            self.writer.flush()
+
     def restore(self, say: Callable[[str], None]) -> bool:
         """Restore everything from the newest sound checkpoint. Return False if there is none yet."""
         saved, damage = self.run.newest_checkpoint()
@@ -117,3 +129,13 @@ class Saving:
             except GraphcapsError as error:  # training doesn't need the trace
                 say(f"{error} (the routing is recorded from here on)")
         return True
+
+
+def _tensorboard(folder: Path) -> SummaryWriter:
+    """Make a writer of TensorBoard events. Raise ``GraphcapsError`` if TensorBoard isn't installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        then = 'Run: pip install -e ".[tensorboard]"'
+        raise GraphcapsError(f"tensorboard: expected it to be installed, got none. {then}") from None
+    return SummaryWriter(str(folder / "tensorboard"))
