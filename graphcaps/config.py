@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import GraphcapsError, InputError, check_name, check_whole, expect, read_json
-from .names import AUGMENTS, DATASETS, ENGINES, OWN_KINDS, PRESETS, Preset, own_images, short_name
+from .names import AUGMENTS, DATASETS, ENGINES, NETWORKS, OWN_KINDS, Preset, own_images, short_name
 
 FORMAT_VERSION = 2
 MACHINE_SETTINGS = ("data", "device")  # settings that may differ when a run is resumed
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Engine = str
     Augment = str
 else:
-    Model, Engine, Augment = (Literal[tuple(names)] for names in (PRESETS, ENGINES, AUGMENTS))
+    Model, Engine, Augment = (Literal[tuple(names)] for names in (NETWORKS, ENGINES, AUGMENTS))
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class TrainConfig:
             object.__setattr__(self, "routing", self._default_routing())
 
     def _default_routing(self) -> str:
-        preset = PRESETS.get(self.model) if isinstance(self.model, str) else None  # check() validates it later
+        preset = NETWORKS.get(self.model) if isinstance(self.model, str) else None  # check() validates it later
         return preset.routings[0] if preset and preset.routings else "dynamic"
 
     def check(self) -> None:
@@ -205,7 +205,7 @@ class TrainConfig:
     @property
     def preset(self) -> Preset:
         """The network's row in the table of networks."""
-        return PRESETS[self.model]
+        return NETWORKS[self.model]
 
     @property
     def peak_rate(self) -> float:

@@ -28,10 +28,11 @@ from packaging.version import Version
 from torch import nn
 
 from .atomic import replacing
+from .config import short_name
+from .data import DATASETS
 from .errors import GraphcapsError, MissingError, check_name, expect, required
 from .models import CNN, ImageNetwork, MatrixCapsNet, RoutingNetwork
 from .models.network import check_images
-from .names import DATASETS, short_name
 from .nn import MatrixClassCaps
 from .nn.dense_caps import CompleteCaps
 from .nn.routed import route_layer

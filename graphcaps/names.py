@@ -34,7 +34,7 @@ class Preset:
 
 _ANY, _ROUTED = tuple(ROUTINGS), ("routing", "reconstruction_weight", "prior")
 
-PRESETS = {
+NETWORKS = {
     "compact": Preset("CapsNet", 0.005, _ANY, _ROUTED, iterations=4),
     "parts": Preset("CapsNet", 0.005, _ANY, (*_ROUTED, "coupling_weight")),
     "paper": Preset("CapsNet", 0.001, _ANY, _ROUTED),

@@ -25,7 +25,7 @@ from ..routing.routing import rule_of
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss
 from .network import ImageNetwork, check_images, check_sizes, field_centres, output_size
-from .stems import STEMS
+from .stems import PRESETS
 
 PARENT_DIM = 16
 
@@ -126,8 +126,8 @@ class CapsNet(ImageNetwork):
         Raises:
             InputError: an unknown name, or images that are too small for the preset.
         """
-        check_name("preset", name, list(STEMS))
-        build, smallest = STEMS[name]
+        check_name("preset", name, list(PRESETS))
+        build, smallest = PRESETS[name]
         channels, height, width = check_sizes(name, smallest, image_shape, num_classes)
         check_name("prior", prior, ["none", "learned"])
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)

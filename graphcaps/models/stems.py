@@ -80,4 +80,4 @@ def _convolutions(*convs: tuple) -> list[nn.Module]:
 
 
 # name: (builder, smallest side of an image in pixels)
-STEMS = {"paper": (_paper, 17), "compact": (_compact, 11), "deep": (_deep, 23), "parts": (_parts, 13)}
+PRESETS = {"paper": (_paper, 17), "compact": (_compact, 11), "deep": (_deep, 23), "parts": (_parts, 13)}
