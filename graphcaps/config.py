@@ -99,7 +99,7 @@ class TrainConfig:
     seed: int = 0
     """Fixes the first weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to train; auto takes a GPU if there is one."""
+    """Device to train on; auto takes a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of convolutions and decoder; auto takes bfloat16 if the hardware has it. Routing is in float32.
     On a GPU float32 lets convolutions round to tf32, unless deterministic."""

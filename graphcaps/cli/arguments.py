@@ -31,7 +31,7 @@ _DATA = "Folder with the data set; default: the one used in training."
 Data = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="", help=_DATA)]
 Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="Folder that holds the run folders.")]
 Device = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="Where to compute; auto takes a GPU if there is one.")
+    Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="Device to compute on; auto takes a GPU if there is one.")
 ]
 
 FLAGS: ContextVar[Sequence[str]] = ContextVar("FLAGS", default=())
@@ -56,9 +56,9 @@ def _settings() -> Callable[..., TrainConfig]:
     body = ast.parse(inspect.getsource(TrainConfig)).body[0].body  # type: ignore[attr-defined]
     for line, below in zip(body, body[1:], strict=False):
         if isinstance(line, ast.AnnAssign):  # a setting, and the docstring below it
-            name = ast.unparse(line.target)
+            name, text = ast.unparse(line.target), " ".join(below.value.value.split())
             default = getattr(TrainConfig, name)
-            hint, text = "" if default in (None, "") else f"(default: {default})", " ".join(below.value.value.split())
+            hint = "" if default in (None, "") else f"(default: {default})"
             about = tyro.conf.arg(help=text, metavar=METAVARS.get(name), help_behavior_hint=hint)
             if name in GROUPS:
                 fields = groups[GROUPS[name]] = []

@@ -28,7 +28,7 @@ class Learner(NamedTuple):
 
     @property
     def device(self) -> torch.device:
-        """Where the network computes."""
+        """The network's device."""
         return self.accelerator.device
 
     @property
