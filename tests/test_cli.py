@@ -164,7 +164,7 @@ def test_help_fits_the_terminal_and_groups_the_settings_of_a_training(capsys, mo
     for name in COMMANDS:
         _, out, _ = call(capsys, name, "--help")
         assert max(map(len, out.splitlines()[1:])) <= columns, name  # the usage is one line
-        groups = re.findall(r"^╭─ (\w+) options ─", out, re.MULTILINE)
+        groups = re.findall(r"^\W+ (\w+) options ", out, re.MULTILINE)
         assert groups == ["image", "network", "optimisation", "hardware", "output"] * (name == "train")
 
 
