@@ -1,6 +1,6 @@
-"""Lets an editable install be found beside its clone; everything else about the package stands in pyproject.toml.
+"""Makes an editable install importable from a script beside its clone. All other settings are in pyproject.toml.
 
-A clone's folder is usually called graphcaps. For a script that lies beside it, Python takes that folder, which has no
+A clone's folder is usually called graphcaps. For a script beside it, Python takes that folder, which has no
 ``__init__.py``, for a namespace package, and never asks the finder that setuptools installs after Python's own. So a
 second finder goes first: it answers only if Python's path has nothing but such a folder.
 """

@@ -14,38 +14,12 @@ __version__ = "0.1.0"
 
 install()
 
-__all__ = [
-    "__version__",
-    "nn",
-    "routing",
-    "viz",
-    "complete_graph",
-    "bipartite_graph",
-    "local_graph",
-    "local_index",
-    "to_networkx",
-    "squash",
-    "margin_loss",
-    "spread_loss",
-    "coupling_entropy",
-    "route",
-    "dynamic_routing",
-    "choose_engine",
-    "engine",
-    "LinearVotes",
-    "MatrixVotes",
-    "Parents",
-    "CapsNet",
-    "RoutingTrace",
-    "watch",
-    "explore_graph",
-    "load",
-    "TrainConfig",
-    "train",
-    "GraphcapsError",
-    "InputError",
-    "dgl",
-]
+__all__ = ["__version__", "dgl", "nn", "routing", "viz"]
+__all__ += ["bipartite_graph", "complete_graph", "coupling_entropy", "local_graph", "local_index", "to_networkx"]
+__all__ += ["LinearVotes", "MatrixVotes", "Parents", "choose_engine", "dynamic_routing", "engine", "route"]
+__all__ += ["CapsNet", "margin_loss", "spread_loss", "squash"]
+__all__ += ["RoutingTrace", "TrainConfig", "explore_graph", "load", "train", "watch"]
+__all__ += ["GraphcapsError", "InputError"]
 
 if TYPE_CHECKING:
     from . import nn, routing, viz

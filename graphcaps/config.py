@@ -1,6 +1,7 @@
 """Every setting of a training run: one line each with name, type, default and help.
 
-The command line's flags, their help texts and a run's config.json are made from this dataclass.
+The command line's flags, their help texts and a run's config.json are made from this dataclass. ``names`` lists what a
+setting can be.
 """
 
 from __future__ import annotations
@@ -12,68 +13,29 @@ import typing
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import GraphcapsError, InputError, check_name, check_whole, expect, read_json
+from .names import AUGMENTS, DATASETS, ENGINES, NETWORKS, OWN_KINDS, Preset, own_images, short_name
 
 FORMAT_VERSION = 2
 MACHINE_SETTINGS = ("data", "device")  # settings that may differ when a run is resumed
 FOLDER_SETTINGS = ("out", "name", "tensorboard")  # settings that don't affect weights
-MAX_EPOCHS, MAX_ITERATIONS, MAX_NUMBER = 1_000_000, 1_000, 1e30
+MAX_ITERATIONS = 1_000
 
-
-@dataclass(frozen=True)
-class Preset:
-    """A network by name, as settings, the command line and the table of networks describe it."""
-
-    network: Literal["CapsNet", "CNN", "MatrixCapsNet"]  # the class in ``graphcaps.models`` that builds it
-    learning_rate: float  # default peak of Adam's one-cycle rate
-    routings: tuple[str, ...] = ()  # names of its routings, the default first; without capsules there are none
-    settings: tuple[str, ...] = ()  # the fields of ``TrainConfig`` that its ``from_preset`` takes
-    iterations: int = 3  # default number of routing iterations
-
-
-_ANY = ("dynamic", "uniform", "attention", "spherical", "inverted", "em")
-_ROUTED = ("routing", "reconstruction_weight", "prior")
-
-PRESETS = {
-    "compact": Preset("CapsNet", 0.005, _ANY, _ROUTED, iterations=4),
-    "parts": Preset("CapsNet", 0.005, _ANY, (*_ROUTED, "coupling_weight")),
-    "paper": Preset("CapsNet", 0.001, _ANY, _ROUTED),
-    "deep": Preset("CapsNet", 0.005, _ANY, _ROUTED),
-    "cnn": Preset("CNN", 0.001),
-    "cnn-small": Preset("CNN", 0.005),
-    "matrix": Preset("MatrixCapsNet", 0.01, ("em",)),
-    "matrix-small": Preset("MatrixCapsNet", 0.02, ("em",)),
-}
-
-
-Dataset = Literal["mnist", "fashion-mnist", "kmnist", "svhn", "cifar10", "smallnorb", "digits", "multimnist", "mnist40"]
-OWN_KINDS = ("folder", "idx", "npz", "csv")  # kinds of your own images, whose data set is called KIND:PATH
-
-
-def own_images(dataset: str) -> tuple[str, Path] | None:
-    """Kind and path of your own images; None for a data set that has a name."""
-    kind, colon, path = dataset.partition(":")
-    return (kind, Path(path).expanduser()) if colon and kind in OWN_KINDS else None
-
-
-def short_name(dataset: str) -> str:
-    """The data set's name in pictures, tables and file names: the last part of a path, without suffixes.
-
-    >>> short_name("folder:photos/pets"), short_name("csv:/data/letters.csv.gz"), short_name("mnist")
-    ('pets', 'letters', 'mnist')
-    """
-    kind, path = own_images(dataset) or ("", Path(dataset))
-    name = path.absolute().name
-    return name if kind in ("", "folder", "idx") else name.removesuffix(".gz").removesuffix(f".{kind}")
+if TYPE_CHECKING:
+    Model = str
+    Engine = str
+    Augment = str
+else:
+    Model, Engine, Augment = (Literal[tuple(names)] for names in (NETWORKS, ENGINES, AUGMENTS))
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Train a capsule network on images, keep its routing, and report its test accuracy once."""
+    """The settings of a training. Those without a value depend on others, as their texts say."""
 
-    dataset: Dataset | str = "mnist"
+    dataset: str = "mnist"
     """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
     overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28 in a black one of 40 x 40, each moved by up to 6
     pixels. smallnorb: toys, windows of 32 x 32; its files are not downloaded. Your own: folder:PATH, a folder per class
@@ -81,68 +43,68 @@ class TrainConfig:
     npz:PATH, arrays as Keras and MedMNIST have them; csv:PATH, a row per image, as on Kaggle, or with the columns
     file,classes."""
     size: int | None = None
-    """Longer side of your own images in pixels; None: their own, but at least 28 and at most 64."""
+    """Longer side of your own images in pixels; default: their own, but at least 28 and at most 64."""
     channels: Literal[1, 3] | None = None
-    """Your own images are made grey (1) or RGB (3); None: grey if none has colour."""
+    """Your own images are made grey (1) or RGB (3); default: grey if none has colour."""
     skip_bad: bool = False
     """Leave out files of your own that can't be read, instead of refusing them all."""
-    model: Literal["compact", "parts", "paper", "deep", "cnn", "cnn-small", "matrix", "matrix-small"] = "compact"
+    train_images: int | None = None
+    """Train on only so many images, of each class in proportion, the same for every seed; default: on all."""
+    balance: bool = False
+    """Train on all classes equally often, however many images they have. An epoch has as many images as without: those
+    of a rare class come several times, those of a frequent class in turns over several epochs. Not for images of
+    several classes."""
+    augment: Augment = "shift"
+    """shift: training images are moved by up to 2 pixels (mnist40: 6, smallnorb: 8), each of multimnist's digits by up
+    to 4. affine: also turned and scaled. anywhere: for mnist40, each digit's ink is put anywhere it fits in the frame,
+    in training and validation images. none: unchanged."""
+    data: Path = Path("data")
+    """Folder with the data set, which is downloaded into it if it is missing."""
+    model: Model = "compact"
     """compact: 16 child capsules, a graph small enough to look at whole, whose children choose; trains in minutes on a
     CPU. parts: 512 that see 13 x 13 pixels each, which shows the part of an image that votes for a class; its couplings
     stay nearly equal. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep: two layers of convolutional capsules
     before the last. cnn: no capsules, the 2017 paper's baseline (35.4 M parameters). cnn-small: compact with linear
     layers instead of capsules, and as many parameters. matrix and matrix-small: 4 x 4 poses routed by em, as in Hinton,
     Sabour & Frosst 2018 (319 K and 69 K parameters)."""
-    epochs: int = 10
-    """Passes over the training images."""
-    batch_size: int = 128
-    """Images per step, over all processes together."""
-    iterations: int | None = None
-    """Routing iterations; None: 4 for compact, after which its children have chosen, 3 for the others, as in the 2017
-    paper."""
     routing: str = "auto"
     """Routing algorithm. auto: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
     Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia
     et al. 2021. spherical: a mixture of directions, Banerjee et al. 2005, as sharp as it learns to be. inverted:
     dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention always have one
     pass. module:Class: a routing of your own, which Python can import (PYTHONPATH=.)."""
+    iterations: int | None = None
+    """Routing iterations; default: 4 for compact, after which its children have chosen, 3 for the others, as in the
+    2017 paper."""
     prior: Literal["none", "learned"] = "none"
     """learned: the last layer's routing starts from a learned logit for each edge: the log priors of
     Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""
-    engine: Literal["auto", "fused", "torch", "dgl"] = "auto"
+    engine: Engine = "auto"
     """Engine of the routing. auto: fused on a CPU if the routing has it, else torch or dgl, depending on the graph.
     fused: on a CPU only, one pass over the votes per iteration; for dynamic, uniform, attention and spherical. torch:
     batched products or scatter. dgl: DGL's kernels."""
+    epochs: int = 10
+    """Passes over the training images."""
+    batch_size: int = 128
+    """Images per step, over all processes together."""
+    learning_rate: float | None = None
+    """Peak of Adam's one-cycle learning rate; default: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for
+    matrix-small, 0.005 for the others."""
     reconstruction_weight: float = 0.0005
     """Weight in the loss of the decoder's squared errors, summed over pixels; 0: the decoder is not trained."""
     coupling_weight: float = 0.0
     """Weight in the loss of a term that asks each child over ink to choose the digit whose ink it is: the mean of -ln
     of that coupling. For parts, routed by dynamic or spherical; with spherical, 2 iterations and a weight of 1,
     children choose plainly."""
-    balance: bool = False
-    """Train on all classes equally often, however many images they have. An epoch has as many images as without: those
-    of a rare class come several times, those of a frequent class in turns over several epochs. Not for images of
-    several classes."""
-    train_images: int | None = None
-    """Train on only so many images, of each class in proportion, the same for every seed; None: on all."""
-    learning_rate: float | None = None
-    """Peak of Adam's one-cycle learning rate; None: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
-    0.005 for the others."""
-    augment: Literal["shift", "affine", "anywhere", "none"] = "shift"
-    """shift: training images are moved by up to 2 pixels (mnist40: 6, smallnorb: 8), each of multimnist's digits by up
-    to 4. affine: also turned and scaled. anywhere: for mnist40, each digit's ink is put anywhere it fits in the frame,
-    in training and validation images. none: unchanged."""
     seed: int = 0
     """Fixes the first weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to train; auto takes a GPU if there is one."""
+    """Device to train on; auto takes a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of convolutions and decoder; auto takes bfloat16 if the hardware has it. Routing is in float32.
     On a GPU float32 lets convolutions round to tf32, unless deterministic."""
     deterministic: bool = False
     """Use only deterministic kernels, slower on a GPU; on a CPU, one thread per core even beside busy programs."""
-    data: Path = Path("data")
-    """Folder with the data set, which is downloaded into it if it is missing."""
     out: Path = Path("runs")
     """Folder that holds the run folders."""
     name: str = ""
@@ -158,7 +120,7 @@ class TrainConfig:
             object.__setattr__(self, "routing", self._default_routing())
 
     def _default_routing(self) -> str:
-        preset = PRESETS.get(self.model) if isinstance(self.model, str) else None  # check() validates it later
+        preset = NETWORKS.get(self.model) if isinstance(self.model, str) else None  # check() validates it later
         return preset.routings[0] if preset and preset.routings else "dynamic"
 
     def check(self) -> None:
@@ -169,19 +131,16 @@ class TrainConfig:
         """
         self._check_types()
         self._check_dataset()
-        for key, low, high in (("epochs", 1, MAX_EPOCHS), ("batch_size", 1, None), ("seed", 0, 2**63 - 1)):
-            check_whole(key, getattr(self, key), low, high)
-        bounds = {"iterations": (1, MAX_ITERATIONS), "train_images": (1, None), "size": (8, 1024)}
+        bounds = {"epochs": (1, 1_000_000), "batch_size": (1, None), "seed": (0, 2**63 - 1), "size": (8, 1024)}
+        bounds |= {"iterations": (1, MAX_ITERATIONS), "train_images": (1, None)}
         for key, (low, high) in bounds.items():
             if getattr(self, key) is not None:
                 check_whole(key, getattr(self, key), low, high)
-        for key in ("reconstruction_weight", "coupling_weight"):
-            weight = getattr(self, key)
-            numeric = isinstance(weight, (int, float)) and 0 <= weight < MAX_NUMBER
-            expect(numeric, key, "a number >= 0 and < 1e30", repr(weight))
-        rate = self.learning_rate
-        numeric = rate is None or (isinstance(rate, (int, float)) and 0 < rate < MAX_NUMBER)
-        expect(numeric, "learning_rate", "a number > 0 and < 1e30", repr(rate))
+        for key, sign in (("reconstruction_weight", ">="), ("coupling_weight", ">="), ("learning_rate", ">")):
+            value = getattr(self, key)
+            if (key, value) != ("learning_rate", None):
+                fits = isinstance(value, (int, float)) and 0 <= value < 1e30 and (value > 0 or sign == ">=")
+                expect(fits, key, f"a number {sign} 0 and < 1e30", repr(value))
         self._check_model()
         plain = self.name == Path(self.name).name and self.name not in (".", "..")
         expect(plain, "name", "a folder name without slashes", repr(self.name), "Use --out for the folder above it")
@@ -205,7 +164,7 @@ class TrainConfig:
         expect(fits, "channels", "1 (grey) or 3 (RGB)", repr(channels))
 
     def _check_model(self) -> None:
-        preset, then = PRESETS[self.model], ""
+        preset, then = self.preset, ""
         known = preset.routings or ("dynamic",)
         if self.model.startswith("matrix"):
             then = "Its poses are routed by their spread"
@@ -218,9 +177,9 @@ class TrainConfig:
             expect(key in preset.settings or value == default, key, f"{default} for model {self.model}", value)
 
     def _check_dataset(self) -> None:
-        if own_images(str(self.dataset)) is None:
-            names = [*typing.get_args(Dataset), *(f"{kind}:PATH" for kind in OWN_KINDS)]
-            there = isinstance(self.dataset, str) and self.dataset not in names and Path(self.dataset).is_dir()
+        if own_images(self.dataset) is None:
+            names = [*DATASETS, *(f"{kind}:PATH" for kind in OWN_KINDS)]
+            there = self.dataset not in names and Path(self.dataset).is_dir()
             expect(not there, "dataset", "a name, or KIND:PATH", self.dataset, f"Try --dataset folder:{self.dataset}")
             check_name("dataset", self.dataset, names)
             for key, then in (("size", "made any size"), ("channels", "made grey or RGB")):
@@ -229,11 +188,11 @@ class TrainConfig:
         shifted = self.dataset != "multimnist" or self.augment == "shift"
         expect(shifted, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         framed = self.augment != "anywhere" or self.dataset == "mnist40"
-        expect(framed, "augment", f"shift, affine or none for {self.dataset}", self.augment, "anywhere is of mnist40")
+        expect(framed, "augment", f"shift, affine or none for {self.dataset}", self.augment, "anywhere is for mnist40")
 
     @property
     def of_images(self) -> dict[str, Any]:
-        """The arguments of ``load_images`` beside name and folder; none if the data set has a name."""
+        """More arguments of ``load_images`` if the images are your own; empty if the data set has a name."""
         if own_images(self.dataset) is None:
             return {}
         return {"size": self.size, "channels": self.channels, "skip_bad": self.skip_bad, "seed": self.seed}
@@ -244,22 +203,22 @@ class TrainConfig:
         return short_name(self.dataset)
 
     @property
-    def peak_rate(self) -> float:
-        """The peak of the learning rate."""
-        return PRESETS[self.model].learning_rate if self.learning_rate is None else self.learning_rate
+    def preset(self) -> Preset:
+        """The network's row in the table of networks."""
+        return NETWORKS[self.model]
 
     @property
-    def routing_iterations(self) -> int:
-        """R, the number of routing iterations."""
-        return PRESETS[self.model].iterations if self.iterations is None else self.iterations
+    def peak_rate(self) -> float:
+        """The peak of the learning rate."""
+        return self.preset.learning_rate if self.learning_rate is None else self.learning_rate
 
     def changed(self) -> list[str]:
-        """Names of the settings that aren't defaults."""
+        """Names of the settings that differ from their defaults."""
         usual = {field.name: field.default for field in dataclasses.fields(self)} | {"routing": self._default_routing()}
         return [key for key, default in usual.items() if getattr(self, key) != default]
 
     def command(self) -> str:
-        """The command that makes this run anywhere: its settings that aren't defaults, less the folders.
+        """The command that trains with these settings on any machine: it leaves out defaults and folders.
 
         >>> TrainConfig(dataset="digits", epochs=3).command()
         'graphcaps train --dataset digits --epochs 3'
@@ -279,18 +238,6 @@ class TrainConfig:
         """The settings as they are in JSON."""
         return {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}
 
-    def check_trained(self, settings: dict[str, Any], source: str) -> None:
-        """Raise ``GraphcapsError`` if weights were trained in other settings than these, which ``source`` has.
-
-        The folder of your own images may have moved.
-        """
-        own = self.as_dict()
-        for key in settings.keys() & own.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
-            trained, now = (short_name(v) if key == "dataset" else v for v in (settings[key], own[key]))
-            if trained != now:
-                then = "Write it back, or train another run"
-                raise GraphcapsError(f"{source}: {key}: expected {trained!r}, as its weights have, got {now!r}. {then}")
-
     @classmethod
     def from_json(cls, text: str, source: str = "config.json") -> TrainConfig:
         """Read what ``to_json`` wrote; raise ``GraphcapsError`` for anything else, naming ``source``."""
@@ -302,11 +249,9 @@ class TrainConfig:
         if version != FORMAT_VERSION:
             then = "A run of another version of graphcaps: train it again"
             raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")
-        if settings.get("protocol") == "paper":  # runs of before the other protocol was removed
+        if settings.get("protocol") == "paper":  # in runs from before the other protocol was removed
             del settings["protocol"]
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(settings) - known)
-        if unknown:
+        if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
         try:
             config = cls(**settings)

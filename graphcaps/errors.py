@@ -90,10 +90,9 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
     if not isinstance(value, torch.Tensor):
         then = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
         raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (then and f". {then}"))
+    expect(not value.is_nested, name, "a dense tensor", "a nested tensor")
     layouts = (torch.strided, torch.sparse_coo, torch.sparse_csr)[: 3 if sparse else 1]
-    dense = value.layout in layouts and not value.is_nested
-    layout = "a nested tensor" if value.is_nested else value.layout
-    expect(dense, name, "a dense tensor", layout, "" if value.is_nested else f"Convert it: {name}.to_dense()")
+    expect(value.layout in layouts, name, "a dense tensor", value.layout, f"Convert it: {name}.to_dense()")
     expect(not value.is_complex(), name, "real numbers", value.dtype)
     fits = not floating or value.dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
     expect(fits, name, "floating point", value.dtype, f"Convert it: {name}.float()")
@@ -106,10 +105,9 @@ def check_unit(name: str, values: Tensor, then: str = "", everywhere: bool = Fal
     On other devices numbers are checked only with ``everywhere``, because the check waits for the device. Inside
     ``torch.func.vmap`` and ``torch.compile`` there are no values to check.
     """
-    bounds = min_max(values, everywhere)
-    if bounds is not None and (bounds[0] < -ROUNDING or bounds[1] > 1 + ROUNDING):
-        got = f"{bounds[0]:g} to {bounds[1]:g}"
-        raise InputError(f"{name}: expected numbers in [0, 1], got {got}" + (then and f". {then}"))
+    low, high = min_max(values, everywhere) or (0, 1)
+    outside = low < -ROUNDING or high > 1 + ROUNDING
+    expect(not outside, name, "numbers in [0, 1]", f"{low:g} to {high:g}", then)
 
 
 def check_labels(labels: Tensor, num_classes: int) -> None:
@@ -117,10 +115,9 @@ def check_labels(labels: Tensor, num_classes: int) -> None:
 
     This check waits for a GPU too, because a wrong label on a GPU would crash the whole process without a message.
     """
-    bounds = min_max(labels, everywhere=True)
-    inside = bounds is None or (bounds[0] >= 0 and bounds[1] < num_classes)
-    got = bounds and f"{bounds[0]:.0f} to {bounds[1]:.0f}"
-    expect(inside, "labels", f"classes from 0 to J - 1 = {num_classes - 1}", got)
+    low, high = min_max(labels, everywhere=True) or (0, -1)
+    fits = low >= 0 and high < num_classes
+    expect(fits, "labels", f"classes from 0 to J - 1 = {num_classes - 1}", f"{low:.0f} to {high:.0f}")
 
 
 def min_max(values: Tensor, everywhere: bool = False) -> tuple[float, float] | None:

@@ -62,7 +62,7 @@ class Progress:
             self.say("  ".join(filter(None, [title, note, f"{share:.0%}", self.time_left()])))
 
     def time_left(self) -> str:
-        """Return the time left, such as ``0:02:00 left``, or "" if it is unknown, below INTERVAL or on the bar."""
+        """The time left, such as ``0:02:00 left``; "" if it is unknown, below INTERVAL or on the bar."""
         done = self.share - self.start
         if self.bar is not None or done <= 0:
             return ""

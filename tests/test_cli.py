@@ -158,6 +158,16 @@ def test_help_lists_the_commands_and_what_each_of_their_flags_does(capsys):
         assert "None" not in out, name
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_fits_the_terminal_and_groups_the_settings_of_a_training(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for name in COMMANDS:
+        _, out, _ = call(capsys, name, "--help")
+        assert max(map(len, out.splitlines()[1:])) <= columns, name  # the usage is one line
+        groups = re.findall(r"^\W+ (\w+) options ", out, re.MULTILINE)
+        assert groups == ["image", "network", "optimisation", "hardware", "output"] * (name == "train")
+
+
 @pytest.mark.parametrize("words", ["train --epochs 0", "train --help"])
 def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
     """0.3 s is what is aimed at; what is asserted, of the processor's time, leaves room for a slow machine."""

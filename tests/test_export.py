@@ -12,9 +12,9 @@ from packaging.version import Version
 
 import graphcaps
 from graphcaps import export
-from graphcaps.config import PRESETS
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.models import from_preset
+from graphcaps.names import NETWORKS
 
 CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST_TORCH and export._installed("onnxruntime")
 onnx_only = pytest.mark.skipif(not CAN_WRITE_ONNX, reason="needs onnx, onnxscript, onnxruntime and torch 2.9")
@@ -36,7 +36,7 @@ CASES = [
 def small(model: str = "compact", routing: str = "dynamic", classes: int = 4) -> torch.nn.Module:
     """A network in eval mode that has forgotten where its numbers came from: nothing is as it is at the start."""
     torch.manual_seed(0)
-    asked = {"routing": routing} if "routing" in PRESETS[model].settings else {}
+    asked = {"routing": routing} if "routing" in NETWORKS[model].settings else {}
     network = from_preset(model, image_shape=(1, *[SIDES.get(model, 17)] * 2), num_classes=classes, **asked)
     for tensor in (*network.parameters(), *network.buffers()):
         if tensor.is_floating_point() and tensor.dim() == 1:  # biases, means, variances, priors

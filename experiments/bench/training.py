@@ -16,9 +16,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from graphcaps import CapsNet, GraphcapsError
-from graphcaps.config import PRESETS as SETTINGS
 from graphcaps.config import TrainConfig
 from graphcaps.data import Batches, Images
+from graphcaps.names import NETWORKS as SETTINGS
 from graphcaps.routing import Dynamic
 from graphcaps.training.hardware import accelerator, has_bfloat16
 from graphcaps.training.step import prepare, training_step

@@ -1,19 +1,25 @@
-"""Arguments that several commands share."""
+"""Arguments that several commands share, and the settings of a training as arguments."""
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import sys
-from collections.abc import Sequence
+import typing
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from ..config import TrainConfig
+from ..names import DATASETS, OWN_KINDS, ROUTINGS
 from .threads import set_number
 
 if TYPE_CHECKING:
-    from ..training import run_folder
+    from ..training.run_folder import Run as RunFolder
 
 # Hide tyro's hint "(default: None)": the help texts describe the default.
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
@@ -23,30 +29,67 @@ _RUN = (
 Run = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="", help=_RUN)]
 _DATA = "Folder with the data set; default: the one used in training."
 Data = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="", help=_DATA)]
-Out = Annotated[Path, tyro.conf.arg(help="Folder that holds the run folders.")]
+Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="Folder that holds the run folders.")]
 Device = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="Where to compute; auto takes a GPU if there is one.")
+    Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="Device to compute on; auto takes a GPU if there is one.")
 ]
 
 FLAGS: ContextVar[Sequence[str]] = ContextVar("FLAGS", default=())
 """Flags given on the command line, in order. The config can't show them: a flag may be given with its default."""
 
+GROUPS = {"dataset": "image", "model": "network", "epochs": "optimisation", "device": "hardware", "out": "output"}
+"""The first setting of each group in ``graphcaps train --help`` -> the group's title."""
+METAVARS = {
+    "dataset": f"{{{','.join(DATASETS)}}}|{{{','.join(OWN_KINDS)}}}:PATH",
+    "routing": f"{{auto,{','.join(ROUTINGS)}}}|MODULE:CLASS",
+    "data": "DIR",
+    "out": "DIR",
+}
 
-def flag_of(word: str) -> str:
+
+def _settings() -> Callable[..., TrainConfig]:
+    """Return a function that makes a ``TrainConfig`` from one dataclass of settings per group.
+
+    tyro makes a box in the help of each. Its own reading of docstrings would keep their line breaks.
     """
-    >>> flag_of("--batch_size=128")
-    'batch-size'
+    hints, groups = typing.get_type_hints(TrainConfig), dict[str, list]()
+    body = ast.parse(inspect.getsource(TrainConfig)).body[0].body  # type: ignore[attr-defined]
+    for line, below in zip(body, body[1:], strict=False):
+        if isinstance(line, ast.AnnAssign):  # a setting, and the docstring below it
+            name, text = ast.unparse(line.target), " ".join(below.value.value.split())
+            default = getattr(TrainConfig, name)
+            hint = "" if default in (None, "") else f"(default: {default})"
+            about = tyro.conf.arg(help=text, metavar=METAVARS.get(name), help_behavior_hint=hint)
+            if name in GROUPS:
+                fields = groups[GROUPS[name]] = []
+            fields.append((name, Annotated[hints[name], about], dataclasses.field(default=default)))
+
+    def made(**parts: Any) -> TrainConfig:
+        return TrainConfig(**{key: value for part in parts.values() for key, value in vars(part).items()})
+
+    made.__annotations__ = {title: dataclasses.make_dataclass(title, fields) for title, fields in groups.items()}
+    made.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(title, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=kind())
+            for title, kind in made.__annotations__.items()
+        ]
+    )
+    return made
+
+
+Settings = Annotated[TrainConfig, tyro.conf.arg(name="", constructor=_settings())]
+
+
+def open_run(named: Path | None, out: Path) -> RunFolder:
+    """Open the run that a command needs: the named one, else the newest in ``out``, else ``mnist``.
+
+    If none was named, print the chosen run to stderr.
     """
-    return word.removeprefix("--").partition("=")[0].replace("_", "-")
-
-
-def open_run(named: Path | None, out: Path) -> run_folder.Run:
-    """Open the run that a command needs. If no folder was named, print the chosen run to stderr."""
     set_number()
-    from ..config import TrainConfig
-    from ..training.run_folder import open_run
+    from ..training.run_folder import Run, find_runs
 
-    run = open_run(named, out)
+    newest = find_runs(out)[:1] if named is None else []
+    run = newest[0] if newest else Run.open(named or "mnist", out)
     if run.pretrained:
         accuracy, command = (run.result() or {})["test_accuracy"], TrainConfig(dataset=run.config.dataset).command()
         print(

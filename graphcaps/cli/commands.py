@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import re
+import shutil
+import textwrap
+import typing
 from collections.abc import Callable
 
 import tyro
 
-from .arguments import FLAGS, flag_of
+from .arguments import FLAGS
 from .networks import evaluate, export, predict, runs, train
 from .pictures import explain, explore, viz
 
@@ -16,27 +21,40 @@ COMMANDS: dict[str, Callable[..., None]] = {
     each.__name__: each for each in (train, evaluate, predict, runs, viz, explain, explore, export)
 }
 
-DESCRIPTION = """Capsule routing as message passing on DGL graphs: train a CapsNet, watch its routing settle.
+DESCRIPTION = """Capsule routing as message passing on DGL graphs.
 
-Start with: graphcaps train --dataset digits. graphcaps COMMAND --help says more of each command.
---version prints the version; --debug shows the traceback of an error."""
+Start with: graphcaps train --dataset digits. graphcaps COMMAND --help describes a command, graphcaps --version prints
+the version, and --debug shows the traceback of an error."""
 
 
 def call(words: list[str]) -> None:
     """Parse the words and run the command. Raises ``SystemExit`` after help or wrong usage."""
-    commands = COMMANDS
-    if words[0] in ("-h", "--help"):
-        commands = {name: _summarised(command) for name, command in COMMANDS.items()}
-    FLAGS.set([flag_of(word) for word in words if word.startswith("--")])
-    tyro.extras.subcommand_cli_from_dict(commands, prog="graphcaps", description=DESCRIPTION, args=words)
+    FLAGS.set([word[2:].partition("=")[0].replace("_", "-") for word in words if word.startswith("--")])
+    commands = {name: _described(command) for name, command in COMMANDS.items()}
+    columns = shutil.get_terminal_size().columns
+    config = (tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone)
+    text = COMMANDS[words[0]].__doc__ if words[0] in COMMANDS else DESCRIPTION
+    about, _, details = (text or "").partition("\n\n")
+    try:
+        tyro.extras.subcommand_cli_from_dict(commands, prog="graphcaps", description=about, args=words, config=config)
+    except SystemExit as end:
+        if end.code == 0:  # tyro would print each paragraph as one line, however long
+            for paragraph in filter(None, details.partition("    Args:")[0].strip().split("\n\n")):
+                print(textwrap.fill(" ".join(paragraph.split()), columns, break_on_hyphens=False))
+        raise
 
 
-def _summarised(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the command with only the first paragraph of its help, for the list of all commands."""
+def _described(command: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the command with the docstring that tyro shows: the summary, and each argument on a line of its own."""
 
     @functools.wraps(command)
     def described(*arguments, **options):
         return command(*arguments, **options)
 
-    described.__doc__ = (command.__doc__ or "").partition("\n\n")[0]
+    summary, _, rest = (command.__doc__ or "").partition("\n\n")
+    arguments = rest[rest.find("    Args:") :] if "    Args:" in rest else ""
+    described.__doc__ = f"{summary}\n\n" + re.sub(r"\n {12}(?=\S)", " ", arguments)
+    described.__annotations__ = typing.get_type_hints(command, include_extras=True)
+    described.__signature__ = inspect.signature(command)  # type: ignore[attr-defined]
+    del described.__wrapped__  # tyro would read its docstring
     return described

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..training.run_folder import Run
 
 NAMES = ("rotated", "shifted", "noisy", "scrambled", "affnist", "equivariance")
-AFFNIST_FROM = "mnist40"  # affNIST needs a network that was trained on this data set
 
 
 def names_of(words: str) -> tuple[str, ...]:
@@ -25,22 +24,14 @@ def names_of(words: str) -> tuple[str, ...]:
     return names
 
 
-def check_run(run: Run, names: tuple[str, ...]) -> None:
-    """Raise ``InputError`` if ``names`` has affNIST and the run was trained on images of another size."""
-    dataset = run.config.dataset
-    then = f"Train one: graphcaps train --dataset {AFFNIST_FROM}"
-    expect("affnist" not in names or dataset == AFFNIST_FROM, "run", f"one trained on {AFFNIST_FROM}", dataset, then)
-
-
-def evaluate_on(
-    run: Run, names: tuple[str, ...], model: CapsNet, batches: Batches, class_names: tuple[str, ...], root: Path
-) -> None:
+def evaluate_on(run: Run, names: tuple[str, ...], model: CapsNet, batches: Batches, root: Path) -> None:
     """Run the evaluation of each name, print its table, and write JSON and a picture to the run's folder evaluate.
 
     ``batches`` are the test images of the run's data set, on the network's device. ``root`` holds the data sets.
 
     Raises:
-        InputError: equivariance needs a network with capsules, for images of one object.
+        InputError: affNIST needs a network that was trained on images of its size, equivariance one with capsules, for
+            images of one object.
     """
     from .. import viz
     from ..analysis.equivariance import check_capsules, equivariance, example_images
@@ -49,22 +40,25 @@ def evaluate_on(
     from ..progress import bar
     from .tables import equivariance_table, robustness_table
 
+    config, folder = run.config, run.results / "evaluate"
+    fits = "affnist" not in names or config.dataset == "mnist40"
+    expect(fits, "run", "one trained on mnist40", config.dataset, "Train one: graphcaps train --dataset mnist40")
     if "equivariance" in names:
         check_capsules(model)
-    about: dict[str, Any] = {"model": run.config.model, "dataset": run.config.dataset_name, "class_names": class_names}
+    about: dict[str, Any] = {"model": config.model, "dataset": config.dataset_name, "class_names": model.class_names}
     for name in names:
-        folder, about["command"] = run.results / "evaluate", f"graphcaps evaluate --on {name}"
+        about["command"] = f"graphcaps evaluate --on {name}"
         with bar(f"test images, {name}") as on_progress:
             if name == "equivariance":
                 measured = about | equivariance(model, batches, on_progress)
-                table = equivariance_table(measured, class_names)
+                table = equivariance_table(measured, model.class_names)
                 figure = viz.equivariance(measured, example_images(measured, batches))
             else:
                 if name == "affnist":
-                    measured = about | _evaluate_affnist(model, batches, run.config.dataset_name, root, on_progress)
+                    measured = about | _evaluate_affnist(model, batches, config.dataset_name, root, on_progress)
                 else:
                     measured = about | evaluate_transform(model, batches, name, on_progress)
-                table, figure = robustness_table(measured, class_names), viz.robustness(measured)
+                table, figure = robustness_table(measured, model.class_names), viz.robustness(measured)
         write_text(folder / f"{name}.json", json.dumps(measured, indent=1) + "\n")
         viz.save(figure, folder / f"{name}.png")
         print("", table, folder / f"{name}.json", folder / f"{name}.png", sep="\n")

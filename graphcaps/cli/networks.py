@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..config import MACHINE_SETTINGS, TrainConfig
+from ..config import MACHINE_SETTINGS
 from ..errors import GraphcapsError, check_whole, expect
-from .arguments import FLAGS, Data, Device, Folder, Out, Run, names_run, open_run
+from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, names_run, open_run
 from .columns import aligned
-from .evaluate_on import check_run, evaluate_on, names_of
+from .evaluate_on import evaluate_on, names_of
 from .threads import set_number
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")], resume: Folder = None) -> None:
-    """Train a capsule network on images, keep its routing, and report its test accuracy once.
+def train(config: Settings, resume: Folder = None) -> None:
+    """Train a network on images, record its routing, and test it once.
 
     Writes a run folder: config.json, metrics.csv, checkpoints, the routing of one test image per class (trace.npz), and
     result.json at the end. Ctrl-C saves and says how to go on.
@@ -71,7 +71,7 @@ def evaluate(
     device: Device = "auto",
     out: Out = Path("runs"),
 ) -> None:
-    """Test accuracy, error rate, a table per class, and a picture of the confusion matrix.
+    """Print test accuracy in all and per class, and draw the confusion matrix.
 
     Also counts doubtful answers, as in graphcaps predict. For multimnist, a second picture shows which pixels belong to
     which digit; if images show any number of classes, there is no picture. Pictures go into the run's folder figures.
@@ -86,7 +86,6 @@ def evaluate(
     """
     names = () if on is None else names_of(on)
     chosen = open_run(run, out)
-    check_run(chosen, names)
     import torch
 
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
@@ -104,7 +103,7 @@ def evaluate(
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}, weights best on validation images{done}")
     batches = Batches(splits.test, EVALUATION_BATCH, device=place)
     if names:
-        return evaluate_on(chosen, names, model, batches, splits.class_names, data or chosen.config.data)
+        return evaluate_on(chosen, names, model, batches, data or chosen.config.data)
     from ..progress import bar
 
     with bar("test images") as on_progress:
@@ -158,7 +157,7 @@ def predict(
     save_inputs: Folder = None,
     out: Out = Path("runs"),
 ) -> None:
-    """Classify image files: prints each one's classes with the lengths of their capsules.
+    """Classify image files, and print the lengths of their classes' capsules.
 
     A blank image has no answer. An answer is called doubtful if no capsule is long, if more are long than an image
     shows classes, or if the reconstruction is unlike the image, by limits that 99.3 % of the right answers to
@@ -236,7 +235,7 @@ def export(
     data: Data = None,
     out: Out = Path("runs"),
 ) -> None:
-    """Write a trained network for other people's programs, and check that the file gives the same scores.
+    """Write a trained network to a file for other programs, and check the file.
 
     The file takes one or more images and gives the classes' lengths, their capsules and the couplings. It also holds
     class names, input range and size, preset, routing and version.

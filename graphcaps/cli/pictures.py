@@ -102,10 +102,10 @@ def explain(
     device: Device = "auto",
     out: Out = Path("runs"),
 ) -> None:
-    """Which parts made an answer, as GraphML, JSON and a picture; and which capsules are used on the test images.
+    """Show which parts made an answer, and which capsules are used.
 
-    Writes into the run's folder explain. For a network that comes with graphcaps, that is pretrained-NAME/explain
-    beside the runs, and only --what capsules downloads test images.
+    Writes GraphML, JSON and a picture into the run's folder explain. For a network that comes with graphcaps, that is
+    pretrained-NAME/explain beside the runs, and only --what capsules downloads test images.
 
     Args:
         what: parts: the strongest links from children to parents for one image, from the run's routing trace alone.
@@ -159,9 +159,9 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
 
 
 def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = None, out: Out = Path("runs")) -> None:
-    """Write a page to draw on, which routes your drawing: one file with the network in it. Open it in the browser.
+    """Write a page on which you draw and see your drawing routed, and open it.
 
-    The page needs no server and no network. Send it to someone, or put it on any web server.
+    The page is one file that holds the network. Send it to someone, or put it on any web server.
 
     Args:
         open: Open the page in the browser, if there is a display.

@@ -12,10 +12,8 @@ import sys
 # Threads spin briefly, so that on an idle machine they are ready for the next operation, and then sleep.
 # GNU's OpenMP: 5000 turns, about 50 microseconds (default: 3 ms). Intel's and LLVM's: 1 ms (default: 200 ms).
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"}
-# torch then allocates large tensors in pages of 2 MB: fewer page faults, and training takes 5 % less time.
-HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch then has large tensors in pages of 2 MB: training takes 5 % less time
 NUMBER = "OMP_NUM_THREADS"
-LOOK = 0.2  # seconds for measuring the load of other programs
 
 
 def set_waiting() -> None:
@@ -28,21 +26,16 @@ def set_waiting() -> None:
 def set_number(leave_busy: bool = False) -> str:
     """Set one thread per core that this process may use. Must run before torch is imported.
 
-    Args:
-        leave_busy: don't use cores that other programs keep busy now, but use at least one.
-
-    Returns:
-        a line for the user if there are fewer threads than cores, else "".
+    With ``leave_busy``, cores that other programs keep busy now are left to them, if at least one remains. Returns a
+    line for the user if there are fewer threads than cores, else "".
     """
     if NUMBER in os.environ or "torch" in sys.modules:
         return ""
     import joblib
+    import psutil
 
-    cores, busy = joblib.cpu_count(only_physical_cores=True), 0.0
-    if leave_busy:
-        import psutil
-
-        busy = psutil.cpu_percent(LOOK) / 100 * joblib.cpu_count()
+    cores = joblib.cpu_count(only_physical_cores=True)
+    busy = psutil.cpu_percent(0.2) / 100 * joblib.cpu_count() if leave_busy else 0.0
     threads = max(1, cores - round(busy))
     os.environ[NUMBER] = str(threads)
     if threads == cores:

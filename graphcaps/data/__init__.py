@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..names import AUGMENTS, DATASETS, DatasetSpec
 from .affnist import load_affnist, within
-from .batches import AUGMENTS, Batches
-from .datasets import DATASETS, DatasetSpec, load_images
+from .batches import Batches
+from .datasets import load_images
 from .images import Images, to_float
 from .pairs import Pairs
 from .splits import ImageSplits, stratified_split

@@ -17,8 +17,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..errors import InputError, expect
+from ..names import DATASETS
 from .augment import inverse_maps, warp
-from .datasets import DATASETS, load_images
+from .datasets import load_images
 from .images import Images
 
 SIDE = 40

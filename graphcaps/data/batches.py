@@ -10,11 +10,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..errors import check_whole, expect
+from ..names import AUGMENTS
 from .augment import SHIFT, draw_affine, draw_moves, ink_room, moved, warp
 from .images import Images, to_float
 from .pairs import Pairs, PairSource, Take
-
-AUGMENTS = ("none", "shift", "affine", "anywhere")
 
 
 class Batches:

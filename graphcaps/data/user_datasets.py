@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from ..atomic import replacing
-from ..config import own_images, short_name
 from ..errors import expect, required
+from ..names import own_images, short_name
 from .array_files import as_labels, as_pixels, read_arrays
 from .image_folder import list_csv, list_folder, read_files
 from .images import Images

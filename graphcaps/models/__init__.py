@@ -1,15 +1,16 @@
 """Networks for images: capsule networks, and CNNs for comparison.
 
-``network.ImageNetwork`` is their interface; ``graphcaps.config.PRESETS`` lists all presets.
+``network.ImageNetwork`` is their interface; ``graphcaps.names.NETWORKS`` lists all presets.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..config import PRESETS, TrainConfig
+from ..config import TrainConfig
 from ..data import ImageSplits
 from ..errors import GraphcapsError, check_name
+from ..names import NETWORKS
 from ..nn.matrix_caps import FINAL_LAMBDA
 from ..nn.routed import routing_for_images
 from ..routing import EM
@@ -43,19 +44,20 @@ __all__ = [
 
 def from_preset(name: str, **arguments) -> ImageNetwork:
     """Build a network by name; ``arguments`` are passed to ``from_preset`` of its class."""
-    check_name("preset", name, list(PRESETS))
-    return _CLASSES[PRESETS[name].network].from_preset(name, **arguments)
+    check_name("preset", name, list(NETWORKS))
+    return _CLASSES[NETWORKS[name].network].from_preset(name, **arguments)
 
 
 def from_config(config: TrainConfig, splits: ImageSplits) -> ImageNetwork:
     """Build the untrained network for the settings, with the image shape and the classes of ``splits``."""
-    preset = PRESETS[config.model]
+    preset = NETWORKS[config.model]
     sizes = {key: getattr(splits, key) for key in ("image_shape", "num_classes", "objects")}
     settings = {key: getattr(config, key) for key in preset.settings}
+    iterations = config.iterations or preset.iterations
     if preset.network == "MatrixCapsNet":
-        settings["routing"] = EM(config.routing_iterations, final_lambda=FINAL_LAMBDA)
+        settings["routing"] = EM(iterations, final_lambda=FINAL_LAMBDA)
     elif "routing" in settings:
-        settings["routing"] = routing_for_images(config.routing, iterations=config.routing_iterations)
+        settings["routing"] = routing_for_images(config.routing, iterations=iterations)
     return _CLASSES[preset.network].from_preset(config.model, **sizes, **settings)
 
 

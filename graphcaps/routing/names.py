@@ -10,22 +10,8 @@ import sys
 from typing import Any
 
 from ..errors import GraphcapsError, InputError
-from .attention import Attention
-from .dynamic import Dynamic
-from .em import EM
-from .inverted import Inverted
+from ..names import ROUTINGS as CLASSES
 from .routing import Routing
-from .spherical import Spherical
-from .uniform import Uniform
-
-ROUTINGS: dict[str, type[Routing]] = {
-    "dynamic": Dynamic,
-    "uniform": Uniform,
-    "attention": Attention,
-    "spherical": Spherical,
-    "inverted": Inverted,
-    "em": EM,
-}
 
 
 def as_routing(routing: Routing | str, **settings: Any) -> Routing:
@@ -107,3 +93,6 @@ def _imported(name: str) -> type[Routing]:
     if not (isinstance(kind, type) and issubclass(kind, Routing)):
         raise GraphcapsError(f"routing: expected a subclass of graphcaps.routing.Routing at {name}, got {kind!r:.80}")
     return kind
+
+
+ROUTINGS = {name: _imported(f"{__package__}.{name}:{kind}") for name, kind in CLASSES.items()}

@@ -34,11 +34,7 @@ def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path
 
 
 def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
-    """Read the tensors and the JSON header of a file that ``write`` made.
-
-    Raises:
-        GraphcapsError: the file is missing, isn't a safetensors file of graphcaps, is damaged, or has another format.
-    """
+    """Read the tensors and the JSON header of a file that ``write`` made; raise ``GraphcapsError`` for any other."""
     then = f"It is written when an epoch ends; go on with: graphcaps train --resume {path.parent.parent}"
     try:
         with safe_open(path, framework="pt") as file:
@@ -73,10 +69,10 @@ def model_tensors(model: ImageNetwork) -> dict[str, torch.Tensor]:
 
 
 def training_tensors(optimizer: torch.optim.Optimizer, device: torch.device) -> dict[str, torch.Tensor]:
-    """All tensors, apart from the network's, that a resumed training needs for bit-identical results.
+    """The other tensors that a resumed training needs for bit-identical results.
 
-    The optimizer's state is named ``optimizer.<number of the parameter>.<name>``. The states of torch's random number
-    generators, which dropout uses, are named ``generator.<kind of device>``.
+    They are the optimizer's state, named ``optimizer.<number of the parameter>.<name>``, and the states of torch's
+    random number generators, which dropout uses, named ``generator.<kind of device>``.
     """
     tensors = {"generator.cpu": torch.get_rng_state()}
     if device.type == "cuda":
@@ -126,11 +122,7 @@ def restore_training(optimizer: torch.optim.Optimizer, device: torch.device, ten
 
 
 def read_model(path: Path) -> tuple[ImageNetwork, dict]:
-    """Build the network of a checkpoint, with its weights, ``class_names`` and ``limits``; also return the header.
-
-    Raises:
-        GraphcapsError: see ``read`` and ``restore_model``; or the header doesn't describe a network.
-    """
+    """Build the network of a checkpoint, with its weights, ``class_names`` and ``limits``; also return the header."""
     tensors, head = read(path)
     try:
         preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]))
@@ -139,10 +131,9 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         if "routing" in preset:
             preset["routing"] = from_json(preset["routing"])
         model = from_preset(**preset)
-        class_names, num_classes = tuple(head["class_names"]), preset["num_classes"]
-        limits = Limits(*head["limits"])
-        if len(class_names) != num_classes:
-            raise ValueError(f"{len(class_names)} class names for {num_classes} classes")
+        model.class_names, model.limits = tuple(head["class_names"]), Limits(*head["limits"])
+        if len(model.class_names) != preset["num_classes"]:
+            raise ValueError(f"{len(model.class_names)} class names for {preset['num_classes']} classes")
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
     if model.reconstructs:
@@ -151,5 +142,4 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         # A network that comes with graphcaps has a small decoder, or none.
         model.decoder = Decoder(*model.decoder.of, model.image_shape, tuple(map(len, widths))) if fits else None
     restore_model(model, tensors, path)
-    model.class_names, model.limits = class_names, limits
     return model, head

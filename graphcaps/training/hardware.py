@@ -16,6 +16,8 @@ from ..errors import GraphcapsError
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+STEPS_BETWEEN = 16  # steps between two checks whether any process must stop, for several processes on GPUs
+
 
 def accelerator(device: str, precision: str = "auto", deterministic: bool = False) -> Accelerator:
     """Make an ``accelerate.Accelerator`` from the settings of the same names in ``TrainConfig``.
@@ -67,6 +69,18 @@ def has_bfloat16(device: str) -> bool:
     if device == "cuda":
         return torch.cuda.get_device_capability() >= (8, 0)
     return device == "cpu" and bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())
+
+
+def any_signal(accelerator: Accelerator, signum: int, step: int = 0) -> int:
+    """The signal that any of the processes has received, or 0. All processes must stop at the same step.
+
+    On GPUs, communication waits for the device, so most steps skip the check.
+    """
+    if accelerator.num_processes == 1:
+        return signum
+    if accelerator.device.type != "cpu" and step % STEPS_BETWEEN:
+        return 0
+    return int(accelerator.gather(torch.tensor([signum], device=accelerator.device)).max())
 
 
 def precision_of(accelerator: Accelerator) -> str:

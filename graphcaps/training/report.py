@@ -19,6 +19,8 @@ from ..routing.names import name_of
 from ..routing.routing import rule_of
 from .hardware import made_with, precision_of
 from .run_folder import Run
+from .saving import State
+from .step import Learner
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -26,11 +28,9 @@ if TYPE_CHECKING:
 FEW_STEPS = 100  # training steps until batch normalisation's running means are close to the true means
 
 
-def introduction(
-    config: TrainConfig, run: Run, network: ImageNetwork, splits: ImageSplits, accelerator: Accelerator
-) -> str:
+def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner) -> str:
     """At least three lines: the images; the capsules and their routing; the device and the run folder."""
-    own = ""
+    own, network, device = "", learner.network, learner.device
     if config.of_images:
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
@@ -41,8 +41,8 @@ def introduction(
     return (
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
         f"and {len(splits.test)} test images{own}\n"
-        f"{_routing_in_words(config, network, accelerator.device)}\n"
-        f"device {accelerator.device}, {precision_of(accelerator)}, run {run}{_few_steps(config, network, splits)}"
+        f"{_routing_in_words(config, network, device)}\n"
+        f"device {device}, {precision_of(learner.accelerator)}, run {run}{_few_steps(config, network, splits)}"
     )
 
 
@@ -50,10 +50,8 @@ def _blank(images: Images) -> str:
     """A warning if most images have hardly any contrast, such as 12-bit camera images stored in 16-bit files."""
     pixels = images.at(torch.arange(0, len(images), math.ceil(len(images) / 1000))).flatten(start_dim=1).int()
     share = float((pixels.amax(dim=1) - pixels.amin(dim=1) < 255 * BLANK).float().mean())
-    if share <= 0.5:
-        return ""
     blank = f"\n{share:.0%} of them are blank: their lightest and darkest pixel are less than {BLANK} of 1 apart. "
-    return blank + "In 16-bit files 65535 is white: spread their greys first"
+    return blank + "In 16-bit files 65535 is white: spread their greys first" if share > 0.5 else ""
 
 
 def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) -> str:
@@ -66,9 +64,9 @@ def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) 
 
 
 def result(
-    config: TrainConfig, best: ImageNetwork, state: Any, test: Evaluation, accelerator: Accelerator
+    config: TrainConfig, best: ImageNetwork, state: State, test: Evaluation, accelerator: Accelerator
 ) -> dict[str, Any]:
-    """The content of result.json; ``best`` is the network of the best epoch, ``state`` the final ``loop.State``."""
+    """The content of result.json; ``best`` is the network of the best epoch, ``state`` the final ``State``."""
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
     kappas = [getattr(part, "kappa", None) for part in best.modules()]
     return {
@@ -93,7 +91,7 @@ def result(
 
 
 def engine_of(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str | None:
-    """The engine that routes the last layer; None for a network without capsules.
+    """The engine that routes the last layer; None without capsules.
 
     Raises:
         InputError: the engine in the settings can't run this layer's routing.

@@ -27,13 +27,13 @@ import filelock
 import numpy as np
 
 from ..atomic import UNFINISHED, made, replacing, unfinished, write_text
-from ..config import PRESETS, TrainConfig
+from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, expect, read_json
+from ..names import short_name
 from ..trace import RoutingTrace
 
 if TYPE_CHECKING:
     import torch
-
 
 log = logging.getLogger(__name__)
 PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
@@ -41,7 +41,7 @@ NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a renam
 
 
 class Checkpoint(NamedTuple):
-    """Content of a checkpoint file."""
+    """A checkpoint file and its content."""
 
     path: Path
     tensors: dict[str, torch.Tensor]
@@ -51,8 +51,7 @@ class Checkpoint(NamedTuple):
 class Run:
     """A run folder. ``Run.create`` makes a new one, ``Run.open`` reads one.
 
-    Commands write figures and tables into ``results``. This is the run folder itself, except for the networks that
-    come with graphcaps.
+    Commands write figures and tables into ``results``: the folder itself, except for networks that come with graphcaps.
     """
 
     def __init__(self, path: Path, config: TrainConfig, results: Path | None = None):
@@ -69,9 +68,9 @@ class Run:
 
     @classmethod
     def create(cls, config: TrainConfig, **about) -> Run:
-        """Make the folder ``config.out / config.name`` with config.json in it, atomically.
+        """Make the folder ``config.out / config.name`` under a hidden name, with config.json in it, and rename it.
 
-        The folder is made under a hidden name and then renamed. config.json also holds ``about``.
+        config.json also holds ``about``.
 
         Raises:
             GraphcapsError: the name is taken, or the folder can't be written.
@@ -147,10 +146,8 @@ class Run:
     def newest_checkpoint(self) -> tuple[Checkpoint | None, str]:
         """Read the last checkpoint, or the previous one if the last is damaged; None if there is none yet.
 
-        The second result describes the damage, or is "".
-
-        Raises:
-            GraphcapsError: all checkpoints are damaged, or config.json differs from the settings of the training.
+        The second result describes the damage, or is "". Raises ``GraphcapsError`` if all checkpoints are damaged, or
+        config.json differs from the settings of the training.
         """
         from . import checkpoint
 
@@ -168,8 +165,16 @@ class Run:
         return None, ""
 
     def check_trained(self, head: dict) -> None:
-        """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's header."""
-        self.config.check_trained(head.get("settings", {}), str(self.path / "config.json"))
+        """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's header.
+
+        Folders may differ, and where your own images are.
+        """
+        now, trained = self.config.as_dict(), head.get("settings", {})
+        for key in trained.keys() & now.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
+            wanted, got = (short_name(v[key]) if key == "dataset" else v[key] for v in (trained, now))
+            if wanted != got:
+                wanted = f"{key}: expected {wanted!r}, as its weights have, got {got!r}"
+                raise GraphcapsError(f"{self.path / 'config.json'}: {wanted}. Write it back, or train another run")
 
     def write_metrics(self, history: list[dict]) -> None:
         """Write metrics.csv: one row per finished epoch."""
@@ -210,9 +215,8 @@ class Run:
                 raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
             return predicted, labels
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            wanted = "a finished run's answers to the test images"
-            then = f"Delete result.json there and make both again with: graphcaps train --resume {self}"
-            raise GraphcapsError(f"{path}: expected {wanted}, got: {error}. {then}") from None
+            got = f"{error}. Delete result.json there and make both again with: graphcaps train --resume {self}"
+            raise GraphcapsError(f"{path}: expected a finished run's answers to the test images, got: {got}") from None
 
     def metrics(self) -> list[dict[str, float]]:
         """Read the rows of metrics.csv: one per finished epoch."""
@@ -230,9 +234,9 @@ class Run:
 
     def trace(self) -> RoutingTrace:
         """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""
-        model = self.config.model
-        if not PRESETS[model].routings:
-            raise GraphcapsError(f"{self}: expected a network that routes, got {model}, which has no capsules")
+        if not self.config.preset.routings:
+            got = f"{self.config.model}, which has no capsules"
+            raise GraphcapsError(f"{self}: expected a network that routes, got {got}")
         return RoutingTrace.load(self.path / "trace.npz")
 
 
@@ -247,22 +251,16 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
         except GraphcapsError as error:
             log.warning("left out: %s", error)
 
-    def touched(run: Run) -> float:
+    def written(run: Run) -> float:
         files = [run.path / "config.json", run.checkpoint("last"), run.path / "result.json"]
         return max(file.stat().st_mtime for file in files if file.exists())
 
-    return sorted(runs, key=touched, reverse=True)
+    return sorted(runs, key=written, reverse=True)
 
 
 def pretrained_names() -> list[str]:
     """Names of the networks that come with graphcaps."""
     return sorted(path.name for path in PRETRAINED.iterdir())
-
-
-def open_run(run: Path | None, out: Path) -> Run:
-    """Open the run that a command needs: ``run`` if given, else the newest in ``out``, else ``mnist``."""
-    runs = find_runs(out) if run is None else []
-    return runs[0] if runs else Run.open("mnist" if run is None else run, out)
 
 
 def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any:
@@ -290,8 +288,7 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
 
     from .checkpoint import read_model
 
-    wanted = "a run folder, a weights file or a name"
-    expect(isinstance(run, (str, Path, Run)), "run", wanted, repr(run)[:40])
+    expect(isinstance(run, (str, Path, Run)), "run", "a run folder, a weights file or a name", repr(run)[:40])
     if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
         model, _ = read_model(Path(run))
     else:

@@ -50,8 +50,8 @@ class StopSignals:
 class StopAtOnce(StopSignals):
     """Ctrl-C and SIGTERM raise ``Stopped`` while the block runs.
 
-    During an import, and on a second signal, the process instead prints a line and exits with the signal's status.
-    An exception during an import could leave a half-imported module, which would make later code fail.
+    On a second signal, and during an import, which an exception could leave half done, the process instead prints a
+    line and exits with the signal's status.
     """
 
     def _note(self, signum: int, frame: FrameType | None) -> None:

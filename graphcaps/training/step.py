@@ -26,6 +26,16 @@ class Learner(NamedTuple):
     optimizer: Any
     accelerator: Accelerator
 
+    @property
+    def device(self) -> torch.device:
+        """The network's device."""
+        return self.accelerator.device
+
+    @property
+    def sum_dtype(self) -> torch.dtype:
+        """The dtype of sums over an epoch: MPS has no float64."""
+        return torch.float32 if self.device.type == "mps" else torch.float64
+
 
 def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Learner:
     """Move the network to the accelerator's device, in memory format channels_last, and make its Adam optimizer.
@@ -62,6 +72,11 @@ def training_step(
     learner.optimizer.step()
     learner.optimizer.zero_grad(set_to_none=True)
     return loss.detach(), output
+
+
+def summed(learner: Learner, *numbers: float) -> list[float]:
+    """Sum each number over all processes."""
+    return learner.accelerator.reduce(torch.tensor(numbers, dtype=learner.sum_dtype, device=learner.device)).tolist()
 
 
 def one_cycle(step: int, steps: int, peak: float) -> float:

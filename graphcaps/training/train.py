@@ -49,9 +49,9 @@ def train(
     if resume is not None:
         run = Run.open(resume)
         if run.result():
-            epochs = run.config.epochs
+            got = f"{run} has finished its {run.config.epochs} epochs"
             more = "For more of them, train another run with more --epochs"
-            raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {epochs} epochs. {more}")
+            raise GraphcapsError(f"resume: expected an unfinished run, {got}. {more}")
         taken = {key: getattr(config, key) for key in MACHINE_SETTINGS if key in (*config.changed(), *overrides)}
         config = dataclasses.replace(run.config, **taken)
     config.check()

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 
 from ..._dgl import DGLGraph
 from ...errors import InputError, check_name
+from ...names import ENGINES as NAMES
 from ..routing import Routing
 from ..votes import Votes
 from .dense import DenseEdges
@@ -22,8 +23,6 @@ log = logging.getLogger("graphcaps")
 
 ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, ScatterEdges]
 """``auto`` uses the first that supports the call."""
-
-NAMES = ("auto", *dict.fromkeys(kind.engine for kind in ENGINES))
 
 _asked: ContextVar[str] = ContextVar("engine", default="auto")
 

@@ -1,0 +1,100 @@
+"""Tables of data sets, networks, routings, engines and augmentations by name. Reading them needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+ROUTINGS = {
+    "dynamic": "Dynamic",
+    "uniform": "Uniform",
+    "attention": "Attention",
+    "spherical": "Spherical",
+    "inverted": "Inverted",
+    "em": "EM",
+}
+"""Name of a routing -> its class in the module of the same name in ``graphcaps.routing``."""
+
+ENGINES = ("auto", "fused", "torch", "dgl")
+AUGMENTS = ("none", "shift", "affine", "anywhere")
+OWN_KINDS = ("folder", "idx", "npz", "csv")  # kinds of your own images, whose data set is called KIND:PATH
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A network for images and its default settings."""
+
+    network: Literal["CapsNet", "CNN", "MatrixCapsNet"]  # the class in ``graphcaps.models`` that builds it
+    learning_rate: float  # default peak of Adam's one-cycle rate
+    routings: tuple[str, ...] = ()  # names of its routings, the default first; without capsules there are none
+    settings: tuple[str, ...] = ()  # the fields of ``TrainConfig`` that its ``from_preset`` takes
+    iterations: int = 3  # default number of routing iterations
+
+
+_ANY, _ROUTED = tuple(ROUTINGS), ("routing", "reconstruction_weight", "prior")
+
+NETWORKS = {
+    "compact": Preset("CapsNet", 0.005, _ANY, _ROUTED, iterations=4),
+    "parts": Preset("CapsNet", 0.005, _ANY, (*_ROUTED, "coupling_weight")),
+    "paper": Preset("CapsNet", 0.001, _ANY, _ROUTED),
+    "deep": Preset("CapsNet", 0.005, _ANY, _ROUTED),
+    "cnn": Preset("CNN", 0.001),
+    "cnn-small": Preset("CNN", 0.005),
+    "matrix": Preset("MatrixCapsNet", 0.01, ("em",)),
+    "matrix-small": Preset("MatrixCapsNet", 0.02, ("em",)),
+}
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """The expected contents of a named data set, and how it is split."""
+
+    source: str  # "digits", "smallnorb", or the class in ``torchvision.datasets``
+    image_shape: tuple[int, int, int]
+    class_names: tuple[str, ...]
+    train: int  # images in the training files
+    test: int  # images in the test files
+    val: int = 5000  # training images held out for the choice of the model
+    ink: float | None = None  # share of the image that a drawing's longer side fills, if it is the same for all images
+    pairs: bool = False  # whether an image is made of two images from the files
+    border: int | None = None  # black pixels on each side of an image; it is shifted by up to this many
+    detail: int | None = None  # pixels per side before the images were enlarged, if they were
+
+
+_GREY, _COLOUR = (1, 28, 28), (3, 32, 32)
+_DIGITS = tuple("0123456789")
+_CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+_LETTERS = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
+_THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_TOYS = ("animal", "human", "airplane", "truck", "car")
+_MNIST = DatasetSpec("MNIST", _GREY, _DIGITS, train=60_000, test=10_000, ink=20 / 28)
+
+DATASETS = {
+    "mnist": _MNIST,
+    "fashion-mnist": DatasetSpec("FashionMNIST", _GREY, _CLOTHES, train=60_000, test=10_000),
+    "kmnist": DatasetSpec("KMNIST", _GREY, _LETTERS, train=60_000, test=10_000),
+    "svhn": DatasetSpec("SVHN", _COLOUR, _DIGITS, train=73_257, test=26_032),
+    "cifar10": DatasetSpec("CIFAR10", _COLOUR, _THINGS, train=50_000, test=10_000),
+    "smallnorb": DatasetSpec("smallnorb", (1, 32, 32), _TOYS, train=24_300, test=24_300, val=4860),
+    "digits": DatasetSpec("digits", _GREY, _DIGITS, train=1547, test=250, val=250, ink=1.0, detail=8),
+    "multimnist": replace(_MNIST, pairs=True, ink=20 / 36),
+    "mnist40": replace(_MNIST, border=6, ink=20 / 40),
+}
+
+
+def own_images(dataset: str) -> tuple[str, Path] | None:
+    """Kind and path of your own images; None for a data set that has a name."""
+    kind, colon, path = dataset.partition(":")
+    return (kind, Path(path).expanduser()) if colon and kind in OWN_KINDS else None
+
+
+def short_name(dataset: str) -> str:
+    """The data set's name in pictures, tables and file names: the last part of a path, without suffixes.
+
+    >>> short_name("folder:photos/pets"), short_name("csv:/data/letters.csv.gz"), short_name("mnist")
+    ('pets', 'letters', 'mnist')
+    """
+    kind, path = own_images(dataset) or ("", Path(dataset))
+    name = path.absolute().name
+    return name if kind in ("", "folder", "idx") else name.removesuffix(".gz").removesuffix(f".{kind}")

@@ -1,0 +1,141 @@
+"""Saving of a training in its run folder, and resuming from it to the bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..config import TrainConfig
+from ..data import ImageSplits
+from ..errors import GraphcapsError
+from ..models import Limits, routing_network
+from ..trace import RoutingTrace
+from ..trace.recording import kept_epochs, record, with_history
+from . import checkpoint
+from .run_folder import Run
+from .step import Learner
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+
+@dataclasses.dataclass
+class State:
+    """Progress of a training; every checkpoint's header holds it."""
+
+    epoch: int = 0  # finished epochs
+    step: int = 0  # finished steps of the current epoch
+    loss_sum: float = 0.0  # sum over this process's images of the current epoch; in a checkpoint, over all processes
+    correct: int = 0
+    seen: int = 0
+    seconds: float = 0.0  # training time, including the time before a resume
+    epoch_seconds: float = 0.0
+    best_epoch: int = 0
+    best_val_accuracy: float = -1.0
+    best_val_loss: float = math.inf
+    history: list[dict] = dataclasses.field(default_factory=list)
+    threads: int = 0  # number of threads on a CPU; 0 on other devices
+
+
+class Saving:
+    """Writes a training's state, weights, metrics and routing into its run folder, and restores them."""
+
+    def __init__(self, config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner):
+        self.config, self.run, self.splits, self.learner = config, run, splits, learner
+        self.network, self.device, self.main = learner.network, learner.device, learner.accelerator.is_main_process
+        self.state = State()
+        self.limits = Limits()  # limits measured after the last epoch
+        self.keep_last = True  # whether to keep the last checkpoint as the previous one: False if it is damaged
+        self.trace: RoutingTrace | None = None
+        self.writer = _tensorboard(run.path) if config.tensorboard and self.main else None
+
+    def save(self, which: str) -> None:
+        """Write the "best" or the "last" checkpoint; only the last holds the optimizer. Other processes do nothing."""
+        if not self.main:
+            return
+        tensors, before = checkpoint.model_tensors(self.network), None
+        if which == "last":
+            before = self.run.checkpoint("previous") if self.keep_last else None
+            self.keep_last = True
+            tensors |= checkpoint.training_tensors(self.learner.optimizer, self.device)
+        head = {
+            "preset": self.network.preset,
+            "class_names": self.splits.class_names,
+            "dataset": self.config.dataset,
+            "settings": self.config.as_dict(),
+            "state": dataclasses.asdict(self.state),
+            "limits": Limits() if self.state.step else self.limits,
+        }
+        checkpoint.write(self.run.checkpoint(which), tensors, head, before)
+
+    def save_rest(self) -> None:
+        """Write all files that depend on the last checkpoint. After a crash in between, a resume writes them again."""
+        if not self.main:
+            return
+        if self.state.best_epoch == self.state.epoch > 0:
+            self.save("best")
+        if self.state.history:
+            self.run.write_metrics(self.state.history)
+        if self.network.routes:
+            self._save_routing()
+
+    def _save_routing(self) -> None:
+        """Write the trace, with this epoch's routing if it is among ``kept_epochs``."""
+        config, epoch = self.config, self.state.epoch
+        if self.trace is None or epoch in kept_epochs(config.epochs):
+            about = {key: getattr(config, key) for key in ("model", "routing", "epochs", "seed")}
+            about = {"dataset": config.dataset_name, **about, "run": self.run.path.name}
+            network: Any = routing_network(self.network, config.model)
+            self.trace = record(self.trace, network, self.splits, epoch, self.device, about)
+        self.trace = with_history(self.trace, self.state.history)
+        self.trace.save(self.run.path / "trace.npz")
+
+    def write_tensorboard(self, row: dict) -> None:
+        """Write an epoch's numbers for TensorBoard, if the settings ask for it."""
+        if self.writer is not None:
+            for key, value in row.items():
+                self.writer.add_scalar(key, value, row["epoch"])
+            self.writer.flush()
+
+    def restore(self, say: Callable[[str], None]) -> bool:
+        """Restore everything from the newest sound checkpoint. Return False if there is none yet."""
+        saved, damage = self.run.newest_checkpoint()
+        if saved is None:
+            say(f"no weights are in {self.run}: it starts again, in its settings")
+            return False
+        if damage:
+            say(f"{damage}Taken instead: {saved.path}")
+        self.keep_last = not damage
+        try:
+            self.state, self.limits = State(**saved.head["state"]), Limits(*saved.head["limits"])
+        except (KeyError, TypeError) as error:
+            raise GraphcapsError(f"checkpoint: expected the state of a training in {saved.path}, got {error}") from None
+        checkpoint.restore_model(self.network, saved.tensors, saved.path)
+        checkpoint.restore_training(self.learner.optimizer, self.device, saved.tensors)
+        if not self.main:  # the main process restores the sums over all processes
+            self.state.loss_sum, self.state.correct, self.state.seen = 0.0, 0, 0
+        if self.device.type == "cpu" and self.state.threads and "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(min(self.state.threads, os.cpu_count() or 1))  # another number rounds differently
+        say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
+        if self.main and self.network.routes:
+            try:
+                self.trace = self.run.trace()
+            except GraphcapsError as error:  # training doesn't need the trace
+                say(f"{error} (the routing is recorded from here on)")
+        return True
+
+
+def _tensorboard(folder: Path) -> SummaryWriter:
+    """Make a writer of TensorBoard events. Raise ``GraphcapsError`` if TensorBoard isn't installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        then = 'Run: pip install -e ".[tensorboard]"'
+        raise GraphcapsError(f"tensorboard: expected it to be installed, got none. {then}") from None
+    return SummaryWriter(str(folder / "tensorboard"))
