@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import CapsNet, InputError, TrainConfig, engine
+from graphcaps import CapsNet, engine
 from graphcaps.models.losses import coupling_loss
 from graphcaps.nn.choosing import routed_with_logits
 from graphcaps.nn.routed import route_layer
-from graphcaps.routing import Dynamic, Spherical, Uniform
+from graphcaps.routing import Dynamic, Spherical
 
 
 @pytest.mark.parametrize("prior", ["none", "learned"])
@@ -69,11 +69,3 @@ def test_children_that_are_asked_choose_their_digit():
         shares[weight] = float(c[torch.arange(8), :, labels].mean())
     # Seeds 0 to 5 with two orders of sums gave at least 0.944 asked and at most 0.875 unasked.
     assert shares[1.0] > 0.93 > 0.89 > shares[0.0], shares
-
-
-def test_who_cannot_be_asked_is_refused():
-    for name, routing in (("compact", Dynamic()), ("parts", Uniform()), ("parts", Spherical(1))):
-        with pytest.raises(InputError, match="coupling_weight: expected 0, or a number > 0 for 'parts' with Dynamic"):
-            CapsNet.from_preset(name, routing=routing, coupling_weight=1.0)
-    with pytest.raises(InputError, match="coupling_weight: expected 0 for model compact, got 1.0"):
-        TrainConfig(coupling_weight=1.0).check()

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from graphcaps import CapsNet, margin_loss
-from graphcaps.errors import InputError
 from graphcaps.models import capsnet_loss
 from graphcaps.routing import Dynamic
 
@@ -130,21 +129,3 @@ def test_the_loss_is_margin_plus_weighted_sum_of_squared_pixels():
     squares = [((output.reconstruction[k] - images[k]) ** 2).sum() for k in range(4)]
     torch.testing.assert_close(capsnet_loss(output, images, labels), margin + 0.0005 * sum(squares) / 4)
     torch.testing.assert_close(capsnet_loss(output, images, labels, reconstruction_weight=0.0), margin)
-
-
-# Bad input
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("paper", (1, 16, 17)), "image_shape: expected at least 17 x 17 pixels for 'paper', got 16 x 17"),
-        (("compact", (28, 28)), "image_shape: expected (C, H, W), three integers >= 1, got (28, 28)"),
-        (("compact", (1, 28, 28), 0), "num_classes: expected an integer >= 1, got 0"),
-        (("pper",), "preset: expected one of paper, compact, deep, parts, got 'pper'. Did you mean 'paper'?"),
-    ],
-)
-def test_a_preset_says_what_it_can_not_take(arguments, text):
-    with pytest.raises(InputError) as caught:
-        CapsNet.from_preset(*arguments)
-    assert str(caught.value) == text

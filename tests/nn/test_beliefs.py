@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import InputError, dgl, pyg
+from graphcaps import dgl, pyg
 from graphcaps.nn import BeliefConv
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -118,26 +118,3 @@ def test_gradients_by_functions_are_those_of_autograd(draw):
     by_function = torch.func.grad(lambda given: layer(GRAPH, given).square().sum())(x)
     x.requires_grad_()
     torch.testing.assert_close(by_function, torch.autograd.grad(layer(GRAPH, x).square().sum(), x)[0])
-
-
-X, PAIR = torch.ones(N, F), torch.tensor([[0], [1]])
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda layer: BeliefConv(F, D, 0), "num_caps: expected an integer >= 1, got 0"),
-        (lambda layer: pyg.BeliefConv(0, D, K), "in_channels: expected an integer >= 1, got 0"),
-        (lambda layer: layer(GRAPH, X[:, 1:]), r"feat: expected \(N, F\) = \(7, 5\), got \(7, 4\)"),
-        (lambda layer: BeliefConv(None, D, K)(GRAPH, X), r"feat: expected logits \(N, K, D\) = \(7, 3, 4\)"),
-        (lambda layer: layer(GRAPH, X, torch.ones(1, 12)), r"edge_weight: expected \(E=12,\), got \(1, 12\)"),
-        (lambda layer: layer(GRAPH, X.double()), "feat: expected torch.float32, as the layer's weights"),
-        (lambda layer: layer(dgl.to_block(GRAPH), X), "graph: expected nodes of one kind, got a block"),
-        (lambda layer: pyg.BeliefConv(F, D, K)(X, torch.ones(3, 4).long()), r"edge_index: expected \(2, E\)"),
-        (lambda layer: pyg.BeliefConv(F, D, K)(X[:2], 2 * PAIR), "edge_index: "),
-        (lambda layer: pyg.BeliefConv(F, D, K)(X[:2], PAIR, batch=torch.tensor([1, 0])), "in ascending order"),
-    ],
-)
-def test_calls_that_do_not_fit_say_what_does(call, message):
-    with pytest.raises(InputError, match=message):
-        call(BeliefConv(F, D, K))

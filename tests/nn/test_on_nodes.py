@@ -11,7 +11,7 @@ import torch
 from dgl.nn.pytorch import GraphConv, HeteroGraphConv
 
 import graphcaps
-from graphcaps import InputError, bipartite_graph, dgl, squash
+from graphcaps import dgl, squash
 from graphcaps.nn import CapsuleConv, CapsuleReadout
 from graphcaps.routing import Dynamic, Spherical, Uniform
 
@@ -294,40 +294,3 @@ def test_sparse_features_are_routed_as_dense_ones(draw):
     torch.testing.assert_close(found, wanted, **EXACT)
     layer.train().feat_drop.p = 1.0  # nothing is left
     torch.testing.assert_close(layer(graph_of(), x.to_sparse_csr()), layer(graph_of(), 0 * x), **EXACT)
-
-
-ONES = torch.ones(N, F).double()
-PAIR = ONES[:3], torch.ones(2, F).double()
-ONE_WAY = dgl.add_self_loop(dgl.graph(([0, 1], [1, 2])))
-
-
-def on_dgl(layer):
-    with graphcaps.engine("dgl"):
-        layer(graph_of(both_ways=True), ONES)
-
-
-@pytest.mark.parametrize(
-    "wrong, text",
-    [
-        (lambda: CapsuleConv(-2, D, K), "in_feats: expected an integer >= 1, got -2"),
-        (lambda: CapsuleConv(F, D, K, routing="em"), "routing: expected one whose poses are sums of votes"),
-        (lambda: CapsuleConv(F, D, K, 0.6), "routing: expected a Routing such as .*got 0.6"),
-        (lambda: conv(in_caps=2, mutual=True), "in_caps: expected 1 with mutual=True, got 2"),
-        (lambda: conv()(graph_of(), torch.ones(N, 5)), r"feat: expected \(N=9, \*, 6\), got \(9, 5\)"),
-        (lambda: conv()(graph_of(), ONES.long()), "feat: expected torch.float64"),
-        (lambda: conv()(graph_of(), ONES, torch.ones(3)), r"edge_weight: expected \(E=29,\)"),
-        (lambda: conv()(torch.zeros(2, 3), ONES), "graph: expected a DGLGraph, got Tensor"),
-        (lambda: conv()(graph_of().formats("csc"), ONES), "graph: expected a graph whose formats include coo, got csc"),
-        (lambda: conv(edge_feats=2)(graph_of(), ONES), r"edge_feat: expected \(E=29, 2\), got none"),
-        (lambda: conv()(graph_of(), ONES, edge_feat=ONES), "edge_feat: expected none.*Give it edge_feats=6"),
-        (lambda: conv(residual=True)(WORDS, PAIR[0]), "feat: expected a pair, with the destination's features"),
-        (lambda: conv((F, 7), residual=True)(WORDS, PAIR), r"feat\[1\]: expected \(N=2, \*, 7\), got \(2, 6\)"),
-        (lambda: conv(mutual=True)(ONE_WAY, ONES[:3]), "a reverse for each edge, got the edge 0 -> 1 without. Add"),
-        (lambda: on_dgl(conv(mutual=True)), "engine: expected 'auto' or 'torch' with mutual=True, got 'dgl'"),
-        (lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), ONES), "both ways, .* got a block. Give it mutual="),
-        (lambda: conv(mutual=True)(bipartite_graph([0], [0], 1, 1), ONES), "got sources and destinations. Give it"),
-    ],
-)
-def test_wrong_arguments_are_named(wrong, text):
-    with pytest.raises(InputError, match=text):
-        wrong()

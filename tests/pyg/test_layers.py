@@ -264,28 +264,3 @@ def test_without_torch_geometric_the_error_says_what_to_install(monkeypatch):
     with pytest.raises(GraphcapsError, match=r'got no torch_geometric. Run: pip install -e "\.\[pyg\]"') as caught:
         importlib.import_module("graphcaps.pyg")
     assert isinstance(caught.value, ImportError)
-
-
-ONES = torch.ones(N, F).double()
-
-
-@pytest.mark.parametrize(
-    "wrong, text",
-    [
-        (lambda: pyg.CapsuleConv(F, -1, K), "out_channels: expected an integer >= 1, got -1"),
-        (lambda: pyg.CapsuleConv(F, D, K, edge_dim=0), "edge_dim: expected an integer >= 1, got 0"),
-        (lambda: pyg.CapsuleConv((F, 5, 4), D, K), "in_channels: expected a number, or a pair"),
-        (lambda: pyg.CapsuleConv((F, None), D, K, residual=True), "in_channels: expected a target's features"),
-        (lambda: conv(residual=True)((ONES, None), edges_of()), "x: expected a pair with the target"),
-        (lambda: conv(edge_dim=2)(ONES, edges_of()), r"edge_attr: expected \(E, 2\), .* got none"),
-        (lambda: conv()(ONES, edges_of(), edge_attr=torch.ones(E, 2)), "edge_attr: .*Give it edge_dim="),
-        (lambda: conv()(ONES, edges_of(), torch.ones(E, 2)), r"edge_weight: expected \(E,\).*edge_dim="),
-        (lambda: conv()(ONES[:4], edges_of()), r"edge_index: .*indices in \[0, .*=4\), got 0 to 8"),
-        (lambda: conv()(ONES, edges_of(), torch.ones(3)), r"edge_weight: expected \(E=24, .*got \(3,\)"),
-        (lambda: pyg.CapsuleReadout(F, D, 2)(ONES, torch.arange(N), dim_size=2), r"index: .*indices in .* got 0 to 8"),
-        (lambda: conv(mutual=True)((ONES, ONES), edges_of()), "with mutual=True, got a pair"),
-    ],
-)
-def test_wrong_arguments_are_named(wrong, text):
-    with pytest.raises(ValueError, match=text):
-        wrong()
