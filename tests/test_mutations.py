@@ -205,7 +205,7 @@ MUTATIONS = {
             "routing/rule.py",
             "torch.where(some, mean, 1).rsqrt()",
             "torch.ones_like(mean)",
-            "test_spherical.py longer_votes and spherical-torch",
+            "test_routings.py longer_votes and spherical-torch",
         ),
         Mutation(
             "logits that add up over iterations",

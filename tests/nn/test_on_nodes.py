@@ -92,6 +92,8 @@ def by_loops(layer, graph, x, weights, along=None):
         (Spherical(3, concentration=4.0), {"unit_votes": True}),
         (Dynamic(3), {}),
         (Uniform(), {"squash_output": False}),
+        (Spherical(3), {"squash_output": False, "edge_feats": 2, "residual": True}),
+        (Spherical(3), {"unit_votes": True, "edge_feats": 2, "residual": True}),
         (Spherical(3, concentration=2.0), {"mutual": True}),
         (Spherical(4, concentration=2.0), {"mutual": True, "unit_votes": True}),
         (Dynamic(3), {"mutual": True}),
@@ -103,9 +105,10 @@ def test_a_convolution_is_the_formula_of_its_docstring(routing, options, engine,
     layer, mutual = conv(routing=routing, **options), "mutual" in options
     graph, x = graph_of(both_ways=mutual), draw(N, F).requires_grad_()
     weights = draw(E).abs().requires_grad_()
+    along = draw(E, 2) if "edge_feats" in options else None
     with graphcaps.engine(engine):
-        got, coupling = layer(graph, x, weights, get_coupling=True)
-    wanted, c = by_loops(layer, graph, x, weights)
+        got, coupling = layer(graph, x, weights, get_coupling=True, edge_feat=along)
+    wanted, c = by_loops(layer, graph, x, weights, along)
     torch.testing.assert_close(got, wanted, **EXACT)
     torch.testing.assert_close(coupling, c.unsqueeze(1), **EXACT)
     learned, cotangent = [x, weights, *layer.parameters()], draw(N, K, D)
@@ -113,18 +116,11 @@ def test_a_convolution_is_the_formula_of_its_docstring(routing, options, engine,
         torch.testing.assert_close(ours, theirs, **EXACT)
 
 
-@pytest.mark.parametrize("options", [{"squash_output": False}, {"unit_votes": True}], ids=str)
-def test_edge_features_and_residuals_are_the_formula_of_the_docstring(options, draw):
-    layer = conv(edge_feats=2, residual=True, activation=torch.tanh, **options)
-    graph, x, weights, along = graph_of(), draw(N, F), draw(E).abs(), draw(E, 2)
-    wanted, c = by_loops(layer, graph, x, weights, along)
-    got, coupling = layer(graph, x, weights, get_coupling=True, edge_feat=along)
-    torch.testing.assert_close(got, wanted.tanh(), **EXACT)
-    torch.testing.assert_close(coupling, c.unsqueeze(1), **EXACT)
-    twice = torch.stack((along, along.flip(0)), 1)  # (E, 2, edge_feats), for the dim between
-    second = layer(graph, x, weights, edge_feat=along.flip(0))
-    every = layer(graph, x[:, None].expand(-1, 2, -1), weights, edge_feat=twice)
-    torch.testing.assert_close(every, torch.stack((got, second), 1), **EXACT)
+def test_a_dim_between_is_a_batch_on_the_same_graph_and_an_activation_comes_last(draw):
+    layer, plain = (conv(edge_feats=2, squash_output=False, activation=last) for last in (torch.tanh, None))
+    graph, x, along = graph_of(), draw(N, 2, F), draw(E, 2, 2)
+    wanted = [plain(graph, x[:, k], edge_feat=along[:, k]).tanh() for k in range(2)]
+    torch.testing.assert_close(layer(graph, x, edge_feat=along), torch.stack(wanted, 1), **EXACT)
 
 
 @pytest.mark.parametrize("edge_feats", [None, 2])

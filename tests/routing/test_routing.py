@@ -17,6 +17,7 @@ from graphcaps import (
     bipartite_graph,
     choose_engine,
     complete_graph,
+    coupling_entropy,
     dynamic_routing,
     engine,
     route,
@@ -184,6 +185,10 @@ def test_the_routed_graph_holds_the_last_iteration_detached(name, linear, graphs
     assert torch.equal(v, last_v) and v.requires_grad
     assert not graph.edata and not graph.dstdata and routed.canonical_etypes == graph.canonical_etypes
     assert torch.equal(dynamic_routing(graph, u_hat, 4), route(graph, u_hat, Dynamic(4)).v)
+    assert torch.equal(coupling_entropy(routed), coupling_entropy(graph, c)) and coupling_entropy(routed).shape == (
+        4,
+        2,
+    )
 
 
 # Linear votes

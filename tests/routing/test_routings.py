@@ -1,4 +1,5 @@
-"""Uniform, attention, inverted and EM routing against their papers' formulas on dense arrays, and the known errors."""
+"""Attention, inverted and EM routing against their papers' formulas on dense arrays, what spherical routing's
+docstring promises, and known errors."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import pytest
 import torch
 
 from graphcaps import complete_graph
-from graphcaps.routing import EM
+from graphcaps.nn import CapsuleLayer
+from graphcaps.routing import EM, Spherical
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -67,6 +69,30 @@ def test_attention_is_the_papers_self_attention(way, draw):
     assert_same(way(GRAPH, votes).v, by_parent(v))
     for _, _, coupling, _, _ in way.watch(GRAPH, votes, iterations=2):
         assert_same(coupling, by_edge(c))
+
+
+# Spherical
+
+
+@pytest.mark.routings("spherical")
+@pytest.mark.parametrize("scale", [1e6, 1e-8])
+def test_longer_votes_are_coupled_alike(way, graphs, scale, draw):
+    votes = draw(63, B, D)
+    longer, usual = (way.watch(graphs["sparse_7x5"], x) for x in (scale * votes, votes))
+    for (_, _, c, _, _), (_, _, wanted, _, _) in zip(longer, usual, strict=True):
+        torch.testing.assert_close(c, wanted, rtol=1e-9, atol=1e-10)  # sums of few terms in another order
+
+
+@pytest.mark.parametrize("rate", [1.0, 10.0])
+def test_a_step_of_adam_changes_log_kappa_by_rate_learning_rates(rate, draw):
+    routing = Spherical(concentration=3.0, rate=rate)
+    layer = CapsuleLayer(6, 3, routing=routing).double()
+    before, adam = layer.routing.kappa.detach(), torch.optim.Adam(layer.parameters(), lr=0.001)
+    layer(draw(6, 2, 8)).square().sum().backward()
+    adam.step()
+    assert before.item() == pytest.approx(3.0)
+    assert (layer.routing.kappa / before).log().abs().item() == pytest.approx(0.001 * rate, rel=1e-3)
+    assert routing.kappa.item() == pytest.approx(3.0)  # the layer's is a copy
 
 
 # Inverted

@@ -121,6 +121,15 @@ def draw(page, *lines, size: float = 1.0, at: tuple[float, float] = (0.5, 0.5)) 
     answered(page)
 
 
+def text(page, selector: str) -> str:
+    return page.locator(selector).inner_text()
+
+
+def read(shown: str) -> float:
+    """A number that is shown."""
+    return float(shown.replace("\u2212", "-").replace("\u202f", ""))
+
+
 def contrast(one, other) -> float:
     """Of two colours, red, green and blue in 0 to 255, as WCAG 2.2 defines it: 1 to 21."""
     light = []

@@ -13,7 +13,7 @@ from graphcaps import viz
 from graphcaps.trace import random_trace
 from graphcaps.viz.explorer.data import explorer_data
 
-from .browser import check_accessible, check_fits, contrast, opened, settle
+from .browser import check_accessible, check_fits, contrast, opened, read, settle, text
 
 TRACE = with_pictures(make_trace(speed=0.04))  # 16 children, 10 parents, 2 images, 3 epochs, 10 rounds
 FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
@@ -58,14 +58,6 @@ def go(page, round_: int, epoch: int) -> None:
         "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input')); }", str(epoch)
     )
     settle(page)
-
-
-def text(page, selector: str) -> str:
-    return page.locator(selector).inner_text()
-
-
-def read(shown: str) -> float:
-    return float(shown.replace("\u2212", "-").replace("\u202f", ""))
 
 
 def half_step(values: np.ndarray, digits: int) -> float:

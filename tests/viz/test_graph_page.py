@@ -16,7 +16,7 @@ from graphcaps.errors import InputError
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical
 
-from .browser import check_accessible, opened, page_that_computes, settle
+from .browser import check_accessible, opened, page_that_computes, read, settle, text
 
 CLUB = dgl.from_networkx(networkx.karate_club_graph())
 CAPS, DIM = 4, 6
@@ -182,14 +182,6 @@ def texts(tmp_path_factory):
 def page(chromium, texts):
     with opened(chromium, texts["default"], width=1600) as page:
         yield page
-
-
-def text(page, selector: str) -> str:
-    return page.locator(selector).inner_text()
-
-
-def read(shown: str) -> float:
-    return float(shown.replace("\u2212", "-").replace("\u202f", ""))
 
 
 def place(page, *nodes: int, toward: float = 0.5) -> dict:
