@@ -9,15 +9,14 @@ import pytest
 import torch
 from PIL import Image
 
-from graphcaps import CapsNet, InputError, load, margin_loss
+from graphcaps import CapsNet, InputError, load
 from graphcaps.analysis.accuracy import Evaluation
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import load_images
 from graphcaps.explore.run_page import page_parts
-from graphcaps.models import CNN, capsnet_loss
+from graphcaps.models import CNN
 from graphcaps.models.answers import longest
-from graphcaps.nn import Decoder
 from graphcaps.training.run_folder import Run
 
 NAMES = ("bar", "dot", "frame")
@@ -100,20 +99,6 @@ def test_the_loss_reads_0_and_1_of_two_classes_as_0_and_1(dtype):
     one.load_state_dict(net.state_dict())
     with pytest.raises(InputError, match=r"\(B=4,\) int64, got .*objects=None"):
         one.train()(images, labels)
-
-
-def test_a_label_outside_the_classes_is_named():
-    outside, images = torch.tensor([0, 3]), torch.zeros(2, 1, 12, 12)
-    net, pairs = (CapsNet.from_preset("compact", (1, 12, 12), 3, objects=objects) for objects in (1, 2))
-    layers, pair_labels = torch.zeros(2, 2, 1, 12, 12), torch.tensor([[0, 3], [0, 1]])
-    for call in (
-        lambda: margin_loss(torch.rand(2, 3), outside),
-        lambda: net.train()(images, outside),
-        lambda: capsnet_loss(pairs(images), layers, pair_labels),
-        lambda: Decoder(3, 2, (1, 4, 4))(torch.rand(2, 3, 2), outside),
-    ):
-        with pytest.raises(InputError, match="labels: expected classes from 0 to J - 1 = 2, got 0 to 3"):
-            call()
 
 
 def test_an_image_is_right_where_its_classes_are_found_and_no_others():

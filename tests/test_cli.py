@@ -237,16 +237,6 @@ def test_evaluate_on_transformed_images_writes_numbers_and_pictures(capsys, fini
     assert equivariance["images"] == 41 and list(equivariance["parameters"]) == ["rotation", "shift x", "shift y"]
 
 
-@pytest.mark.long
-def test_export_writes_a_file_and_says_how_far_its_answers_are(capsys, finished):
-    code, out, _ = call(capsys, "export", finished[0], "--format", "pt2", "--check", "7", "--to", "here.pt2")
-    assert code == 0 and Path("here.pt2").stat().st_size > 0 and out.splitlines()[-1] == "here.pt2"
-    assert "images (batch, 1, 12, 12) in [0, 1] -> lengths (batch, 10), capsules (batch, 10, 16)" in out
-    assert re.search(r"^lengths of 7 validation images are within [\d.e-]+ of graphcaps' own$", out, re.MULTILINE)
-    code, _, err = call(capsys, "export", finished[0], "--check", "-1")
-    assert code == 2 and "check: expected an integer >= 0, got -1" in err
-
-
 def test_explain_prints_tables_and_the_files_it_wrote(capsys, finished):
     run = finished[0]
     code, out, _ = call(capsys, "explain", run, "--image", 3)

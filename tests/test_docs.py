@@ -47,22 +47,21 @@ def tracked() -> set[str]:
     return {path for path in listed.stdout.splitlines() if (ROOT / path).exists()}
 
 
-def without_code(text: str) -> str:
-    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
+def without_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def in_code(text: str) -> list[str]:
     """Lines of code blocks, and code inside sentences, which may go over a line's end."""
     blocks = re.findall(r"^```(?:\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    inline = [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose)]
+    inline = [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", without_blocks(text))]
     return [line for block in blocks for line in block.splitlines()] + inline
 
 
 def links(page: Path) -> list[tuple[Path, str]]:
     """The files and anchors inside the project that the page's links and pictures lead to."""
     found = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(PAGES[page])):
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", without_blocks(PAGES[page]))):
         if not re.match(r"[a-z]+:", target):
             path, _, anchor = target.partition("#")
             found.append(((page.parent / path).resolve() if path else page, anchor))
@@ -71,7 +70,7 @@ def links(page: Path) -> list[tuple[Path, str]]:
 
 def anchors(text: str) -> set[str]:
     """The headings' anchors as GitHub makes them: lower case, hyphens for blanks, other signs are dropped."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", without_blocks(text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 

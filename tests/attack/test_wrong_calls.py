@@ -16,34 +16,25 @@ from graphcaps import (
     coupling_entropy,
     dgl,
     engine,
+    explore_graph,
     load,
     margin_loss,
+    nn,
     route,
     squash,
 )
 from graphcaps.functional import spread_loss
 from graphcaps.models import CNN, MatrixCapsNet, capsnet_loss
-from graphcaps.nn import (
-    BeliefConv,
-    CapsuleConv,
-    CapsuleLayer,
-    CapsuleReadout,
-    ConvCaps,
-    Decoder,
-    MatrixClassCaps,
-    MatrixConvCaps,
-    Poses,
-    SharedCaps,
-)
 from graphcaps.routing import EM, Dynamic, Inverted, LinearVotes, MatrixVotes, Spherical, Uniform
 
 GRAPH, VOTES, CLASSES = complete_graph(3, 2), torch.rand(6, 4, 5), torch.tensor([0, 1])
 TWO_TYPES = dgl.heterograph({("a", "r", "b"): ([0], [0]), ("a", "q", "b"): ([0], [0])})
+OUTSIDE = torch.tensor([0, 3])
 U, MATRICES, INDEX = torch.ones(3, 8), torch.ones(2, 8, 4), torch.arange(6)
 RING = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0])))
 WORDS = dgl.heterograph({("word", "in", "text"): ([0, 0, 1, 2], [0, 1, 1, 0])})
-X, CONV, LAYER = torch.rand(3, 4), CapsuleConv(4, 3, num_caps=2), CapsuleLayer(12, 3)
-BELIEFS, EDGES = BeliefConv(4, 3, 2), torch.tensor([[0, 1], [1, 8]])
+X, CONV, LAYER = torch.rand(3, 4), nn.CapsuleConv(4, 3, num_caps=2), nn.CapsuleLayer(12, 3)
+BELIEFS, EDGES = nn.BeliefConv(4, 3, 2), torch.tensor([[0, 1], [1, 8]])
 
 # Values that are passed instead of a tensor of floating point, and what the error says of each.
 NO_TENSORS = {
@@ -84,12 +75,20 @@ def routed(votes, routing="dynamic", name="auto", graph=GRAPH, **options):
 
 
 def conv(in_feats=4, out_feats=3, num_caps=2, routing="spherical", **options):
-    return CapsuleConv(in_feats, out_feats, num_caps, routing, **options)
+    return nn.CapsuleConv(in_feats, out_feats, num_caps, routing, **options)
+
+
+def capsnet(image_shape, **options):
+    return CapsNet.from_preset("compact", image_shape, 3, **options)
 
 
 def on_dgl():
     with engine("dgl"):
         conv(mutual=True)(RING, X)
+
+
+def page(options=None, **given):
+    return explore_graph(conv(**options or {}), RING, X, "/nowhere/graph.html", **given)
 
 
 def pyg():
@@ -151,19 +150,25 @@ WRONG = [
     ("lengths: expected ...", lambda: margin_loss(torch.rand(0, 3), torch.zeros(0, dtype=torch.int64))),
     ("lengths: expected (B, J) with B >= 1, got (2,)...", lambda: margin_loss(torch.rand(2), CLASSES)),
     ("labels: expected (B=3,) or (B, J), got (2,)...", lambda: margin_loss(torch.rand(3, 3), CLASSES)),
+    *(("labels: expected classes from 0 to J - 1 = 2, got 0 to 3...", call) for call in (
+        lambda: margin_loss(torch.rand(2, 3), OUTSIDE),
+        lambda: capsnet((1, 12, 12)).train()(torch.zeros(2, 1, 12, 12), OUTSIDE),
+        lambda: capsnet_loss(capsnet((1, 12, 12), objects=2)(torch.zeros(2, 1, 12, 12)),
+                             torch.zeros(2, 2, 1, 12, 12), torch.tensor([[0, 3], [0, 1]])),
+        lambda: nn.Decoder(3, 2, (1, 4, 4))(torch.rand(2, 3, 2), OUTSIDE))),
     ("labels: expected (B,) or (B, J)=(2, 3), got (2, 4)...",
      lambda: margin_loss(torch.rand(2, 3), torch.zeros(2, 4))),
     ('graph: expected edata "c", got []. Pass c, or route with return_graph=True...', lambda: coupling_entropy(GRAPH)),
     ("c: expected (E=6, *), got (5,)...", lambda: coupling_entropy(GRAPH, torch.ones(5))),
     # Layers for images, networks, runs
     (f"routing: expected one of {NAMES}, got 'zzz'. Your own is an object of a Routing subclass, or 'module:Class'",
-     lambda: CapsuleLayer(3, 2, routing="zzz")),
-    ("learned_prior: expected ...", lambda: CapsuleLayer(4, 3, learned_prior="no")),
+     lambda: nn.CapsuleLayer(3, 2, routing="zzz")),
+    ("learned_prior: expected ...", lambda: nn.CapsuleLayer(4, 3, learned_prior="no")),
     ("capsules: expected Poses(...), got tuple...",
-     lambda: MatrixConvCaps((2, 3), 2, 3, kernel=2)((torch.rand(12, 4, 16), torch.rand(12, 4)))),
-    ("...an EM routing, or 'em', got 'dynamic'...", lambda: MatrixConvCaps(3, 1, 1, 2, routing="dynamic")),
+     lambda: nn.MatrixConvCaps((2, 3), 2, 3, kernel=2)((torch.rand(12, 4, 16), torch.rand(12, 4)))),
+    ("...an EM routing, or 'em', got 'dynamic'...", lambda: nn.MatrixConvCaps(3, 1, 1, 2, routing="dynamic")),
     ("...got (3, 2, 4). Layers give (J, B, D): v.transpose(0, 1)...",
-     lambda: Decoder(3, 4, (1, 5, 5))(torch.rand(3, 2, 4), torch.tensor([0, 2]))),
+     lambda: nn.Decoder(3, 4, (1, 5, 5))(torch.rand(3, 2, 4), torch.tensor([0, 2]))),
     ("image_shape: expected at least 17 x 17 pixels for 'paper', got 16 x 17",
      lambda: CapsNet.from_preset("paper", (1, 16, 17))),
     ("image_shape: expected (C, H, W), three integers >= 1, got (28, 28)",
@@ -183,7 +188,7 @@ WRONG = [
     # Layers for graphs
     ("in_feats: expected an integer >= 1, got -2...", lambda: conv(-2)),
     ("squash_output: expected ...", lambda: conv(squash_output="no")),
-    ("normalise: expected ...", lambda: CapsuleReadout(4, 3, 2, normalise=0)),
+    ("normalise: expected ...", lambda: nn.CapsuleReadout(4, 3, 2, normalise=0)),
     ("activation: expected ...", lambda: conv(activation="relu")),
     ("mutual: expected ...", lambda: conv(mutual="no")),
     ("routing: expected one whose poses are sums of votes...", lambda: conv(routing="em")),
@@ -205,12 +210,22 @@ WRONG = [
     ("...both ways, ... got a block. Give it mutual=...", lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), X)),
     ("...got sources and destinations. Give it...",
      lambda: conv(mutual=True)(bipartite_graph([0], [0], 1, 1), X[:1])),
-    ("num_caps: expected an integer >= 1, got 0...", lambda: BeliefConv(4, 3, 0)),
+    ("num_caps: expected an integer >= 1, got 0...", lambda: nn.BeliefConv(4, 3, 0)),
     ("feat: expected (N, F) = (3, 4), got (3, 3)...", lambda: BELIEFS(RING, X[:, 1:])),
-    ("feat: expected logits (N, K, D) = (3, 2, 3)...", lambda: BeliefConv(None, 3, 2)(RING, X)),
+    ("feat: expected logits (N, K, D) = (3, 2, 3)...", lambda: nn.BeliefConv(None, 3, 2)(RING, X)),
     ("feat: expected torch.float32, as the layer's weights...", lambda: BELIEFS(RING, X.double())),
     ("edge_weight: expected (E=6,), got (1, 6)...", lambda: BELIEFS(RING, X, torch.ones(1, 6))),
     ("graph: expected nodes of one kind, got a block...", lambda: BELIEFS(dgl.to_block(RING), X)),
+    # Pages of graphs
+    ("conv: expected num_caps >= 2, got 1. One capsule has nothing to choose...", lambda: page({"num_caps": 1})),
+    ("conv: expected in_caps=1, got 2...", lambda: page({"in_caps": 2})),
+    ("conv: expected no activation, got one...", lambda: page({"activation": torch.tanh})),
+    ("labels: expected...", lambda: page(labels=[0, 1])),
+    ("node_names: expected...", lambda: page(node_names=["a"])),
+    ("positions: expected...", lambda: page(positions=torch.full((3, 2), torch.nan).numpy())),
+    ("positions: expected...", lambda: page(positions={f"member {n}": (n, n) for n in range(3)})),
+    ("...got graphcaps.pyg.conv.CapsuleConv. ... load_state_dict...",
+     lambda: explore_graph(pyg_conv(), RING, X, "/nowhere/graph.html")),
     # Layers for PyTorch Geometric
     ("out_channels: expected an integer >= 1, got -1...", lambda: pyg_conv(out_channels=-1)),
     ("edge_dim: expected an integer >= 1, got 0...", lambda: pyg_conv(edge_dim=0)),
@@ -263,21 +278,21 @@ def test_a_loss_does_not_broadcast_images():
 
 
 LAYERS = [
-    CapsuleLayer(12, 3),
-    SharedCaps(2, torch.rand(6, 2), num_parents=3),
-    ConvCaps((2, 3), 2, 3, kernel=2),
-    MatrixConvCaps((2, 3), 2, 3, kernel=2),
-    MatrixClassCaps(2, torch.rand(6, 2), 3),
+    nn.CapsuleLayer(12, 3),
+    nn.SharedCaps(2, torch.rand(6, 2), num_parents=3),
+    nn.ConvCaps((2, 3), 2, 3, kernel=2),
+    nn.MatrixConvCaps((2, 3), 2, 3, kernel=2),
+    nn.MatrixClassCaps(2, torch.rand(6, 2), 3),
 ]
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
 def test_a_batch_before_the_capsules_is_refused_with_the_fix(layer):
-    matrix = isinstance(layer, (MatrixConvCaps, MatrixClassCaps))
+    matrix = isinstance(layer, (nn.MatrixConvCaps, nn.MatrixClassCaps))
     dim = 16 if matrix else 8
 
     def enter(u):
-        return layer(Poses(u, u[..., 0])) if matrix else layer(u)
+        return layer(nn.Poses(u, u[..., 0])) if matrix else layer(u)
 
     enter(torch.rand(12, 4, dim))
     wanted = rf"^u: expected \(I=12, \*, P={dim}\), got "

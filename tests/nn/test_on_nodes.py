@@ -209,6 +209,7 @@ def test_a_node_without_in_edges_is_an_error_or_the_bias(draw):
     out = layer(graph, x)
     torch.testing.assert_close(out[[0, 2]], squash(layer.capsules.bias).expand(2, K, D))
     assert (out[1] - out[0]).abs().max() > 1e-3
+    torch.testing.assert_close(layer(dgl.graph(([0], [1])), x[:2]), out[:2], **EXACT)
     out, c = layer(dgl.graph(([], []), num_nodes=3), x, get_coupling=True)
     torch.testing.assert_close(out, squash(layer.capsules.bias).expand(3, K, D))
     assert c.shape == (0, 1, K)

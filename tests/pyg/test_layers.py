@@ -47,11 +47,6 @@ def conv(**options):
     return made(pyg.CapsuleConv, F, D, K, **options)
 
 
-def assert_same(got, wanted):
-    for one, other in zip(got, wanted, strict=True):
-        torch.testing.assert_close(one, other, **EXACT)
-
-
 @pytest.mark.parametrize("layer", [nn.CapsuleConv, nn.CapsuleReadout, pyg.CapsuleConv, pyg.CapsuleReadout])
 def test_an_option_is_the_one_of_its_name(layer):
     drop = "dropout" if "pyg" in layer.__module__ else "vote_drop"
@@ -95,12 +90,13 @@ def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(loop
     out, (routed, c) = layer(x.movedim(0, node_dim), edges, weight, return_coupling=True, edge_attr=attr)
     out = out.movedim(-3, 0)
     wanted = twin(graph, x, weights, get_coupling=True, edge_feat=attrs)
-    assert_same((out, c), wanted)
+    torch.testing.assert_close((out, c), wanted, **EXACT)
     assert torch.equal(routed, torch.stack(graph.edges(order="eid")))
     cotangent = draw(N, 2, K, D)
-    assert_same(
+    torch.testing.assert_close(
         torch.autograd.grad(out, (x, weight, *layer.parameters()), cotangent),
         torch.autograd.grad(wanted[0], (x, weight, *twin.parameters()), cotangent),
+        **EXACT,
     )
 
 
@@ -119,8 +115,10 @@ def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(in_caps,
     by_ptr = readout(x, ptr=torch.cat((torch.zeros(1, dtype=torch.int64), sizes.cumsum(0))), return_coupling=True)
     shuffled = readout(x[order], index[order], dim_size=5, return_coupling=True)
     for found in (readout(x, index, dim_size=5, return_coupling=True), by_ptr, shuffled):
-        assert_same(found, (wanted[0], wanted[1][order] if found is shuffled else wanted[1]))
-        assert_same(torch.autograd.grad(found[0], (x, *readout.parameters()), cotangent), gradient)
+        torch.testing.assert_close(found, (wanted[0], wanted[1][order] if found is shuffled else wanted[1]), **EXACT)
+        torch.testing.assert_close(
+            torch.autograd.grad(found[0], (x, *readout.parameters()), cotangent), gradient, **EXACT
+        )
 
 
 @pytest.mark.parametrize("loops", [False, True])

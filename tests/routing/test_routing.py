@@ -237,19 +237,15 @@ def test_auto_is_the_fastest_engine_that_a_routing_has(graphs, draw):
     assert choose_engine(complete, draw(12, 1200)) == "torch"  # wider than a kernel's vectors
 
 
-def test_the_innermost_engine_block_counts_until_it_ends():
-    with engine("torch"):
+def test_the_innermost_engine_block_of_a_thread_counts_until_it_ends():
+    inherited = getattr(sys.flags, "thread_inherit_context", 0)  # set in Python 3.14 and later if you ask for it
+    with ThreadPoolExecutor(1) as pool, engine("torch"):
+        assert pool.submit(asked_engine).result() == ("torch" if inherited else "auto")
         with pytest.raises(ZeroDivisionError), engine("dgl"):
             assert asked_engine() == "dgl"
             raise ZeroDivisionError
         assert asked_engine() == "torch"
     assert asked_engine() == "auto"
-
-
-def test_an_engine_block_is_its_threads_own():
-    inherited = getattr(sys.flags, "thread_inherit_context", 0)  # set in Python 3.14 and later if you ask for it
-    with ThreadPoolExecutor(1) as pool, engine("torch"):
-        assert pool.submit(asked_engine).result() == ("torch" if inherited else "auto")
 
 
 def test_a_routing_is_its_settings():

@@ -7,7 +7,6 @@ with karate.html, the page of examples/karate_club.py.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import shutil
 import sys
@@ -23,13 +22,6 @@ from graphcaps.viz.explorer.html import NETWORK
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 # Root in a container has no sandbox, and a test machine no GPU; the rest keeps the browser itself from calling anyone.
 FLAGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
-
-
-def why_not() -> str:
-    """Why pages can't be opened here, or "" where they can."""
-    if importlib.util.find_spec("playwright") is None:
-        return "playwright, of the dev extra, isn't installed"
-    return "" if CHROMIUM else "there is no Chromium here: apt install chromium"
 
 
 @contextlib.contextmanager

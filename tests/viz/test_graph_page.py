@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from traces import stored_in
 
 from graphcaps import dgl, explore_graph
-from graphcaps.errors import InputError
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical
 
@@ -137,31 +136,6 @@ def test_of_a_larger_graph_the_page_has_nodes_with_all_that_arrives_there(comput
     else:
         out = computed(computing, data)[1]
         agree([out[whole]], [layer_answer(conv, graph, feat)[1][inner]])
-
-
-@pytest.mark.parametrize(
-    ("options", "given", "text"),
-    [
-        ({"num_caps": 1}, {}, "conv: expected num_caps >= 2, got 1. One capsule has nothing to choose"),
-        ({"in_caps": 2}, {}, "conv: expected in_caps=1, got 2"),
-        ({"activation": F.elu}, {}, "conv: expected no activation, got one"),
-        ({}, {"labels": [0, 1]}, "labels: expected"),
-        ({}, {"node_names": ["a"]}, "node_names: expected"),
-        ({}, {"positions": np.full((34, 2), np.nan)}, "positions: expected"),
-        ({}, {"positions": {f"member {n}": (n, n) for n in range(34)}}, "positions: expected"),
-    ],
-)
-def test_layers_and_arguments_that_do_not_fit_are_an_error(tmp_path, options, given, text):
-    conv = CapsuleConv(5, DIM, **{"num_caps": CAPS, **options})
-    with pytest.raises(InputError) as error:
-        explore_graph(conv, CLUB, torch.randn(34, 5), tmp_path / "graph.html", **given)
-    assert str(error.value).startswith(text) and not list(tmp_path.iterdir())
-
-
-def test_a_layer_of_pytorch_geometric_is_an_error_that_says_how_to_take_its_weights(tmp_path):
-    pyg = pytest.importorskip("graphcaps.pyg")
-    with pytest.raises(InputError, match="got graphcaps.pyg.conv.CapsuleConv. .* load_state_dict"):
-        explore_graph(pyg.CapsuleConv(5, DIM, CAPS), CLUB, drawn(34, 5), tmp_path / "graph.html")
 
 
 GRAPH = dgl.add_self_loop(CLUB)
