@@ -286,12 +286,12 @@ def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys,
     monkeypatch.setattr("sys.stdin", io.StringIO("c.png\n\nnone.png\n"))
     run = Path(finished[0])
     code, out, printed = call(capsys, "predict", "sub", "-", "--json", "--top", "2", "--out", run.parent)
-    found = [json.loads(line) for line in out.splitlines()]
-    assert [each["image"] for each in found] == ["sub/a.png", "sub/deeper/b.png", "c.png", "none.png"]
-    assert code == 2 and found[3]["error"] == "none.png: expected an image file, got nothing there"
-    assert ", the newest run\n" in printed and printed.endswith("got 1 of 4 that can't\n")
-    assert found[0]["answer"] == found[0]["classes"][0]["class"] and len(found[0]["classes"]) == 2
-    assert set(found[0]) == {"image", "answer", "doubts", "classes", "inverted"} and found[0]["inverted"] is False
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert [each["image"] for each in answers] == ["sub/a.png", "sub/deeper/b.png", "c.png", "none.png"]
+    assert code == 2 and answers[3]["error"] == "none.png: expected an image file, answers nothing there"
+    assert ", the newest run\n" in printed and printed.endswith("answers 1 of 4 that can't\n")
+    assert answers[0]["answer"] == answers[0]["classes"][0]["class"] and len(answers[0]["classes"]) == 2
+    assert set(answers[0]) == {"image", "answer", "doubts", "classes", "inverted"} and answers[0]["inverted"] is False
 
 
 def test_viz_plays_random_votes_without_a_run(capsys, tmp_path):

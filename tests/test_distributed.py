@@ -55,11 +55,11 @@ def assert_alike(run: Run, one: Run) -> None:
     (row,), (wanted,) = run.metrics(), one.metrics()
     assert row["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-5)
     assert row["train_accuracy"] == wanted["train_accuracy"]
-    found, right = (checkpoint.read(each.checkpoint("last"))[0] for each in (run, one))
-    assert found.keys() == right.keys()
+    got, right = (checkpoint.read(each.checkpoint("last"))[0] for each in (run, one))
+    assert got.keys() == right.keys()
     for part in ("exp_avg", "model."):
         names = [name for name in right if part in name]
-        ours, theirs = (torch.cat([x[name].double().flatten() for name in names]) for x in (found, right))
+        ours, theirs = (torch.cat([x[name].double().flatten() for name in names]) for x in (got, right))
         assert (ours - theirs).norm() <= 1e-5 * theirs.norm(), part
 
 
@@ -135,11 +135,11 @@ def test_two_processes_train_on_a_graph_in_files_and_have_the_same_gradients(tmp
     shutil.copy(ROOT / "examples" / "distributed.py", script)
     sizes = ["--nodes", 2000, "--edges", 20000, "--epochs", 2, "--batch-size", 50, "--folder", tmp_path / "graph"]
     (said,) = ended(started([*TORCHRUN, "--standalone", "--nproc-per-node", 2, script, *sizes]))
-    found = re.findall(
+    got = re.findall(
         r"epoch (\d)  process (\d): [\d,]+ nodes/s, at most [\d,]+ MB resident; gradients differ by (\S+); "
         r"validation ([\d.]+)%",
         said,
     )
-    assert sorted(line[:2] for line in found) == [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")]
-    assert {line[2] for line in found} == {"0"}
-    assert len({line[3] for line in found if line[0] == "2"}) == 1
+    assert sorted(line[:2] for line in got) == [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")]
+    assert {line[2] for line in got} == {"0"}
+    assert len({line[3] for line in got if line[0] == "2"}) == 1

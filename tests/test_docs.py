@@ -60,12 +60,12 @@ def in_code(text: str) -> list[str]:
 
 def links(page: Path) -> list[tuple[Path, str]]:
     """The files and anchors inside the project that the page's links and pictures lead to."""
-    found = []
+    targets = []
     for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", without_blocks(PAGES[page]))):
         if not re.match(r"[a-z]+:", target):
             path, _, anchor = target.partition("#")
-            found.append(((page.parent / path).resolve() if path else page, anchor))
-    return found
+            targets.append(((page.parent / path).resolve() if path else page, anchor))
+    return targets
 
 
 def anchors(text: str) -> set[str]:
@@ -173,11 +173,11 @@ def test_the_plans_on_the_page_about_comparisons_can_be_trained(tmp_path):
 
 def commands(text: str) -> list[list[str]]:
     """The words after ``graphcaps`` of each command line in a text, without comments; of a torchrun line too."""
-    found = []
+    lines = []
     for line in in_code(text):
         if match := re.match(r"(?:torchrun .* -m )?graphcaps ([a-z-].*)", line):
-            found.append(shlex.split(match[1], comments=True))
-    return found
+            lines.append(shlex.split(match[1], comments=True))
+    return lines
 
 
 @pytest.fixture
@@ -198,9 +198,9 @@ def parsed(monkeypatch) -> list[dict]:
 
 
 def test_every_command_line_is_one_that_graphcaps_takes(parsed, capsys):
-    found = {tuple(words) for text in PAGES.values() for words in commands(text)}
-    assert len(found) > 40 and {words[0] for words in found} - {"--help"} == COMMANDS.keys()
-    for words in found:
+    lines = {tuple(words) for text in PAGES.values() for words in commands(text)}
+    assert len(lines) > 40 and {words[0] for words in lines} - {"--help"} == COMMANDS.keys()
+    for words in lines:
         if len(words) == 1:  # may be the command's name in a sentence
             continue
         pairs = zip(("", *words), words, strict=False)

@@ -254,10 +254,10 @@ def test_value_and_gradient_equal_the_oracles(way, graph, trailing, dtype, draw)
     edges, parents = graph.num_edges(), graph.num_dst_nodes()
     votes, prior = draw(edges, *trailing, D, dtype=dtype), draw(edges, *trailing, dtype=dtype)
     present = draw(graph.num_src_nodes(), *trailing, dtype=dtype).sigmoid()
-    cotangents, found = (draw(parents, *trailing, D), draw(parents, *trailing)), []
+    cotangents, results = (draw(parents, *trailing, D), draw(parents, *trailing)), []
     for each, precision in ((way, dtype), (way._replace(engine="oracle", device="cpu"), torch.float64)):
         leaves = [x.detach().to(precision).requires_grad_() for x in (votes, prior, present)]
         options = {"prior": leaves[1], "activation": leaves[2]}
-        found.append(each.value_and_gradient(graph, leaves[0], leaves, cotangents, **options))
-    for got, wanted in zip(*found, strict=True):
+        results.append(each.value_and_gradient(graph, leaves[0], leaves, cotangents, **options))
+    for got, wanted in zip(*results, strict=True):
         assert_close(got, wanted)

@@ -129,13 +129,13 @@ class TopK(Routing):
 @pytest.mark.parametrize("graph", [complete_graph(6, 4), bipartite_graph([0, 0, 0, 1, 1, 2], [0, 1, 2, 0, 3, 1], 3, 4)])
 def test_top_k_couples_k_parents_of_a_child_on_every_engine(graph, draw):
     votes, prior, src = draw(graph.num_edges(), 2, 5), draw(graph.num_edges(), 2), links(graph).src
-    found = []
+    results = []
     for name in ("torch", "dgl"):
         with engine(name):
-            found.append(route(graph, votes, TopK(), prior=prior))
-    torch.testing.assert_close(*found)
+            results.append(route(graph, votes, TopK(), prior=prior))
+    torch.testing.assert_close(*results)
     degree = torch.bincount(src)[:, None].expand(-1, 2)
-    coupled = torch.zeros(degree.shape).index_add(0, src, (found[0].coupling > 0).float())
+    coupled = torch.zeros(degree.shape).index_add(0, src, (results[0].coupling > 0).float())
     assert torch.equal(coupled, degree.clamp_max(2).float())
     conv, ring = nn.CapsuleConv(5, 4, num_caps=3, routing=TopK()), dgl.add_self_loop(RING)
     _, c = conv(ring, torch.rand(6, 5), get_coupling=True)

@@ -88,8 +88,8 @@ def test_locking_removes_what_killed_writers_left(tmp_path):
     for name in leftovers + others:
         write_text(run.path / name, "{}")
     with run.lock():
-        found = {str(file.relative_to(run.path)) for file in run.path.rglob("*") if file.is_file()}
-    assert found == {*others, ".lock"}
+        got = {str(file.relative_to(run.path)) for file in run.path.rglob("*") if file.is_file()}
+    assert got == {*others, ".lock"}
 
 
 def test_runs_are_found_newest_first(tmp_path):

@@ -92,9 +92,9 @@ class Way(NamedTuple):
         learned = [*leaves, *routing.parameters()]
         pose, v, activation, coupling = routed
         cotangents = [cotangents[0].to(v.dtype), *(x.to(v.dtype) for x in cotangents)]
-        found = pose, v, activation
-        slopes = torch.autograd.grad(found, learned, cotangents, materialize_grads=True, allow_unused=True)
-        return [x.detach() for x in (*found, coupling, *slopes)]
+        parents = pose, v, activation
+        slopes = torch.autograd.grad(parents, learned, cotangents, materialize_grads=True, allow_unused=True)
+        return [x.detach() for x in (*parents, coupling, *slopes)]
 
     def watch(self, graph, votes, **options) -> list[tuple]:
         """The arguments of each call of an observer: (r, b, c, v, agreement) for each iteration."""

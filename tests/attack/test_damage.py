@@ -63,12 +63,12 @@ def answer(capsys, *words: str | Path) -> tuple[int, str]:
 
 def cases(files: list[str]) -> list:
     """Three damages to each file, others to the next; one of them is quick."""
-    found, ways = [], list(DAMAGE)
+    chosen, ways = [], list(DAMAGE)
     for k, file in enumerate(files):
         for n in (0, 2, 4):
             how = ways[(k + n) % len(ways)]
-            found.append(pytest.param(file, how, marks=[pytest.mark.long] * (n > 0), id=f"{how}-{file}"))
-    return found
+            chosen.append(pytest.param(file, how, marks=[pytest.mark.long] * (n > 0), id=f"{how}-{file}"))
+    return chosen
 
 
 def damaged(run: Path, file: str, how: str) -> None:

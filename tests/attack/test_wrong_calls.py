@@ -36,7 +36,7 @@ WORDS = dgl.heterograph({("word", "in", "text"): ([0, 0, 1, 2], [0, 1, 1, 0])})
 X, CONV, LAYER = torch.rand(3, 4), nn.CapsuleConv(4, 3, num_caps=2), nn.CapsuleLayer(12, 3)
 BELIEFS, EDGES = nn.BeliefConv(4, 3, 2), torch.tensor([[0, 1], [1, 8]])
 
-# Values that are passed instead of a tensor of floating point, and what the error says of each.
+# Values that are passed instead of a tensor of floating point, and the error's text for each.
 NO_TENSORS = {
     "a list": (lambda x: x.tolist(), r"a tensor, got list\. Convert it: torch\.as_tensor\({name}\)"),
     "an array": (lambda x: x.numpy(), "a tensor, got ndarray"),
@@ -102,7 +102,7 @@ def pyg_conv(in_channels=4, out_channels=3, num_caps=2, **options):
 NAMES = "dynamic, uniform, attention, spherical, inverted, em"
 ONE_WAY = dgl.add_self_loop(dgl.graph(([0, 1], [1, 2])))
 NODES = torch.rand(9, 4)  # the nodes of EDGES
-# What the error says, with ... for anything, and the call.
+# The error's text, with ... for anything, and the call.
 WRONG = [
     # Routing
     ("u_hat: expected (E=6, *, D), got (2, 6, 3). Edges come first: u_hat.transpose(0, 1)...",

@@ -34,8 +34,8 @@ def test_logits_are_those_of_the_last_iteration_and_their_gradient_is_that_with_
         wanted = layer.routing.kappa * (u_hat * torch.nn.functional.normalize(seen[-2][1], dim=-1)).sum(-1) / rho
     leaves = [u, *(p for name, p in layer.named_parameters() if name != "prior")]
     slope = torch.randn_like(logits)
-    found, fixed = (torch.autograd.grad(x, leaves, slope, retain_graph=True) for x in (logits, wanted))
-    torch.testing.assert_close(found, fixed)
+    got, fixed = (torch.autograd.grad(x, leaves, slope, retain_graph=True) for x in (logits, wanted))
+    torch.testing.assert_close(got, fixed)
 
 
 def test_the_loss_counts_the_coupling_with_the_ones_ink_by_how_much_there_is():

@@ -63,8 +63,8 @@ def test_the_graphs_of_a_batch_share_nothing_and_pyg_gives_the_same(draw):
     torch.testing.assert_close(together, torch.cat([layer(GRAPH, x[:N]), layer(other, x[N:])]))
     twin, edges = layer_of(kind=pyg.BeliefConv), torch.stack(batch.edges())
     twin.load_state_dict(layer.state_dict())
-    found = twin(x, edges, batch=torch.tensor([0] * N + [1] * 3), return_coupling=True)
-    torch.testing.assert_close(found, layer(batch, x, get_coupling=True))
+    got = twin(x, edges, batch=torch.tensor([0] * N + [1] * 3), return_coupling=True)
+    torch.testing.assert_close(got, layer(batch, x, get_coupling=True))
 
 
 def test_logits_may_be_given_and_sparse_features_do_as_dense_ones(draw):
@@ -109,8 +109,8 @@ def test_nodes_that_are_sure_of_different_states_are_coupled_equally_and_half_pr
     graph, layer = dgl.graph(([0, 1], [1, 0])), BeliefConv(None, D, K)
     assert torch.equal(layer(graph, z, get_coupling=True)[1], torch.full((2, 1, K), 1 / K))
     layer, x = layer_of().float(), draw(N, F).float()
-    found, wanted = layer.bfloat16()(GRAPH, x.bfloat16()), layer.float()(GRAPH, x.bfloat16().float())
-    torch.testing.assert_close(found.float(), wanted, atol=0.02, rtol=0.02)
+    got, wanted = layer.bfloat16()(GRAPH, x.bfloat16()), layer.float()(GRAPH, x.bfloat16().float())
+    torch.testing.assert_close(got.float(), wanted, atol=0.02, rtol=0.02)
 
 
 def test_gradients_by_functions_are_those_of_autograd(draw):

@@ -146,9 +146,9 @@ def test_gradients_of_functions_are_autograds(name):
     layer, call, x = ENTER[name]
     parameters = dict(layer.named_parameters())
     inputs = (x,) if name == "layer" else (RING, x)
-    found = grad(lambda weights: functional_call(layer, weights, inputs).square().sum())(parameters)
+    got = grad(lambda weights: functional_call(layer, weights, inputs).square().sum())(parameters)
     wanted = torch.autograd.grad(call(layer, x).square().sum(), list(parameters.values()))
-    torch.testing.assert_close(list(found.values()), list(wanted))
+    torch.testing.assert_close(list(got.values()), list(wanted))
     columns = jacrev(lambda x: call(layer, x))(x)
     torch.testing.assert_close(columns, torch.autograd.functional.jacobian(lambda x: call(layer, x), x))
 
@@ -186,5 +186,5 @@ def test_a_graph_layer_is_exported_for_any_graph(tmp_path):
     program = torch.onnx.export(network, draw(5, 11), dynamo=True, dynamic_shapes=sizes, verbose=False)
     program.save(tmp_path / "graph.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "graph.onnx")
-    found = session.run(None, {name: value.numpy() for name, value in zip(sizes, others, strict=True)})[0]
-    torch.testing.assert_close(torch.from_numpy(found), network(*others))
+    got = session.run(None, {name: value.numpy() for name, value in zip(sizes, others, strict=True)})[0]
+    torch.testing.assert_close(torch.from_numpy(got), network(*others))

@@ -127,7 +127,7 @@ def test_a_dim_between_is_a_batch_on_the_same_graph_and_an_activation_comes_last
 @pytest.mark.parametrize("routing", [Spherical(4, 2.0), Dynamic(4), Uniform()], ids=["spherical", "dynamic", "uniform"])
 def test_mutual_kernels_on_three_threads_give_what_torch_gives(routing, edge_feats, draw):
     graph = graph_of(num_nodes=300, num_edges=4000, both_ways=True)
-    edges, found, before = graph.num_edges(), [], torch.get_num_threads()
+    edges, results, before = graph.num_edges(), [], torch.get_num_threads()
     layer = conv(routing=routing, mutual=True, edge_feats=edge_feats)
     leaves = [draw(300, F), draw(edges).abs(), *([] if edge_feats is None else [draw(edges, edge_feats)])]
     x, weight, *along = (leaf.requires_grad_() for leaf in leaves)
@@ -136,10 +136,10 @@ def test_mutual_kernels_on_three_threads_give_what_torch_gives(routing, edge_fea
         for name in ("torch", "fused"):
             with graphcaps.engine(name):
                 out, c = layer(graph, x, weight, get_coupling=True, edge_feat=along[0] if along else None)
-            found.append((out, c, *torch.autograd.grad(out.sin().sum(), [x, weight, *along, *layer.parameters()])))
+            results.append((out, c, *torch.autograd.grad(out.sin().sum(), [x, weight, *along, *layer.parameters()])))
     finally:
         torch.set_num_threads(before)
-    torch.testing.assert_close(*found)
+    torch.testing.assert_close(*results)
 
 
 def test_one_iteration_is_dgls_graph_convolution(draw):
@@ -287,7 +287,7 @@ def test_one_capsule_has_nothing_to_compete_with_and_learns_no_concentration(rou
 def test_sparse_features_are_routed_as_dense_ones(draw):
     layer, x = conv(residual=True, feat_drop=0.5), draw(N, F) * (draw(N, F) > 0)
     wanted = torch.autograd.grad(layer.eval()(graph_of(), x).square().sum(), list(layer.parameters()))
-    found = torch.autograd.grad(layer(graph_of(), x.to_sparse_csr()).square().sum(), list(layer.parameters()))
-    torch.testing.assert_close(found, wanted, **EXACT)
+    got = torch.autograd.grad(layer(graph_of(), x.to_sparse_csr()).square().sum(), list(layer.parameters()))
+    torch.testing.assert_close(got, wanted, **EXACT)
     layer.train().feat_drop.p = 1.0  # nothing is left
     torch.testing.assert_close(layer(graph_of(), x.to_sparse_csr()), layer(graph_of(), 0 * x), **EXACT)

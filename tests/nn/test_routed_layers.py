@@ -84,9 +84,9 @@ def test_a_learned_prior_is_where_the_routing_starts(layer):
     u = squash(torch.randn(6, 2, 8))
     torch.testing.assert_close(layer(u), route(layer.graph(), layer.votes(u), layer.routing).v)
     torch.nn.init.normal_(layer.prior)
-    found = layer(u)
-    torch.testing.assert_close(found, route(layer.graph(), layer.votes(u), layer.routing, prior=layer.prior).v)
-    found.square().sum().backward()
+    got = layer(u)
+    torch.testing.assert_close(got, route(layer.graph(), layer.votes(u), layer.routing, prior=layer.prior).v)
+    got.square().sum().backward()
     assert layer.prior.grad.abs().min() > 0
     layer.reset_parameters()
     assert not layer.prior.any()

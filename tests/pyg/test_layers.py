@@ -54,8 +54,8 @@ def test_an_option_is_the_one_of_its_name(layer):
     for off in names:
         flags = {name: name != off for name in names}
         capsules = layer(F, D, K, in_caps=2, **flags, **{drop: 0.5}).capsules
-        found = capsules.squash_output, capsules.bias is not None, capsules.normalise_residual or off == "squash_output"
-        assert dict(zip(names, (*found, capsules.unit_votes), strict=True)) == flags
+        got = capsules.squash_output, capsules.bias is not None, capsules.normalise_residual or off == "squash_output"
+        assert dict(zip(names, (*got, capsules.unit_votes), strict=True)) == flags
         assert (capsules.in_caps, capsules.vote_drop.p) == (2, 0.5)
 
 
@@ -114,10 +114,10 @@ def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(in_caps,
     order = torch.randperm(13, generator=torch.Generator().manual_seed(1))
     by_ptr = readout(x, ptr=torch.cat((torch.zeros(1, dtype=torch.int64), sizes.cumsum(0))), return_coupling=True)
     shuffled = readout(x[order], index[order], dim_size=5, return_coupling=True)
-    for found in (readout(x, index, dim_size=5, return_coupling=True), by_ptr, shuffled):
-        torch.testing.assert_close(found, (wanted[0], wanted[1][order] if found is shuffled else wanted[1]), **EXACT)
+    for got in (readout(x, index, dim_size=5, return_coupling=True), by_ptr, shuffled):
+        torch.testing.assert_close(got, (wanted[0], wanted[1][order] if got is shuffled else wanted[1]), **EXACT)
         torch.testing.assert_close(
-            torch.autograd.grad(found[0], (x, *readout.parameters()), cotangent), gradient, **EXACT
+            torch.autograd.grad(got[0], (x, *readout.parameters()), cotangent), gradient, **EXACT
         )
 
 
@@ -158,8 +158,8 @@ def test_a_bipartite_graph_is_routed_from_its_sources_without_self_loops(draw):
     wanted = twin(bipartite_graph(*edge_index, 5, 3), x)
     with pytest.warns(UserWarning, match=r"x: target .*residual=True adds them; in_channels=\(F, None\)"):
         paired = layer((x, draw(3, 99)), edge_index)
-    for found in (paired, layer([x, None], edge_index, size=[5, 3])):
-        torch.testing.assert_close(found, wanted, **EXACT)
+    for got in (paired, layer([x, None], edge_index, size=[5, 3])):
+        torch.testing.assert_close(got, wanted, **EXACT)
     assert layer((x, None), edge_index).shape == (5, K, D)  # by default there are as many targets as sources
 
 

@@ -32,11 +32,11 @@ def threads():
 def assert_equals_oracle(graph, votes, leaves, routing="dynamic", prior=None, tolerance=1e-9):
     """In value and in the gradients of these leaves."""
     routing, built = as_routing(routing), votes.tensor(graph) if isinstance(votes, LinearVotes) else votes
-    found = []
+    results = []
     for _, v, _, _ in (route(graph, votes, routing, prior=prior), oracle.route(graph, built, routing, prior=prior)):
         cotangent = torch.randn(v.shape, dtype=v.dtype, generator=torch.Generator().manual_seed(1))
-        found.append([v, *torch.autograd.grad(v, leaves, cotangent)])
-    torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
+        results.append([v, *torch.autograd.grad(v, leaves, cotangent)])
+    torch.testing.assert_close(*results, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.fact(12)

@@ -98,7 +98,7 @@ def test_value_and_gradient_are_the_oracles_on_any_graph(router, data):
         leaves = [numbers(edges, *trailing, dim)]
     prior = None if prior_shape is None else numbers(*prior_shape)
     present = numbers(children, *trailing).sigmoid()
-    cotangents, found = (numbers(parents, *trailing, dim), numbers(parents, *trailing)), []
+    cotangents, results = (numbers(parents, *trailing, dim), numbers(parents, *trailing)), []
     for each, precision in ((router, dtype), (router._replace(engine="oracle"), torch.float64)):
         own = [x.detach().to(precision).requires_grad_() for x in leaves]
         votes = own[0]
@@ -106,8 +106,8 @@ def test_value_and_gradient_are_the_oracles_on_any_graph(router, data):
             votes = MatrixVotes(*own, torch.arange(edges) * 5 % 3) if matrices else LinearVotes(*own)
         also = [x.detach().to(precision).requires_grad_() for x in (present, prior) if x is not None]
         options |= {"activation": also[0], "prior": also[1] if len(also) > 1 else None}
-        found.append(each.value_and_gradient(graph, votes, own + also, cotangents, **options))
-    got, wanted = found
+        results.append(each.value_and_gradient(graph, votes, own + also, cotangents, **options))
+    got, wanted = results
     pose, v, activation, coupling = got[:4]
     assert {x.dtype for x in got[:4]} == {dtype}
     assert pose.shape == v.shape == (parents, *trailing, dim) and activation.shape == (parents, *trailing)
@@ -162,9 +162,9 @@ def test_an_observer_may_change_its_tensors_and_take_gradients(way, graphs, draw
         for tensor in state:
             tensor.fill_(7)
 
-    found = [way(graph, votes, on_iteration=observer).v for observer in (None, meddle)]
-    assert torch.equal(*found)
-    assert_same(*(torch.autograd.grad(v.sum(), votes)[0] for v in found))
+    got = [way(graph, votes, on_iteration=observer).v for observer in (None, meddle)]
+    assert torch.equal(*got)
+    assert_same(*(torch.autograd.grad(v.sum(), votes)[0] for v in got))
 
 
 # Routed graph

@@ -123,7 +123,7 @@ def read(shown: str) -> float:
 
 
 def contrast(one, other) -> float:
-    """Of two colours, red, green and blue in 0 to 255, as WCAG 2.2 defines it: 1 to 21."""
+    """The contrast of two colours, red, green and blue in 0 to 255, by WCAG 2.2: 1 to 21."""
     light = []
     for color in (one, other):
         value = np.array(color) / 255

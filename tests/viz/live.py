@@ -57,8 +57,8 @@ def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist"
 
 
 class Answer(NamedTuple):
-    """Of one image: of each of ten iterations ``lengths`` (R, J) and ``c`` (R, E); of the longest parents, after those
-    of training, ``tops`` as (parent, length, capsule, uint8 picture); and ``doubts``."""
+    """The answer to one image: ``lengths`` (R, J) and ``c`` (R, E) of each of ten iterations, ``doubts``, and ``tops``:
+    (parent, length, capsule, uint8 picture) of the longest parents after the iterations of training."""
 
     lengths: np.ndarray
     c: np.ndarray
@@ -68,7 +68,7 @@ class Answer(NamedTuple):
 
 @torch.no_grad()
 def answer(model: CapsNet, pixels: np.ndarray) -> Answer:
-    """What the network says of pixels (C, H, W) from 0 to 255."""
+    """The network's answer to pixels (C, H, W) from 0 to 255."""
     images = to_float(torch.from_numpy(pixels.astype(np.uint8)))[None]
     states, output = recording.routing_of(model, images), model(images)
     tops = []

@@ -66,7 +66,7 @@ def half_step(values: np.ndarray, digits: int) -> float:
 
 
 def said(c: np.ndarray) -> dict[int, int]:
-    """Of couplings (I, 10): how many children say each parent, that is, give it at least twice an equal share."""
+    """The number of children that say each parent: those that give it at least twice an equal share; c is (I, 10)."""
     best = c.argmax(axis=1)[c.max(axis=1) >= 0.2]
     return {int(j): int((best == j).sum()) for j in np.unique(best)}
 
@@ -210,7 +210,7 @@ def test_image_graph_and_curve_are_on_one_screen(chromium, files, width, height)
         check_fits(page)
 
 
-@pytest.mark.parametrize("name, scheme", [("large", "dark"), ("random", "light")])
+@pytest.mark.parametrize("name, scheme", [("large", "dark"), pytest.param("random", "light", marks=pytest.mark.long)])
 def test_a_window_of_320_pixels_needs_no_scrolling_sideways(chromium, files, name, scheme):
     with opened(chromium, files[name], width=320, height=800, color_scheme=scheme) as page:
         check_accessible(page)

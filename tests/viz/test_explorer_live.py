@@ -266,7 +266,7 @@ def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
 
 
 def state(page) -> dict:
-    """What a link is to keep."""
+    """The parts of the page that a link must keep."""
     settle(page)
     return page.evaluate(
         f"""() => ({{

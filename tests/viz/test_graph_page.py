@@ -1,4 +1,4 @@
-"""A graph's page: it computes what CapsuleConv does, whatever is cut, added or moved, and shows it."""
+"""A graph's page: it computes what CapsuleConv does, also after edges are cut or added and features moved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphcaps import dgl, explore_graph
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical
 
-from .browser import check_accessible, opened, page_that_computes, read, settle, text
+from .browser import check_accessible, check_axe, check_fits, opened, page_that_computes, read, settle, text
 
 CLUB = dgl.from_networkx(networkx.karate_club_graph())
 CAPS, DIM = 4, 6
@@ -49,7 +49,7 @@ def page_of(path, conv, graph, feat, **options) -> tuple[str, dict]:
     return text, stored_in(text)
 
 
-# What the page makes of its data after these changes: couplings and capsules after the layer's iterations
+# The page's answer to its data after these changes: couplings and capsules after the layer's iterations
 COMPUTED = """([found, changes]) => {
   const conv = new NodeConv(asBytes(found));
   for (const [what, ...how] of changes) conv[what](...how);
@@ -159,7 +159,7 @@ def page(chromium, texts):
 
 
 def place(page, *nodes: int, toward: float = 0.5) -> dict:
-    """Of a node on the canvas; of two a point on the line from the first to the second."""
+    """The place of a node on the canvas, or a point on the line from one node to another."""
     box = page.locator(".stage > canvas").bounding_box()
     at = np.array([PLACES[n] for n in range(34)])
     radius = min(13, 0.135 * (box["width"] * box["height"] / 34) ** 0.5)
@@ -177,7 +177,7 @@ def click(page, *nodes: int, **how) -> None:
 
 
 def arrivals(page) -> dict[int, tuple[float, float]]:
-    """Of the table: c and b by source."""
+    """c and b of the table, by source."""
     rows = [row.split() for row in page.locator("#child tbody tr").all_inner_texts()]
     return {int(row[0]): (read(row[-2]), read(row[-1])) for row in rows}
 
@@ -304,7 +304,8 @@ def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
 def test_the_page_fits_and_axe_finds_nothing(chromium, texts, width, scheme):
     looks = {"color_scheme": scheme, "reduced_motion": "reduce"}
     with opened(chromium, texts["mutual"], width=width, height=720, **looks) as page:
-        check_accessible(page)
+        check_fits(page)
+        check_axe(page)
         page.locator("#node").select_option("2")
         page.locator("#other").select_option("32")
         page.locator("#join").click()
