@@ -27,8 +27,9 @@ def pytest_generate_tests(metafunc):
         only = metafunc.definition.get_closest_marker("routings")
         names = [name for name in routings_and_engines() if only is None or name[0] in only.args]
         ways = [Way(*name, device) for device in devices for name in names]
+        # the oracle proves facts alone, and no network routes by it
         if not metafunc.definition.get_closest_marker("fact") or "small_net" in metafunc.fixturenames:
-            ways = [way for way in ways if way.engine != "oracle"]  # the oracle is for facts alone, and has no networks
+            ways = [way for way in ways if way.engine != "oracle"]
         metafunc.parametrize("way", ways, ids=str, indirect=True)
     own = re.findall(r"\w+", str([mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]))
     if names := [name for name in CASES[0] if name in metafunc.fixturenames and name not in own]:
@@ -81,9 +82,9 @@ GRAPHS = {
 }
 
 
-# One by one on purpose: a random graph of every kind and size is in routing/test_routing.py.
+# A few cases, not all products: routing/test_routing.py draws random graphs of every kind and size.
 CASES = [
-    {"graph": graph, "dtype": dtype, "trailing": trailing}  # a batch, more dims or none
+    {"graph": graph, "dtype": dtype, "trailing": trailing}
     for graph, dtype, trailing in (
         ("sparse_7x5", torch.float64, (3,)),
         ("complete", torch.float64, (3,)),
@@ -97,7 +98,7 @@ CASES = [
 
 
 def cases_of(names: list[str]) -> list:
-    """The cases for a test that takes these of their values, each once."""
+    """The distinct cases for a test that takes the values of these names."""
     seen = {}
     for number, case in enumerate(CASES):
         words = [str(case[name]).removeprefix("torch.").replace(", ", "x").strip("(,)") for name in names]

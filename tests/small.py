@@ -14,7 +14,7 @@ from graphcaps.data import Images, ImageSplits, load_images
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
 
-CLOCKS = {"seconds", "images_per_second", "epoch_seconds"}  # two equal trainings may differ in these
+CLOCKS = {"seconds", "images_per_second", "epoch_seconds"}  # equal trainings differ in these
 
 
 @functools.cache
@@ -47,7 +47,7 @@ def config(out: Path, **settings) -> TrainConfig:
 
 
 def content(path: Path) -> dict:
-    """All results of a run: weights, optimizer, history, metrics and routing; clock readings left out."""
+    """All results of a run: weights, optimizer, history, metrics and routing; without clock readings."""
     run = Run.open(path)
     parts = {}
     for which in ("best", "last"):

@@ -24,7 +24,7 @@ SIDE = 12
 
 
 def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images uint8 (N, 12, 12) with a bar, a dot, a frame, or any of them at once, and which (N, 3) bool."""
+    """Images uint8 (N, 12, 12) with any of a bar, a dot and a frame, and bool (N, 3): which of them."""
     shapes = np.zeros((3, SIDE, SIDE), bool)
     shapes[0, 2:10, 3], shapes[1, 5:8, 6:9], shapes[2, [0, -1]], shapes[2, :, [0, -1]] = 1, 1, 1, 1
     there = (np.arange(count)[:, None] >> np.arange(3)) % 2 == 1
@@ -77,7 +77,7 @@ def test_a_class_that_no_training_image_shows_is_named(tmp_path):
     with pytest.raises(
         InputError, match="training images of each class, got none of rare. Add some, or another --seed"
     ):
-        load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=0)  # seed 0 holds the one image out
+        load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=0)  # with seed 0 the one image is held out
     load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=1)
 
 
@@ -128,7 +128,7 @@ def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_pa
     assert "3 classes of " in says("train", "--dataset", "folder:shapes", *settings)
     run = Run.open(tmp_path / "runs" / "shapes-compact-1")
     network = load(run)
-    assert network.objects is None and run.result()["test_accuracy"] > 0.8  # one set of classes of eight by chance
+    assert network.objects is None and run.result()["test_accuracy"] > 0.8  # by chance 1 of 8 sets of classes
     predicted, labels = run.answers()
     assert predicted.dtype == labels.dtype == bool
     assert run.result()["test_correct"] == (predicted == labels).all(1).sum()

@@ -120,7 +120,7 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypat
         ("train --resume nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gr"),
         ("train --resume x --epochs 3 --tensorboard", 2, "resume: expected no flags but --data and --device (a run keep"
          "s its settings), got --epochs, --tensorboard. Drop them"),
-        # the default: it may not be the run's
+        # the default value is refused too, for it may not be the run's
         ("train --resume x --device cpu --batch_size=128", 2, "resume: expected no flags but --data and --device (a run"
          " keeps its settings), got --batch-size. Drop them"),
         ("train --batch-size 121 --dataset digits", 2, "batch_size: expected at most 120, the number of images, got 1"),
@@ -160,7 +160,7 @@ def test_help_lists_the_commands_and_what_each_of_their_flags_does(capsys):
 
 @pytest.mark.parametrize("words", ["train --epochs 0", "train --help"])
 def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
-    """0.3 s is what is aimed at; what is asserted, of the processor's time, leaves room for a slow machine."""
+    """The aim is 0.3 s; the asserted processor time leaves room for a slow machine."""
     code = (
         f"import sys; from graphcaps.cli import main\ntry: main({words.split()})\nfinally: print(sorted(sys.modules))"
     )

@@ -87,7 +87,7 @@ def stored(**settings) -> dict:
 def test_a_run_from_before_a_setting_has_its_default():
     before = stored()
     del before["settings"]["channels"], before["settings"]["balance"]
-    before["settings"]["protocol"] = "paper"  # a setting that is no more
+    before["settings"]["protocol"] = "paper"  # a setting that was removed
     config = TrainConfig.from_json(json.dumps(before))
     assert config == TrainConfig()
     config.check_trained(before["settings"], "config.json")

@@ -51,7 +51,7 @@ def alone(tmp_path_factory) -> Run:
 
 
 def assert_alike(run: Run, one: Run) -> None:
-    """The same loss, gradients and weights, but for the order of sums."""
+    """The loss, gradients and weights are the same up to the order of sums."""
     (row,), (wanted,) = run.metrics(), one.metrics()
     assert row["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-5)
     assert row["train_accuracy"] == wanted["train_accuracy"]
@@ -83,7 +83,7 @@ sys.exit(0 if main(sys.argv[1:]) == 128 + number else 1)
 
 
 def signalled(folder: Path, number: int, step: int, rank: int, *more) -> subprocess.Popen:
-    """Two processes, of which one (-1: each) gets a signal at a step."""
+    """Two processes; the one of this rank, or each if it is -1, gets a signal at a step."""
     (folder / "signalled.py").write_text(SIGNALLED)
     command = [*TORCHRUN, "--standalone", "--nproc-per-node", 2, folder / "signalled.py", *flags(folder, "two"), *more]
     return started(command, SIGNAL=f"{int(number)} {step} {rank}")
@@ -94,7 +94,7 @@ def test_two_processes_that_were_stopped_in_mid_epoch_train_the_network_that_one
     ended(signalled(tmp_path, signal.SIGTERM, 1, -1))
     run = Run.open(tmp_path / "two")
     state = checkpoint.read(run.checkpoint("last"))[1]["state"]
-    assert (state["step"], state["seen"]) == (2, 42)  # of 3 steps and 63 images in all
+    assert (state["step"], state["seen"]) == (2, 42)  # 3 steps and 63 images are an epoch
     together = [*TORCHRUN, "--standalone", "--nproc-per-node", 2]
     ended(started([*together, "-m", "graphcaps", "train", "--resume", run.path]))
     assert run.result()["processes"] == 2

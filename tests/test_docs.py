@@ -23,10 +23,10 @@ from graphcaps.cli.commands import COMMANDS
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = {page: page.read_text(encoding="utf-8") for page in (README, *sorted((ROOT / "docs").glob("*.md")))}
-# Placeholders of the pages' commands, and a value that graphcaps takes.
+# Placeholders in the pages' commands, and values that graphcaps takes.
 STANDS_FOR = {"--image K": "0", "--dataset NAME": "digits", "--model NAME": "compact", "--routing NAME": "dynamic"}
 PYTHON = {page: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for page, text in PAGES.items()}
-TRAINS = ("by-hand", "own-pictures", "train", "watch")  # for seconds
+TRAINS = ("by-hand", "own-pictures", "train", "watch")  # these pages train for seconds
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
@@ -52,7 +52,7 @@ def without_blocks(text: str) -> str:
 
 
 def in_code(text: str) -> list[str]:
-    """Lines of code blocks, and code inside sentences, which may go over a line's end."""
+    """Lines of code blocks, and code inside sentences, which may contain a line break."""
     blocks = re.findall(r"^```(?:\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     inline = [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", without_blocks(text))]
     return [line for block in blocks for line in block.splitlines()] + inline
@@ -125,7 +125,7 @@ def test_every_file_that_a_page_names_is_there():
 
 
 def says_so(printed: str, comment: str) -> bool:
-    """Whether a printed line is what the comment beside its ``print`` says.
+    """True if a printed line is what the comment beside its ``print`` says.
 
     >>> says_so("torch.Size([2, 3])", "[2, 3]: two of three"), says_so("tensor(0.1)", "0: the same numbers")
     (True, False)
@@ -149,7 +149,7 @@ def says_so(printed: str, comment: str) -> bool:
 )
 def test_python_prints_what_its_comments_say(page, tmp_path, monkeypatch):
     """A page's blocks run one after the other, each with the names of those before it."""
-    monkeypatch.chdir(tmp_path)  # files that are saved
+    monkeypatch.chdir(tmp_path)  # some blocks save files
     names: dict = {}
     for code in PYTHON[page]:
         if "import pyg" in code:
@@ -172,7 +172,7 @@ def test_the_plans_on_the_page_about_comparisons_can_be_trained(tmp_path):
 
 
 def commands(text: str) -> list[list[str]]:
-    """The words after ``graphcaps`` of each command line in a text, without comments; of a torchrun line too."""
+    """The words after ``graphcaps`` of each command line in a text, also behind torchrun, without comments."""
     lines = []
     for line in in_code(text):
         if match := re.match(r"(?:torchrun .* -m )?graphcaps ([a-z-].*)", line):
@@ -182,7 +182,7 @@ def commands(text: str) -> list[list[str]]:
 
 @pytest.fixture
 def parsed(monkeypatch) -> list[dict]:
-    """The arguments of each command that is called; commands do nothing else."""
+    """A list that gets the arguments of each called command; commands do nothing else."""
     given = []
 
     def idle(command):

@@ -154,7 +154,7 @@ def test_zero_votes_give_zero_parents_and_a_finite_gradient(way, graph, dtype):
     _, v, activation, _ = way(graph, votes)
     if way.routing != "inverted":  # a layer norm shifts zero
         assert not v.any()
-    if way.routing not in ("inverted", "em"):  # zero is a pose as any other
+    if way.routing not in ("inverted", "em"):  # their zero is a pose like any other
         assert not activation.any()
     (v.sum() + activation.sum()).backward()
     assert votes.grad.isfinite().all()

@@ -27,7 +27,7 @@ class Mutation(NamedTuple):
     old: str
     new: str
     tests: str
-    """Test file, wherever in tests/ it is, and what pytest's -k selects of it."""
+    """The name of a test file, in any folder of tests/, and the expression for pytest's -k."""
 
 
 MUTATIONS = [
@@ -223,7 +223,7 @@ MUTATIONS = [
 ]
 
 
-# Runs pytest on each line of arguments, in a fork, so that libraries are imported once; tells how each ended.
+# Runs pytest in a fork for each line of arguments, so that libraries are imported once, and prints each exit status.
 FORKS = """
 import json, os, signal, sys
 import graphcaps, dgl, hypothesis.strategies, numba, pytest
@@ -271,7 +271,7 @@ def test_wrong_code_turns_its_test_red(mutation, project, forks):
         status = int(forks.stdout.readline())
     finally:
         path.write_text(text, encoding="utf-8")
-    # A wrong number, not code that doesn't run: NameError and the like would be red without any good test.
+    # An assertion must fail: a NameError would turn any test red.
     output = (project / "output").read_text()
     red = re.search(r"^FAILED .+? - (AssertionError|assert |Failed: DID NOT RAISE)", output, re.MULTILINE)
     assert status == pytest.ExitCode.TESTS_FAILED and red, output[-4000:]

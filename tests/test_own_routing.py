@@ -87,7 +87,7 @@ def test_one_without_couplings_or_observer_is_named_where_they_are_asked_for():
 
 
 class Longer(Dynamic):
-    """Adds a setting and keeps the algorithm."""
+    """Dynamic routing with another setting and the same algorithm."""
 
     def __init__(self, iterations=3, note=""):
         super().__init__(iterations)
@@ -95,7 +95,7 @@ class Longer(Dynamic):
 
 
 class Halved(Dynamic):
-    """Changes the algorithm and inherits the rule."""
+    """Dynamic routing with another algorithm, which inherits the rule."""
 
     def forward(self, edges, votes, prior, activation=None):
         return super().forward(edges, votes, prior / 2, activation)

@@ -77,7 +77,7 @@ def test_a_lock_keeps_others_out_until_its_block_ends(tmp_path):
     held = run.lock()
     with held:
         pass
-    with Run.open(run.path).lock():  # although ``held`` still lives
+    with Run.open(run.path).lock():  # ``held`` still exists
         pass
 
 

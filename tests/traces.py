@@ -1,4 +1,4 @@
-"""Traces for tests of pictures, made of seeded random numbers, and what pictures must show, computed the slow way."""
+"""Traces of seeded random numbers for tests of pictures, and the contents of pictures, computed the slow way."""
 
 from __future__ import annotations
 

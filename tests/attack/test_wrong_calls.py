@@ -63,7 +63,7 @@ DOORS = {
 @pytest.mark.parametrize("name", DOORS)
 def test_a_value_that_is_no_tensor_of_floating_point_is_named(name):
     for kind, (wrong, text) in NO_TENSORS.items():
-        if (name, kind) == ("feat", "sparse"):  # is taken
+        if (name, kind) == ("feat", "sparse"):  # sparse features are allowed
             continue
         with pytest.raises(InputError, match=f"^{name}: expected {text.format(name=name)}"):
             DOORS[name](wrong)

@@ -70,7 +70,7 @@ def test_a_batch_of_images_gives_what_they_give_one_by_one(preset, shape):
     [("paper", (2, 19, 22)), ("compact", (2, 28, 15)), ("deep", (1, 32, 38)), ("parts", (2, 19, 24))],
 )
 def test_receptive_fields_are_the_pixels_that_a_gradient_reaches(preset, shape):
-    """Routing takes one iteration: in the next, a child of convolutional capsules hears of other windows too."""
+    """One iteration of routing: after a second, a child of convolutional capsules depends on other windows too."""
     net = net_of(preset, shape, routing=Dynamic(1)).eval()
     fields = net.receptive_fields()
     images = images_of(1, shape).requires_grad_()
@@ -121,7 +121,7 @@ def test_padding_dilation_pooling_and_branches_widen_what_a_child_sees():
 def test_measured_fields_are_the_computed_ones_below_and_above_windows_of_capsules():
     net = CapsNet.from_preset("deep", (1, 23, 27), routing=Uniform())
     computed = net.receptive_fields()
-    net.stem = nn.ModuleList([net.stem])  # whose fields are not computed
+    net.stem = nn.ModuleList([net.stem])  # a stem whose fields are measured, not computed
     net.stem.forward = net.stem[0].forward
     assert torch.equal(net.receptive_fields(), computed)
 

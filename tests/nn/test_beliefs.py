@@ -88,7 +88,7 @@ def test_watching_it_records_beliefs_and_couplings_and_changes_nothing(draw):
 
 
 def test_it_finds_two_hidden_groupings_from_half_of_the_labels():
-    """Nodes in one of 4 states of each of 2 capsules, edges by one of them; half of the nodes are known."""
+    """Each node has one of 4 states in each of 2 capsules, and edges join nodes that share a state; half are known."""
     random, nodes = torch.Generator().manual_seed(0), 200
     states = torch.randint(4, (nodes, 2), generator=random)
     same = (states[:, None] == states[None]) & (torch.rand(nodes, nodes, 2, generator=random) < 0.15)

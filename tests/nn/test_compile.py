@@ -33,7 +33,7 @@ def before_any_other_call():
 
 
 def pieces() -> int:
-    """The number of graphs that torch has compiled; the breaks between them are those that graphcaps asks for."""
+    """The number of graphs that torch has compiled; graphcaps asks for every break between them."""
     # torch before 2.9 breaks at errors of PyG's readouts too
     assert not NEW or all("disable" in reason for reason in counters["graph_break"]), counters["graph_break"]
     return counters["stats"]["unique_graphs"]
@@ -62,7 +62,7 @@ def test_a_compiled_network_takes_the_step_of_the_network(model, side, options, 
     compiled = torch.compile(net, backend="aot_eager")
     for _ in range(2):  # the second call compiles nothing
         for got, wanted in zip(step(net, compiled), step(net, net), strict=True):
-            if wanted is None:  # the gradient of kappa, for a single iteration
+            if wanted is None:  # kappa has no gradient with a single iteration
                 assert got is None
                 continue
             # float32 through batch normalisation of five images, added up in another order
@@ -160,7 +160,7 @@ def test_shapes_are_found_without_numbers():
 
 
 class Graph(torch.nn.Module):
-    """A graph network whose inputs all have names of their own."""
+    """A graph network whose inputs all have different names."""
 
     def __init__(self, layer):
         super().__init__()

@@ -40,7 +40,7 @@ def conv(in_feats=F, **options):
 
 
 def backs(src, dst):
-    """For each edge (u, v) the edge (v, u); of several between two nodes the first belongs to the first."""
+    """The reverse of each edge; of parallel edges, the first is paired with the first, and so on."""
     seen, count = [], len(src)
     for e in range(count):
         number = sum((src[k], dst[k]) == (src[e], dst[e]) for k in range(e))
@@ -49,7 +49,7 @@ def backs(src, dst):
 
 
 def by_loops(layer, graph, x, weights, along=None):
-    """The formulas of the docstring for features (N, F) of one capsule per node, node by node; and c (E, K)."""
+    """The docstring's formulas node by node, for one capsule per node: features (N, F) -> h (N, K, D) and c (E, K)."""
     capsules, routing = layer.capsules, layer.capsules.routing
     src, dst = (end.tolist() for end in graph.edges(order="eid"))
     into = [[e for e in range(len(src)) if dst[e] == v] for v in range(graph.num_dst_nodes())]
@@ -196,7 +196,7 @@ def test_a_destinations_features_are_used_or_a_warning_says_that_they_are_not(dr
         layer(WORDS, pair)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        layer(WORDS, pair)  # one warning is enough
+        layer(WORDS, pair)  # the warning comes once
         conv(in_feats=(F, None))(WORDS, pair)
         conv(in_feats=(F, F), residual=True)(WORDS, pair)
 
@@ -289,5 +289,5 @@ def test_sparse_features_are_routed_as_dense_ones(draw):
     wanted = torch.autograd.grad(layer.eval()(graph_of(), x).square().sum(), list(layer.parameters()))
     got = torch.autograd.grad(layer(graph_of(), x.to_sparse_csr()).square().sum(), list(layer.parameters()))
     torch.testing.assert_close(got, wanted, **EXACT)
-    layer.train().feat_drop.p = 1.0  # nothing is left
+    layer.train().feat_drop.p = 1.0  # all features are dropped
     torch.testing.assert_close(layer(graph_of(), x.to_sparse_csr()), layer(graph_of(), 0 * x), **EXACT)

@@ -1,4 +1,4 @@
-"""Graphs that break layers: hubs, lonely nodes, loops, parallel edges, many graphs.
+"""Graphs that break layers: hubs, parallel edges, and batches of many graphs.
 
 tests/pyg/test_layers.py proves that the layers for PyTorch Geometric give the same.
 """
@@ -37,7 +37,7 @@ def pool(layer, x, sizes):
 
 
 def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(draw):
-    """Routing must not depend on degree alone: what neighbours say decides, and in what proportion."""
+    """Routing must depend on the neighbours' votes and their proportions, not on degree alone."""
     layer, kinds = conv(routing=Spherical(concentration=4.0)), draw(3, F)
     few = torch.stack((torch.tensor([1, 2, 3]), torch.zeros(3).long()))
     wanted, c = convolve(layer, torch.cat((kinds[:1], kinds)), few)
@@ -45,7 +45,7 @@ def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(draw):
     out, couplings = convolve(layer, torch.cat((kinds[:1], kinds.repeat(10_000, 1))), many)
     torch.testing.assert_close(out[0], wanted[0], **EXACT)
     torch.testing.assert_close(couplings, c.repeat(10_000, 1, 1), **EXACT)
-    assert c.std() > 0.03  # routing did route
+    assert c.std() > 0.03  # couplings are not uniform
 
 
 def test_parallel_edges_vote_as_edges_of_copies_of_their_source(draw):

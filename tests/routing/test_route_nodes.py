@@ -23,14 +23,14 @@ def graph_of(src, dst):
 
 
 def random():
-    """Parallel edges, and a node without any."""
+    """A graph with parallel edges, and a node without any edge."""
     draw = torch.Generator().manual_seed(0)
     ends = torch.randint(SOURCES, (EDGES,), generator=draw), torch.randint(TARGETS - 1, (EDGES,), generator=draw)
     return graph_of(*ends)
 
 
 def star():
-    """All edges end in one node."""
+    """A graph whose edges all end in one node."""
     return graph_of(range(SOURCES), [4] * SOURCES)
 
 
@@ -43,7 +43,7 @@ def on_engine(name, graph, z, scale, routing, cotangent, per_edge):
     return s.detach(), c, *slopes
 
 
-# K and D that are powers of two and that aren't: their products are added up in different ways.
+# K and D are powers of two or not: the kernels add up their products in different ways.
 @pytest.mark.fact(12)
 @pytest.mark.parametrize(("caps_in", "caps_out", "dim"), [(1, 8, 4), (2, 3, 5)])
 @pytest.mark.parametrize("kind", [Spherical, Dynamic, Uniform])

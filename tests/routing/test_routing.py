@@ -1,4 +1,4 @@
-"""The door to routing: every routing and engine against the oracle on random graphs, observers, engines."""
+"""``route``: every routing and engine against the oracle on random graphs, observers, votes, choice of engine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PRIORS = {
     "(E, 1)": lambda edges, trailing: (edges, *[1] * len(trailing)),
     "(E, *)": lambda edges, trailing: (edges, *trailing),
 }
-# float64: eps 2e-16, and what three iterations and a layer norm of nearly equal numbers multiply it by.
+# float64: eps is 2e-16; four iterations and a layer norm of nearly equal numbers multiply it.
 # float32: eps 1.2e-7, likewise. bfloat16 keeps 8 bits of a result that is computed in float32.
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-3, torch.bfloat16: 1e-2}
 WAYS = [Way(*name, "cpu") for name in routings_and_engines() if name[1] != "oracle"]
@@ -81,7 +81,7 @@ def test_value_and_gradient_are_the_oracles_on_any_graph(router, data):
     prior_shape = PRIORS[draw(st.sampled_from(list(PRIORS)))](graph.num_edges(), trailing)
     options = {"iterations": draw(st.integers(1, 4))}
     matrices = router.routing == "em" and draw(st.booleans())
-    linear = draw(st.booleans()) and dtype != torch.bfloat16  # whose votes would be rounded before they are routed
+    linear = draw(st.booleans()) and dtype != torch.bfloat16  # bfloat16 would round the votes before they are routed
     # Numba compiles for each dtype and size.
     dim = 16 if matrices else draw(st.sampled_from([1, 4])) if dtype == torch.float64 and not linear else 4
     source = torch.Generator().manual_seed(draw(st.integers(0, 999)))

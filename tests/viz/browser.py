@@ -90,7 +90,7 @@ def page_that_computes(chromium, scripts=NETWORK):
 
 
 def settle(page) -> None:
-    """Wait until what was asked for is drawn: a page draws at the next frame."""
+    """Wait until the page has drawn, which it does at the next frame."""
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
@@ -132,7 +132,7 @@ def contrast(one, other) -> float:
     return (max(light) + 0.05) / (min(light) + 0.05)
 
 
-# Elements that stand out of the window at the left or right; rows of images scroll, so these may
+# Elements beyond the window's left or right side. Rows of images scroll, so they may be.
 OUTSIDE = """() => [...document.querySelectorAll("body *")].filter((element) => {
   const { left, right, width } = element.getBoundingClientRect();
   if (element.closest(".thumbs label")) return false;

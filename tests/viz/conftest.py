@@ -1,4 +1,4 @@
-"""The browser in which the tests of this folder open pages: one for each file of tests."""
+"""The browser in which this folder's tests open pages: each file of tests starts one."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def page(opened_page):
 
 
 def go(page, round_: int, epoch: int) -> None:
-    """To a round from 1 and a kept epoch from 0."""
+    """Go to a round, counted from 1, and a recorded epoch, counted from 0."""
     page.locator("#iteration").fill(str(round_), force=True)
     page.locator("#epoch").evaluate(
         "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input')); }", str(epoch)
@@ -76,7 +76,7 @@ BACKGROUND = "(element) => getComputedStyle(element).backgroundColor"
 
 @pytest.mark.parametrize("scheme, paper", [("light", (255, 255, 255)), ("dark", (21, 24, 28))])
 def test_the_page_opens_at_the_answer_and_its_colours_stand_out(chromium, files, scheme, paper):
-    """By a contrast of 3 : 1, as WCAG 2.2 asks of graphics (its 1.4.11)."""
+    """WCAG 2.2 asks for a contrast of 3 : 1 in graphics (1.4.11)."""
     with opened(chromium, files["small"], color_scheme=scheme) as page:
         assert text(page, "#entropy output") == "3: the answer"
         counts = said(TRACE.c[-1, 2, 0].astype(float).reshape(16, 10))

@@ -53,7 +53,7 @@ ASK = """({ found, pixels, rounds }) => {
 
 @pytest.fixture(scope="module")
 def ask(chromium):
-    """Ask a network in Chromium: of what ``network_data`` gives and pixels (C, H, W), numbers of all iterations."""
+    """A function that gives the page's numbers of all iterations for a network and pixels (C, H, W)."""
 
     page = page_that_computes(chromium)
 
@@ -65,7 +65,7 @@ def ask(chromium):
 
 
 def trained(preset: str, shape: tuple[int, int, int], options: dict) -> CapsNet:
-    """With statistics, priors and a concentration of its own; its numbers are those that half precision can hold."""
+    """A network with its own statistics, priors and concentration, all of them exact in half precision."""
     model = copy.deepcopy(network(preset, shape, **options))
     torch.manual_seed(1)
     with torch.no_grad():

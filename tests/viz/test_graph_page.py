@@ -261,7 +261,7 @@ def test_an_edge_is_pulled_to_another_node_cut_or_held_by_a_capsule_and_undone(p
     page.locator("#undo").click()
     settle(page)
     assert text(page, "#changes") == "Nothing is changed." and page.locator("#undo").is_disabled()
-    drag({"x": 3, "y": 3})  # where nothing is
+    drag({"x": 3, "y": 3})  # an empty place
     click(page, 2)
     assert shown_couplings(page) == pytest.approx(couplings(2, less), abs=5.1e-4)
     page.locator("#undo").click()
