@@ -288,8 +288,8 @@ def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys,
     code, out, printed = call(capsys, "predict", "sub", "-", "--json", "--top", "2", "--out", run.parent)
     answers = [json.loads(line) for line in out.splitlines()]
     assert [each["image"] for each in answers] == ["sub/a.png", "sub/deeper/b.png", "c.png", "none.png"]
-    assert code == 2 and answers[3]["error"] == "none.png: expected an image file, answers nothing there"
-    assert ", the newest run\n" in printed and printed.endswith("answers 1 of 4 that can't\n")
+    assert code == 2 and answers[3]["error"] == "none.png: expected an image file, got nothing there"
+    assert ", the newest run\n" in printed and printed.endswith("got 1 of 4 that can't\n")
     assert answers[0]["answer"] == answers[0]["classes"][0]["class"] and len(answers[0]["classes"]) == 2
     assert set(answers[0]) == {"image", "answer", "doubts", "classes", "inverted"} and answers[0]["inverted"] is False
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import small
 import torch
 
 from graphcaps import (
@@ -23,7 +24,6 @@ from graphcaps import (
     train,
     watch,
 )
-from graphcaps.config import TrainConfig
 from graphcaps.errors import GraphcapsError
 from graphcaps.graph import links
 from graphcaps.routing import Dynamic, Routing, squashed
@@ -167,9 +167,8 @@ def test_layers_for_graphs_route_by_it(nobody):
 
 
 def test_a_run_is_trained_and_loaded_by_the_name_of_its_class(nobody, tmp_path, monkeypatch):
-    config = TrainConfig(
-        dataset="digits", model="compact", epochs=1, iterations=2, routing="my_routing:Nobody", out=tmp_path / "runs"
-    )
+    small.use(monkeypatch)
+    config = small.config(tmp_path, epochs=1, iterations=2, routing="my_routing:Nobody")
     run = train(config, progress=False)["run"]
     assert RoutingTrace.load(Path(run) / "trace.npz").c.shape[1] == 2  # more iterations may be another algorithm
     network = load(run)

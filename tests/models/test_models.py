@@ -191,7 +191,7 @@ def test_up_to_40_pixels_stems_are_as_published(name, size):
     assert [(c.in_channels, c.out_channels, c.kernel_size, c.stride) for c in convs] == AS_PUBLISHED[name]
 
 
-@pytest.mark.parametrize("size", [(41, 41), (48, 64), (161, 161)], ids=str)
+@pytest.mark.parametrize("size", [(41, 41), (48, 64), pytest.param((161, 161), marks=pytest.mark.long)], ids=str)
 def test_larger_images_have_as_many_children_and_kernels_as_small(size):
     with torch.no_grad():
         for name in AS_PUBLISHED:
