@@ -8,9 +8,9 @@ engine, on every device at hand, or for the routings that it is marked with, ``r
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -18,20 +18,7 @@ from ways import Way, routings_and_engines, unsupported_reason
 
 from graphcaps import bipartite_graph, complete_graph, dgl
 
-FACTS = {
-    1: "c sums to 1 over each child's edges",
-    2: "an image alone gives what it gives in a batch",
-    3: "one iteration is uniform coupling",
-    4: "a second call equals the first",
-    5: "squash: length < 1, zero has a gradient",
-    6: "margin loss: sum over classes, mean over batch",
-    7: "graph routing equals dense routing",
-    8: "a primary capsule is one position's channels",
-    9: "evaluation sees no labels",
-    10: "all test images are counted",
-    11: "the test set doesn't choose the model",
-    12: "value and gradient equal the oracle's",
-}
+FACTS = range(1, 13)
 
 
 def pytest_generate_tests(metafunc):
@@ -40,11 +27,13 @@ def pytest_generate_tests(metafunc):
         only = metafunc.definition.get_closest_marker("routings")
         names = [name for name in routings_and_engines() if only is None or name[0] in only.args]
         ways = [Way(*name, device) for device in devices for name in names]
+        # the oracle proves facts alone, and no network routes by it
         if not metafunc.definition.get_closest_marker("fact") or "small_net" in metafunc.fixturenames:
-            ways = [way for way in ways if way.engine != "oracle"]  # the oracle is for facts alone, and has no networks
+            ways = [way for way in ways if way.engine != "oracle"]
         metafunc.parametrize("way", ways, ids=str, indirect=True)
-    if "case" in metafunc.fixturenames:
-        metafunc.parametrize("case", cases_of(metafunc.fixturenames), indirect=True)
+    own = re.findall(r"\w+", str([mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]))
+    if names := [name for name in CASES[0] if name in metafunc.fixturenames and name not in own]:
+        metafunc.parametrize(names, cases_of(names))
 
 
 @pytest.fixture(scope="session")
@@ -93,62 +82,35 @@ GRAPHS = {
 }
 
 
-class Case(NamedTuple):
-    """An input for a fact: votes of this dtype on a graph of GRAPHS, with a batch, more dims or none."""
-
-    graph: str
-    dtype: torch.dtype
-    trailing: tuple[int, ...]
-
-
-# One by one on purpose: a random graph of every kind and size is in routing/test_routing.py.
+# A few cases, not all products: routing/test_routing.py draws random graphs of every kind and size.
 CASES = [
-    Case("sparse_7x5", torch.float64, (3,)),
-    Case("complete", torch.float64, (3,)),
-    Case("block", torch.float64, ()),
-    Case("other_names", torch.float64, (2, 3)),
-    Case("sparse_5x9_int32", torch.float32, ()),
-    Case("no_edges", torch.float32, (2, 3)),
-    Case("complete", torch.float32, (3,)),
+    {"graph": graph, "dtype": dtype, "trailing": trailing}
+    for graph, dtype, trailing in (
+        ("sparse_7x5", torch.float64, (3,)),
+        ("complete", torch.float64, (3,)),
+        ("block", torch.float64, ()),
+        ("other_names", torch.float64, (2, 3)),
+        ("sparse_5x9_int32", torch.float32, ()),
+        ("no_edges", torch.float32, (2, 3)),
+        ("complete", torch.float32, (3,)),
+    )
 ]
 
 
 def cases_of(names: list[str]) -> list:
-    """The cases for a test that takes these fixtures, each once by what the test takes of it."""
+    """The distinct cases for a test that takes the values of these names."""
     seen = {}
     for number, case in enumerate(CASES):
-        taken = tuple(field for field in Case._fields if field in names)
-        words = [str(getattr(case, field)).removeprefix("torch.").replace(", ", "x").strip("(,)") for field in taken]
-        marks = () if number < 2 else pytest.mark.long
+        words = [str(case[name]).removeprefix("torch.").replace(", ", "x").strip("(,)") for name in names]
         key = "-".join(word or "no_batch" for word in words)
-        seen.setdefault(key, pytest.param(case, id=key, marks=marks))
+        values = [GRAPHS[case[name]] if name == "graph" else case[name] for name in names]
+        seen.setdefault(key, pytest.param(*values, id=key, marks=() if number < 2 else pytest.mark.long))
     return list(seen.values())
-
-
-@pytest.fixture
-def case(request) -> Case:
-    return request.param
 
 
 @pytest.fixture
 def graphs():
     return GRAPHS
-
-
-@pytest.fixture
-def graph(case):
-    """Complete and random graphs with isolated capsules and duplicate edges, and graphs made by others."""
-    return GRAPHS[case.graph]
-
-
-@pytest.fixture
-def trailing(case) -> tuple[int, ...]:
-    return case.trailing
-
-
-@pytest.fixture
-def dtype(case) -> torch.dtype:
-    return case.dtype
 
 
 @pytest.fixture
@@ -175,30 +137,22 @@ class FactGrid:
 
     def __init__(self):
         self.counts = defaultdict(Counter)  # {(row, fact): {"passed": 3, ...}}
-        self.reasons = set()
 
     def pytest_runtest_logreport(self, report):
-        if report.when != "call" and report.passed:
-            return
-        for name, value in report.user_properties:
-            if name == "fact":
-                number, *way = value
-                self.counts["-".join(way) or "any", number][report.outcome] += 1
-                if report.skipped:
-                    self.reasons.add(f"{'-'.join(way) or 'any'}: {report.longrepr[2].removeprefix('Skipped: ')}")
+        if report.when == "call" or not report.passed:
+            for name, value in report.user_properties:
+                if name == "fact":
+                    number, *way = value
+                    self.counts["-".join(way) or "any", number][report.outcome] += 1
 
     def pytest_terminal_summary(self, terminalreporter):
         if not self.counts:
             return
         write = terminalreporter.write_line
-        terminalreporter.section("facts x engines, tests passed")
-        for number, text in FACTS.items():
-            write(f"{number:>2}  {text}")
+        terminalreporter.section("facts of docs/testing.md x engines, tests passed")
         write(" " * 24 + "".join(f"{number:>6}" for number in FACTS))
         for row in sorted({row for row, _ in self.counts}):
             write(f"{row:<24}" + "".join(f"{self.cell(row, number):>6}" for number in FACTS))
-        for reason in sorted(self.reasons):
-            write(f"skipped: {reason}")
         if not torch.cuda.is_available():
             write("cuda: not run, torch sees no CUDA device")
 

@@ -92,7 +92,7 @@ def squash(s):
 
 
 def direction(x):
-    """x at length 1; x itself where it is about zero."""
+    """x scaled to length 1, or x itself if it is almost zero."""
     squared = (x * x).sum(-1, keepdim=True)
     return x / torch.where(squared > 1e-24, squared, 1.0).sqrt()
 
@@ -125,7 +125,7 @@ def attention(edges, u_hat, b, routing):
 
 
 def _in_one_pass(edges, b, routing):
-    """s for couplings that no iteration changes; each iteration's observer is told the same."""
+    """s for couplings that no iteration changes; each iteration's observer sees the same."""
     c = edges.softmax(b)
     s = edges.weighted_sum(c)
     for r in range(routing.iterations):

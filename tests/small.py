@@ -14,7 +14,7 @@ from graphcaps.data import Images, ImageSplits, load_images
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
 
-CLOCKS = {"seconds", "images_per_second", "epoch_seconds"}  # two equal trainings may differ in these
+CLOCKS = {"seconds", "images_per_second", "epoch_seconds"}  # equal trainings differ in these
 
 
 @functools.cache
@@ -47,22 +47,22 @@ def config(out: Path, **settings) -> TrainConfig:
 
 
 def content(path: Path) -> dict:
-    """All results of a run: weights, optimizer, history, metrics and routing; clock readings left out."""
+    """All results of a run: weights, optimizer, history, metrics and routing; without clock readings."""
     run = Run.open(path)
-    found = {}
+    parts = {}
     for which in ("best", "last"):
         tensors, head = checkpoint.read(run.checkpoint(which))
         state = {key: value for key, value in head["state"].items() if key not in CLOCKS}
         state["history"] = [_timeless(row) for row in state["history"]]
-        found |= {f"{which}.{name}": tensor.numpy() for name, tensor in tensors.items()}
-        found |= {f"{which} head": state, f"{which} limits": head["limits"]}
+        parts |= {f"{which}.{name}": tensor.numpy() for name, tensor in tensors.items()}
+        parts |= {f"{which} head": state, f"{which} limits": head["limits"]}
     for path in sorted(run.path.glob("checkpoints/epoch-*")):
-        found |= {f"{path.stem}.{name}": tensor.numpy() for name, tensor in checkpoint.read(path)[0].items()}
+        parts |= {f"{path.stem}.{name}": tensor.numpy() for name, tensor in checkpoint.read(path)[0].items()}
     trace = vars(run.trace())
-    found |= trace | {"history": _timeless(trace["history"])}
-    found["metrics"] = [_timeless(row) for row in run.metrics()]
-    found["result"] = _timeless(run.result() or {})
-    return found
+    parts |= trace | {"history": _timeless(trace["history"])}
+    parts["metrics"] = [_timeless(row) for row in run.metrics()]
+    parts["result"] = _timeless(run.result() or {})
+    return parts
 
 
 def _timeless(row: dict) -> dict:

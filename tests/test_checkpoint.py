@@ -42,7 +42,7 @@ def path(tmp_path) -> Path:
 
 
 def rewritten(path: Path, **head) -> None:
-    """Change what the head says, with a right checksum."""
+    """Change entries of the head, and write the right checksum."""
     tensors, old = checkpoint.read(path)
     checkpoint.write(path, tensors, old | head)
 

@@ -51,15 +51,15 @@ def alone(tmp_path_factory) -> Run:
 
 
 def assert_alike(run: Run, one: Run) -> None:
-    """The same loss, gradients and weights, but for the order of sums."""
+    """The loss, gradients and weights are the same up to the order of sums."""
     (row,), (wanted,) = run.metrics(), one.metrics()
     assert row["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-5)
     assert row["train_accuracy"] == wanted["train_accuracy"]
-    found, right = (checkpoint.read(each.checkpoint("last"))[0] for each in (run, one))
-    assert found.keys() == right.keys()
+    got, right = (checkpoint.read(each.checkpoint("last"))[0] for each in (run, one))
+    assert got.keys() == right.keys()
     for part in ("exp_avg", "model."):
         names = [name for name in right if part in name]
-        ours, theirs = (torch.cat([x[name].double().flatten() for name in names]) for x in (found, right))
+        ours, theirs = (torch.cat([x[name].double().flatten() for name in names]) for x in (got, right))
         assert (ours - theirs).norm() <= 1e-5 * theirs.norm(), part
 
 
@@ -83,7 +83,7 @@ sys.exit(0 if main(sys.argv[1:]) == 128 + number else 1)
 
 
 def signalled(folder: Path, number: int, step: int, rank: int, *more) -> subprocess.Popen:
-    """Two processes, of which one (-1: each) gets a signal at a step."""
+    """Two processes; the one of this rank, or each if it is -1, gets a signal at a step."""
     (folder / "signalled.py").write_text(SIGNALLED)
     command = [*TORCHRUN, "--standalone", "--nproc-per-node", 2, folder / "signalled.py", *flags(folder, "two"), *more]
     return started(command, SIGNAL=f"{int(number)} {step} {rank}")
@@ -94,7 +94,7 @@ def test_two_processes_that_were_stopped_in_mid_epoch_train_the_network_that_one
     ended(signalled(tmp_path, signal.SIGTERM, 1, -1))
     run = Run.open(tmp_path / "two")
     state = checkpoint.read(run.checkpoint("last"))[1]["state"]
-    assert (state["step"], state["seen"]) == (2, 42)  # of 3 steps and 63 images in all
+    assert (state["step"], state["seen"]) == (2, 42)  # 3 steps and 63 images are an epoch
     together = [*TORCHRUN, "--standalone", "--nproc-per-node", 2]
     ended(started([*together, "-m", "graphcaps", "train", "--resume", run.path]))
     assert run.result()["processes"] == 2
@@ -135,11 +135,11 @@ def test_two_processes_train_on_a_graph_in_files_and_have_the_same_gradients(tmp
     shutil.copy(ROOT / "examples" / "distributed.py", script)
     sizes = ["--nodes", 2000, "--edges", 20000, "--epochs", 2, "--batch-size", 50, "--folder", tmp_path / "graph"]
     (said,) = ended(started([*TORCHRUN, "--standalone", "--nproc-per-node", 2, script, *sizes]))
-    found = re.findall(
+    got = re.findall(
         r"epoch (\d)  process (\d): [\d,]+ nodes/s, at most [\d,]+ MB resident; gradients differ by (\S+); "
         r"validation ([\d.]+)%",
         said,
     )
-    assert sorted(line[:2] for line in found) == [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")]
-    assert {line[2] for line in found} == {"0"}
-    assert len({line[3] for line in found if line[0] == "2"}) == 1
+    assert sorted(line[:2] for line in got) == [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")]
+    assert {line[2] for line in got} == {"0"}
+    assert len({line[3] for line in got if line[0] == "2"}) == 1

@@ -23,10 +23,10 @@ from graphcaps.cli.commands import COMMANDS
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = {page: page.read_text(encoding="utf-8") for page in (README, *sorted((ROOT / "docs").glob("*.md")))}
-# Placeholders of the pages' commands, and a value that graphcaps takes.
+# Placeholders in the pages' commands, and values that graphcaps takes.
 STANDS_FOR = {"--image K": "0", "--dataset NAME": "digits", "--model NAME": "compact", "--routing NAME": "dynamic"}
 PYTHON = {page: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for page, text in PAGES.items()}
-TRAINS = ("by-hand", "own-pictures", "train", "watch")  # for seconds
+TRAINS = ("by-hand", "own-pictures", "train", "watch")  # these pages train for seconds
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
@@ -47,31 +47,30 @@ def tracked() -> set[str]:
     return {path for path in listed.stdout.splitlines() if (ROOT / path).exists()}
 
 
-def without_code(text: str) -> str:
-    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
+def without_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def in_code(text: str) -> list[str]:
-    """Lines of code blocks, and code inside sentences, which may go over a line's end."""
+    """Lines of code blocks, and code inside sentences, which may contain a line break."""
     blocks = re.findall(r"^```(?:\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    inline = [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose)]
+    inline = [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", without_blocks(text))]
     return [line for block in blocks for line in block.splitlines()] + inline
 
 
 def links(page: Path) -> list[tuple[Path, str]]:
     """The files and anchors inside the project that the page's links and pictures lead to."""
-    found = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(PAGES[page])):
+    targets = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", without_blocks(PAGES[page]))):
         if not re.match(r"[a-z]+:", target):
             path, _, anchor = target.partition("#")
-            found.append(((page.parent / path).resolve() if path else page, anchor))
-    return found
+            targets.append(((page.parent / path).resolve() if path else page, anchor))
+    return targets
 
 
 def anchors(text: str) -> set[str]:
     """The headings' anchors as GitHub makes them: lower case, hyphens for blanks, other signs are dropped."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", without_blocks(text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -126,7 +125,7 @@ def test_every_file_that_a_page_names_is_there():
 
 
 def says_so(printed: str, comment: str) -> bool:
-    """Whether a printed line is what the comment beside its ``print`` says.
+    """True if a printed line is what the comment beside its ``print`` says.
 
     >>> says_so("torch.Size([2, 3])", "[2, 3]: two of three"), says_so("tensor(0.1)", "0: the same numbers")
     (True, False)
@@ -150,7 +149,7 @@ def says_so(printed: str, comment: str) -> bool:
 )
 def test_python_prints_what_its_comments_say(page, tmp_path, monkeypatch):
     """A page's blocks run one after the other, each with the names of those before it."""
-    monkeypatch.chdir(tmp_path)  # files that are saved
+    monkeypatch.chdir(tmp_path)  # some blocks save files
     names: dict = {}
     for code in PYTHON[page]:
         if "import pyg" in code:
@@ -173,17 +172,17 @@ def test_the_plans_on_the_page_about_comparisons_can_be_trained(tmp_path):
 
 
 def commands(text: str) -> list[list[str]]:
-    """The words after ``graphcaps`` of each command line in a text, without comments; of a torchrun line too."""
-    found = []
+    """The words after ``graphcaps`` of each command line in a text, also behind torchrun, without comments."""
+    lines = []
     for line in in_code(text):
         if match := re.match(r"(?:torchrun .* -m )?graphcaps ([a-z-].*)", line):
-            found.append(shlex.split(match[1], comments=True))
-    return found
+            lines.append(shlex.split(match[1], comments=True))
+    return lines
 
 
 @pytest.fixture
 def parsed(monkeypatch) -> list[dict]:
-    """The arguments of each command that is called; commands do nothing else."""
+    """A list that gets the arguments of each called command; commands do nothing else."""
     given = []
 
     def idle(command):
@@ -199,9 +198,9 @@ def parsed(monkeypatch) -> list[dict]:
 
 
 def test_every_command_line_is_one_that_graphcaps_takes(parsed, capsys):
-    found = {tuple(words) for text in PAGES.values() for words in commands(text)}
-    assert len(found) > 40 and {words[0] for words in found} - {"--help"} == COMMANDS.keys()
-    for words in found:
+    lines = {tuple(words) for text in PAGES.values() for words in commands(text)}
+    assert len(lines) > 40 and {words[0] for words in lines} - {"--help"} == COMMANDS.keys()
+    for words in lines:
         if len(words) == 1:  # may be the command's name in a sentence
             continue
         pairs = zip(("", *words), words, strict=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -32,14 +32,6 @@ def site(tmp_path_factory) -> Path:
     return folder / "html"
 
 
-@pytest.fixture(scope="module")
-def reference() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_nothing_is_loaded_from_elsewhere(site):
     loading = r"<(?:script|img|source|iframe|link)\b[^>]*\b(?:src|href)=\"((?:[a-z]+:)?//[^\"]*)"
     pages = [page for page in site.rglob("*.html") if page.name != "draw.html"]  # other tests check that page
@@ -48,16 +40,17 @@ def test_nothing_is_loaded_from_elsewhere(site):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text()), style.name
 
 
-def test_every_public_name_has_an_entry_and_its_source(site, reference):
-    for package in reference.PACKAGES:
-        for name, value in reference.public_names(package).items():
+def test_every_public_name_has_an_entry_and_its_source(site):
+    reference = runpy.run_path(str(DOCS / "reference.py"))
+    for package in reference["PACKAGES"]:
+        for name, value in reference["public_names"](package).items():
             if isinstance(value, ModuleType):
                 continue
-            home = reference.page_of(name, value)
+            home = reference["page_of"](name, value)
             text = (site / "reference" / f"{home.removeprefix('graphcaps.')}.html").read_text()
             entry = re.search(rf'id="{re.escape(f"{home}.{name}")}">(.*?)</dt>', text, re.DOTALL)
             assert entry, f"{home}.{name} has no entry"
-            if getattr(value, "__name__", None) == name:  # neither a constant nor a second name
+            if getattr(value, "__name__", None) == name:  # constants and second names have no link to a source
                 assert "viewcode-link" in entry[1], f"{home}.{name} has no link to its source"
                 assert inspect.getdoc(value), f"{home}.{name} has no docstring"
 

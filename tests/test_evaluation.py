@@ -27,7 +27,7 @@ def images():
 
 @pytest.mark.fact(10)
 @pytest.mark.parametrize("batch_size", [1, 7, 41])
-def test_all_images_are_counted_whatever_the_batch(model, images, batch_size):
+def test_all_images_are_counted_in_batches_of_any_size(model, images, batch_size):
     result = evaluate(model, Batches(images, batch_size))
     model.eval()
     with torch.no_grad():

@@ -38,9 +38,9 @@ def copied(tmp_path, monkeypatch):
 
 
 def test_each_script_is_tried_and_short():
-    found = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
-    assert set(found) == {*TINY, "mini_batches", "distributed"}  # test_distributed.py runs the last
-    for name, text in found.items():
+    scripts = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
+    assert set(scripts) == {*TINY, "mini_batches", "distributed"}  # test_distributed.py runs the last
+    for name, text in scripts.items():
         assert len([line for line in text.splitlines() if line.strip()]) < 100, name
         assert not re.search(r"^from \.|import \.", text, re.MULTILINE), name
 

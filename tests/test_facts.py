@@ -10,7 +10,7 @@ import oracle
 import pytest
 import torch
 
-from graphcaps import CapsNet, margin_loss, squash
+from graphcaps import CapsNet, margin_loss, spread_loss, squash
 from graphcaps import engine as on_engine
 from graphcaps.graph import links
 from graphcaps.nn import PrimaryCaps
@@ -154,7 +154,7 @@ def test_zero_votes_give_zero_parents_and_a_finite_gradient(way, graph, dtype):
     _, v, activation, _ = way(graph, votes)
     if way.routing != "inverted":  # a layer norm shifts zero
         assert not v.any()
-    if way.routing not in ("inverted", "em"):  # zero is a pose as any other
+    if way.routing not in ("inverted", "em"):  # their zero is a pose like any other
         assert not activation.any()
     (v.sum() + activation.sum()).backward()
     assert votes.grad.isfinite().all()
@@ -176,6 +176,21 @@ def test_margin_loss_sums_over_classes_and_averages_over_images(dtype):
     wanted = torch.tensor((0.18 + 0.40125) / 2, dtype=dtype)
     torch.testing.assert_close(margin_loss(lengths, labels), wanted)
     torch.testing.assert_close(margin_loss(lengths, torch.tensor([[1, 0, 0], [0, 1, 0]])), wanted)
+
+
+@pytest.mark.fact(6)
+def test_margin_loss_is_zero_inside_the_margins_with_a_zero_gradient():
+    lengths = torch.tensor([[0.95, 0.05]], requires_grad=True)
+    loss = margin_loss(lengths, torch.tensor([0]))
+    loss.backward()
+    assert loss == 0 and not lengths.grad.any()
+
+
+def test_spread_loss_sums_over_wrong_classes_and_averages_over_images():
+    lengths = torch.tensor([[0.5, 0.3, 0.05], [0.95, 0.7, 0.1]])
+    # image 0: (0.4 - (0.5 - 0.3))^2 + 0 = 0.04; image 1, of class 1: (0.4 - (0.7 - 0.95))^2 + 0 = 0.4225
+    loss = spread_loss(lengths, torch.tensor([0, 1]), margin=0.4)
+    torch.testing.assert_close(loss, torch.tensor((0.04 + 0.4225) / 2))
 
 
 @pytest.mark.fact(7)
@@ -239,10 +254,10 @@ def test_value_and_gradient_equal_the_oracles(way, graph, trailing, dtype, draw)
     edges, parents = graph.num_edges(), graph.num_dst_nodes()
     votes, prior = draw(edges, *trailing, D, dtype=dtype), draw(edges, *trailing, dtype=dtype)
     present = draw(graph.num_src_nodes(), *trailing, dtype=dtype).sigmoid()
-    cotangents, found = (draw(parents, *trailing, D), draw(parents, *trailing)), []
+    cotangents, results = (draw(parents, *trailing, D), draw(parents, *trailing)), []
     for each, precision in ((way, dtype), (way._replace(engine="oracle", device="cpu"), torch.float64)):
         leaves = [x.detach().to(precision).requires_grad_() for x in (votes, prior, present)]
         options = {"prior": leaves[1], "activation": leaves[2]}
-        found.append(each.value_and_gradient(graph, leaves[0], leaves, cotangents, **options))
-    for got, wanted in zip(*found, strict=True):
+        results.append(each.value_and_gradient(graph, leaves[0], leaves, cotangents, **options))
+    for got, wanted in zip(*results, strict=True):
         assert_close(got, wanted)

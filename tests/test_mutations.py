@@ -27,238 +27,203 @@ class Mutation(NamedTuple):
     old: str
     new: str
     tests: str
-    """Test file, wherever in tests/ it is, and what pytest's -k selects of it."""
+    """The name of a test file, in any folder of tests/, and the expression for pytest's -k."""
 
 
-MUTATIONS = {
-    "fact 1": [
-        Mutation(
-            "softmax over the parents' in-edges",
-            "routing/engines/dgl.py",
-            'norm_by="src"',
-            'norm_by="dst"',
-            "test_facts.py sum_to_one and dynamic-dgl",
-        ),
-        Mutation(
-            "couplings that are not normalised",
-            "routing/engines/edges.py",
-            "return exp / self.child_sum(exp)",
-            "return exp",
-            "test_facts.py sum_to_one and dynamic-torch",
-        ),
-    ],
-    "fact 2": [
-        Mutation(
-            "mean of the agreement over the batch",
-            "routing/dynamic.py",
-            "b = b + edges.agreement(votes, v)",
-            "b = b + edges.agreement(votes, v).mean(1, keepdim=True)",
-            "test_facts.py does_not_see_the_batch and dynamic-torch",
-        ),
-    ],
-    "fact 3": [
-        Mutation(
-            "logits that start at random",
-            "routing/api.py",
-            "return torch.zeros((), device=votes.device, dtype=dtype).expand(wanted)",
-            "return torch.randn(wanted, device=votes.device, dtype=dtype)",
-            "test_facts.py one_iteration_is_uniform and dynamic-torch",
-        ),
-    ],
-    "fact 4": [
-        Mutation(
-            "logits that stay from call to call",
-            "routing/dynamic.py",
-            "        b = prior\n",
-            "        b = self.__dict__.setdefault('last', prior)\n        self.last = votes.sum(-1)\n",
-            "test_facts.py second_call and dynamic-torch",
-        ),
-        Mutation(
-            "an observer that changes the logits",
-            "routing/dynamic.py",
-            "edges.observe(r, b, c, v, votes)\n",
-            "edges.observe(r, b, c, v, votes)\n            b = b + c * (edges.observer is not None)\n",
-            "test_facts.py observer_does_not_change and dynamic-dgl",
-        ),
-        Mutation(
-            "features left on the caller's graph",
-            "routing/engines/dgl.py",
-            "self.graph = graph.local_var()",
-            "self.graph = graph",
-            "test_facts.py leaves_the_graph and dynamic-dgl",
-        ),
-    ],
-    "fact 5": [
-        Mutation(
-            "squash without an end to the length",
-            "functional.py",
-            "return s * (n / (1 + n * n))",
-            "return s * n",
-            "test_facts.py squash_shrinks",
-        ),
-        Mutation(
-            "squash as the paper writes it, with 0 / 0",
-            "functional.py",
-            "return s * (n / (1 + n * n))",
-            "return n * n / (1 + n * n) * s / n",
-            "test_facts.py zero_votes and dynamic-torch",
-        ),
-    ],
-    "fact 6": [
-        Mutation(
-            "margin loss averaged over classes",
-            "functional.py",
-            "return loss.sum(dim=1).mean()",
-            "return loss.mean()",
-            "test_facts.py margin_loss",
-        ),
-    ],
-    "fact 7": [
-        Mutation(
-            "edges of a complete graph taken for parent-major",
-            "routing/votes.py",
-            "return self.u.unflatten(0, (edges.num_children, edges.num_parents))",
-            "return self.u.unflatten(0, (edges.num_parents, edges.num_children)).transpose(0, 1)",
-            "test_facts.py equals_dense_routing and dynamic-torch",
-        ),
-    ],
-    "fact 8": [
-        Mutation(
-            "channels of a capsule far apart",
-            "nn/primary.py",
-            "x.unflatten(1, (self.num_types, self.dim)).permute(1, 3, 4, 0, 2)",
-            "x.unflatten(1, (self.dim, self.num_types)).permute(2, 3, 4, 0, 1)",
-            "test_facts.py primary_capsule_holds",
-        ),
-    ],
-    "fact 9": [
-        Mutation(
-            "labels at test time",
-            "models/capsnet.py",
-            "if labels is not None and self.training",
-            "if labels is not None",
-            "test_facts.py sees_no_labels and dynamic-torch",
-        ),
-    ],
-    "fact 10": [
-        Mutation(
-            "the last batch dropped",
-            "data/batches.py",
-            "for first in range(0, self.num_images, self.batch_size):",
-            "for first in range(0, self.num_images - self.batch_size + 1, self.batch_size):",
-            "test_evaluation.py all_images_are_counted",
-        ),
-    ],
-    "fact 11": [
-        Mutation(
-            "the last epoch, not the best on validation",
-            "training/loop.py",
-            "best = (val.accuracy, -val.loss) > (state.best_val_accuracy, -state.best_val_loss)",
-            "best = True",
-            "test_training.py best_epoch_on_validation",
-        ),
-    ],
-    "fact 12": [
-        Mutation(
-            "no gradient along the direction of s, fused",
-            "routing/rule.py",
-            "return (dv * (n / (1 + n * n))).addcmul_(s, slope * along)",
-            "return dv * (n / (1 + n * n))",
-            "test_facts.py equal_the_oracles and dynamic-fused",
-        ),
-        Mutation(
-            "the couplings of the iteration before, fused",
-            "routing/engines/cpu/route.py",
-            "coupling = edges.in_edge_order(coupling.clone())",
-            "coupling = edges.in_edge_order(c[0].clone())",
-            "test_facts.py equal_the_oracles and dynamic-fused",
-        ),
-    ],
-    "uniform": [
-        Mutation(
-            "a prior that is not looked at",
-            "routing/uniform.py",
-            "c = edges.child_softmax(prior)",
-            "c = edges.child_softmax(0 * prior)",
-            "test_facts.py equal_the_oracles and uniform-dgl",
-        ),
-    ],
-    "attention": [
-        Mutation(
-            "agreement not divided by sqrt(D)",
-            "routing/attention.py",
-            " * max(1, votes.shape[-1]) ** -0.5",
-            "",
-            "test_routings.py papers_self_attention and attention-torch",
-        ),
-        Mutation(
-            "the votes' part in the sum without a gradient, fused",
-            "routing/rule.py",
-            "return dw * max(1, s.shape[-1]) ** -0.5, None",
-            "return dw * 0, None",
-            "test_facts.py equal_the_oracles and attention-fused",
-        ),
-    ],
-    "spherical": [
-        Mutation(
-            "logits that grow with the votes",
-            "routing/rule.py",
-            "torch.where(some, mean, 1).rsqrt()",
-            "torch.ones_like(mean)",
-            "test_spherical.py longer_votes and spherical-torch",
-        ),
-        Mutation(
-            "logits that add up over iterations",
-            "routing/spherical.py",
-            "b = prior + edges.agreement(votes, with_length(s, length))",
-            "b = b + edges.agreement(votes, with_length(s, length))",
-            "test_facts.py equal_the_oracles and spherical-dgl",
-        ),
-        Mutation(
-            "the direction's length in its gradient, fused",
-            "routing/rule.py",
-            "(dw - torch.where(some, along * mu, 0))",
-            "dw",
-            "test_facts.py equal_the_oracles and spherical-fused",
-        ),
-    ],
-    "inverted": [
-        Mutation(
-            "logits that add up over iterations",
-            "routing/inverted.py",
-            "b = prior + edges.agreement(votes, p)",
-            "b = b + edges.agreement(votes, p)",
-            "test_routings.py inverted_attention_is_the_papers and inverted-torch",
-        ),
-    ],
-    "em": [
-        Mutation(
-            "couplings without the parents' activations",
-            "routing/em.py",
-            "log_normaliser = logsigmoid(logit) - 0.5",
-            "log_normaliser = -0.5",
-            "test_routings.py share_the_child_by_their_activations and em-torch",
-        ),
-        Mutation(
-            "ln sigma^2 for ln sigma in the cost",
-            "routing/em.py",
-            "per_parent(beta_u, mass) + 0.5 * variance",
-            "per_parent(beta_u, mass) + variance",
-            "test_routings.py cost_has_ln_sigma and em-torch",
-        ),
-        Mutation(
-            "children that count alike at any activation",
-            "routing/em.py",
-            "weight = c if a_child is None else c * a_child",
-            "weight = c",
-            "test_routings.py count_by_their_activation and em-dgl",
-        ),
-    ],
-}
-CASES = [pytest.param(m, id=f"{group}: {m.what}") for group, some in MUTATIONS.items() for m in some]
+MUTATIONS = [
+    Mutation(
+        "fact 1: softmax over the parents' in-edges",
+        "routing/engines/dgl.py",
+        'norm_by="src"',
+        'norm_by="dst"',
+        "test_facts.py sum_to_one and dynamic-dgl",
+    ),
+    Mutation(
+        "fact 1: couplings that are not normalised",
+        "routing/engines/edges.py",
+        "return exp / self.child_sum(exp)",
+        "return exp",
+        "test_facts.py sum_to_one and dynamic-torch",
+    ),
+    Mutation(
+        "fact 2: mean of the agreement over the batch",
+        "routing/dynamic.py",
+        "b = b + edges.agreement(votes, v)",
+        "b = b + edges.agreement(votes, v).mean(1, keepdim=True)",
+        "test_facts.py does_not_see_the_batch and dynamic-torch",
+    ),
+    Mutation(
+        "fact 3: logits that start at random",
+        "routing/api.py",
+        "return torch.zeros((), device=votes.device, dtype=dtype).expand(wanted)",
+        "return torch.randn(wanted, device=votes.device, dtype=dtype)",
+        "test_facts.py one_iteration_is_uniform and dynamic-torch",
+    ),
+    Mutation(
+        "fact 4: logits that stay from call to call",
+        "routing/dynamic.py",
+        "        b = prior\n",
+        "        b = self.__dict__.setdefault('last', prior)\n        self.last = votes.sum(-1)\n",
+        "test_facts.py second_call and dynamic-torch",
+    ),
+    Mutation(
+        "fact 4: an observer that changes the logits",
+        "routing/dynamic.py",
+        "edges.observe(r, b, c, v, votes)\n",
+        "edges.observe(r, b, c, v, votes)\n            b = b + c * (edges.observer is not None)\n",
+        "test_facts.py observer_does_not_change and dynamic-dgl",
+    ),
+    Mutation(
+        "fact 4: features left on the caller's graph",
+        "routing/engines/dgl.py",
+        "self.graph = graph.local_var()",
+        "self.graph = graph",
+        "test_facts.py leaves_the_graph and dynamic-dgl",
+    ),
+    Mutation(
+        "fact 5: squash without an end to the length",
+        "functional.py",
+        "return s * (n / (1 + n * n))",
+        "return s * n",
+        "test_facts.py squash_shrinks",
+    ),
+    Mutation(
+        "fact 5: squash as the paper writes it, with 0 / 0",
+        "functional.py",
+        "return s * (n / (1 + n * n))",
+        "return n * n / (1 + n * n) * s / n",
+        "test_facts.py zero_votes and dynamic-torch",
+    ),
+    Mutation(
+        "fact 6: margin loss averaged over classes",
+        "functional.py",
+        "return loss.sum(dim=1).mean()",
+        "return loss.mean()",
+        "test_facts.py margin_loss",
+    ),
+    Mutation(
+        "fact 7: edges of a complete graph taken for parent-major",
+        "routing/votes.py",
+        "return self.u.unflatten(0, (edges.num_children, edges.num_parents))",
+        "return self.u.unflatten(0, (edges.num_parents, edges.num_children)).transpose(0, 1)",
+        "test_facts.py equals_dense_routing and dynamic-torch",
+    ),
+    Mutation(
+        "fact 8: channels of a capsule far apart",
+        "nn/primary.py",
+        "x.unflatten(1, (self.num_types, self.dim)).permute(1, 3, 4, 0, 2)",
+        "x.unflatten(1, (self.dim, self.num_types)).permute(2, 3, 4, 0, 1)",
+        "test_facts.py primary_capsule_holds",
+    ),
+    Mutation(
+        "fact 9: labels at test time",
+        "models/capsnet.py",
+        "if labels is not None and self.training",
+        "if labels is not None",
+        "test_facts.py sees_no_labels and dynamic-torch",
+    ),
+    Mutation(
+        "fact 10: the last batch dropped",
+        "data/batches.py",
+        "for first in range(0, self.num_images, self.batch_size):",
+        "for first in range(0, self.num_images - self.batch_size + 1, self.batch_size):",
+        "test_evaluation.py all_images_are_counted",
+    ),
+    Mutation(
+        "fact 11: the last epoch, not the best on validation",
+        "training/loop.py",
+        "best = (val.accuracy, -val.loss) > (state.best_val_accuracy, -state.best_val_loss)",
+        "best = True",
+        "test_training.py best_epoch_on_validation",
+    ),
+    Mutation(
+        "fact 12: no gradient along the direction of s, fused",
+        "routing/rule.py",
+        "return (dv * (n / (1 + n * n))).addcmul_(s, slope * along)",
+        "return dv * (n / (1 + n * n))",
+        "test_facts.py equal_the_oracles and dynamic-fused",
+    ),
+    Mutation(
+        "fact 12: the couplings of the iteration before, fused",
+        "routing/engines/cpu/route.py",
+        "coupling = edges.in_edge_order(coupling.clone())",
+        "coupling = edges.in_edge_order(c[0].clone())",
+        "test_facts.py equal_the_oracles and dynamic-fused",
+    ),
+    Mutation(
+        "uniform: a prior that is not looked at",
+        "routing/uniform.py",
+        "c = edges.child_softmax(prior)",
+        "c = edges.child_softmax(0 * prior)",
+        "test_facts.py equal_the_oracles and uniform-dgl",
+    ),
+    Mutation(
+        "attention: agreement not divided by sqrt(D)",
+        "routing/attention.py",
+        " * max(1, votes.shape[-1]) ** -0.5",
+        "",
+        "test_routings.py papers_self_attention and attention-torch",
+    ),
+    Mutation(
+        "attention: the votes' part in the sum without a gradient, fused",
+        "routing/rule.py",
+        "return dw * max(1, s.shape[-1]) ** -0.5, None",
+        "return dw * 0, None",
+        "test_facts.py equal_the_oracles and attention-fused",
+    ),
+    Mutation(
+        "spherical: logits that grow with the votes",
+        "routing/rule.py",
+        "torch.where(some, mean, 1).rsqrt()",
+        "torch.ones_like(mean)",
+        "test_routings.py longer_votes and spherical-torch",
+    ),
+    Mutation(
+        "spherical: logits that add up over iterations",
+        "routing/spherical.py",
+        "b = prior + edges.agreement(votes, with_length(s, length))",
+        "b = b + edges.agreement(votes, with_length(s, length))",
+        "test_facts.py equal_the_oracles and spherical-dgl",
+    ),
+    Mutation(
+        "spherical: the direction's length in its gradient, fused",
+        "routing/rule.py",
+        "(dw - torch.where(some, along * mu, 0))",
+        "dw",
+        "test_facts.py equal_the_oracles and spherical-fused",
+    ),
+    Mutation(
+        "inverted: logits that add up over iterations",
+        "routing/inverted.py",
+        "b = prior + edges.agreement(votes, p)",
+        "b = b + edges.agreement(votes, p)",
+        "test_routings.py inverted_attention_is_the_papers and inverted-torch",
+    ),
+    Mutation(
+        "em: couplings without the parents' activations",
+        "routing/em.py",
+        "log_normaliser = logsigmoid(logit) - 0.5",
+        "log_normaliser = -0.5",
+        "test_routings.py share_the_child_by_their_activations and em-torch",
+    ),
+    Mutation(
+        "em: ln sigma^2 for ln sigma in the cost",
+        "routing/em.py",
+        "per_parent(beta_u, mass) + 0.5 * variance",
+        "per_parent(beta_u, mass) + variance",
+        "test_routings.py cost_has_ln_sigma and em-torch",
+    ),
+    Mutation(
+        "em: children that count alike at any activation",
+        "routing/em.py",
+        "weight = c if a_child is None else c * a_child",
+        "weight = c",
+        "test_routings.py count_by_their_activation and em-dgl",
+    ),
+]
 
 
-# Runs pytest on each line of arguments, in a fork, so that libraries are imported once; tells how each ended.
+# Runs pytest in a fork for each line of arguments, so that libraries are imported once, and prints each exit status.
 FORKS = """
 import json, os, signal, sys
 import graphcaps, dgl, hypothesis.strategies, numba, pytest
@@ -292,7 +257,7 @@ def forks(project):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mutation", CASES)
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[each.what for each in MUTATIONS])
 def test_wrong_code_turns_its_test_red(mutation, project, forks):
     path, (file, _, selected) = project / "graphcaps" / mutation.file, mutation.tests.partition(" ")
     (tests,) = (project / "tests").rglob(file)
@@ -306,7 +271,7 @@ def test_wrong_code_turns_its_test_red(mutation, project, forks):
         status = int(forks.stdout.readline())
     finally:
         path.write_text(text, encoding="utf-8")
-    # A wrong number, not code that doesn't run: NameError and the like would be red without any good test.
+    # An assertion must fail: a NameError would turn any test red.
     output = (project / "output").read_text()
     red = re.search(r"^FAILED .+? - (AssertionError|assert |Failed: DID NOT RAISE)", output, re.MULTILINE)
     assert status == pytest.ExitCode.TESTS_FAILED and red, output[-4000:]

@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom, and what is committed of it is small and free of errors."""
+"""Every notebook runs from top to bottom, and its committed outputs are small and free of errors."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import small
 import torch
 
 from graphcaps import (
@@ -23,7 +24,6 @@ from graphcaps import (
     train,
     watch,
 )
-from graphcaps.config import TrainConfig
 from graphcaps.errors import GraphcapsError
 from graphcaps.graph import links
 from graphcaps.routing import Dynamic, Routing, squashed
@@ -87,7 +87,7 @@ def test_one_without_couplings_or_observer_is_named_where_they_are_asked_for():
 
 
 class Longer(Dynamic):
-    """Adds a setting and keeps the algorithm."""
+    """Dynamic routing with another setting and the same algorithm."""
 
     def __init__(self, iterations=3, note=""):
         super().__init__(iterations)
@@ -95,7 +95,7 @@ class Longer(Dynamic):
 
 
 class Halved(Dynamic):
-    """Changes the algorithm and inherits the rule."""
+    """Dynamic routing with another algorithm, which inherits the rule."""
 
     def forward(self, edges, votes, prior, activation=None):
         return super().forward(edges, votes, prior / 2, activation)
@@ -129,13 +129,13 @@ class TopK(Routing):
 @pytest.mark.parametrize("graph", [complete_graph(6, 4), bipartite_graph([0, 0, 0, 1, 1, 2], [0, 1, 2, 0, 3, 1], 3, 4)])
 def test_top_k_couples_k_parents_of_a_child_on_every_engine(graph, draw):
     votes, prior, src = draw(graph.num_edges(), 2, 5), draw(graph.num_edges(), 2), links(graph).src
-    found = []
+    results = []
     for name in ("torch", "dgl"):
         with engine(name):
-            found.append(route(graph, votes, TopK(), prior=prior))
-    torch.testing.assert_close(*found)
+            results.append(route(graph, votes, TopK(), prior=prior))
+    torch.testing.assert_close(*results)
     degree = torch.bincount(src)[:, None].expand(-1, 2)
-    coupled = torch.zeros(degree.shape).index_add(0, src, (found[0].coupling > 0).float())
+    coupled = torch.zeros(degree.shape).index_add(0, src, (results[0].coupling > 0).float())
     assert torch.equal(coupled, degree.clamp_max(2).float())
     conv, ring = nn.CapsuleConv(5, 4, num_caps=3, routing=TopK()), dgl.add_self_loop(RING)
     _, c = conv(ring, torch.rand(6, 5), get_coupling=True)
@@ -167,9 +167,8 @@ def test_layers_for_graphs_route_by_it(nobody):
 
 
 def test_a_run_is_trained_and_loaded_by_the_name_of_its_class(nobody, tmp_path, monkeypatch):
-    config = TrainConfig(
-        dataset="digits", model="compact", epochs=1, iterations=2, routing="my_routing:Nobody", out=tmp_path / "runs"
-    )
+    small.use(monkeypatch)
+    config = small.config(tmp_path, epochs=1, iterations=2, routing="my_routing:Nobody")
     run = train(config, progress=False)["run"]
     assert RoutingTrace.load(Path(run) / "trace.npz").c.shape[1] == 2  # more iterations may be another algorithm
     network = load(run)

@@ -29,7 +29,7 @@ ANSWERS = {  # sha256 of the answers to the ten thousand test images, and how ma
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """An empty folder, on a machine that nothing can be downloaded to."""
+    """An empty folder on a machine without a network."""
 
     def offline(*args):
         raise OSError("no network")
@@ -110,7 +110,7 @@ def test_a_fresh_install_predicts_explains_and_draws_and_says_with_which_network
     then = f"graphcaps explain {name} --what capsules downloads them"
     assert out.endswith(f"capsules are not counted: the test images of {name} aren't in data. {then}\n")
     assert line in printed and (folder / "explain" / "image-3.png").exists()
-    assert main(["explain", *named, "--what", "capsules"]) == 1  # downloads, and can't
+    assert main(["explain", *named, "--what", "capsules"]) == 1  # it can't download them
     assert "MNIST: expected its files in" in capsys.readouterr().err
 
     assert main(["explore", *named, "--no-open"]) == 0

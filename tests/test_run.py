@@ -77,7 +77,7 @@ def test_a_lock_keeps_others_out_until_its_block_ends(tmp_path):
     held = run.lock()
     with held:
         pass
-    with Run.open(run.path).lock():  # although ``held`` still lives
+    with Run.open(run.path).lock():  # ``held`` still exists
         pass
 
 
@@ -88,8 +88,8 @@ def test_locking_removes_what_killed_writers_left(tmp_path):
     for name in leftovers + others:
         write_text(run.path / name, "{}")
     with run.lock():
-        found = {str(file.relative_to(run.path)) for file in run.path.rglob("*") if file.is_file()}
-    assert found == {*others, ".lock"}
+        got = {str(file.relative_to(run.path)) for file in run.path.rglob("*") if file.is_file()}
+    assert got == {*others, ".lock"}
 
 
 def test_runs_are_found_newest_first(tmp_path):

@@ -45,7 +45,7 @@ def environment(folder: Path, *install) -> Path:
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     python = folder / "bin" / "python"
     site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
-    # A folder named in a .pth file is searched, but its own .pth files, the editable install's, are not read.
+    # Python searches a folder named in a .pth file, but doesn't read that folder's own .pth files.
     libraries = {
         sysconfig.get_path("purelib"),
         str(Path(pytest.__file__).parents[1]),
@@ -71,7 +71,7 @@ def editable(clone, tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("kind", ["installed", "editable"])
 def test_the_readmes_ten_lines_run_beside_a_clone_that_has_the_packages_name(kind, clone, request):
-    """Python finds the clone's folder first: a namespace package without any name in it."""
+    """Python sees the clone's folder first, as an empty namespace package."""
     lines = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)[1]
     (clone.parent / "mine.py").write_text(lines + "import graphcaps.viz\n")
     printed = run(request.getfixturevalue(kind) / "python", "mine.py", cwd=clone.parent)
@@ -111,7 +111,7 @@ print(*names)
     assert "</html>" in page.read_text(encoding="utf-8")
 
 
-# Commands that take hours, or want what isn't here: files of MNIST, another network's run, a stopped one, ffmpeg.
+# Commands that take hours, or need MNIST, a run of another network, a stopped run or ffmpeg.
 NOT_RUN = re.compile(
     r"graphcaps export\b|--dataset (?!digits)|--model (?:paper|parts)|--coupling-weight|--device cuda"
     r"|--resume|--on (?:affnist|.*scrambled)|--what places|--format mp4|viz \S+\.npz|new\.jpg"
@@ -119,7 +119,7 @@ NOT_RUN = re.compile(
 
 
 def test_every_kind_of_command_in_the_docs_runs_after_those_before_it(installed, tmp_path):
-    """In one folder and one environment, on scikit-learn's digits and for one epoch; of like commands the first."""
+    """The first command of each kind, in one folder, on scikit-learn's digits and for one epoch."""
     (tmp_path / "photos").mkdir()
     for path in (tmp_path / "digit.png", tmp_path / "photos" / "1.png"):
         Image.fromarray(load_images("digits").test.pixels[0, 0].numpy()).save(path)

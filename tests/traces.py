@@ -1,4 +1,4 @@
-"""Traces for tests of pictures, made of seeded random numbers, and what pictures must show, computed the slow way."""
+"""Traces of seeded random numbers for tests of pictures, and the contents of pictures, computed the slow way."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def stored_in(page: str) -> dict:
     packed = re.search(r'<script type="text/plain" id="trace">([A-Za-z0-9+/=]*)</script>', page)[1]
     text, _, arrays = gzip.decompress(base64.b64decode(packed)).partition(b"\n")
 
-    def filled(found: dict) -> dict:
-        place = found.get("data")
-        return found | ({"data": base64.b64encode(arrays[slice(*place)]).decode()} if place else {})
+    def filled(each: dict) -> dict:
+        place = each.get("data")
+        return each | ({"data": base64.b64encode(arrays[slice(*place)]).decode()} if place else {})
 
     return json.loads(text, object_hook=filled)
 

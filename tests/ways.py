@@ -26,7 +26,7 @@ def routings_and_engines() -> list[tuple[str, str]]:
 
 
 def learned_routing(name: str, iterations: int, dim: int, num_parents: int, dtype: torch.dtype) -> Routing:
-    """A routing whose parameters differ from parent to parent and from number to number, where it has any."""
+    """A routing whose parameters, if it has any, differ from parent to parent and from number to number."""
     if name == "em":
         # 100 times the paper's temperature: the tests' parents have few children
         routing = EM(iterations, final_lambda=1.0, variance_floor=0.3)
@@ -48,7 +48,7 @@ def learned_routing(name: str, iterations: int, dim: int, num_parents: int, dtyp
 
 
 def moved(x, device):
-    """Tensors, and votes made of some, on this device; all else unchanged."""
+    """x on this device if it is a tensor or votes, else x itself."""
     return x.to(device) if isinstance(x, (Votes, torch.Tensor)) else x
 
 
@@ -92,9 +92,9 @@ class Way(NamedTuple):
         learned = [*leaves, *routing.parameters()]
         pose, v, activation, coupling = routed
         cotangents = [cotangents[0].to(v.dtype), *(x.to(v.dtype) for x in cotangents)]
-        found = pose, v, activation
-        slopes = torch.autograd.grad(found, learned, cotangents, materialize_grads=True, allow_unused=True)
-        return [x.detach() for x in (*found, coupling, *slopes)]
+        parents = pose, v, activation
+        slopes = torch.autograd.grad(parents, learned, cotangents, materialize_grads=True, allow_unused=True)
+        return [x.detach() for x in (*parents, coupling, *slopes)]
 
     def watch(self, graph, votes, **options) -> list[tuple]:
         """The arguments of each call of an observer: (r, b, c, v, agreement) for each iteration."""
@@ -104,7 +104,7 @@ class Way(NamedTuple):
 
 
 def unsupported_reason(way: Way) -> str:
-    """Why this way does not run here, or "" if it does: the only reasons for which a fact may be skipped."""
+    """The reason why this way does not run here, or "" if it does. A fact is skipped for no other reason."""
     if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
         return "the installed DGL is CPU-only"
     if way.engine == "fused" and way.device == "cuda":

@@ -50,7 +50,7 @@ def test_a_hostile_command_line_is_answered_in_one_line_and_leaves_nothing(capsy
 
 PATHS = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
 RUNS, FULL = "runs --out runs", "/dev/full"
-# Command, its surroundings, where its output goes, exit status, and what it says on the terminal.
+# The command, its environment variables, its output file, the exit status and the error's text.
 SURROUNDINGS = [
     (RUNS, {}, FULL, 1, "graphcaps: output: No space left on device\n"),
     ("--help", {}, FULL, 1, "graphcaps: output: No space left on device\n"),

@@ -24,7 +24,7 @@ EVENTS = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod")
 
 
 class Crash(BaseException):
-    """Nothing catches it, like a kill."""
+    """A kill: nothing catches it."""
 
 
 class Disk:
@@ -43,7 +43,7 @@ class Disk:
 
 
 DISK = Disk()
-sys.addaudithook(DISK)  # for as long as Python runs: it does nothing without a folder
+sys.addaudithook(DISK)  # The hook stays until Python ends; without a folder it does nothing.
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def disk(monkeypatch):
 
 
 def trained(folder: Path, first: int, fail) -> str:
-    """Train until the disk fails; what came of it."""
+    """Train until the disk fails, and return how the training ended."""
     DISK.folder, DISK.first, DISK.fail, DISK.done = folder, first, fail, []
     try:
         train(small.config(folder), progress=False)
@@ -76,13 +76,13 @@ def whole(tmp_path_factory) -> tuple[dict, list[str]]:
 
 
 def points(operations: list[str], every: bool) -> list[int]:
-    """Those of the first file, and each other file's taking its name; or one of six of these."""
+    """The operations on the first file and the renaming of each other file; if not ``every``, one of six of these."""
     chosen = [n for n, each in enumerate(operations) if n < 14 or each.startswith("os.rename")]
     return chosen[:: 1 if every else 6]
 
 
 def goes_on(folder: Path, run: Path, whole: dict) -> None:
-    """Train to the end, and compare."""
+    """Train to the end, and compare with the whole run."""
     DISK.folder = None
     if not run.exists():
         run = Path(train(small.config(folder), progress=False)["run"])

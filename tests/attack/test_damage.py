@@ -1,4 +1,4 @@
-"""Damage to each file of a run: every command answers in words, and what goes on gives what a whole training gives."""
+"""Damage to each file of a run: commands answer in words, and a resumed training ends with the same weights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, Path]:
-    """A run that was stopped after a step of its second epoch, and the same, ended."""
+    """A run that was stopped after a step of its second epoch, and the same run after it went on to its end."""
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         small.use(patch)
@@ -53,7 +53,7 @@ def runs(tmp_path_factory) -> dict[str, Path]:
 
 
 def answer(capsys, *words: str | Path) -> tuple[int, str]:
-    """Exit status and all that was printed."""
+    """The exit status and all that was printed."""
     capsys.readouterr()
     code = main([str(word) for word in words])
     printed = capsys.readouterr()
@@ -62,13 +62,13 @@ def answer(capsys, *words: str | Path) -> tuple[int, str]:
 
 
 def cases(files: list[str]) -> list:
-    """Three damages to each file, others to the next; one of them is quick."""
-    found, ways = [], list(DAMAGE)
+    """Three kinds of damage to each file, other kinds for the next file; two of the three are long."""
+    chosen, ways = [], list(DAMAGE)
     for k, file in enumerate(files):
         for n in (0, 2, 4):
             how = ways[(k + n) % len(ways)]
-            found.append(pytest.param(file, how, marks=[pytest.mark.long] * (n > 0), id=f"{how}-{file}"))
-    return found
+            chosen.append(pytest.param(file, how, marks=[pytest.mark.long] * (n > 0), id=f"{how}-{file}"))
+    return chosen
 
 
 def damaged(run: Path, file: str, how: str) -> None:

@@ -1,20 +1,42 @@
-"""Arguments of the wrong kind are named at every public door; none is taken for something else."""
+"""Arguments that don't fit are named at every public door, with what was expected; none is taken for something else."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 import torch
 
-from graphcaps import InputError, complete_graph, coupling_entropy, dgl, load, margin_loss, route, squash
+from graphcaps import (
+    CapsNet,
+    InputError,
+    TrainConfig,
+    bipartite_graph,
+    complete_graph,
+    coupling_entropy,
+    dgl,
+    engine,
+    explore_graph,
+    load,
+    margin_loss,
+    nn,
+    route,
+    squash,
+)
 from graphcaps.functional import spread_loss
-from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout
-from graphcaps.routing import LinearVotes
+from graphcaps.models import CNN, MatrixCapsNet, capsnet_loss
+from graphcaps.routing import EM, Dynamic, Inverted, LinearVotes, MatrixVotes, Spherical, Uniform
 
 GRAPH, VOTES, CLASSES = complete_graph(3, 2), torch.rand(6, 4, 5), torch.tensor([0, 1])
+TWO_TYPES = dgl.heterograph({("a", "r", "b"): ([0], [0]), ("a", "q", "b"): ([0], [0])})
+OUTSIDE = torch.tensor([0, 3])
+U, MATRICES, INDEX = torch.ones(3, 8), torch.ones(2, 8, 4), torch.arange(6)
 RING = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0])))
-X, CONV, LAYER = torch.rand(3, 4), CapsuleConv(4, 3, num_caps=2), CapsuleLayer(12, 3)
+WORDS = dgl.heterograph({("word", "in", "text"): ([0, 0, 1, 2], [0, 1, 1, 0])})
+X, CONV, LAYER = torch.rand(3, 4), nn.CapsuleConv(4, 3, num_caps=2), nn.CapsuleLayer(12, 3)
+BELIEFS, EDGES = nn.BeliefConv(4, 3, 2), torch.tensor([[0, 1], [1, 8]])
 
-# Values that are passed instead of a tensor of floating point, and what the error says of each.
+# Values that are passed instead of a tensor of floating point, and the error's text for each.
 NO_TENSORS = {
     "a list": (lambda x: x.tolist(), r"a tensor, got list\. Convert it: torch\.as_tensor\({name}\)"),
     "an array": (lambda x: x.numpy(), "a tensor, got ndarray"),
@@ -22,6 +44,7 @@ NO_TENSORS = {
     "sparse": (lambda x: x.to_sparse(), r"a dense tensor, got torch\.sparse_coo\. Convert it: {name}\.to_dense\(\)"),
     "nested": (lambda x: torch.nested.nested_tensor([x, x]), "a dense tensor, got a nested tensor"),
     "float8": (lambda x: x.to(torch.float8_e4m3fn), r"(floating point|torch\.float32, as .*), got torch\.float8"),
+    "integers": (lambda x: x.long(), r"(floating point|torch\.float32, as .*), got torch\.int64\. Convert it"),
 }
 DOORS = {
     "u_hat": lambda wrong: route(GRAPH, wrong(VOTES)),
@@ -40,41 +63,240 @@ DOORS = {
 @pytest.mark.parametrize("name", DOORS)
 def test_a_value_that_is_no_tensor_of_floating_point_is_named(name):
     for kind, (wrong, text) in NO_TENSORS.items():
-        if (name, kind) == ("feat", "sparse"):  # is taken
+        if (name, kind) == ("feat", "sparse"):  # sparse features are allowed
             continue
         with pytest.raises(InputError, match=f"^{name}: expected {text.format(name=name)}"):
             DOORS[name](wrong)
 
 
-@pytest.mark.parametrize(
-    "text, wrong",
-    [
-        ("u_hat: expected ", lambda: route(GRAPH, VOTES.to("meta"))),
-        ("prior: expected ", lambda: route(GRAPH, VOTES, prior=True)),
-        ("on_iteration: expected ", lambda: route(GRAPH, VOTES, on_iteration=5)),
-        ("squash_output: expected ", lambda: CapsuleConv(4, 3, 2, squash_output="no")),
-        ("normalise: expected ", lambda: CapsuleReadout(4, 3, 2, normalise=0)),
-        ("activation: expected ", lambda: CapsuleConv(4, 3, 2, activation="relu")),
-        ("learned_prior: expected ", lambda: CapsuleLayer(4, 3, learned_prior="no")),
-        ("mutual: expected ", lambda: CapsuleConv(4, 3, 2, mutual="no")),
-        ("edge_weight: expected ", lambda: CONV(RING, X, [1.0] * 6)),
-        ("edge_feat: expected ", lambda: CONV(RING, X, edge_feat=[1.0] * 6)),
-        ("feat: expected ", lambda: CONV(RING, None)),
-        ("index: expected ", lambda: route(GRAPH, LinearVotes(torch.rand(3, 4), torch.rand(2, 4, 5), [0] * 6))),
-        ("labels: expected ", lambda: margin_loss(torch.rand(2, 3), [0, 1])),
-        ("lengths: expected ", lambda: margin_loss(torch.rand(0, 3), torch.zeros(0, dtype=torch.int64))),
-        ("lengths: expected (B, J) with B >= 1, got (2,)", lambda: margin_loss(torch.rand(2), CLASSES)),
-        ("labels: expected (B=3,) or (B, J), got (2,)", lambda: margin_loss(torch.rand(3, 3), CLASSES)),
-        (
-            "labels: expected (B,) or (B, J)=(2, 3), got (2, 4)",
-            lambda: margin_loss(torch.rand(2, 3), torch.zeros(2, 4)),
-        ),
-        ('graph: expected edata "c", got []. Pass c, or route with return_graph=True', lambda: coupling_entropy(GRAPH)),
-        ("c: expected (E=6, *), got (5,)", lambda: coupling_entropy(GRAPH, torch.ones(5))),
-        ("run: expected ", lambda: load(None)),
-    ],
-)
-def test_a_wrong_argument_is_named(text, wrong):
+def routed(votes, routing="dynamic", name="auto", graph=GRAPH, **options):
+    with engine(name):
+        return route(graph, votes, routing, **options)
+
+
+def conv(in_feats=4, out_feats=3, num_caps=2, routing="spherical", **options):
+    return nn.CapsuleConv(in_feats, out_feats, num_caps, routing, **options)
+
+
+def capsnet(image_shape, **options):
+    return CapsNet.from_preset("compact", image_shape, 3, **options)
+
+
+def on_dgl():
+    with engine("dgl"):
+        conv(mutual=True)(RING, X)
+
+
+def page(options=None, **given):
+    return explore_graph(conv(**options or {}), RING, X, "/nowhere/graph.html", **given)
+
+
+def pyg():
+    return pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+
+
+def pyg_conv(in_channels=4, out_channels=3, num_caps=2, **options):
+    return pyg().CapsuleConv(in_channels, out_channels, num_caps, **options)
+
+
+NAMES = "dynamic, uniform, attention, spherical, inverted, em"
+ONE_WAY = dgl.add_self_loop(dgl.graph(([0, 1], [1, 2])))
+NODES = torch.rand(9, 4)  # the nodes of EDGES
+# The error's text, with ... for anything, and the call.
+WRONG = [
+    # Routing
+    ("u_hat: expected (E=6, *, D), got (2, 6, 3). Edges come first: u_hat.transpose(0, 1)...",
+     lambda: route(GRAPH, torch.ones(2, 6, 3))),
+    ("u_hat: expected ...", lambda: route(GRAPH, VOTES.to("meta"))),
+    ("graph: expected a DGLGraph, got int...", lambda: route(5, VOTES)),
+    ("graph: expected one canonical edge type, got [('a', 'q', 'b'), ('a', 'r', 'b')]. ...",
+     lambda: route(TWO_TYPES, VOTES)),
+    (f"routing: expected one of {NAMES}, got 'dynamo'. Did you mean 'dynamic'?...", lambda: routed(VOTES, "dynamo")),
+    (f"routing: expected a Routing such as Dynamic(3), or a name ({NAMES}), got 3...", lambda: routed(VOTES, 3)),
+    ("routing.costs: expected device cpu as the votes, got meta...", lambda: routed(VOTES, EM().to("meta"))),
+    ("prior: expected ...", lambda: routed(VOTES, prior=True)),
+    ("prior: expected broadcastable from the left to (E, *)=(6, 4), got (5,)...",
+     lambda: routed(VOTES, prior=torch.zeros(5))),
+    ("prior: expected broadcastable from the left to (E, *)=(6, 4), got (6, 4, 1)...",
+     lambda: routed(VOTES, prior=torch.zeros(6, 4, 1))),
+    ("activation: expected (I, *)=(3, 4), got (3,)...", lambda: routed(VOTES, activation=torch.ones(3))),
+    ("activation: expected numbers in [0, 1], got -1. They are probabilities...",
+     lambda: routed(VOTES, activation=-torch.ones(3, 4))),
+    ("on_iteration: expected ...", lambda: routed(VOTES, on_iteration=5)),
+    ("u: expected (I=3, *, P), got (4, 8)...", lambda: routed(LinearVotes(torch.ones(4, 8), MATRICES))),
+    ("weight: expected torch.float32 as u, got torch.float64...", lambda: routed(LinearVotes(U, MATRICES.double()))),
+    ("weight: expected (E, P, D), (T, J, P, D) or (P, D), got (8,)...",
+     lambda: routed(LinearVotes(U, torch.ones(8)))),
+    ("weight: expected P=8 as in u, got (6, 7, 4)...", lambda: routed(LinearVotes(U, torch.ones(6, 7, 4)))),
+    ("weight: expected (E=6, P, D), got (2, 8, 4)...", lambda: routed(LinearVotes(U, MATRICES))),
+    ("weight: expected (T, J=2, P, D) with T a divisor of I=3, got (2, 2, 8, 4)...",
+     lambda: routed(LinearVotes(U, torch.ones(2, 2, 8, 4)))),
+    ("index: expected ...", lambda: routed(LinearVotes(U, MATRICES, [0] * 6))),
+    ("index: expected (E=6,), got (5,)...", lambda: routed(LinearVotes(U, MATRICES, INDEX[:5]))),
+    ("index: expected matrices in [0, M=2), got 0 to 5...", lambda: routed(LinearVotes(U, MATRICES, INDEX))),
+    ("u: expected (I, *, 16), got (3, 8)...", lambda: routed(MatrixVotes(U, MATRICES, INDEX))),
+    ("engine: expected one of auto, fused, torch, dgl, got 'dlg'. Did you mean 'dgl'?...",
+     lambda: routed(VOTES, name="dlg")),
+    ("engine fused: expected capsules of at most 256 numbers, got Dynamic of (6, 300) on cpu. Use...",
+     lambda: routed(torch.ones(6, 300), name="fused")),
+    ("engine fused: ... have one, got EM of (6, 4) on cpu. Use engine 'torch'...",
+     lambda: routed(torch.ones(6, 4), "em", "fused")),
+    ("iterations: expected an integer >= 1, got True", lambda: Dynamic(True)),
+    ("iterations: expected an integer >= 1, got 2.5", lambda: Inverted(2.5)),
+    ("variance_floor: expected a number > 0, got '1'", lambda: EM(variance_floor="1")),
+    ("rate: expected a finite number > 0, got 0", lambda: Spherical(rate=0)),
+    # Losses and measures
+    ("labels: expected ...", lambda: margin_loss(torch.rand(2, 3), [0, 1])),
+    ("lengths: expected ...", lambda: margin_loss(torch.rand(0, 3), torch.zeros(0, dtype=torch.int64))),
+    ("lengths: expected (B, J) with B >= 1, got (2,)...", lambda: margin_loss(torch.rand(2), CLASSES)),
+    ("labels: expected (B=3,) or (B, J), got (2,)...", lambda: margin_loss(torch.rand(3, 3), CLASSES)),
+    *(("labels: expected classes from 0 to J - 1 = 2, got 0 to 3...", call) for call in (
+        lambda: margin_loss(torch.rand(2, 3), OUTSIDE),
+        lambda: capsnet((1, 12, 12)).train()(torch.zeros(2, 1, 12, 12), OUTSIDE),
+        lambda: capsnet_loss(capsnet((1, 12, 12), objects=2)(torch.zeros(2, 1, 12, 12)),
+                             torch.zeros(2, 2, 1, 12, 12), torch.tensor([[0, 3], [0, 1]])),
+        lambda: nn.Decoder(3, 2, (1, 4, 4))(torch.rand(2, 3, 2), OUTSIDE))),
+    ("labels: expected (B,) or (B, J)=(2, 3), got (2, 4)...",
+     lambda: margin_loss(torch.rand(2, 3), torch.zeros(2, 4))),
+    ('graph: expected edata "c", got []. Pass c, or route with return_graph=True...', lambda: coupling_entropy(GRAPH)),
+    ("c: expected (E=6, *), got (5,)...", lambda: coupling_entropy(GRAPH, torch.ones(5))),
+    # Layers for images, networks, runs
+    (f"routing: expected one of {NAMES}, got 'zzz'. Your own is an object of a Routing subclass, or 'module:Class'",
+     lambda: nn.CapsuleLayer(3, 2, routing="zzz")),
+    ("learned_prior: expected ...", lambda: nn.CapsuleLayer(4, 3, learned_prior="no")),
+    ("capsules: expected Poses(...), got tuple...",
+     lambda: nn.MatrixConvCaps((2, 3), 2, 3, kernel=2)((torch.rand(12, 4, 16), torch.rand(12, 4)))),
+    ("...an EM routing, or 'em', got 'dynamic'...", lambda: nn.MatrixConvCaps(3, 1, 1, 2, routing="dynamic")),
+    ("...got (3, 2, 4). Layers give (J, B, D): v.transpose(0, 1)...",
+     lambda: nn.Decoder(3, 4, (1, 5, 5))(torch.rand(3, 2, 4), torch.tensor([0, 2]))),
+    ("image_shape: expected at least 17 x 17 pixels for 'paper', got 16 x 17",
+     lambda: CapsNet.from_preset("paper", (1, 16, 17))),
+    ("image_shape: expected (C, H, W), three integers >= 1, got (28, 28)",
+     lambda: CapsNet.from_preset("compact", (28, 28))),
+    ("num_classes: expected an integer >= 1, got 0", lambda: CapsNet.from_preset("compact", (1, 28, 28), 0)),
+    ("preset: expected one of paper, compact, deep, parts, got 'pper'. Did you mean 'paper'?",
+     lambda: CapsNet.from_preset("pper")),
+    ("image_shape: expected at least 17 x 17 pixels for...", lambda: MatrixCapsNet.from_preset("matrix", (1, 16, 28))),
+    ("objects: expected 1 for 'matrix', whose loss knows...", lambda: MatrixCapsNet.from_preset("matrix", objects=2)),
+    ("routing: expected an EM routing, or 'em', got...",
+     lambda: MatrixCapsNet.from_preset("matrix", routing=Dynamic())),
+    *(("coupling_weight: expected 0, or a number > 0 for 'parts' with Dynamic...",
+       lambda name=name, by=by: CapsNet.from_preset(name, routing=by, coupling_weight=1.0))
+      for name, by in (("compact", Dynamic()), ("parts", Uniform()), ("parts", Spherical(1)))),
+    ("coupling_weight: expected 0 for model compact, got 1.0...", lambda: TrainConfig(coupling_weight=1.0).check()),
+    ("run: expected ...", lambda: load(None)),
+    # Layers for graphs
+    ("in_feats: expected an integer >= 1, got -2...", lambda: conv(-2)),
+    ("squash_output: expected ...", lambda: conv(squash_output="no")),
+    ("normalise: expected ...", lambda: nn.CapsuleReadout(4, 3, 2, normalise=0)),
+    ("activation: expected ...", lambda: conv(activation="relu")),
+    ("mutual: expected ...", lambda: conv(mutual="no")),
+    ("routing: expected one whose poses are sums of votes...", lambda: conv(routing="em")),
+    ("routing: expected a Routing such as ...got 0.6...", lambda: conv(routing=0.6)),
+    ("in_caps: expected 1 with mutual=True, got 2...", lambda: conv(in_caps=2, mutual=True)),
+    ("feat: expected ...", lambda: CONV(RING, None)),
+    ("feat: expected (N=3, *, 4), got (3, 5)...", lambda: CONV(RING, torch.ones(3, 5))),
+    ("edge_weight: expected ...", lambda: CONV(RING, X, [1.0] * 6)),
+    ("edge_weight: expected (E=6,)...", lambda: CONV(RING, X, torch.ones(3))),
+    ("edge_feat: expected ...", lambda: CONV(RING, X, edge_feat=[1.0] * 6)),
+    ("edge_feat: expected none...Give it edge_feats=4...", lambda: CONV(RING, X, edge_feat=torch.ones(6, 4))),
+    ("edge_feat: expected (E=6, 2), got none...", lambda: conv(edge_feats=2)(RING, X)),
+    ("graph: expected a DGLGraph, got Tensor...", lambda: CONV(torch.zeros(2, 3), X)),
+    ("graph: expected a graph whose formats include coo, got csc...", lambda: CONV(RING.formats("csc"), X)),
+    ("feat: expected a pair, with the destination's features...", lambda: conv(residual=True)(WORDS, X)),
+    ("feat[1]: expected (N=2, *, 7), got (2, 4)...", lambda: conv((4, 7), residual=True)(WORDS, (X, X[:2]))),
+    ("...a reverse for each edge, got the edge 0 -> 1 without. Add...", lambda: conv(mutual=True)(ONE_WAY, X)),
+    ("engine: expected 'auto' or 'torch' with mutual=True, got 'dgl'...", on_dgl),
+    ("...both ways, ... got a block. Give it mutual=...", lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), X)),
+    ("...got sources and destinations. Give it...",
+     lambda: conv(mutual=True)(bipartite_graph([0], [0], 1, 1), X[:1])),
+    ("num_caps: expected an integer >= 1, got 0...", lambda: nn.BeliefConv(4, 3, 0)),
+    ("feat: expected (N, F) = (3, 4), got (3, 3)...", lambda: BELIEFS(RING, X[:, 1:])),
+    ("feat: expected logits (N, K, D) = (3, 2, 3)...", lambda: nn.BeliefConv(None, 3, 2)(RING, X)),
+    ("feat: expected torch.float32, as the layer's weights...", lambda: BELIEFS(RING, X.double())),
+    ("edge_weight: expected (E=6,), got (1, 6)...", lambda: BELIEFS(RING, X, torch.ones(1, 6))),
+    ("graph: expected nodes of one kind, got a block...", lambda: BELIEFS(dgl.to_block(RING), X)),
+    # Pages of graphs
+    ("conv: expected num_caps >= 2, got 1. One capsule has nothing to choose...", lambda: page({"num_caps": 1})),
+    ("conv: expected in_caps=1, got 2...", lambda: page({"in_caps": 2})),
+    ("conv: expected no activation, got one...", lambda: page({"activation": torch.tanh})),
+    ("labels: expected...", lambda: page(labels=[0, 1])),
+    ("node_names: expected...", lambda: page(node_names=["a"])),
+    ("positions: expected...", lambda: page(positions=torch.full((3, 2), torch.nan).numpy())),
+    ("positions: expected...", lambda: page(positions={f"member {n}": (n, n) for n in range(3)})),
+    ("...got graphcaps.pyg.conv.CapsuleConv. ... load_state_dict...",
+     lambda: explore_graph(pyg_conv(), RING, X, "/nowhere/graph.html")),
+    # Layers for PyTorch Geometric
+    ("out_channels: expected an integer >= 1, got -1...", lambda: pyg_conv(out_channels=-1)),
+    ("edge_dim: expected an integer >= 1, got 0...", lambda: pyg_conv(edge_dim=0)),
+    ("in_channels: expected a number, or a pair...", lambda: pyg_conv((4, 5, 4))),
+    ("in_channels: expected a target's features...", lambda: pyg_conv((4, None), residual=True)),
+    ("x: expected a pair with the target...", lambda: pyg_conv(residual=True)((NODES, None), EDGES)),
+    ("edge_attr: expected (E, 2), ... got none...", lambda: pyg_conv(edge_dim=2)(NODES, EDGES)),
+    ("edge_attr: ...Give it edge_dim=...", lambda: pyg_conv()(NODES, EDGES, edge_attr=torch.ones(2, 2))),
+    ("edge_weight: expected (E,)...edge_dim=...", lambda: pyg_conv()(NODES, EDGES, torch.ones(2, 2))),
+    ("edge_weight: expected (E=2, ...got (3,)...", lambda: pyg_conv()(NODES, EDGES, torch.ones(3))),
+    ("edge_index: ...indices in [0, ...=4), got 0 to 8...", lambda: pyg_conv()(NODES[:4], EDGES)),
+    ("...with mutual=True, got a pair...", lambda: pyg_conv(mutual=True)((NODES, NODES), EDGES)),
+    ("index: ...indices in ... got 0 to 8...",
+     lambda: pyg().CapsuleReadout(4, 3, 2)(NODES, torch.arange(9), dim_size=2)),
+    ("in_channels: expected an integer >= 1, got 0...", lambda: pyg().BeliefConv(0, 3, 2)),
+    ("edge_index: expected (2, E)...", lambda: pyg().BeliefConv(4, 3, 2)(X, torch.ones(3, 4).long())),
+    ("edge_index: ...", lambda: pyg().BeliefConv(4, 3, 2)(X[:2], EDGES[:, 1:])),
+    ("...in ascending order...", lambda: pyg().BeliefConv(4, 3, 2)(X[:2], EDGES[:, :1], batch=torch.tensor([1, 0]))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "wrong"), WRONG, ids=[text[:60] for text, _ in WRONG])
+def test_a_wrong_argument_is_named_with_what_was_expected_and_what_came(text, wrong):
     with pytest.raises(InputError) as caught:
         wrong()
-    assert str(caught.value).startswith(text)
+    assert re.fullmatch(".*".join(map(re.escape, text.split("..."))), str(caught.value), re.DOTALL), caught.value
+
+
+IMAGES = torch.rand(3, 1, 20, 20, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", [CapsNet, CNN, MatrixCapsNet])
+def test_images_that_a_network_would_misread_are_refused(kind):
+    name = {CapsNet: "compact", CNN: "cnn-small", MatrixCapsNet: "matrix-small"}[kind]
+    network = kind.from_preset(name, (1, 20, 20)).eval()
+    for images, text in (
+        (255 * IMAGES, r"numbers in \[0, 1\], got .* to 25\d.*\. Divide them: images / 255"),
+        ((IMAGES - 0.13) / 0.31, r"numbers in \[0, 1\], got -0\.\d+ to 2\.\d+\. Networks here read images as they are"),
+        (IMAGES * float("nan"), r"numbers in \[0, 1\], got NaN or infinity$"),
+        (IMAGES[0], r"\(B, C=1, H=20, W=20\), got \(1, 20, 20\)\. One image is a batch too: images\[None\]"),
+    ):
+        with pytest.raises(InputError, match=f"^images: expected {text}"):
+            network(images)
+
+
+def test_a_loss_does_not_broadcast_images():
+    output = CapsNet.from_preset("compact", (1, 20, 20)).eval()(IMAGES)
+    with pytest.raises(InputError, match=r"^images: expected \(3, 1, 20, 20\), as the reconstructions, got "):
+        capsnet_loss(output, IMAGES[:1], torch.tensor([0, 1, 2]))
+
+
+LAYERS = [
+    nn.CapsuleLayer(12, 3),
+    nn.SharedCaps(2, torch.rand(6, 2), num_parents=3),
+    nn.ConvCaps((2, 3), 2, 3, kernel=2),
+    nn.MatrixConvCaps((2, 3), 2, 3, kernel=2),
+    nn.MatrixClassCaps(2, torch.rand(6, 2), 3),
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
+def test_a_batch_before_the_capsules_is_refused_with_the_fix(layer):
+    matrix = isinstance(layer, (nn.MatrixConvCaps, nn.MatrixClassCaps))
+    dim = 16 if matrix else 8
+
+    def enter(u):
+        return layer(nn.Poses(u, u[..., 0])) if matrix else layer(u)
+
+    enter(torch.rand(12, 4, dim))
+    wanted = rf"^u: expected \(I=12, \*, P={dim}\), got "
+    with pytest.raises(InputError, match=wanted + r".*\. Capsules come first, then the batch: u\.transpose\(0, 1\)"):
+        enter(torch.rand(4, 12, dim))
+    with pytest.raises(InputError, match=wanted + rf"\(12, 4, {dim - 1}\)$"):
+        enter(torch.rand(12, 4, dim - 1))

@@ -1,4 +1,4 @@
-"""The CNNs: their papers' sizes, training to the end, and what says that they have no routing."""
+"""The CNNs: their papers' sizes, training to the end, and commands that say that they have no routing."""
 
 from __future__ import annotations
 

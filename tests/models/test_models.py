@@ -1,14 +1,15 @@
-"""The presets: sizes, shapes, receptive fields, images apart from each other, losses, bad images."""
+"""The presets: sizes, shapes, receptive fields, images apart from each other, losses, and images of any size."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
-from graphcaps import CapsNet, margin_loss
-from graphcaps.errors import InputError
+from graphcaps import CapsNet, InputError, margin_loss
 from graphcaps.models import capsnet_loss
-from graphcaps.routing import Dynamic
+from graphcaps.nn import CapsuleLayer, PrimaryCaps, receptive_fields
+from graphcaps.routing import Dynamic, Uniform
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -37,15 +38,10 @@ def test_presets_have_the_sizes_that_their_docstrings_say():
     assert (deep.child_types, count(deep) - count(deep.decoder)) == (16, 489_536)
 
 
-SHAPES = [
-    ("paper", (2, 18, 23), 4),
-    ("compact", (1, 11, 11), 1),
-    ("deep", (2, 24, 31), 4),
-    ("parts", (1, 13, 13), 1),
-]
-
-
-@pytest.mark.parametrize(("preset", "shape", "num_classes"), SHAPES)
+@pytest.mark.parametrize(
+    ("preset", "shape", "num_classes"),
+    [("paper", (2, 18, 23), 4), ("compact", (1, 11, 11), 1), ("deep", (2, 24, 31), 4), ("parts", (1, 13, 13), 1)],
+)
 def test_sizes_come_from_the_images_and_the_classes(preset, shape, num_classes):
     net, images = net_of(preset, shape, num_classes), images_of(2, shape)
     lengths, capsules, reconstruction = net.eval()(images)
@@ -71,15 +67,10 @@ def test_a_batch_of_images_gives_what_they_give_one_by_one(preset, shape):
 
 @pytest.mark.parametrize(
     ("preset", "shape"),
-    [
-        ("paper", (2, 19, 22)),
-        ("compact", (2, 28, 15)),
-        ("deep", (1, 32, 38)),
-        ("parts", (2, 19, 24)),
-    ],
+    [("paper", (2, 19, 22)), ("compact", (2, 28, 15)), ("deep", (1, 32, 38)), ("parts", (2, 19, 24))],
 )
 def test_receptive_fields_are_the_pixels_that_a_gradient_reaches(preset, shape):
-    """Routing takes one iteration: in the next, a child of convolutional capsules hears of other windows too."""
+    """One iteration of routing: after a second, a child of convolutional capsules depends on other windows too."""
     net = net_of(preset, shape, routing=Dynamic(1)).eval()
     fields = net.receptive_fields()
     images = images_of(1, shape).requires_grad_()
@@ -93,10 +84,66 @@ def test_receptive_fields_are_the_pixels_that_a_gradient_reaches(preset, shape):
         assert fields[i].tolist() == [int(x) for x in measured]
 
 
-@pytest.mark.parametrize(
-    ("preset", "shape"),
-    [("paper", (1, 19, 19)), ("deep", (1, 28, 28))],
-)
+# Networks put together by hand
+
+
+class Residual(nn.Module):
+    """x + convolution(x), as in a ResNet; ReLU as a function."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x):
+        return torch.relu(x + self.conv(x))
+
+
+def test_padding_dilation_pooling_and_branches_widen_what_a_child_sees():
+    """Along one side: 3 by the first convolution, 5 with the branch, 6 pooled in steps of 2, 6 + 4 * 2 = 14."""
+    stem = nn.Sequential(
+        nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4)),
+        Residual(4),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, 3, dilation=2),
+    )
+    primary = PrimaryCaps(4, num_types=2, dim=4, kernel_size=1, stride=1)
+    images = (2, 16, 20)  # 4 x 6 positions
+    children = len(primary(stem(torch.zeros(1, *images))))
+    fields = CapsNet(stem, primary, CapsuleLayer(children, 2, 4), images).receptive_fields()
+    starts = [[max(0, 2 * k - 2) for k in range(count)] for count in (4, 6)]
+    ends = [[min(side, 2 * k + 12) for k in range(count)] for count, side in ((4, 16), (6, 20))]
+    rows, columns = (list(zip(*sides, strict=True)) for sides in zip(starts, ends, strict=True))
+    wanted = [[top, left, bottom - top, right - left] for top, bottom in rows for left, right in columns]
+    assert fields.tolist() == wanted * 2
+
+
+@pytest.mark.long
+def test_measured_fields_are_the_computed_ones_below_and_above_windows_of_capsules():
+    net = CapsNet.from_preset("deep", (1, 23, 27), routing=Uniform())
+    computed = net.receptive_fields()
+    net.stem = nn.ModuleList([net.stem])  # a stem whose fields are measured, not computed
+    net.stem.forward = net.stem[0].forward
+    assert torch.equal(net.receptive_fields(), computed)
+
+
+def test_fields_that_can_not_be_known_are_refused():
+    for conv in (nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(1, 4, 3, dilation=2), nn.Conv2d(1, 4, 3, padding="same")):
+        with pytest.raises(InputError, match="convs: expected convolutions without padding .* CapsNet.receptive_f"):
+            receptive_fields([conv], 1, (8, 8))
+
+    class Hides(nn.Module):
+        def forward(self, x):
+            return torch.nan_to_num(x)
+
+    net = CapsNet(Hides(), PrimaryCaps(1, 1, 4, 3), CapsuleLayer(9, 2, 4), (1, 8, 8))
+    with pytest.raises(InputError, match="front: expected layers in which NaN reaches each child"):
+        net.receptive_fields()
+
+
+# Training
+
+
+@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 19)), ("deep", (1, 28, 28))])
 def test_training_reaches_every_parameter(preset, shape):
     net, images, labels = net_of(preset, shape, 3).train(), images_of(6, shape), torch.arange(6) % 3
     capsnet_loss(net(images, labels), images, labels).backward()
@@ -120,11 +167,7 @@ def test_bfloat16_autocast_gives_nearly_what_float32_gives(preset, shape):
 
 
 def test_the_loss_is_margin_plus_weighted_sum_of_squared_pixels():
-    net, images, labels = (
-        net_of("compact", (1, 11, 11), 3).eval(),
-        images_of(4, (1, 11, 11)),
-        torch.tensor([0, 1, 2, 0]),
-    )
+    net, images, labels = net_of("compact", (1, 11, 11), 3).eval(), images_of(4, (1, 11, 11)), torch.arange(4) % 3
     output = net(images)
     margin = margin_loss(output.lengths, labels)
     squares = [((output.reconstruction[k] - images[k]) ** 2).sum() for k in range(4)]
@@ -132,19 +175,29 @@ def test_the_loss_is_margin_plus_weighted_sum_of_squared_pixels():
     torch.testing.assert_close(capsnet_loss(output, images, labels, reconstruction_weight=0.0), margin)
 
 
-# Bad input
+# Stems for images of any size
+
+AS_PUBLISHED = {
+    "compact": [(1, 32, (5, 5), (1, 1)), (32, 64, (3, 3), (1, 1)), (64, 64, (3, 3), (1, 1)), (64, 128, (3, 3), (2, 2))],
+    "parts": [(1, 32, (5, 5), (2, 2)), (32, 64, (3, 3), (1, 1)), (64, 128, (3, 3), (1, 1))],
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("paper", (1, 16, 17)), "image_shape: expected at least 17 x 17 pixels for 'paper', got 16 x 17"),
-        (("compact", (28, 28)), "image_shape: expected (C, H, W), three integers >= 1, got (28, 28)"),
-        (("compact", (1, 28, 28), 0), "num_classes: expected an integer >= 1, got 0"),
-        (("pper",), "preset: expected one of paper, compact, deep, parts, got 'pper'. Did you mean 'paper'?"),
-    ],
-)
-def test_a_preset_says_what_it_can_not_take(arguments, text):
-    with pytest.raises(InputError) as caught:
-        CapsNet.from_preset(*arguments)
-    assert str(caught.value) == text
+@pytest.mark.parametrize("size", [28, 40])
+@pytest.mark.parametrize("name", AS_PUBLISHED)
+def test_up_to_40_pixels_stems_are_as_published(name, size):
+    stem = CapsNet.from_preset(name, (1, size, size), 3).stem
+    convs = [layer for layer in stem if isinstance(layer, nn.Conv2d)]
+    assert [(c.in_channels, c.out_channels, c.kernel_size, c.stride) for c in convs] == AS_PUBLISHED[name]
+
+
+@pytest.mark.parametrize("size", [(41, 41), (48, 64), pytest.param((161, 161), marks=pytest.mark.long)], ids=str)
+def test_larger_images_have_as_many_children_and_kernels_as_small(size):
+    with torch.no_grad():
+        for name in AS_PUBLISHED:
+            network = CapsNet.from_preset(name, (3, *size), 3).eval()
+            assert network(torch.rand(1, 3, *size)).lengths.shape == (1, 3)
+            fields = network.receptive_fields()
+            assert len(fields) == network.capsules.num_children
+            assert ((fields[:, :2] + fields[:, 2:]).amax(0) > torch.tensor(size) * 0.92).all()
+            assert 100 <= len(fields) <= 600 if name == "parts" else max(network.primary.conv.kernel_size) <= 15

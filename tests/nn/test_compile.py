@@ -1,4 +1,4 @@
-"""``torch.compile``: eager's numbers and gradients, with one break in the graph for each call that routes."""
+"""Layers in torch.compile, with one break in the graph for each call that routes, under torch.func, and exported."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ import pytest
 import torch
 from packaging.version import Version
 from torch._dynamo.utils import counters
+from torch.export import Dim
+from torch.func import functional_call, grad, jacrev
 
 from graphcaps import dgl
+from graphcaps.graph import bipartite
 from graphcaps.models import from_preset
-from graphcaps.nn import CapsuleConv, CapsuleReadout
+from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout
 from graphcaps.routing import Spherical
 
+NEW = Version(torch.__version__).release >= (2, 9)
 pytestmark = pytest.mark.usefixtures("one_thread")
 EXACT = dict(rtol=1e-10, atol=1e-10)  # float64, sums of few terms
 
 
 @pytest.fixture(autouse=True)
-def nothing_compiled():
+def before_any_other_call():
+    bipartite._complete.cache_clear()
     torch._dynamo.reset()
     counters.clear()
     yield
@@ -28,9 +33,9 @@ def nothing_compiled():
 
 
 def pieces() -> int:
-    """The number of graphs that torch has compiled; the breaks between them are those that graphcaps asks for."""
-    new = Version(torch.__version__).release >= (2, 9)  # older ones break at errors of PyG's readouts too
-    assert not new or all("disable" in reason for reason in counters["graph_break"]), counters["graph_break"]
+    """The number of graphs that torch has compiled; graphcaps asks for every break between them."""
+    # torch before 2.9 breaks at errors of PyG's readouts too
+    assert not NEW or all("disable" in reason for reason in counters["graph_break"]), counters["graph_break"]
     return counters["stats"]["unique_graphs"]
 
 
@@ -47,7 +52,7 @@ def step(net, called) -> list[torch.Tensor]:
     ("model", "side", "options", "layers"),
     [
         ("compact", 12, {"routing": Spherical(3), "prior": "learned"}, 1),
-        ("deep", 23, {}, 3),
+        pytest.param("deep", 23, {}, 3, marks=pytest.mark.long),
         pytest.param("matrix-small", 17, {}, 3, marks=pytest.mark.long),
     ],
 )
@@ -57,7 +62,7 @@ def test_a_compiled_network_takes_the_step_of_the_network(model, side, options, 
     compiled = torch.compile(net, backend="aot_eager")
     for _ in range(2):  # the second call compiles nothing
         for got, wanted in zip(step(net, compiled), step(net, net), strict=True):
-            if wanted is None:  # the gradient of kappa, for a single iteration
+            if wanted is None:  # kappa has no gradient with a single iteration
                 assert got is None
                 continue
             # float32 through batch normalisation of five images, added up in another order
@@ -122,3 +127,64 @@ def test_a_compiled_network_in_a_fresh_process_loads_numba_and_dgl_outside_of_th
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split() == ["2"] and "numba" not in done.stderr, done.stderr
+
+
+# Transforms and exported programs
+
+RING = dgl.add_self_loop(dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0])))
+ENTER = {
+    "layer": (CapsuleLayer(12, 3), lambda layer, u: layer(u), torch.rand(12, 2, 8)),
+    "conv": (CapsuleConv(4, 3, num_caps=2), lambda layer, x: layer(RING, x), torch.rand(4, 4)),
+}
+
+
+@pytest.mark.skipif(
+    not NEW, reason="torch 2.4 fails for the graph layer: FuncTorchGradWrapper is no device; 2.14 was tried"
+)
+@pytest.mark.parametrize("name", ENTER)
+def test_gradients_of_functions_are_autograds(name):
+    layer, call, x = ENTER[name]
+    parameters = dict(layer.named_parameters())
+    inputs = (x,) if name == "layer" else (RING, x)
+    got = grad(lambda weights: functional_call(layer, weights, inputs).square().sum())(parameters)
+    wanted = torch.autograd.grad(call(layer, x).square().sum(), list(parameters.values()))
+    torch.testing.assert_close(list(got.values()), list(wanted))
+    columns = jacrev(lambda x: call(layer, x))(x)
+    torch.testing.assert_close(columns, torch.autograd.functional.jacobian(lambda x: call(layer, x), x))
+
+
+def test_shapes_are_found_without_numbers():
+    layer = CapsuleLayer(12, 3)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        assert layer(torch.rand(12, 2, 8)).shape == (3, 2, 16)
+
+
+class Graph(torch.nn.Module):
+    """A graph network whose inputs all have different names."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.layer(x, edge_index, edge_attr=edge_attr)
+
+
+@pytest.mark.skipif(not NEW, reason="torch below 2.9 writes no such ONNX")
+def test_a_graph_layer_is_exported_for_any_graph(tmp_path):
+    pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+    onnxruntime = pytest.importorskip("onnxruntime", reason='needs pip install -e ".[export]"')
+    network = Graph(pyg.CapsuleConv(4, 3, num_caps=2, edge_dim=2)).eval()
+
+    def draw(nodes, edges):
+        return torch.rand(nodes, 4), torch.randint(nodes, (2, edges)), torch.rand(edges, 2)
+
+    sizes = {"x": {0: Dim("N", min=2)}, "edge_index": {1: Dim("E", min=2)}, "edge_attr": {0: Dim("E", min=2)}}
+    others = draw(9, 30)
+    exported = torch.export.export(network, draw(5, 11), strict=False, dynamic_shapes=sizes)
+    torch.testing.assert_close(exported.module()(*others), network(*others))
+    program = torch.onnx.export(network, draw(5, 11), dynamo=True, dynamic_shapes=sizes, verbose=False)
+    program.save(tmp_path / "graph.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "graph.onnx")
+    got = session.run(None, {name: value.numpy() for name, value in zip(sizes, others, strict=True)})[0]
+    torch.testing.assert_close(torch.from_numpy(got), network(*others))

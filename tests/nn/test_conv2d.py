@@ -1,4 +1,4 @@
-"""Convolutions in Fourier space: numbers and gradients of torch for any grid, and when they are taken."""
+"""Convolutions in Fourier space: numbers and gradients of torch for any grid."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import torch
 from torch.nn.functional import conv2d
 
 from graphcaps.nn import conv2d as fourier
-from graphcaps.nn.conv2d import Conv2d
 
 
 @pytest.mark.parametrize(
@@ -35,17 +34,3 @@ def test_bfloat16_is_off_by_its_rounding():
     wanted = conv2d(x, weight, None, 2)
     got = fourier.convolution(x.bfloat16(), weight.bfloat16(), None, 2)
     assert (got - wanted).norm() <= 4 * 2**-9 * wanted.norm()
-
-
-def test_it_is_taken_where_weights_learn_from_many_images(monkeypatch):
-    seen = []
-    monkeypatch.setattr(fourier, "convolution", lambda *arguments: seen.append(arguments) or torch.zeros(()))
-    layer, x = Conv2d(16, 16, 9, 2), torch.zeros(16, 16, 20, 20)
-    layer(x)
-    assert len(seen) == 1
-    with torch.no_grad():
-        layer(x)
-    layer(x[:15])
-    layer(torch.zeros(16, 16, 48, 48))  # a grid of 24 x 24 frequencies would take much memory
-    Conv2d(16, 16, 3)(x)
-    assert len(seen) == 1

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 import torch
 
-from graphcaps import InputError, local_graph, local_index, route
+from graphcaps import local_graph, local_index, route
 from graphcaps.models import MatrixCapsNet
 from graphcaps.models.matrix import MIN_SIDE
 from graphcaps.nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses
-from graphcaps.routing import Dynamic, MatrixVotes
+from graphcaps.routing import MatrixVotes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -86,17 +86,6 @@ def test_parameters_are_the_papers_up_to_three_percent(name, parameters, paper):
     assert abs(parameters / paper - 1) < 0.03
 
 
-def test_images_objects_and_routings_that_do_not_fit_are_named():
-    for make, text in (
-        (lambda: MatrixCapsNet.from_preset("matrix", (1, 16, 28)), "image_shape: expected at least 17 x 17 pixels for"),
-        (lambda: MatrixCapsNet.from_preset("matrix", objects=2), "objects: expected 1 for 'matrix', whose loss knows"),
-        (
-            lambda: MatrixCapsNet.from_preset("matrix", routing=Dynamic()),
-            "routing: expected an EM routing, or 'em', got",
-        ),
-        (lambda: MatrixConvCaps(3, 1, 1, 2, routing="dynamic"), "an EM routing, or 'em', got 'dynamic'"),
-    ):
-        with pytest.raises(InputError, match=text):
-            make()
+def test_a_layer_named_em_has_its_own_temperature_and_the_least_image_is_routed():
     assert MatrixConvCaps(3, 1, 1, 2, routing="em").routing.final_lambda == 0.08
     MatrixCapsNet.from_preset("matrix-small", (1, MIN_SIDE, MIN_SIDE))(torch.zeros(1, 1, MIN_SIDE, MIN_SIDE))

@@ -1,4 +1,4 @@
-"""Graphs that break layers: hubs, lonely nodes, loops, parallel edges, many graphs.
+"""Graphs that break layers: hubs, parallel edges, and batches of many graphs.
 
 tests/pyg/test_layers.py proves that the layers for PyTorch Geometric give the same.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcaps import dgl, nn, squash
+from graphcaps import dgl, nn
 from graphcaps.routing import Spherical
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -37,7 +37,7 @@ def pool(layer, x, sizes):
 
 
 def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(draw):
-    """Routing must not depend on degree alone: what neighbours say decides, and in what proportion."""
+    """Routing must depend on the neighbours' votes and their proportions, not on degree alone."""
     layer, kinds = conv(routing=Spherical(concentration=4.0)), draw(3, F)
     few = torch.stack((torch.tensor([1, 2, 3]), torch.zeros(3).long()))
     wanted, c = convolve(layer, torch.cat((kinds[:1], kinds)), few)
@@ -45,19 +45,7 @@ def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(draw):
     out, couplings = convolve(layer, torch.cat((kinds[:1], kinds.repeat(10_000, 1))), many)
     torch.testing.assert_close(out[0], wanted[0], **EXACT)
     torch.testing.assert_close(couplings, c.repeat(10_000, 1, 1), **EXACT)
-    assert c.std() > 0.03  # routing did route
-
-
-def test_isolated_nodes_give_the_bias_and_change_nobody(draw):
-    layer, x = conv(), draw(9, F)
-    edges = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
-    alone, _ = convolve(layer, x[:3], edges)
-    among, _ = convolve(layer, x, edges)
-    torch.testing.assert_close(among[:3], alone, **EXACT)
-    torch.testing.assert_close(among[3:], squash(layer.capsules.bias).expand(6, -1, -1), **EXACT)
-    x = x.requires_grad_()
-    (gradient,) = torch.autograd.grad(convolve(layer, x, edges)[0].square().sum(), x)
-    assert gradient[:3].abs().min() > 0 and not gradient[3:].any()
+    assert c.std() > 0.03  # couplings are not uniform
 
 
 def test_parallel_edges_vote_as_edges_of_copies_of_their_source(draw):

@@ -21,7 +21,7 @@ FUSED = [name for name in ROUTINGS if name not in ("inverted", "em")]
 
 @pytest.fixture(autouse=True)
 def threads():
-    """Children are shared out; the facts' tests have them in one range."""
+    """Three threads share the children, which are one range in the tests of facts."""
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     with engine("fused"):
@@ -30,13 +30,13 @@ def threads():
 
 
 def assert_equals_oracle(graph, votes, leaves, routing="dynamic", prior=None, tolerance=1e-9):
-    """In value and in the gradients of these leaves."""
+    """Compare the value and the gradients of these leaves."""
     routing, built = as_routing(routing), votes.tensor(graph) if isinstance(votes, LinearVotes) else votes
-    found = []
+    results = []
     for _, v, _, _ in (route(graph, votes, routing, prior=prior), oracle.route(graph, built, routing, prior=prior)):
         cotangent = torch.randn(v.shape, dtype=v.dtype, generator=torch.Generator().manual_seed(1))
-        found.append([v, *torch.autograd.grad(v, leaves, cotangent)])
-    torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
+        results.append([v, *torch.autograd.grad(v, leaves, cotangent)])
+    torch.testing.assert_close(*results, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.fact(12)
@@ -85,7 +85,7 @@ def test_linear_votes_are_never_built(index, monkeypatch):
 
 
 def test_a_child_with_most_of_the_edges_is_routed_from_built_votes(monkeypatch, draw):
-    """Room for its linear votes, in each thread, would be more than the votes of all."""
+    """A buffer for its linear votes in each thread would take more memory than all votes built."""
     monkeypatch.setattr(passes, "MAX_BUFFER", 0)
     graph = bipartite_graph(torch.tensor([0] * 200 + [1, 2, 3]), torch.randint(0, 9, (203,)), 4, 9)
     built, build = [], LinearVotes.build
@@ -149,7 +149,7 @@ def test_a_prior_that_is_no_number_gives_nan(number):
 
 
 def test_a_second_backward_equals_the_first_and_changed_inputs_are_refused():
-    """Votes that were put in order for the first are given up before it ends."""
+    """The first backward frees its sorted copy of the votes before it ends."""
     graph = bipartite_graph(torch.randint(0, 9, (60,)), torch.randint(0, 5, (60,)), 9, 5)
     u, index = torch.randn(9, 2, 8, requires_grad=True), torch.arange(60) % 3
     for votes, changed in ((torch.randn(60, 4, requires_grad=True), None), (u, index)):

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from graphcaps import dgl, engine
+from graphcaps.graph import Links
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Dynamic, Spherical, Uniform
+from graphcaps.routing.engines import chunks
 from graphcaps.routing.nodes import NodeVotes, route_nodes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -21,14 +23,14 @@ def graph_of(src, dst):
 
 
 def random():
-    """Parallel edges, and a node without any."""
+    """A graph with parallel edges, and a node without any edge."""
     draw = torch.Generator().manual_seed(0)
     ends = torch.randint(SOURCES, (EDGES,), generator=draw), torch.randint(TARGETS - 1, (EDGES,), generator=draw)
     return graph_of(*ends)
 
 
 def star():
-    """All edges end in one node."""
+    """A graph whose edges all end in one node."""
     return graph_of(range(SOURCES), [4] * SOURCES)
 
 
@@ -41,7 +43,7 @@ def on_engine(name, graph, z, scale, routing, cotangent, per_edge):
     return s.detach(), c, *slopes
 
 
-# K and D that are powers of two and that aren't: their products are added up in different ways.
+# K and D are powers of two or not: the kernels add up their products in different ways.
 @pytest.mark.fact(12)
 @pytest.mark.parametrize(("caps_in", "caps_out", "dim"), [(1, 8, 4), (2, 3, 5)])
 @pytest.mark.parametrize("kind", [Spherical, Dynamic, Uniform])
@@ -80,6 +82,20 @@ def test_engine_torch_never_builds_the_votes_of_all_edges(monkeypatch):
     with engine("torch"):
         route_nodes(random(), NodeVotes(z), Spherical())[0].sum().backward()
     assert z.grad.any()
+
+
+def test_sums_and_products_along_edges_and_their_first_and_second_derivatives(draw, monkeypatch):
+    """Votes are made for a chunk of edges at a time."""
+    monkeypatch.setattr(chunks, "MAX_NUMBERS", 7 * 2 * 4)
+    src, dst = torch.randint(20, (2, 200), generator=torch.Generator().manual_seed(0))
+    z, v, weight = (x.requires_grad_() for x in (draw(20, 2, 4), draw(20, 2, 4), draw(200, 2)))
+    ends, few = Links(src, dst, 20, 20, complete=False), Links(src[:9], dst[:9], 20, 20, complete=False)
+    wanted = torch.zeros_like(v).index_add(0, dst, weight.unsqueeze(-1) * z[src])
+    torch.testing.assert_close(chunks.sum_along(z, weight, ends), wanted)
+    torch.testing.assert_close(chunks.products_along(z, v, ends), (z[src] * v[dst]).sum(-1))
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(lambda *given: chunks.sum_along(*given, few), (z, weight[:9]), fast_mode=True)
+        assert check(lambda *given: chunks.products_along(*given, few), (z, v), fast_mode=True)
 
 
 def test_a_second_derivative_is_refused():

@@ -1,4 +1,5 @@
-"""Uniform, attention, inverted and EM routing against their papers' formulas on dense arrays, and the known errors."""
+"""Attention, inverted and EM routing against their papers' formulas on dense arrays, what spherical routing's
+docstring promises, and known errors."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import pytest
 import torch
 
 from graphcaps import complete_graph
-from graphcaps.routing import EM
+from graphcaps.nn import CapsuleLayer
+from graphcaps.routing import EM, Spherical
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -21,7 +23,7 @@ def assert_same(got, wanted):
 
 
 def assert_near(got, wanted):
-    """Equal but for the 1e-9 by which EM's sums of R are more."""
+    """Equal up to the 1e-9 that EM adds to its sums of R."""
     torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-8)
 
 
@@ -69,6 +71,30 @@ def test_attention_is_the_papers_self_attention(way, draw):
         assert_same(coupling, by_edge(c))
 
 
+# Spherical
+
+
+@pytest.mark.routings("spherical")
+@pytest.mark.parametrize("scale", [1e6, 1e-8])
+def test_longer_votes_are_coupled_alike(way, graphs, scale, draw):
+    votes = draw(63, B, D)
+    longer, usual = (way.watch(graphs["sparse_7x5"], x) for x in (scale * votes, votes))
+    for (_, _, c, _, _), (_, _, wanted, _, _) in zip(longer, usual, strict=True):
+        torch.testing.assert_close(c, wanted, rtol=1e-9, atol=1e-10)  # sums of few terms in another order
+
+
+@pytest.mark.parametrize("rate", [1.0, 10.0])
+def test_a_step_of_adam_changes_log_kappa_by_rate_learning_rates(rate, draw):
+    routing = Spherical(concentration=3.0, rate=rate)
+    layer = CapsuleLayer(6, 3, routing=routing).double()
+    before, adam = layer.routing.kappa.detach(), torch.optim.Adam(layer.parameters(), lr=0.001)
+    layer(draw(6, 2, 8)).square().sum().backward()
+    adam.step()
+    assert before.item() == pytest.approx(3.0)
+    assert (layer.routing.kappa / before).log().abs().item() == pytest.approx(0.001 * rate, rel=1e-3)
+    assert routing.kappa.item() == pytest.approx(3.0)  # the layer's is a copy
+
+
 # Inverted
 
 
@@ -100,7 +126,7 @@ def test_inverted_attention_is_the_papers_procedure(way, iterations, draw):
 
 
 def em(**settings):
-    """The routing with these settings exactly, not as float32 has them."""
+    """EM routing with these settings in double precision, not rounded to float32."""
     routing = EM(**settings).double()
     routing.reset_parameters()
     return routing
@@ -140,7 +166,7 @@ def test_em_is_the_papers_procedure(way, iterations, draw):
 
 @pytest.mark.routings("em")
 def test_parents_that_explain_a_vote_equally_share_the_child_by_their_activations(way, draw):
-    """Dropped in the E-step by many: R_ij is a_j p_ij over its sum, not p_ij."""
+    """Many implementations drop a_j in the E-step: R_ij is a_j p_ij over its sum, not p_ij over its sum."""
     votes = draw(N, D).repeat_interleave(2, dim=0)  # each child votes the same for both parents
     routing = em(iterations=2, final_lambda=N / 200).for_layer(N, 2, D, 2).double()
     with torch.no_grad():
@@ -153,18 +179,18 @@ def test_parents_that_explain_a_vote_equally_share_the_child_by_their_activation
 
 @pytest.mark.routings("em")
 def test_the_cost_has_ln_sigma_and_no_half_of_it(way):
-    """ln sigma is half of ln sigma^2: the half is in it once."""
+    """ln sigma is half of ln sigma^2; the half is applied once."""
     votes = torch.tensor([[2.0, 30.0], [-2.0, -30.0]], dtype=torch.float64)  # sigma 2 and 30 around 0
     routing = em(iterations=1, beta_u=0.7, bias=0.3, final_lambda=0.1, variance_floor=1e-6)
     activation = way(complete_graph(2, 1), votes, routing=routing).activation
     cost = 2 * (0.7 + np.log(2.0)) + 2 * (0.7 + np.log(30.0))  # two children, two numbers each
     wanted = 1 / (1 + np.exp(0.1 * (1 - 0.95) * cost - 0.3))
-    torch.testing.assert_close(activation, torch.tensor([wanted]), rtol=1e-6, atol=0)  # for the floor
+    torch.testing.assert_close(activation, torch.tensor([wanted]), rtol=1e-6, atol=0)  # the variance floor is 1e-6
 
 
 @pytest.mark.routings("em")
 def test_children_count_by_their_activation(way):
-    """Divided away by some: R_ij a_i must not be normalised over the parents again."""
+    """Some implementations normalise R_ij a_i over the parents again, which divides a_i away."""
     votes = torch.tensor([[4.0, 1.0], [4.0, 1.0], [-2.0, 1.0], [-2.0, 1.0]], dtype=torch.float64)
     options = {"routing": em(iterations=1, beta_u=0.0, bias=0.0, final_lambda=1.0)}
     both, faint = (torch.tensor(a, dtype=torch.float64) for a in ([1.0, 1.0], [1.0, 0.5]))
@@ -187,7 +213,7 @@ COLLAPSES = {
 @pytest.mark.routings("em")
 @pytest.mark.parametrize("collapse", COLLAPSES)
 def test_em_gives_no_nan(way, graph, dtype, collapse, draw):
-    """Single children are in the graphs: some parents have one in-edge, others none."""
+    """In these graphs some parents have one in-edge, others none."""
     votes, present = draw(graph.num_edges(), 2, D, dtype=dtype), draw(graph.num_src_nodes(), 2, dtype=dtype).sigmoid()
     votes, present = (x.clone().requires_grad_() for x in COLLAPSES[collapse](votes, present))
     routed = way(graph, votes, activation=present, iterations=5)

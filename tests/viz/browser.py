@@ -7,7 +7,6 @@ with karate.html, the page of examples/karate_club.py.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import shutil
 import sys
@@ -23,13 +22,6 @@ from graphcaps.viz.explorer.html import NETWORK
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 # Root in a container has no sandbox, and a test machine no GPU; the rest keeps the browser itself from calling anyone.
 FLAGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
-
-
-def why_not() -> str:
-    """Why pages can't be opened here, or "" where they can."""
-    if importlib.util.find_spec("playwright") is None:
-        return "playwright, of the dev extra, isn't installed"
-    return "" if CHROMIUM else "there is no Chromium here: apt install chromium"
 
 
 @contextlib.contextmanager
@@ -98,7 +90,7 @@ def page_that_computes(chromium, scripts=NETWORK):
 
 
 def settle(page) -> None:
-    """Wait until what was asked for is drawn: a page draws at the next frame."""
+    """Wait until the page has drawn, which it does at the next frame."""
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
@@ -121,8 +113,17 @@ def draw(page, *lines, size: float = 1.0, at: tuple[float, float] = (0.5, 0.5)) 
     answered(page)
 
 
+def text(page, selector: str) -> str:
+    return page.locator(selector).inner_text()
+
+
+def read(shown: str) -> float:
+    """A number that is shown."""
+    return float(shown.replace("\u2212", "-").replace("\u202f", ""))
+
+
 def contrast(one, other) -> float:
-    """Of two colours, red, green and blue in 0 to 255, as WCAG 2.2 defines it: 1 to 21."""
+    """The contrast of two colours, red, green and blue in 0 to 255, by WCAG 2.2: 1 to 21."""
     light = []
     for color in (one, other):
         value = np.array(color) / 255
@@ -131,7 +132,7 @@ def contrast(one, other) -> float:
     return (max(light) + 0.05) / (min(light) + 0.05)
 
 
-# Elements that stand out of the window at the left or right; rows of images scroll, so these may
+# Elements beyond the window's left or right side. Rows of images scroll, so they may be.
 OUTSIDE = """() => [...document.querySelectorAll("body *")].filter((element) => {
   const { left, right, width } = element.getBoundingClientRect();
   if (element.closest(".thumbs label")) return false;

@@ -1,16 +1,17 @@
-"""The browser in which the tests of this folder open pages: one for each file of tests."""
+"""The browser in which this folder's tests open pages: each file of tests starts one."""
 
 from __future__ import annotations
 
 import pytest
 
-from .browser import browser, why_not
+from .browser import CHROMIUM, browser
 
 
 @pytest.fixture(scope="module")
 def chromium():
     """playwright's ``Browser``; tests that take it are skipped where there is none."""
-    if reason := why_not():
-        pytest.skip(reason)
+    pytest.importorskip("playwright.sync_api", reason='needs pip install -e ".[dev]"')
+    if not CHROMIUM:
+        pytest.skip("there is no Chromium here: apt install chromium")
     with browser() as started:
         yield started

@@ -1,5 +1,4 @@
-"""The explorer of a network without training whose capsules are long, on scikit-learn's digits; what it must
-show."""
+"""The explorer of an untrained network with long capsules, on scikit-learn's digits, and PyTorch's answers."""
 
 from __future__ import annotations
 
@@ -30,14 +29,14 @@ def network(preset: str = "compact", image_shape: tuple[int, int, int] = (1, 28,
     model = CapsNet.from_preset(preset, image_shape, 10, **options).eval()
     model.class_names = tuple("0123456789")
     with torch.no_grad():
-        model.capsules.weight *= 12  # or no length would differ from 0 in the digits that are shown
+        model.capsules.weight *= 12  # without it, all lengths would be shown as 0.00
         model.decoder.layers[-1].weight *= 12
     return model
 
 
 @functools.cache
 def digits() -> Images:
-    """Forty, 28 x 28 pixels."""
+    """Forty test images of 28 x 28 pixels."""
     test = load_images("digits").test
     return Images(test.pixels[:40], test.labels[:40])
 
@@ -57,8 +56,8 @@ def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist"
 
 
 class Answer(NamedTuple):
-    """Of one image: of each of ten iterations ``lengths`` (R, J) and ``c`` (R, E); of the longest parents, after those
-    of training, ``tops`` as (parent, length, capsule, uint8 picture); and ``doubts``."""
+    """The answer to one image: ``lengths`` (R, J) and ``c`` (R, E) of each of ten iterations, ``doubts``, and ``tops``:
+    (parent, length, capsule, uint8 picture) of the longest parents after the iterations of training."""
 
     lengths: np.ndarray
     c: np.ndarray
@@ -68,7 +67,7 @@ class Answer(NamedTuple):
 
 @torch.no_grad()
 def answer(model: CapsNet, pixels: np.ndarray) -> Answer:
-    """What the network says of pixels (C, H, W) from 0 to 255."""
+    """The network's answer to pixels (C, H, W) from 0 to 255."""
     images = to_float(torch.from_numpy(pixels.astype(np.uint8)))[None]
     states, output = recording.routing_of(model, images), model(images)
     tops = []

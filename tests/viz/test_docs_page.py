@@ -1,5 +1,5 @@
-"""docs/explorer.html, the page that comes with the documentation: it has the scripts of now, and its trained network
-names digits drawn with the mouse. No test image has a part in this."""
+"""docs/explorer.html, the page that comes with the documentation: it has the current scripts, and its trained network
+names digits that are drawn with the mouse."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from graphcaps import viz
 from graphcaps.trace import random_trace
 from graphcaps.viz.explorer.data import explorer_data
 
-from .browser import check_accessible, check_fits, contrast, opened, settle
+from .browser import check_accessible, check_fits, contrast, opened, read, settle, text
 
 TRACE = with_pictures(make_trace(speed=0.04))  # 16 children, 10 parents, 2 images, 3 epochs, 10 rounds
 FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
@@ -52,20 +52,12 @@ def page(opened_page):
 
 
 def go(page, round_: int, epoch: int) -> None:
-    """To a round from 1 and a kept epoch from 0."""
+    """Go to a round, counted from 1, and a recorded epoch, counted from 0."""
     page.locator("#iteration").fill(str(round_), force=True)
     page.locator("#epoch").evaluate(
         "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input')); }", str(epoch)
     )
     settle(page)
-
-
-def text(page, selector: str) -> str:
-    return page.locator(selector).inner_text()
-
-
-def read(shown: str) -> float:
-    return float(shown.replace("\u2212", "-").replace("\u202f", ""))
 
 
 def half_step(values: np.ndarray, digits: int) -> float:
@@ -74,7 +66,7 @@ def half_step(values: np.ndarray, digits: int) -> float:
 
 
 def said(c: np.ndarray) -> dict[int, int]:
-    """Of couplings (I, 10): how many children say each parent, that is, give it at least twice an equal share."""
+    """The number of children that say each parent: those that give it at least twice an equal share; c is (I, 10)."""
     best = c.argmax(axis=1)[c.max(axis=1) >= 0.2]
     return {int(j): int((best == j).sum()) for j in np.unique(best)}
 
@@ -84,7 +76,7 @@ BACKGROUND = "(element) => getComputedStyle(element).backgroundColor"
 
 @pytest.mark.parametrize("scheme, paper", [("light", (255, 255, 255)), ("dark", (21, 24, 28))])
 def test_the_page_opens_at_the_answer_and_its_colours_stand_out(chromium, files, scheme, paper):
-    """By a contrast of 3 : 1, as WCAG 2.2 asks of graphics (its 1.4.11)."""
+    """WCAG 2.2 asks for a contrast of 3 : 1 in graphics (1.4.11)."""
     with opened(chromium, files["small"], color_scheme=scheme) as page:
         assert text(page, "#entropy output") == "3: the answer"
         counts = said(TRACE.c[-1, 2, 0].astype(float).reshape(16, 10))
@@ -218,7 +210,7 @@ def test_image_graph_and_curve_are_on_one_screen(chromium, files, width, height)
         check_fits(page)
 
 
-@pytest.mark.parametrize("name, scheme", [("large", "dark"), ("random", "light")])
+@pytest.mark.parametrize("name, scheme", [("large", "dark"), pytest.param("random", "light", marks=pytest.mark.long)])
 def test_a_window_of_320_pixels_needs_no_scrolling_sideways(chromium, files, name, scheme):
     with opened(chromium, files[name], width=320, height=800, color_scheme=scheme) as page:
         check_accessible(page)

@@ -58,20 +58,20 @@ def by_hand(routing: str = "dynamic") -> tuple[np.ndarray, list[dict[str, np.nda
 
 @pytest.fixture(scope="module")
 def page(chromium):
-    """The page of dynamic routing; it stays open, so a test begins by setting what it needs."""
+    """The page of dynamic routing. It stays open, so each test first brings it into the state that it needs."""
     with opened(chromium, page_of(model_of(), FEW), **LOOKS) as page:
         page.locator("[aria-controls=why]").click()
         yield page
 
 
 def numbers(text: str) -> list[float]:
-    """Those with a point: labels have none."""
+    """The numbers in a text that have a decimal point; labels have none."""
     plain = text.replace("\u2212 ", "-").replace("\u2212", "-").replace("\u202f", "")
     return [float(number) for number in re.findall(r"-?\d+\.\d+", plain)]
 
 
 def select(page, presses: int, parent: int) -> int:
-    """Choose a parent, and by so many keys a child, which is told."""
+    """Choose a parent, and a child by pressing a key so many times; return the child."""
     page.keyboard.press("Escape")
     page.locator(".stage > canvas").focus()
     for _ in range(presses):

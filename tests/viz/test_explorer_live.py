@@ -32,13 +32,13 @@ def text():
 
 @pytest.fixture(scope="module")
 def page(chromium, text):
-    """All parents are shown. It stays open, so a test begins with setting what it needs."""
+    """The page with all parents shown. It stays open, so each test first brings it into the state that it needs."""
     with opened(chromium, text, reduced_motion="reduce") as page:
         yield page
 
 
 def visit(page, fragment: str) -> None:
-    """Go on to this link, as by typing it."""
+    """Open this fragment, as if it were typed into the address."""
     page.evaluate(
         """(text) => new Promise((done) => {
           const before = location.hash;
@@ -52,17 +52,17 @@ def visit(page, fragment: str) -> None:
 
 
 def seen(page) -> np.ndarray:
-    """(1, H, W) pixels that the network was asked about last."""
+    """The pixels (1, H, W) of the network's last input."""
     return grey(page.locator("#seen canvas"))[None]
 
 
 def grey(canvas) -> np.ndarray:
-    """(H, W): the red of a canvas."""
+    """The red (H, W) of a canvas."""
     return pixels_of(canvas)[:, 0].reshape(canvas.evaluate("(canvas) => canvas.height"), -1)
 
 
 def pixels_of(canvas, channels=slice(3)) -> np.ndarray:
-    """(H * W, 3): red, green and blue of a canvas, read from a copy, because reading slows a canvas down."""
+    """The red, green and blue (H * W, 3) of a canvas, read from a copy: reading would slow the canvas down."""
     read = """(shown) => { const { width, height } = shown;
       const copy = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
       copy.drawImage(shown, 0, 0);
@@ -116,7 +116,7 @@ def test_a_drawing_is_framed_as_mnist_wherever_and_however_large_it_is_drawn(pag
         rows, columns = (np.flatnonzero(image.max(axis=axis) > 20) for axis in (1, 0))
         assert 19 <= rows[-1] - rows[0] + 1 <= 21 and columns[-1] - columns[0] < 20
         middle = [(image.sum(axis=axis) * (np.arange(28) + 0.5)).sum() / image.sum() for axis in (1, 0)]
-        assert middle == pytest.approx([14, 14], abs=1)  # where lines meet, their mass is counted twice
+        assert middle == pytest.approx([14, 14], abs=1)  # where lines cross, their ink is counted twice
         framed.append(image)
     for image in framed[1:]:
         assert np.abs(image - framed[0]).mean() < 4
@@ -162,7 +162,7 @@ def test_an_image_is_seen_as_it_is_and_changed_and_undo_takes_everything_back(pa
 
 @torch.no_grad()
 def routed(pixels: torch.Tensor, held: dict[int, int | None], routing=None, iterations=None):
-    """Lengths (J,) and couplings (I, J) where children are held by a parent, or with None vote for none."""
+    """Lengths (J,) and couplings (I, J) if children are held by a parent, or, with None, vote for nobody."""
     layer, states = network().capsules, []
     u = network().children_of(to_float(pixels[None]))[layer.graph().edges(order="eid")[0], 0]  # (E, P)
     u_hat = torch.einsum("ep,epd->ed", u, layer.weight).reshape(16, 10, 16)
@@ -181,7 +181,7 @@ def routed(pixels: torch.Tensor, held: dict[int, int | None], routing=None, iter
 
 
 def pull(page, place: int, row: int | None) -> None:
-    """Drag a line of the child at a place in the order to a row of the parents, or let it go over the graph."""
+    """Drag a line of the child at this place to a row of the parents or, with None, drop it over the graph."""
     canvas = page.locator(".stage > canvas").bounding_box()
     page.mouse.move(canvas["x"] + 90, canvas["y"] + (place + 0.5) * canvas["height"] / 16)
     page.mouse.down()
@@ -220,7 +220,7 @@ def test_a_line_is_pulled_to_another_parent_or_let_go_and_all_rounds_run_again(c
     page.locator("#undo").click()
     answered(page)
     assert shown_lengths(page) == free
-    page.locator(".stage > canvas").focus()  # and by keyboard
+    page.locator(".stage > canvas").focus()  # the same by keyboard
     page.keyboard.press("ArrowDown")
     settle(page)
     child = int(re.search(r"Child (\d+)", page.locator("#pulls label").inner_text())[1])
@@ -266,7 +266,7 @@ def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
 
 
 def state(page) -> dict:
-    """What a link is to keep."""
+    """The parts of the page that a link must keep."""
     settle(page)
     return page.evaluate(
         f"""() => ({{
@@ -302,7 +302,7 @@ def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, text, page):
     page.locator("#copy").click()
     page.wait_for_function("() => document.querySelector('#note').textContent.startsWith('The link is copied')")
     link = page.evaluate("window.copied")
-    page.wait_for_function("(link) => location.href === link", arg=link)  # the address follows by itself
+    page.wait_for_function("(link) => location.href === link", arg=link)  # the address is updated too
     with opened(chromium, text, end=link[link.index("#") :], reduced_motion="reduce") as other:
         assert state(other) == before
         other.reload()

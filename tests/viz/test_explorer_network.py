@@ -12,14 +12,14 @@ from torch import nn
 from traces import stored_in
 
 from graphcaps import CapsNet, TrainConfig, cli
-from graphcaps.data import ImageSplits
+from graphcaps.data import ImageSplits, load_images, to_float
 from graphcaps.explore.network import NotCarried, network_data
 from graphcaps.explore.run_page import page_parts
 from graphcaps.models.matrix import MatrixCapsNet
 from graphcaps.routing import Dynamic, Spherical
 from graphcaps.trace import recording
 from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import Run
+from graphcaps.training.run_folder import Run, load
 from graphcaps.viz.explorer.html import explorer_page
 
 from .browser import page_that_computes
@@ -53,7 +53,7 @@ ASK = """({ found, pixels, rounds }) => {
 
 @pytest.fixture(scope="module")
 def ask(chromium):
-    """Ask a network in Chromium: of what ``network_data`` gives and pixels (C, H, W), numbers of all iterations."""
+    """A function that gives the page's numbers of all iterations for a network and pixels (C, H, W)."""
 
     page = page_that_computes(chromium)
 
@@ -65,7 +65,7 @@ def ask(chromium):
 
 
 def trained(preset: str, shape: tuple[int, int, int], options: dict) -> CapsNet:
-    """With statistics, priors and a concentration of its own; its numbers are those that half precision can hold."""
+    """A network with its own statistics, priors and concentration, all of them exact in half precision."""
     model = copy.deepcopy(network(preset, shape, **options))
     torch.manual_seed(1)
     with torch.no_grad():
@@ -103,6 +103,26 @@ def test_lengths_couplings_pictures_and_looks_are_pytorchs(ask, preset, shape, o
             assert np.corrcoef(spot.ravel(), blurred.ravel())[0, 1] > 0.99
 
 
+ROUTED = """({ found, pixels }) => {
+  const network = new Network(asBytes(found));
+  return pixels.map((image) => {
+    const { lengths, c } = network.last.route(network.votes(image)).at(-1);
+    return [[...lengths], [...c]];
+  }); }"""
+
+
+@pytest.mark.long
+def test_the_page_answers_test_images_as_the_network_that_comes_with_graphcaps_does(chromium, mnist_root):
+    model, pixels = load("mnist"), load_images("mnist", mnist_root, download=False).test.pixels[:300]
+    wanted, last = recording.routing_of(model, to_float(pixels)), model.capsules.routing.iterations - 1
+    page = page_that_computes(chromium)
+    got = page.evaluate(ROUTED, {"found": network_data(model), "pixels": pixels.flatten(1).tolist()})
+    lengths, couplings = (np.array(each) for each in zip(*got, strict=True))
+    assert (lengths.argmax(1) == wanted.lengths[0, last].argmax(1)).all()
+    np.testing.assert_allclose(lengths, wanted.lengths[0, last], atol=1e-3)
+    np.testing.assert_allclose(couplings, wanted.c[0, last].astype(float), atol=1e-3)
+
+
 def test_what_the_page_cannot_compute_is_named():
     with pytest.raises(NotCarried, match="MatrixCapsNet isn't computed in the page"):
         network_data(MatrixCapsNet.from_preset("matrix-small"))
@@ -131,11 +151,11 @@ def run(tmp_path_factory) -> Run:
 
 
 def test_the_page_of_a_run_has_its_best_weights_and_ends_with_their_routing(run):
-    trace, found, without = page_parts(run)
-    assert without == "" and found["epoch"] == 3 and trace.epochs.tolist() == [0, 1, 3]
+    trace, carried, without = page_parts(run)
+    assert without == "" and carried["epoch"] == 3 and trace.epochs.tolist() == [0, 1, 3]
     wanted = answer(network(), trace.images[2])
     np.testing.assert_allclose(trace.lengths[-1, :, 2], wanted.lengths, atol=1e-5)
-    data = stored_in(explorer_page(trace, 0, found))
+    data = stored_in(explorer_page(trace, 0, carried))
     assert data["source"] == ["run live", "3 epochs"] and data["network"]["desk"]["detail"] == 8
     assert data["looks"] and data["without"] == ""
 
@@ -170,19 +190,19 @@ def test_what_feeds_a_child_is_what_each_feature_map_adds_and_its_field_is_where
       network.primaryCapsules(pixels, maps);
       return feeds(network, maps, child); }"""
     question = {"found": network_data(model), "pixels": pixels.flatten().tolist(), "child": child}
-    found = page.evaluate(ask, question)
+    got = page.evaluate(ask, question)
     page.close()
-    assert found["count"] == features.shape[1] and found["size"] == list(features.shape[2:])
-    shares = torch.empty(found["count"])
-    for channel in range(found["count"]):
+    assert got["count"] == features.shape[1] and got["size"] == list(features.shape[2:])
+    shares = torch.empty(got["count"])
+    for channel in range(got["count"]):
         alone = torch.zeros_like(features)
         alone[:, channel] = features[:, channel]
         shares[channel] = ((conv(alone)[0] - bias)[types].flatten(1)[:, places // 2] @ s / (s @ s)).detach()
-    for each in found["maps"]:
+    for each in got["maps"]:
         assert each["share"] == pytest.approx(float(shares[each["channel"]]), abs=2e-3)
-    assert [each["share"] for each in found["maps"]] == sorted((each["share"] for each in found["maps"]), reverse=True)
-    assert found["maps"][0]["share"] == pytest.approx(float(shares.max()), abs=2e-3)
+    assert [each["share"] for each in got["maps"]] == sorted((each["share"] for each in got["maps"]), reverse=True)
+    assert got["maps"][0]["share"] == pytest.approx(float(shares.max()), abs=2e-3)
     s.abs().sum().backward()
     rows, columns = (image.grad[0, 0].abs().amax(axis).nonzero().flatten() for axis in (1, 0))
-    top, left, high, wide = found["field"]
+    top, left, high, wide = got["field"]
     assert (rows[0], rows[-1], columns[0], columns[-1]) == (top, top + high - 1, left, left + wide - 1)

@@ -1,4 +1,4 @@
-"""A graph's page: it computes what CapsuleConv does, whatever is cut, added or moved, and shows it."""
+"""A graph's page: it computes what CapsuleConv does, also after edges are cut or added and features moved."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from torch.nn import functional as F
 from traces import stored_in
 
 from graphcaps import dgl, explore_graph
-from graphcaps.errors import InputError
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical
 
-from .browser import check_accessible, opened, page_that_computes, settle
+from .browser import check_accessible, check_axe, check_fits, opened, page_that_computes, read, settle, text
 
 CLUB = dgl.from_networkx(networkx.karate_club_graph())
 CAPS, DIM = 4, 6
@@ -50,7 +49,7 @@ def page_of(path, conv, graph, feat, **options) -> tuple[str, dict]:
     return text, stored_in(text)
 
 
-# What the page makes of its data after these changes: couplings and capsules after the layer's iterations
+# The page's answer to its data after these changes: couplings and capsules after the layer's iterations
 COMPUTED = """([found, changes]) => {
   const conv = new NodeConv(asBytes(found));
   for (const [what, ...how] of changes) conv[what](...how);
@@ -139,31 +138,6 @@ def test_of_a_larger_graph_the_page_has_nodes_with_all_that_arrives_there(comput
         agree([out[whole]], [layer_answer(conv, graph, feat)[1][inner]])
 
 
-@pytest.mark.parametrize(
-    ("options", "given", "text"),
-    [
-        ({"num_caps": 1}, {}, "conv: expected num_caps >= 2, got 1. One capsule has nothing to choose"),
-        ({"in_caps": 2}, {}, "conv: expected in_caps=1, got 2"),
-        ({"activation": F.elu}, {}, "conv: expected no activation, got one"),
-        ({}, {"labels": [0, 1]}, "labels: expected"),
-        ({}, {"node_names": ["a"]}, "node_names: expected"),
-        ({}, {"positions": np.full((34, 2), np.nan)}, "positions: expected"),
-        ({}, {"positions": {f"member {n}": (n, n) for n in range(34)}}, "positions: expected"),
-    ],
-)
-def test_layers_and_arguments_that_do_not_fit_are_an_error(tmp_path, options, given, text):
-    conv = CapsuleConv(5, DIM, **{"num_caps": CAPS, **options})
-    with pytest.raises(InputError) as error:
-        explore_graph(conv, CLUB, torch.randn(34, 5), tmp_path / "graph.html", **given)
-    assert str(error.value).startswith(text) and not list(tmp_path.iterdir())
-
-
-def test_a_layer_of_pytorch_geometric_is_an_error_that_says_how_to_take_its_weights(tmp_path):
-    pyg = pytest.importorskip("graphcaps.pyg")
-    with pytest.raises(InputError, match="got graphcaps.pyg.conv.CapsuleConv. .* load_state_dict"):
-        explore_graph(pyg.CapsuleConv(5, DIM, CAPS), CLUB, drawn(34, 5), tmp_path / "graph.html")
-
-
 GRAPH = dgl.add_self_loop(CLUB)
 FEAT = drawn(34, 5)
 LABELS = [networkx.karate_club_graph().nodes[n]["club"] for n in range(34)]
@@ -184,16 +158,8 @@ def page(chromium, texts):
         yield page
 
 
-def text(page, selector: str) -> str:
-    return page.locator(selector).inner_text()
-
-
-def read(shown: str) -> float:
-    return float(shown.replace("\u2212", "-").replace("\u202f", ""))
-
-
 def place(page, *nodes: int, toward: float = 0.5) -> dict:
-    """Of a node on the canvas; of two a point on the line from the first to the second."""
+    """The place of a node on the canvas, or a point on the line from one node to another."""
     box = page.locator(".stage > canvas").bounding_box()
     at = np.array([PLACES[n] for n in range(34)])
     radius = min(13, 0.135 * (box["width"] * box["height"] / 34) ** 0.5)
@@ -211,7 +177,7 @@ def click(page, *nodes: int, **how) -> None:
 
 
 def arrivals(page) -> dict[int, tuple[float, float]]:
-    """Of the table: c and b by source."""
+    """c and b of the table, by source."""
     rows = [row.split() for row in page.locator("#child tbody tr").all_inner_texts()]
     return {int(row[0]): (read(row[-2]), read(row[-1])) for row in rows}
 
@@ -295,7 +261,7 @@ def test_an_edge_is_pulled_to_another_node_cut_or_held_by_a_capsule_and_undone(p
     page.locator("#undo").click()
     settle(page)
     assert text(page, "#changes") == "Nothing is changed." and page.locator("#undo").is_disabled()
-    drag({"x": 3, "y": 3})  # where nothing is
+    drag({"x": 3, "y": 3})  # an empty place
     click(page, 2)
     assert shown_couplings(page) == pytest.approx(couplings(2, less), abs=5.1e-4)
     page.locator("#undo").click()
@@ -338,7 +304,8 @@ def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
 def test_the_page_fits_and_axe_finds_nothing(chromium, texts, width, scheme):
     looks = {"color_scheme": scheme, "reduced_motion": "reduce"}
     with opened(chromium, texts["mutual"], width=width, height=720, **looks) as page:
-        check_accessible(page)
+        check_fits(page)
+        check_axe(page)
         page.locator("#node").select_option("2")
         page.locator("#other").select_option("32")
         page.locator("#join").click()

@@ -25,12 +25,12 @@ def trace():
 def test_the_credit_of_a_place_is_the_sum_over_its_children_of_coupling_times_agreement(trace):
     place_of = places_of(trace)[1]
     credit = trace.c[-1, :, 1].astype(np.float64) * trace.agreement[-1, :, 1]
-    found = credit_by_place(trace, place_of, credit)
+    got = credit_by_place(trace, place_of, credit)
     wanted = np.zeros((5, 3, 16))
     for e, (i, j) in enumerate(zip(trace.src, trace.dst, strict=True)):
         top, left = FIELDS[i, :2] // 2
         wanted[:, j, 4 * top + left] += credit[:, e]
-    np.testing.assert_allclose(found, wanted, atol=1e-12)
+    np.testing.assert_allclose(got, wanted, atol=1e-12)
     picture = PlacesPicture(trace, image=1)
     np.testing.assert_allclose(picture.maps, np.maximum(wanted[:3], 0), atol=1e-12)
     assert (wanted < 0).any() and (wanted > 0).any()
