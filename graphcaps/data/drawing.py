@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from PIL import Image
 from scipy import ndimage
 
 MAX_SIDE = 512  # larger images are reduced to this many pixels on the longer side
@@ -70,8 +71,6 @@ def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: n
 
 def _reduced(levels: np.ndarray) -> np.ndarray:
     """Reduce the image to at most ``MAX_SIDE`` pixels per side, and smooth its grain."""
-    from PIL import Image
-
     scale = MAX_SIDE / max(levels.shape)
     if scale < 1:
         size = [max(1, round(side * scale)) for side in levels.shape[::-1]]
