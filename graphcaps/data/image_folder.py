@@ -35,11 +35,7 @@ log = logging.getLogger(__name__)
 def read_files(
     path: Path, listed: list[tuple[Path, str, str]], cache: Path, size: int | None, channels: int | None, skip_bad: bool
 ) -> UnsplitImages:
-    """Decode the files (path, class, part) that ``list_folder`` or ``list_csv`` found at ``path``.
-
-    Raises:
-        InputError: some files can't be read, and ``skip_bad`` is False. The message names the first ten.
-    """
+    """Decode the files (path, class, part) that ``list_folder`` or ``list_csv`` returned for ``path``."""
     files, labels, parts = zip(*listed, strict=True)
     pixels, bad = _cached_pixels(path, files, cache, size, channels)
     if bad:

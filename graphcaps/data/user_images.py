@@ -36,15 +36,15 @@ def read_image(
 ) -> ImageFile:
     """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
 
-    The grey data sets are bright on black, while ink on paper is dark on bright: ``"auto"`` inverts a grey image with a
-    bright border. Transparent pixels count as white. A photo is turned upright by the orientation in its metadata.
-
-    With ``ink`` the image is a drawing: ``cut_ink`` finds its ink, which becomes 1 on a ground of 0. If the file has
-    several frames, the one with the most ink is used.
+    Transparent pixels count as white. A photo is turned upright by the orientation in its metadata. With ``ink`` the
+    image is a drawing: ``cut_ink`` finds its ink, which becomes 1 on a ground of 0. If the file has several frames, the
+    one with the most ink is used.
 
     Args:
         path: a file in any format that Pillow reads, 8 or 16 bits, up to Pillow's limit of 178 million pixels.
         image_shape: (C, H, W), C = 1 for grey or 3 for RGB.
+        invert: whether to swap dark and bright. ``"auto"`` swaps them in grey images with a bright border, because the
+            grey data sets are bright on black, while ink on paper is dark on bright.
         ink: for grey images, the share of the frame that the drawing's longer side fills: 20 / 28 for MNIST. The
             drawing is centred, unless the file has exactly H x W pixels: then it is not moved or resized.
 
