@@ -110,10 +110,9 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Read images and labels in MNIST's format; the file with the labels may be anywhere in the folder."""
     wanted = path.name.removesuffix(".gz").replace("images", "labels").replace("idx3", "idx1")
     inside = sorted((folder if folder.is_dir() else path.parent).rglob(f"{wanted}*"))
-    labels = next((file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()), None)
-    if labels is None:
-        raise InputError(f"{path}: expected {wanted} or its .gz beside it, got none")
-    return _idx(path, 3), _idx(labels, 1)
+    labels = [file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()]
+    expect(len(labels) > 0, str(path), f"{wanted} or its .gz beside it", "none")
+    return _idx(path, 3), _idx(labels[0], 1)
 
 
 def _idx(path: Path, dims: int) -> np.ndarray:

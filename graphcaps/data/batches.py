@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -27,15 +28,13 @@ class Batches:
         images: N images, or ``Pairs``, whose digits are always shifted, by up to 4 pixels.
         batch_size: images per step in all processes together, ``world`` to N.
         device: device of the images and the batches.
-        seed: >= 0.
         augment: ``"none"``, or ``"shift"``: shift each image by up to 2 whole pixels each way. ``"affine"``: turn it by
             up to 15 degrees, scale it by 0.9 to 1.1 and shift it by up to 2 pixels. Images with a margin are shifted by
             up to the margin instead, which ``"shift"`` moves into view. ``"anywhere"``: move the ink (pixels above 0)
             to any place at which it fits. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
-        rank: number of this process, 0 to world - 1. It gets a slice of each batch; sizes differ by at most one image.
-        world: number of processes.
-        balance: use all classes equally often, up to one image. An epoch still has N images: images of a rare class
-            occur several times, and each epoch uses others of a frequent class.
+        rank, world: number of this process, which gets a slice of each batch, and number of processes.
+        balance: use all classes equally often. An epoch still has N images: those of a rare class occur several times,
+            and each epoch uses others of a frequent class.
 
     Raises:
         InputError: an argument is outside its range.
@@ -91,16 +90,21 @@ class Batches:
             iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,); for pairs, layers (B, 2, C, H, W)
             with one digit in each and labels (B, 2), the lower class first.
         """
-        steps = len(self)
         check_whole("epoch", epoch, 0)
-        expect(0 <= start <= steps, "start", f"0 to {steps}, the steps of an epoch", start)
-        return self._epoch(epoch, start)
+        bounds = self._bounds()
+        expect(0 <= start < len(bounds), "start", f"0 to {len(self)}, the steps of an epoch", start)
+        seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
+        generator = torch.Generator().manual_seed(seed)
+        order, labels = torch.randperm(self.num_images, generator=generator), self._source.labels
+        if self._balance:
+            order = _balanced(epoch * len(order) + order, labels.cpu(), self._seed)
+        take = self._source.drawn(order.to(labels.device), generator)
+        return (take(self._slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
 
     def weight(self, step: int) -> float:
         """The weight of this process's mean when the processes' means are averaged at a step: 1 for equal slices."""
         first, last = self._bounds()[step : step + 2]
-        here = self._slice(first, last)
-        return (here.stop - here.start) * self._world / (last - first)
+        return len(range(self.num_images)[self._slice(first, last)]) * self._world / (last - first)
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over all images, in order and not augmented; a process gets its slice of each batch."""
@@ -113,17 +117,6 @@ class Batches:
     def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """The images at these places (B,) int64 in the order of ``in_order``."""
         return self._source.fixed()(places)
-
-    def _epoch(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
-        seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
-        generator = torch.Generator().manual_seed(seed)
-        order, labels = torch.randperm(self.num_images, generator=generator), self._source.labels
-        if self._balance:
-            order = _balanced(epoch * len(order) + order, labels.cpu(), self._seed)
-        take = self._source.drawn(order.to(labels.device), generator)
-        bounds = self._bounds()[start:]
-        for first, last in zip(bounds[:-1], bounds[1:], strict=True):
-            yield take(self._slice(first, last))
 
     def _bounds(self) -> list[int]:
         """The first place of each batch of an epoch, and the end of the last batch."""

@@ -92,7 +92,8 @@ def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
     sides = {n: max(along.stop - along.start for along in box) for n, box in boxes.items()}
     parts = {n for n, side in sides.items() if side >= MIN_PART * max(ink.shape)}
     parts -= {n for n in parts if any(_frames(labels, n, boxes[n], boxes[m]) for m in parts if sides[m] > sides[n] / 8)}
-    inside = {n for n in parts if not _touches(boxes[n], ink.shape)}
+    whole = tuple(slice(0, side) for side in ink.shape)
+    inside = {n for n in parts if _is_around(whole, boxes[n])}
     if any(sides[n] > max(ink.shape) / 5 for n in inside):
         parts = inside
     longest = max((sides[n] for n in parts), default=0)
@@ -111,11 +112,10 @@ def _threshold(values: np.ndarray) -> float:
 
 def _frames(labels: np.ndarray, n: int, box: tuple[slice, ...], other: tuple[slice, ...]) -> bool:
     """Whether part n is a frame: its ink is only along the sides of its box, and another part is inside the box."""
-    around = all(a.start < b.start and b.stop < a.stop for a, b in zip(box, other, strict=True))
     part = labels[box] == n
     y, x = (max(1, round(FRAME_LINES * side)) for side in part.shape)
-    return around and not part[y:-y, x:-x].any()
+    return _is_around(box, other) and not part[y:-y, x:-x].any()
 
 
-def _touches(box: tuple[slice, ...], shape: tuple[int, ...]) -> bool:
-    return any(along.start == 0 or along.stop == side for along, side in zip(box, shape, strict=True))
+def _is_around(box: tuple[slice, ...], other: tuple[slice, ...]) -> bool:
+    return all(a.start < b.start and b.stop < a.stop for a, b in zip(box, other, strict=True))

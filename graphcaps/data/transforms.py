@@ -21,7 +21,7 @@ SEED = 0
 DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))  # (right, down)
 
 
-def rotated(images: Tensor, degrees: float) -> Tensor:
+def rotated(images: Tensor, degrees: float, places: Tensor | None = None) -> Tensor:
     """Turn images (B, C, H, W) counter-clockwise about their centre; bilinear, zeros outside."""
     return _moved(images, degrees, 0.0, 0.0)
 
@@ -38,7 +38,7 @@ def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
     return (images + sd * torch.from_numpy(noise).to(images.dtype).to(images.device)).clamp(0, 1)
 
 
-def scrambled(images: Tensor, side: int, places: Tensor) -> Tensor:
+def scrambled(images: Tensor, side: float, places: Tensor) -> Tensor:
     """Cut images (B, C, H, W) into side x side patches and rearrange these: right parts in a wrong arrangement.
 
     Each place (B,) determines a permutation that moves every patch. Pixels beyond the last whole patches stay.
@@ -46,7 +46,7 @@ def scrambled(images: Tensor, side: int, places: Tensor) -> Tensor:
     >>> scrambled(torch.arange(4.0).view(1, 1, 2, 2), 2, torch.tensor([0])).flatten().eq(torch.arange(4)).any()
     tensor(False)
     """
-    height, width = images.shape[2:]
+    side, (height, width) = int(side), images.shape[2:]
     expect(2 <= side <= min(height, width), "side", f"2 to {min(height, width)} patches per side", side)
     high, wide = height // side, width // side
     top, left = (height - side * high) // 2, (width - side * wide) // 2
@@ -77,20 +77,10 @@ def _shifted_any_way(images: Tensor, pixels: float, places: Tensor) -> Tensor:
 
 
 TRANSFORMS = {
-    "rotated": Transform(
-        lambda images, degrees, places: rotated(images, degrees),
-        tuple(range(-60, 61, 15)),
-        clean=0,
-        says="turned counter-clockwise, degrees",
-    ),
-    "shifted": Transform(_shifted_any_way, tuple(range(9)), clean=0, says="shifted right, left, down or up, pixels"),
-    "noisy": Transform(noisy, (0, 0.1, 0.2, 0.3, 0.4, 0.5), clean=0, says="noise, standard deviation"),
-    "scrambled": Transform(
-        lambda images, side, places: scrambled(images, int(side), places),
-        (1, 2, 4),
-        clean=1,
-        says="patches per side, none in its place",
-    ),
+    "rotated": Transform(rotated, tuple(range(-60, 61, 15)), 0, "turned counter-clockwise, degrees"),
+    "shifted": Transform(_shifted_any_way, tuple(range(9)), 0, "shifted right, left, down or up, pixels"),
+    "noisy": Transform(noisy, (0, 0.1, 0.2, 0.3, 0.4, 0.5), 0, "noise, standard deviation"),
+    "scrambled": Transform(scrambled, (1, 2, 4), 1, "patches per side, none in its place"),
 }
 
 
