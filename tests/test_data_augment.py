@@ -45,6 +45,8 @@ def test_images_are_shifted_whole_to_every_place_of_the_frame_and_in_order_are_i
     source = full(800)
     images = in_frame(source, BORDER)
     assert images.image_shape == (1, 10, 11) and images.margin == BORDER
+    cut = images.take(torch.tensor([3, 1])).cut()
+    assert cut.margin == 0 and places(cut.pixels, source.pixels[[3, 1]]) == [(BORDER, BORDER)] * 2
     shown, labels = next(Batches(images, 800, augment="shift").epoch(0))
     assert set(places(shown, to_float(source.pixels[labels]))) == EVERYWHERE
     shown, _ = next(Batches(images, 800, augment="shift").in_order())
@@ -54,14 +56,6 @@ def test_images_are_shifted_whole_to_every_place_of_the_frame_and_in_order_are_i
     found = places(images.pixels, source.pixels)
     assert set(found) == EVERYWHERE and found[:6] == [(3, 1), (2, 3), (4, 2), (3, 0), (0, 4), (1, 3)]
     assert found[:4] == places(in_fixed_places(full(4), BORDER).pixels, full(4).pixels)
-
-
-def test_a_margin_is_no_part_of_the_image_and_stays_with_it():
-    part = in_frame(full(5), BORDER).take(torch.tensor([3, 1]))
-    assert part.margin == BORDER and part.labels.tolist() == [3, 1]
-    cut = part.cut()
-    assert cut.margin == 0 and cut.image_shape == part.image_shape == (1, 10, 11)
-    assert places(cut.pixels, full(5).pixels[[3, 1]]) == [(BORDER, BORDER)] * 2
 
 
 @pytest.mark.parametrize(("channels", "border"), [(3, 0), (1, 2)])

@@ -138,7 +138,7 @@ def test_a_file_of_the_networks_size_has_its_levels_set_and_stays_in_place(saved
     assert torch.equal(pixels[0] > 0, torch.from_numpy(digit() == 255)) and pixels.max() == 1
 
 
-@pytest.mark.parametrize("paper, ink", [(1, 1), (0.5, 0.45), (0.1, 0.1)])
+@pytest.mark.parametrize("paper, ink", [(1, 1), (0.5, 0.45)])
 def test_a_sheet_without_ink_stays_blank(saved, paper, ink):
     grain = np.random.RandomState(0).randint(-3, 4, five().shape)
     sheet = (five(paper, ink) * 255 + grain).clip(0, 255).astype(np.uint8)

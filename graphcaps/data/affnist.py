@@ -27,9 +27,7 @@ OFFICIAL_FILE = "affNIST/test.mat"
 
 
 def load_affnist(root: Path | str) -> tuple[Images, str]:
-    """Load test images (N, 1, 40, 40) for a network trained on ``mnist40``; return them and their name.
-
-    The name is ``"affNIST"`` if they come from the official file, ``root/affNIST/test.mat``, else ``"affNIST-style"``.
+    """Return test images (N, 1, 40, 40) for a network trained on ``mnist40``, and ``"affNIST"`` or ``"affNIST-style"``.
 
     Raises:
         InputError: the official file exists, but isn't in the expected format.

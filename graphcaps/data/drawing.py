@@ -13,7 +13,7 @@ from PIL import Image
 from scipy import ndimage
 
 MAX_SIDE = 512  # larger images are reduced to this many pixels on the longer side
-MIN_CONTRAST = 0.1  # least difference of ink from the ground, in [0, 1]; the grain of paper differs less
+MIN_CONTRAST = 0.1  # smallest difference of ink from the ground, in [0, 1]; the grain of paper differs less
 DARKEST = 0.2  # added to levels before a division, so that noise in black areas stays small
 MIN_PART = 0.025  # parts shorter than this share of the image, or 4 times this share of the longest part, are dust
 FRAME_LINES = 0.06  # a frame's lines are within this share of its sides
@@ -48,9 +48,9 @@ def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
 def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: np.ndarray) -> bool:
     """Whether ink is darker than its ground: the mean of three shares is above one half.
 
-    The first is the share of light pixels in areas where light and dark meet. The second is this share near the border,
-    because a tightly cut drawing may be mostly ink; it excludes the border itself, where a frame may be. The third is
-    the share of dark structures among those that the closing ``light`` and the opening ``dark`` remove.
+    The first is the share of light pixels in areas where light and dark meet. The second is this share near the border
+    but not on it, because a tightly cut drawing may be mostly ink. The third is the share of dark structures among
+    those that the closing ``light`` and the opening ``dark`` remove.
     """
     dark_parts, light_parts = float((light - levels).sum()), float((levels - dark).sum())
     logs = np.log(levels + DARKEST)  # in logarithms, a shadow has the same depth on dark and light areas
@@ -61,12 +61,8 @@ def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: n
     y, x = (np.minimum(np.arange(side), np.arange(side)[::-1]) / side for side in levels.shape)
     depth = np.minimum(y[:, None], x)
     rim = differ & (depth >= 0.03) & (depth < 0.1)
-    shares = [
-        near[differ].mean(),
-        near[rim if rim.any() else differ].mean(),
-        dark_parts / max(dark_parts + light_parts, 1e-9),
-    ]
-    return bool(np.mean(shares) > 0.5)
+    inner, outer = near[differ].mean(), near[rim if rim.any() else differ].mean()
+    return bool(np.mean([inner, outer, dark_parts / max(dark_parts + light_parts, 1e-9)]) > 0.5)
 
 
 def _reduced(levels: np.ndarray) -> np.ndarray:

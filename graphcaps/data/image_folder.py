@@ -46,7 +46,7 @@ def read_files(
         log.warning("left out %d files that can't be read:%s", len(bad), text)
     part_of = np.array(parts, object)
     part_of[[int(k) for k in bad]] = ""
-    return UnsplitImages(pixels, np.array(labels), part_of)
+    return UnsplitImages(torch.from_numpy(pixels), np.array(labels), part_of)
 
 
 def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
@@ -91,7 +91,7 @@ def _folders(path: Path) -> list[Path]:
 
 def _cached_pixels(
     path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
-) -> tuple[torch.Tensor, dict[str, str]]:
+) -> tuple[np.ndarray, dict[str, str]]:
     """Return the pixels (N, C, H, W) of all files, memory-mapped, and the reason for each bad file by its number."""
     stats = ((os.path.relpath(file, path), file.stat()) for file in files)
     listing = json.dumps([CACHE_VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)])
@@ -100,7 +100,9 @@ def _cached_pixels(
     for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
         # The cache may be damaged, or one of its files deleted.
         with contextlib.suppress(OSError, ValueError, KeyError, EOFError):
-            known, pixels = read_json(about.read_text(encoding="utf-8"), bad=dict), _mapped(about)
+            known = read_json(about.read_text(encoding="utf-8"), bad=dict)
+            # Mode c is copy-on-write, because torch warns about read-only memory.
+            pixels = np.load(about.with_suffix(".npy"), mmap_mode="c")
             # A cache made with defaults also serves the size and the channels that resulted.
             fits = size in (known["size"], max(pixels.shape[2:])) and channels in (known["channels"], pixels.shape[1])
             if fits and known["fingerprint"] == fingerprint:
@@ -108,12 +110,7 @@ def _cached_pixels(
     about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
     bad = _decode(files, about.with_suffix(".npy"), size, channels)
     write_text(about, json.dumps({"fingerprint": fingerprint, "size": size, "channels": channels, "bad": bad}))
-    return _mapped(about), bad
-
-
-def _mapped(about: Path) -> torch.Tensor:
-    # Copy-on-write, because torch warns about read-only memory.
-    return torch.from_numpy(np.load(about.with_suffix(".npy"), mmap_mode="c"))
+    return np.load(about.with_suffix(".npy"), mmap_mode="c"), bad
 
 
 def _decode(files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None) -> dict[str, str]:
