@@ -120,7 +120,7 @@ def _idx(path: Path, dims: int) -> np.ndarray:
     data, head = read_bytes(path), 4 + 4 * dims
     fits = len(data) >= head and data[:4] == bytes([0, 0, 8, dims])
     expect(fits, str(path), f"bytes of {dims} dims in MNIST's format", f"{data[:15]!r}...", "Fetch it again")
-    shape = tuple(map(int, np.frombuffer(data, ">u4", dims, offset=4)))
+    shape = tuple(np.frombuffer(data, ">u4", dims, offset=4).tolist())
     size = head + math.prod(shape)
     expect(len(data) == size, str(path), f"{size} bytes for {shape}", len(data), "Fetch it again")
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)

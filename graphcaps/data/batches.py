@@ -28,10 +28,11 @@ class Batches:
         images: N images, or ``Pairs``, whose digits are always shifted, by up to 4 pixels.
         batch_size: images per step in all processes together, ``world`` to N.
         device: device of the images and the batches.
-        augment: ``"none"``, or ``"shift"``: shift each image by up to 2 whole pixels each way. ``"affine"``: turn it by
-            up to 15 degrees, scale it by 0.9 to 1.1 and shift it by up to 2 pixels. Images with a margin are shifted by
-            up to the margin instead, which ``"shift"`` moves into view. ``"anywhere"``: move the ink (pixels above 0)
-            to any place at which it fits. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
+        augment: ``"none"`` changes nothing. ``"shift"`` shifts each image by up to 2 whole pixels each way.
+            ``"affine"`` turns it by up to 15 degrees, scales it by 0.9 to 1.1 and shifts it by up to 2 pixels. If
+            images have a margin, both shift by up to the margin instead, and ``"shift"`` moves it into view.
+            ``"anywhere"`` moves the ink (pixels above 0) to any place at which it fits, all equally likely. ``Pairs``
+            accept ``"none"`` and ``"shift"``, with the same result.
         rank, world: number of this process, which gets a slice of each batch, and number of processes.
         balance: use all classes equally often. An epoch still has N images: those of a rare class occur several times,
             and each epoch uses others of a frequent class.
@@ -89,6 +90,9 @@ class Batches:
         Returns:
             iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,); for pairs, layers (B, 2, C, H, W)
             with one digit in each and labels (B, 2), the lower class first.
+
+        Raises:
+            InputError: ``start`` or ``epoch`` is outside its range, or the batch size is larger than N.
         """
         check_whole("epoch", epoch, 0)
         bounds = self._bounds()

@@ -51,7 +51,7 @@ def read_part(root: Path, part: Literal["train", "test"]) -> tuple[Images, Tenso
 
 
 def _read(root: Path, file: str, magic: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Read the values (N, *shape) of a file, which isn't MATLAB's: ``magic``, the number of dims, the dims, values."""
+    """Read the values (N, *shape) of a file: words of ``magic``, the number of dims and the dims, then the values."""
     path = next((path for path in (root / file, root / f"{file}.gz") if path.exists()), None)
     if path is None:
         raise GraphcapsError(f"smallnorb: expected {file} in {root.absolute()}, got nothing there. It is at {PAGE}")

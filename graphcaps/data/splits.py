@@ -98,6 +98,9 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
     Returns:
         kept (N - count,) and taken (count,): int64 indices, each ascending.
 
+    Raises:
+        InputError: ``count`` is not from 1 to N - 1.
+
     >>> kept, taken = stratified_split(torch.tensor([0, 1, 0, 1, 0, 1]), 2)
     >>> sorted(torch.tensor([0, 1, 0, 1, 0, 1])[taken].tolist())
     [0, 1]

@@ -32,6 +32,9 @@ def complete_graph(num_children: int, num_parents: int, device: torch.device | s
     Returns:
         DGLGraph with I * J edges of type ``("child", "votes", "parent")``.
 
+    Raises:
+        InputError: a count is not an integer >= 1.
+
     >>> complete_graph(1152, 10).num_edges()
     11520
     """

@@ -52,6 +52,9 @@ def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.Multi
         routed: graph with edata ``c`` and ``b`` (E, *), as ``dynamic_routing(..., return_graph=True)`` returns it.
         index: index into the trailing dims: ``(image,)`` if a batch was routed, () if there are no such dims.
 
+    Raises:
+        InputError: ``index`` doesn't fit the trailing dims.
+
     >>> from graphcaps import complete_graph, dynamic_routing
     >>> v, routed = dynamic_routing(complete_graph(3, 2), torch.zeros(6, 4), return_graph=True)
     >>> to_networkx(routed).edges[("child", 0), ("parent", 1), 1]["c"]

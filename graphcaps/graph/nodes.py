@@ -52,8 +52,11 @@ def _expanded(graph: DGLGraph, caps_in: int, caps_out: int) -> DGLGraph:
 def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     """Find the reverse (v, u) of each edge (u, v), as edge numbers (E,) int64; a self-loop is its own reverse.
 
-    Sources and destinations must be the same nodes, and each edge must have a reverse. Of several edges between two
-    nodes, the first in one direction belongs to the first in the other, and so on.
+    Sources and destinations must be the same nodes. Of several edges between two nodes, the first in one direction
+    belongs to the first in the other, and so on.
+
+    Raises:
+        InputError: some edges have no reverse.
 
     >>> from graphcaps import dgl
     >>> reverse_edges(dgl.graph(([0, 1, 2], [1, 0, 2])))
