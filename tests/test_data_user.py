@@ -94,22 +94,16 @@ def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
 
 
 def test_images_are_grey_or_rgb_as_asked_and_each_from_a_cache_of_its_own(shapes, tmp_path):
-    def pixels(path, kind, channels):
-        return torch.cat([part.cut().pixels for part in every(loaded(path, kind, channels=channels))])
-
-    assert pixels(shapes, "folder", 3).shape == (40, 3, 28, 28)
     picture(shapes / "dark" / "red.png", (255, 0, 0), mode="RGB")
-    for _ in range(2):  # the second time from the cache
-        grey, colour, either = (pixels(shapes, "folder", channels) for channels in (1, 3, None))
-        assert grey.shape == (41, 1, 28, 28) and colour.shape == (41, 3, 28, 28) and torch.equal(colour, either)
-        red = (colour[:, 0] != colour[:, 1]).all(dim=(1, 2))
-        assert torch.equal(grey[~red], colour[~red, :1]) and grey[red].unique().tolist() == [76]  # 0.299 of 255
+    for kind, path in (("folder", shapes), ("npz", write_npz(tmp_path / "a.npz", images=COLOURS, labels=LABELS))):
+        for _ in range(2):  # the second time from the cache
+            parts = [every(loaded(path, kind, channels=channels)) for channels in (1, 3, None)]
+            grey, colour, either = (torch.cat([part.cut().pixels for part in three]) for three in parts)
+            assert torch.equal(colour, either)
+            images = colour.permute(0, 2, 3, 1).numpy()
+            wanted = [np.asarray(Image.fromarray(image).convert("L")) for image in images]
+            assert np.array_equal(grey[:, 0].numpy(), wanted)
     assert len([*(tmp_path / "data" / "cache").glob("*.npy")]) == 3
-    path = write_npz(tmp_path / "a.npz", images=COLOURS, labels=LABELS)
-    wanted = {np.asarray(Image.fromarray(image).convert("L")).tobytes() for image in COLOURS}
-    assert {image.numpy().tobytes() for image in pixels(path, "npz", 1)} == wanted
-    path = write_npz(tmp_path / "b.npz", images=GREYS, labels=LABELS)
-    assert torch.equal(pixels(path, "npz", 3), pixels(path, "npz", None).expand(-1, 3, -1, -1))
 
 
 def test_a_folder_is_decoded_again_only_when_a_file_changes_or_the_cache_is_damaged(shapes):
@@ -138,13 +132,11 @@ def test_images_that_stay_in_the_cache_give_the_batches_of_those_in_memory(shape
 
 def test_bad_files_are_listed_and_left_out_when_asked(shapes, caplog):
     (shapes / "dark" / "broken.png").write_bytes(b"no picture")
-    whole = (shapes / "light" / "03.bmp").read_bytes()
-    (shapes / "light" / "half.bmp").write_bytes(whole[: len(whole) // 2])
     (shapes / "dark" / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
     for _ in range(2):  # the second time from the cache
-        with pytest.raises(InputError, match=r"43 .* read, got 3 that can't") as caught:
+        with pytest.raises(InputError, match=r"42 .* read, got 2 that can't") as caught:
             loaded(shapes)
-        for word in ("broken.png", "half.bmp", "program.png: expected an image file that Pillow reads", "--skip-bad"):
+        for word in ("broken.png", "program.png: expected an image file that Pillow reads", "--skip-bad"):
             assert word in str(caught.value)
     splits = loaded(shapes, skip_bad=True)
     assert sum(map(len, every(splits))) == 40 and "broken.png" in caplog.text
@@ -200,8 +192,12 @@ def write_csv(path: Path, pixels=SQUARES, labels=LABELS, head=True, last=False) 
     return path
 
 
-MEDMNIST = {"train_images": COLOURS, "train_labels": LABELS[:, None]}
-MEDMNIST |= {"val_images": COLOURS[:6], "val_labels": LABELS[:6]}
+MEDMNIST = {
+    "train_images": COLOURS,
+    "train_labels": LABELS[:, None],
+    "val_images": COLOURS[:6],
+    "val_labels": LABELS[:6],
+}
 FIRST = COLOURS.transpose(0, 3, 1, 2)
 ARRAYS = {
     "idx": lambda to: ("idx", write_idx(to / "raw"), GREYS, 6),
@@ -239,64 +235,44 @@ def test_a_folder_of_csv_has_its_parts_and_leaves_out_what_has_no_labels(tmp_pat
     assert splits.val.labels.tolist() == [0] * 4
 
 
-def few(to: Path, dark: int, light: int) -> Path:
-    for name, count in {"dark": dark, "light": light}.items():
+def few(to: Path, **counts: int) -> Path:
+    for name, count in counts.items():
         for k in range(count):
             picture(to / name / f"{k}.png", k)
     return to
 
 
-def folder_of(to: Path, **contents: bytes | None) -> Path:
-    (to / "own").mkdir()
-    for name, content in contents.items():
-        file = to / "own" / name.replace("__", ".")
-        file.mkdir() if content is None else file.write_bytes(content)
-    return to / "own"
-
-
-LABELED = {"train-labels-idx1-ubyte": idx(LABELS)}
-TRAIN = "train-images-idx3-ubyte"
-
-
-def bad_idx(to: Path, **files: bytes) -> tuple[str, Path]:
-    return "idx", folder_of(to, **files)
-
-
-def bad_npz(to: Path, images: np.ndarray, labels: np.ndarray = LABELS) -> tuple[str, Path]:
-    return "npz", write_npz(to / "a.npz", images=images, labels=labels)
-
-
-BAD = {
-    "nothing there": (lambda to: ("folder", to / "no"), "something at .*/no, got nothing there"),
-    "no class": (lambda to: ("folder", folder_of(to, a__png=b"")), "a folder per class, .* got no folder"),
-    "no image": (lambda to: ("folder", folder_of(to, cat=None)), "cat: expected a folder with images, got none"),
-    "other names": (
-        lambda to: ("folder", few(few(to / "own" / "testing", 9, 9).parent / "training", 9, 9).parent),
-        "or train, val and test, got testing, training, which all hold dark, light",
-    ),
-    "one class": (lambda to: ("folder", few(to / "own", 9, 0)), "images of two classes or more, got dark"),
-    "too few": (lambda to: ("folder", few(to / "own", 9, 2)), "3 images or more of each class, .* got 2 of light. Add"),
-    "no labels": (lambda to: bad_idx(to, **{TRAIN: idx(GREYS)}), "train-labels-idx1-ubyte or its .gz beside it"),
-    "half a gzip": (
-        lambda to: bad_idx(to, **{f"{TRAIN}__gz": gzip.compress(idx(GREYS))[:-9]} | LABELED),
-        "images-idx3-ubyte.gz: expected a whole file, got: Compressed file ended",
-    ),
-    "cut": (lambda to: bad_idx(to, **{TRAIN: idx(GREYS)[:-1]} | LABELED), r"16816 bytes for \(30, 28, 20\), got 16815"),
-    "web page": (lambda to: bad_idx(to, **{TRAIN: b"<html>"} | LABELED), "dims in MNIST's format, got b'<html>'"),
-    "pickle": (lambda to: bad_npz(to, np.array([Hostile()])), "Arrays of objects are pickles, which can run code"),
-    "labels of others": (lambda to: bad_npz(to, GREYS, LABELS[1:]), "of 0 and 1, got .29,"),
-    "NaN": (lambda to: bad_npz(to, GREYS * np.nan), "fractions from 0 to 1, got float64 from nan"),
-    "no square": (lambda to: ("csv", write_csv(to / "a.csv", SQUARES[:, :8])), "grey or RGB image, got 8 numbers"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_files_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    make, wanted = BAD[name]
-    kind, path = make(tmp_path)
+def refuses(kind: str, path: Path, wanted: str) -> None:
     with pytest.raises(InputError, match=wanted):
         loaded(path, kind)
+
+
+def test_folders_that_cannot_be_used_are_refused_in_a_sentence(tmp_path):
+    refuses("folder", tmp_path / "no", "something at .*/no, got nothing there")
+    (tmp_path / "empty").mkdir()
+    refuses("folder", tmp_path / "empty", "a folder per class, .* got no folder")
+    refuses("folder", few(tmp_path / "one", dark=9), "images of two classes or more, got dark")
+    refuses("folder", few(tmp_path / "few", dark=9, light=2), "3 images or more .* got 2 of light. Add")
+    few(tmp_path / "own" / "testing", dark=9, light=9), few(tmp_path / "own" / "training", dark=9, light=9)
+    refuses("folder", tmp_path / "own", "or train, val and test, got testing, training, which all hold dark, light")
+
+
+def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images, labels = tmp_path / "train-images-idx3-ubyte.gz", tmp_path / "train-labels-idx1-ubyte"
+    images.write_bytes(gzip.compress(idx(GREYS))[:-9])
+    refuses("idx", tmp_path, "train-labels-idx1-ubyte or its .gz beside it")
+    labels.write_bytes(idx(LABELS))
+    refuses("idx", tmp_path, "images-idx3-ubyte.gz: expected a whole file, got: Compressed file ended")
+    images.write_bytes(gzip.compress(idx(GREYS)[:-1]))
+    refuses("idx", tmp_path, r"16816 bytes for \(30, 28, 20\), got 16815")
+    for array, number, wanted in (
+        (np.array([Hostile()]), LABELS, "Arrays of objects are pickles, which can run code"),
+        (GREYS, LABELS[1:], "of 0 and 1, got .29,"),
+        (GREYS * np.nan, LABELS, "fractions from 0 to 1, got float64 from nan"),
+    ):
+        refuses("npz", write_npz(tmp_path / "a.npz", images=array, labels=number), wanted)
+    refuses("csv", write_csv(tmp_path / "a.csv", SQUARES[:, :8]), "grey or RGB image, got 8 numbers")
     assert not Path("was run").exists()
 
 
@@ -306,11 +282,6 @@ def test_arrays_are_trained_on_and_found_again(tmp_path):
     config = TrainConfig(epochs=1, device="cpu", size=12, channels=3, out=tmp_path, data=tmp_path / "data", name="run")
     result = train(config, images=digits.images / 16, labels=words, progress=False)
     assert result["test_images"] == 269 and set(load(tmp_path / "run").class_names) == set(words)
-    again = Run.open(tmp_path / "run").config
-    splits = load_images(again.dataset, again.data, **again.of_images)
-    assert splits.image_shape == (3, 12, 12) and sum(map(len, every(splits))) == 1797
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
         train(config, images=digits.images, labels=words)
-    with pytest.raises(InputError, match="images and labels: expected both"):
-        train(config, images=digits.images / 16)

@@ -1,9 +1,8 @@
 """affNIST: MNIST's digits under random affine maps in 40 x 40, to test networks that were trained on shifted digits.
 
 The official file (Tijmen Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST) is read if you have put it into the
-data folder. Otherwise similar images are made from MNIST: scaled by 0.8 to 1.2 along each axis, sheared by up to 0.2,
-turned by up to 20 degrees, and shifted to anywhere in the frame. Differs: the order of the maps and the interpolation
-are not the official ones, and each digit occurs once instead of 32 times. The name is therefore "affNIST-style".
+data folder. Otherwise similar images, "affNIST-style", are made from MNIST. Differs: the order of the maps and the
+interpolation are not the official ones, and each digit occurs once instead of 32 times.
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ OFFICIAL_FILE = "affNIST/test.mat"
 
 
 def load_affnist(root: Path | str) -> tuple[Images, str]:
-    """Load test images (N, 1, 40, 40) for a network trained on ``mnist40``; return them and their name.
-
-    The name is ``"affNIST"`` if they come from the official file, ``root/affNIST/test.mat``, else ``"affNIST-style"``.
+    """Return test images (N, 1, 40, 40) for a network trained on ``mnist40``, and ``"affNIST"`` or ``"affNIST-style"``.
 
     Raises:
         InputError: the official file exists, but isn't in the expected format.
@@ -48,27 +45,22 @@ def load_affnist(root: Path | str) -> tuple[Images, str]:
 def within(images: Images) -> Tensor:
     """Whether each of N digits is as close to the middle as in ``mnist40``, which shifts by up to 6 pixels each way.
 
-    A digit's shift is that of its centre of mass, rounded to pixels, because the official file doesn't store shifts. In
-    MNIST the centre of mass is half a pixel below and to the right of the middle. Turns, shears and scales about the
-    middle move it little: on affNIST-style images, by 0.3 pixels (standard deviation). A blank image counts as close.
+    A digit's shift is that of its centre of mass, rounded to pixels, because the official file doesn't store shifts.
+    Turns, shears and scales about the middle move it little. A blank image counts as close.
     """
     most = (DATASETS["mnist40"].border or 0) + 0.5
-    ink = images.pixels[:, 0].double()  # (N, H, W)
-    total = ink.sum((1, 2)).clamp(min=1)
-    right, down = (
-        (ink.sum(axis) * (torch.arange(ink.shape[3 - axis]) - ink.shape[3 - axis] / 2)).sum(1) / total
-        for axis in (1, 2)
-    )  # (N,) each, relative to half a pixel below and to the right of the middle
-    return (right.abs() <= most) & (down.abs() <= most)
+    ink, close = images.pixels[:, 0].double(), torch.ones(len(images), dtype=torch.bool)  # (N, H, W), (N,)
+    for axis in (1, 2):
+        # MNIST's centre of mass is half a pixel below and to the right of the middle.
+        places = torch.arange(ink.shape[3 - axis]) - ink.shape[3 - axis] / 2
+        close &= ((ink.sum(axis) * places).sum(1) / ink.sum((1, 2)).clamp(min=1)).abs() <= most
+    return close
 
 
 def read_affnist(path: Path) -> Images:
     """Read an official MATLAB 5 file: a struct ``affNISTdata`` of ``image`` uint8 (1600, N) and ``label_int`` (1, N).
 
     Each column of ``image`` is an image, row by row. SciPy reads such files without running code in them.
-
-    Raises:
-        InputError: the file is unreadable or truncated, or lacks these fields in these shapes.
     """
     from scipy.io import loadmat
 
@@ -87,12 +79,9 @@ def read_affnist(path: Path) -> Images:
 
 
 def affnist_style(digits: Images, seed: int = 0) -> Images:
-    """Map digits (N, 1, H, W), white on black, at random in the style of affNIST: (N, 1, 40, 40).
+    """Scale, shear, turn and shift digits (N, 1, H, W), white on black, at random: (N, 1, 40, 40).
 
-    The maps are drawn by NumPy's ``RandomState``, whose stream never changes. A digit's map doesn't depend on N.
-
-    Raises:
-        InputError: a scaled and turned digit doesn't fit into 40 x 40.
+    A digit's ink may end up anywhere in the frame. Its map doesn't depend on N.
 
     >>> affnist_style(Images(torch.full((3, 1, 8, 8), 255, dtype=torch.uint8), torch.arange(3))).image_shape
     (1, 40, 40)
@@ -110,10 +99,7 @@ def affnist_style(digits: Images, seed: int = 0) -> Images:
 
 
 def linear_maps(degrees: Tensor, shear: Tensor, scale: Tensor) -> Tensor:
-    """Matrices (N, 2, 2) that scale, then shear, then turn a point (right, down), measured from the middle.
-
-    ``scale`` (2, N) is for width and height. ``shear`` (N,) is the shift to the right per pixel below the middle.
-    """
+    """Matrices (N, 2, 2) that scale width and height (2, N), then shear (N,) to the right, then turn (N,) about 0."""
     angle = degrees * (math.pi / 180)
     cos, sin, one, zero = angle.cos(), angle.sin(), torch.ones_like(angle), torch.zeros_like(angle)
     turn = torch.stack([cos, sin, -sin, cos], -1).view(-1, 2, 2)
@@ -133,14 +119,12 @@ def transformed(pixels: Tensor, linear: Tensor, shift: Tensor, side: int = SIDE)
 
 
 def _shift_range(pixels: Tensor, linear: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest shift (2, N), to the right and down, that keep a digit's ink in the frame.
-
-    Bilinear sampling spreads a pixel of ink by less than one pixel of the original image to each side.
-    """
+    """The smallest and the largest shift (2, N), to the right and down, that keep a digit's ink in the frame."""
     height, width = pixels.shape[2:]
     down, right = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     points = torch.stack([right - (width - 1) / 2, down - (height - 1) / 2]).flatten(1).double()  # (2, H W)
     blank = (pixels == 0).all(1).flatten(1)[:, None]  # (N, 1, H W)
+    # Bilinear sampling spreads a pixel of ink by less than one pixel of the original image to each side.
     places, spread = linear @ points, linear.abs().sum(2)  # (N, 2, H W), (N, 2)
     first = places.masked_fill(blank, math.inf).amin(2) - spread
     last = places.masked_fill(blank, -math.inf).amax(2) + spread

@@ -110,10 +110,9 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Read images and labels in MNIST's format; the file with the labels may be anywhere in the folder."""
     wanted = path.name.removesuffix(".gz").replace("images", "labels").replace("idx3", "idx1")
     inside = sorted((folder if folder.is_dir() else path.parent).rglob(f"{wanted}*"))
-    labels = next((file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()), None)
-    if labels is None:
-        raise InputError(f"{path}: expected {wanted} or its .gz beside it, got none")
-    return _idx(path, 3), _idx(labels, 1)
+    labels = [file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()]
+    expect(len(labels) > 0, str(path), f"{wanted} or its .gz beside it", "none")
+    return _idx(path, 3), _idx(labels[0], 1)
 
 
 def _idx(path: Path, dims: int) -> np.ndarray:
@@ -121,7 +120,7 @@ def _idx(path: Path, dims: int) -> np.ndarray:
     data, head = read_bytes(path), 4 + 4 * dims
     fits = len(data) >= head and data[:4] == bytes([0, 0, 8, dims])
     expect(fits, str(path), f"bytes of {dims} dims in MNIST's format", f"{data[:15]!r}...", "Fetch it again")
-    shape = tuple(map(int, np.frombuffer(data, ">u4", dims, offset=4)))
+    shape = tuple(np.frombuffer(data, ">u4", dims, offset=4).tolist())
     size = head + math.prod(shape)
     expect(len(data) == size, str(path), f"{size} bytes for {shape}", len(data), "Fetch it again")
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)

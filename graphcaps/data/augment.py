@@ -36,25 +36,25 @@ def ink_room(pixels: Tensor) -> Tensor:
 
 
 def draw_moves(room: Tensor, numbers: Tensor) -> Tensor:
-    """Draw moves down and right in whole pixels, int64 (2, N), within the room (2, 2, N) of ``ink_room``.
-
-    ``numbers`` (2, N), uniform in [0, 1), choose among all places at which the ink fits, which are equally likely.
-    """
+    """Choose moves down and right, int64 (2, N), within the room (2, 2, N), by numbers (2, N) uniform in [0, 1)."""
     before, behind = room.unbind(1)  # (2, N)
     return (numbers * (before + behind + 1)).long() - before
 
 
+def windows(pixels: Tensor, top: Tensor | int, left: Tensor | int, size: tuple[int, int]) -> Tensor:
+    """Cut a window (C, *size) out of each image (B, C, H, W), from row ``top`` and column ``left``: (B,) or int."""
+    views = pixels.unfold(2, size[0], 1).unfold(3, size[1], 1)  # (B, C, rows, columns, *size)
+    return views[torch.arange(len(pixels), device=pixels.device), :, top, left]
+
+
 def moved(pixels: Tensor, down: Tensor, right: Tensor) -> Tensor:
     """Move each image (B, C, H, W) by whole pixels (B,). Pixels that leave on one side enter on the other."""
-    channels, height, width = pixels.shape[1:]
-    rows = (torch.arange(height, device=pixels.device) - down[:, None]) % height  # (B, H)
-    columns = (torch.arange(width, device=pixels.device) - right[:, None]) % width  # (B, W)
-    places = (rows[:, :, None] * width + columns[:, None]).flatten(1)[:, None].expand(-1, channels, -1)  # (B, C, H W)
-    return pixels.flatten(2).gather(2, places).view(pixels.shape)
+    height, width = pixels.shape[2:]
+    return windows(pixels.repeat(1, 1, 2, 2), -down % height, -right % width, (height, width))
 
 
 def draw_affine(count: int, size: tuple[int, int], generator: Generator, most: int = SHIFT) -> Tensor:
-    """Draw ``affine_maps``: turns by up to 15 degrees, scales 0.9 to 1.1, shifts by up to ``most`` pixels, uniform."""
+    """Draw ``affine_maps``, uniform within the limits above; shifts are up to ``most`` pixels each way."""
     angle, scale, down, right = torch.rand(4, count, generator=generator)
     return affine_maps(
         (2 * angle - 1) * math.radians(MAX_DEGREES),
@@ -65,26 +65,18 @@ def draw_affine(count: int, size: tuple[int, int], generator: Generator, most: i
 
 
 def affine_maps(angle: Tensor, scale: Tensor, shift: Tensor, size: tuple[int, int]) -> Tensor:
-    """Matrices (N, 2, 3) for ``warp``: turn counter-clockwise about the centre and scale, then shift.
+    """Matrices (N, 2, 3) for ``warp``: turn counter-clockwise about the centre, enlarge, then shift.
 
-    Args:
-        angle: (N,), radians.
-        scale: (N,); values > 1 enlarge.
-        shift: (2, N), pixels to the right and down.
-        size: (H, W).
+    Angles (N,) are in radians, and shifts (2, N) in pixels to the right and down.
     """
     cos, sin = torch.cos(angle) / scale, torch.sin(angle) / scale
-    inverse = torch.stack([cos, -sin, sin, cos], -1).view(-1, 2, 2)  # (N, 2, 2)
-    return inverse_maps(inverse, shift, size)
+    return inverse_maps(torch.stack([cos, -sin, sin, cos], -1).view(-1, 2, 2), shift, size)
 
 
 def inverse_maps(inverse: Tensor, shift: Tensor, size: tuple[int, int]) -> Tensor:
     """Matrices (N, 2, 3) for ``warp``: the result at x, measured from the centre, is the image at inverse (x - shift).
 
-    Args:
-        inverse: (N, 2, 2), inverses of the linear maps that the images get.
-        shift: (2, N), pixels to the right and down.
-        size: (H, W).
+    ``inverse`` (N, 2, 2) are the inverses of the images' linear maps. Shifts (2, N) are to the right and down.
     """
     offset = -(inverse @ shift.T[:, :, None])  # (N, 2, 1)
     half = torch.tensor([size[1] / 2, size[0] / 2])  # affine_grid measures in half sizes of the image
@@ -102,12 +94,10 @@ def in_frame(images: Images, border: int) -> Images:
 
 
 def in_fixed_places(images: Images, border: int) -> Images:
-    """Frame evaluation images like ``in_frame``, each moved by up to ``border`` pixels each way."""
-    _, height, width = images.image_shape
+    """Frame evaluation images in ``border`` black pixels on each side, and move each by up to ``border`` each way."""
     numbers = np.random.RandomState(FIXED_SEED).random_sample((len(images), 2))
-    down, right = torch.from_numpy(numbers * (2 * border + 1)).long().T
-    windows = pad(images.pixels, [2 * border] * 4).unfold(2, height + 2 * border, 1).unfold(3, width + 2 * border, 1)
-    return Images(windows[torch.arange(len(images)), :, down, right], images.labels)
+    down, right = border - torch.from_numpy(numbers * (2 * border + 1)).long().T
+    return Images(moved(pad(images.pixels, [border] * 4), down, right), images.labels)
 
 
 def ink_in_fixed_places(images: Images) -> Images:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch.nn.functional import pad
 
 from ..errors import check_whole, expect
 from ..names import AUGMENTS
-from .augment import SHIFT, draw_affine, draw_moves, ink_room, moved, warp
+from .augment import SHIFT, draw_affine, draw_moves, ink_room, moved, warp, windows
 from .images import Images, to_float
 from .pairs import Pairs, PairSource, Take
 
@@ -19,24 +20,21 @@ from .pairs import Pairs, PairSource, Take
 class Batches:
     """The batches of any epoch, from any step on.
 
-    All random numbers of an epoch (the permutation, and each image's shift, place or affine map) are drawn on the CPU
-    from (seed, epoch), before the first batch. So an epoch that is resumed at step k continues with the same batches,
-    bit for bit, and the draws are the same on every device.
+    All random numbers of an epoch are drawn on the CPU from (seed, epoch), before the first batch. So an epoch that is
+    resumed at step k continues with the same batches, bit for bit, and the draws are the same on every device.
 
     Args:
         images: N images, or ``Pairs``, whose digits are always shifted, by up to 4 pixels.
         batch_size: images per step in all processes together, ``world`` to N.
         device: device of the images and the batches.
-        seed: >= 0.
-        augment: ``"none"``, ``"shift"``, ``"affine"`` or ``"anywhere"``. ``"shift"`` shifts each image by up to 2 whole
-            pixels each way. ``"affine"`` turns it by up to 15 degrees, scales it by 0.9 to 1.1 and shifts it by up to
-            2 pixels each way, with zeros outside. Images with a margin are shifted by up to the margin instead, which
-            ``"shift"`` moves into view. ``"anywhere"`` moves the ink (pixels above 0) by whole pixels to any place at
-            which it fits, all equally likely. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
-        rank: number of this process, 0 to world - 1. It gets a slice of each batch; sizes differ by at most one image.
-        world: number of processes.
-        balance: use all classes equally often, up to one image. An epoch still has N images: images of a rare class
-            occur several times, and each epoch uses others of a frequent class.
+        augment: ``"none"`` changes nothing. ``"shift"`` shifts each image by up to 2 whole pixels each way.
+            ``"affine"`` turns it by up to 15 degrees, scales it by 0.9 to 1.1 and shifts it by up to 2 pixels. If
+            images have a margin, both shift by up to the margin instead, and ``"shift"`` moves it into view.
+            ``"anywhere"`` moves the ink (pixels above 0) to any place at which it fits, all equally likely. ``Pairs``
+            accept ``"none"`` and ``"shift"``, with the same result.
+        rank, world: number of this process, which gets a slice of each batch, and number of processes.
+        balance: use all classes equally often. An epoch still has N images: those of a rare class occur several times,
+            and each epoch uses others of a frequent class.
 
     Raises:
         InputError: an argument is outside its range.
@@ -62,7 +60,8 @@ class Batches:
         check_whole("seed", seed, 0)
         expect(world >= 1 and 0 <= rank < world, "rank", f"0 to world - 1 = {world - 1}", rank)
         check_whole("batch_size", batch_size, world, wanted=f"an integer >= {world}, one image per process")
-        check_balance(balance, images)
+        fits = not balance or images.objects == 1
+        expect(fits, "balance", "a class per image", images.objects or "any number", "Leave --balance out")
         self.batch_size, self.augment = batch_size, augment
         self._balance, self._seed, self._rank, self._world = balance, seed, rank, world
         self._source: PairSource | _ImageSource
@@ -84,8 +83,8 @@ class Batches:
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over the shuffled, augmented batches of an epoch >= 0, from step ``start`` (0 to ``len(self)``) on.
 
-        Each image occurs once, unless classes are balanced. If a process would get one image or none of the last batch,
-        that batch is joined to the one before, because batch norm can't train on one image.
+        If a process would get one image or none of the last batch, that batch is joined to the one before, because
+        batch norm can't train on one image.
 
         Returns:
             iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,); for pairs, layers (B, 2, C, H, W)
@@ -94,22 +93,24 @@ class Batches:
         Raises:
             InputError: ``start`` or ``epoch`` is outside its range, or the batch size is larger than N.
         """
-        steps = len(self)
         check_whole("epoch", epoch, 0)
-        expect(0 <= start <= steps, "start", f"0 to {steps}, the steps of an epoch", start)
-        return self._epoch(epoch, start)
+        bounds = self._bounds()
+        expect(0 <= start < len(bounds), "start", f"0 to {len(self)}, the steps of an epoch", start)
+        seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
+        generator = torch.Generator().manual_seed(seed)
+        order, labels = torch.randperm(self.num_images, generator=generator), self._source.labels
+        if self._balance:
+            order = _balanced(epoch * len(order) + order, labels.cpu(), self._seed)
+        take = self._source.drawn(order.to(labels.device), generator)
+        return (take(self._slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
 
     def weight(self, step: int) -> float:
         """The weight of this process's mean when the processes' means are averaged at a step: 1 for equal slices."""
         first, last = self._bounds()[step : step + 2]
-        here = self._slice(first, last)
-        return (here.stop - here.start) * self._world / (last - first)
+        return len(range(self.num_images)[self._slice(first, last)]) * self._world / (last - first)
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Iterate over all images in order and not augmented, for evaluation; a process gets its slice of each batch.
-
-        Pairs have fixed partners and shifts, which are the same on every machine.
-        """
+        """Iterate over all images, in order and not augmented; a process gets its slice of each batch."""
         take = self._source.fixed()
         for first in range(0, self.num_images, self.batch_size):
             here = self._slice(first, min(first + self.batch_size, self.num_images))
@@ -119,17 +120,6 @@ class Batches:
     def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """The images at these places (B,) int64 in the order of ``in_order``."""
         return self._source.fixed()(places)
-
-    def _epoch(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
-        seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
-        generator = torch.Generator().manual_seed(seed)
-        order, labels = torch.randperm(self.num_images, generator=generator), self._source.labels
-        if self._balance:
-            order = _balanced(epoch * len(order) + order, labels.cpu(), self._seed)
-        take = self._source.drawn(order.to(labels.device), generator)
-        bounds = self._bounds()[start:]
-        for first, last in zip(bounds[:-1], bounds[1:], strict=True):
-            yield take(self._slice(first, last))
 
     def _bounds(self) -> list[int]:
         """The first place of each batch of an epoch, and the end of the last batch."""
@@ -144,12 +134,6 @@ class Batches:
         """This process's slice of the batch from ``first`` up to ``last``, exclusive."""
         size = last - first
         return slice(first + size * self._rank // self._world, first + size * (self._rank + 1) // self._world)
-
-
-def check_balance(balance: bool, images: Images | Pairs) -> None:
-    """Raise ``InputError`` if classes should be balanced but an image may show several."""
-    fits = not balance or images.objects == 1
-    expect(fits, "balance", "a class per image", images.objects or "any number", "Leave --balance out")
 
 
 def _balanced(turns: Tensor, labels: Tensor, seed: int) -> Tensor:
@@ -169,13 +153,9 @@ class _ImageSource:
         self._centre = images.margin + self._padding  # first row and column of an unshifted image
         self._room = ink_room(images.cut().pixels).cpu() if augment == "anywhere" else None
 
-    def _windows(self, rows: Tensor, down: Tensor | int, right: Tensor | int) -> Tensor:
-        """Cut images uint8 (B, C, H, W) out of their padded frames, from row ``down`` and column ``right``."""
-        _, height, width = self._images.image_shape
-        padded = pad(self._images.at(rows), [self._padding] * 4)
-        # A view of all windows of each padded frame.
-        windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, 2 centre + 1, 2 centre + 1, H, W)
-        return windows[torch.arange(len(rows), device=padded.device), :, down, right]
+    def _windows(self, rows: Tensor, top: Tensor | int, left: Tensor | int) -> Tensor:
+        """Cut images uint8 (B, C, H, W) out of their padded frames."""
+        return windows(pad(self._images.at(rows), [self._padding] * 4), top, left, self._images.image_shape[1:])
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
         """The images in the order ``order`` (N,), each with its own random move or map."""

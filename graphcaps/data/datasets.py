@@ -56,8 +56,7 @@ def load_images(
 
     Args:
         name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
-            ``digits`` comes with scikit-learn and needs neither ``root`` nor a network.
-        root: the folder with the files in torchvision's layout, such as ``MNIST/raw``.
+        root: the folder with the files in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs none.
         download: whether to download missing files.
         size, channels, skip_bad, seed: for your own images, as in ``TrainConfig``; the seed determines their split.
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from PIL import Image
 from scipy import ndimage
 
 MAX_SIDE = 512  # larger images are reduced to this many pixels on the longer side
-MIN_CONTRAST = 0.1  # least difference of ink from the ground, in [0, 1]; the grain of paper differs less
+MIN_CONTRAST = 0.1  # smallest difference of ink from the ground, in [0, 1]; the grain of paper differs less
 DARKEST = 0.2  # added to levels before a division, so that noise in black areas stays small
 MIN_PART = 0.025  # parts shorter than this share of the image, or 4 times this share of the longest part, are dust
 FRAME_LINES = 0.06  # a frame's lines are within this share of its sides
@@ -47,9 +48,9 @@ def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
 def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: np.ndarray) -> bool:
     """Whether ink is darker than its ground: the mean of three shares is above one half.
 
-    The first is the share of light pixels in areas where light and dark meet. The second is this share near the border,
-    because a tightly cut drawing may be mostly ink; it excludes the border itself, where a frame may be. The third is
-    the share of dark structures among those that the closing ``light`` and the opening ``dark`` remove.
+    The first is the share of light pixels in areas where light and dark meet. The second is this share near the border
+    but not on it, because a tightly cut drawing may be mostly ink. The third is the share of dark structures among
+    those that the closing ``light`` and the opening ``dark`` remove.
     """
     dark_parts, light_parts = float((light - levels).sum()), float((levels - dark).sum())
     logs = np.log(levels + DARKEST)  # in logarithms, a shadow has the same depth on dark and light areas
@@ -60,18 +61,12 @@ def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: n
     y, x = (np.minimum(np.arange(side), np.arange(side)[::-1]) / side for side in levels.shape)
     depth = np.minimum(y[:, None], x)
     rim = differ & (depth >= 0.03) & (depth < 0.1)
-    shares = [
-        near[differ].mean(),
-        near[rim if rim.any() else differ].mean(),
-        dark_parts / max(dark_parts + light_parts, 1e-9),
-    ]
-    return bool(np.mean(shares) > 0.5)
+    inner, outer = near[differ].mean(), near[rim if rim.any() else differ].mean()
+    return bool(np.mean([inner, outer, dark_parts / max(dark_parts + light_parts, 1e-9)]) > 0.5)
 
 
 def _reduced(levels: np.ndarray) -> np.ndarray:
     """Reduce the image to at most ``MAX_SIDE`` pixels per side, and smooth its grain."""
-    from PIL import Image
-
     scale = MAX_SIDE / max(levels.shape)
     if scale < 1:
         size = [max(1, round(side * scale)) for side in levels.shape[::-1]]
@@ -93,7 +88,8 @@ def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
     sides = {n: max(along.stop - along.start for along in box) for n, box in boxes.items()}
     parts = {n for n, side in sides.items() if side >= MIN_PART * max(ink.shape)}
     parts -= {n for n in parts if any(_frames(labels, n, boxes[n], boxes[m]) for m in parts if sides[m] > sides[n] / 8)}
-    inside = {n for n in parts if not _touches(boxes[n], ink.shape)}
+    whole = tuple(slice(0, side) for side in ink.shape)
+    inside = {n for n in parts if _is_around(whole, boxes[n])}
     if any(sides[n] > max(ink.shape) / 5 for n in inside):
         parts = inside
     longest = max((sides[n] for n in parts), default=0)
@@ -112,11 +108,10 @@ def _threshold(values: np.ndarray) -> float:
 
 def _frames(labels: np.ndarray, n: int, box: tuple[slice, ...], other: tuple[slice, ...]) -> bool:
     """Whether part n is a frame: its ink is only along the sides of its box, and another part is inside the box."""
-    around = all(a.start < b.start and b.stop < a.stop for a, b in zip(box, other, strict=True))
     part = labels[box] == n
     y, x = (max(1, round(FRAME_LINES * side)) for side in part.shape)
-    return around and not part[y:-y, x:-x].any()
+    return _is_around(box, other) and not part[y:-y, x:-x].any()
 
 
-def _touches(box: tuple[slice, ...], shape: tuple[int, ...]) -> bool:
-    return any(along.start == 0 or along.stop == side for along, side in zip(box, shape, strict=True))
+def _is_around(box: tuple[slice, ...], other: tuple[slice, ...]) -> bool:
+    return all(a.start < b.start and b.stop < a.stop for a, b in zip(box, other, strict=True))

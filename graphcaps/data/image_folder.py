@@ -6,6 +6,7 @@ They are decoded once into a cache: ``NAME.npy`` holds the pixels, uint8 (N, C, 
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import json
@@ -13,7 +14,6 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,7 @@ log = logging.getLogger(__name__)
 def read_files(
     path: Path, listed: list[tuple[Path, str, str]], cache: Path, size: int | None, channels: int | None, skip_bad: bool
 ) -> UnsplitImages:
-    """Decode the files (path, class, part) that ``list_folder`` or ``list_csv`` found at ``path``.
-
-    Raises:
-        InputError: some files can't be read, and ``skip_bad`` is False. The message names the first ten.
-    """
+    """Decode the files (path, class, part) that ``list_folder`` or ``list_csv`` returned for ``path``."""
     files, labels, parts = zip(*listed, strict=True)
     pixels, bad = _cached_pixels(path, files, cache, size, channels)
     if bad:
@@ -50,7 +46,7 @@ def read_files(
         log.warning("left out %d files that can't be read:%s", len(bad), text)
     part_of = np.array(parts, object)
     part_of[[int(k) for k in bad]] = ""
-    return UnsplitImages(pixels, np.array(labels), part_of)
+    return UnsplitImages(torch.from_numpy(pixels), np.array(labels), part_of)
 
 
 def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
@@ -95,66 +91,56 @@ def _folders(path: Path) -> list[Path]:
 
 def _cached_pixels(
     path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
-) -> tuple[torch.Tensor, dict[str, str]]:
+) -> tuple[np.ndarray, dict[str, str]]:
     """Return the pixels (N, C, H, W) of all files, memory-mapped, and the reason for each bad file by its number."""
     stats = ((os.path.relpath(file, path), file.stat()) for file in files)
-    listing = [CACHE_VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)]
-    fingerprint = hashlib.sha256(json.dumps(listing).encode()).hexdigest()
-    place = path.resolve()
+    listing = json.dumps([CACHE_VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)])
+    fingerprint, place = hashlib.sha256(listing.encode()).hexdigest(), path.resolve()
     name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
-    # The cache stores the resulting size and channels too, so a cache made with defaults also serves explicit values.
     for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
-        try:
-            known = read_json(about.read_text(encoding="utf-8"), fingerprint=str, shape=list, bad=dict)
-            same = known["fingerprint"] == fingerprint and channels in (known.get("channels"), known["shape"][1])
-            if same and size in (known["size"], max(known["shape"][2:])):
-                return _mapped(about.with_suffix(".npy"), known["shape"]), known["bad"]
-        except (OSError, ValueError, KeyError, TypeError, EOFError):
-            continue  # the cache is damaged, or one of its files was deleted
+        # The cache may be damaged, or one of its files deleted.
+        with contextlib.suppress(OSError, ValueError, KeyError, EOFError):
+            known = read_json(about.read_text(encoding="utf-8"), bad=dict)
+            # Mode c is copy-on-write, because torch warns about read-only memory.
+            pixels = np.load(about.with_suffix(".npy"), mmap_mode="c")
+            # A cache made with defaults also serves the size and the channels that resulted.
+            fits = size in (known["size"], max(pixels.shape[2:])) and channels in (known["channels"], pixels.shape[1])
+            if fits and known["fingerprint"] == fingerprint:
+                return pixels, known["bad"]
     about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
-    shape, bad = _decode(files, about.with_suffix(".npy"), size, channels)
-    asked = {"fingerprint": fingerprint, "size": size, "channels": channels}
-    write_text(about, json.dumps({**asked, "shape": shape, "bad": bad}))
-    return _mapped(about.with_suffix(".npy"), shape), bad
+    bad = _decode(files, about.with_suffix(".npy"), size, channels)
+    write_text(about, json.dumps({"fingerprint": fingerprint, "size": size, "channels": channels, "bad": bad}))
+    return np.load(about.with_suffix(".npy"), mmap_mode="c"), bad
 
 
-def _mapped(stored: Path, shape: list[int]) -> torch.Tensor:
-    pixels = np.lib.format.open_memmap(stored, mode="c")  # copy-on-write, because torch warns about read-only memory
-    expect(list(pixels.shape) == shape and pixels.dtype == np.uint8, str(stored), f"uint8 {shape}", f"{pixels.shape}")
-    return torch.from_numpy(pixels)
-
-
-def _decode(
-    files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None
-) -> tuple[list[int], dict[str, str]]:
+def _decode(files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None) -> dict[str, str]:
     """Write the pixels of all files, with bad files as black; without ``channels``, grey if no file has colour."""
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
-        probed = pool.map(partial(_value_or_reason, size_and_colour), files)
+        probed = pool.map(lambda file: _value_or_reason(size_and_colour, file), files)
         heads = [head for head in probed if not isinstance(head, str)]
         expect(len(heads) > 0, str(files[0].parent), "an image that can be read", "none")
         height, width = common_size(np.array([head[:2] for head in heads]), size)
-        shape = [len(files), channels or (3 if any(head[2] for head in heads) else 1), height, width]
+        shape = channels or (3 if any(head[2] for head in heads) else 1), height, width
         bad, coloured = {}, channels is not None
-        decode = partial(_value_or_reason, lambda path: read_pixels(path, (shape[1], height, width), invert=False)[0])
+        decoded = pool.map(lambda file: _value_or_reason(read_pixels, file, shape, False), files)
         with replacing(stored) as temporary:
-            pixels = np.lib.format.open_memmap(temporary, "w+", np.uint8, tuple(shape))
-            for k, values in enumerate(pool.map(decode, files)):
+            pixels = np.lib.format.open_memmap(temporary, "w+", np.uint8, (len(files), *shape))
+            for k, result in enumerate(decoded):
                 on_share((k + 1) / len(files))
-                if isinstance(values, str):
-                    bad[str(k)] = values
+                if isinstance(result, str):
+                    bad[str(k)] = result
                 else:
-                    pixels[k] = values
-                    coloured = coloured or bool((values != values[:1]).any())
+                    pixels[k] = result[0]
+                    coloured = coloured or bool((pixels[k] != pixels[k, :1]).any())
             pixels.flush()
-    if shape[1] == 3 and not coloured:  # colour files that hold greys
-        shape[1] = 1
+    if shape[0] == 3 and not coloured:  # colour files that hold greys
         with replacing(stored) as temporary:
             np.save(temporary, pixels[:, :1])
-    return shape, bad
+    return bad
 
 
-def _value_or_reason(function: Callable[[Path], Any], path: Path) -> Any:
+def _value_or_reason(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        return function(path)
+        return function(*arguments)
     except GraphcapsError as error:
         return str(error)

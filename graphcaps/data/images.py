@@ -18,12 +18,11 @@ class Images:
     """Images and their labels, on one device.
 
     Args:
-        pixels: uint8 (N, C, H + 2 margin, W + 2 margin), 0 to 255, N >= 1.
+        pixels: uint8 (N, C, H + 2 margin, W + 2 margin), N >= 1.
         labels: int64 (N,), class numbers from 0; or bool (N, J), whether an image shows each class.
-        margin: pixels beyond each side of an image, which ``Batches`` moves into view when it shifts the image in
-            training. If it is 0, shifts move black pixels into view.
-        rows: int64 (M,), the rows of ``pixels`` that belong to these images, if the pixels stay in a file because they
-            are too large for memory; there is one label per row. None: all rows, in order.
+        margin: pixels beyond each side of an image, which a shift in training moves into view.
+        rows: int64 (M,), the rows of ``pixels`` that these images have, with a label for each, if the pixels stay in a
+            file because they are too large for memory. None: all rows, in order.
 
     Raises:
         InputError: a dtype or rank is wrong, there is no image, or there isn't one label per image.
@@ -63,7 +62,7 @@ class Images:
         return channels, height - 2 * self.margin, width - 2 * self.margin
 
     def to(self, device: torch.device | str) -> Images:
-        """The same images on ``device``; pixels in a file stay there until ``at`` reads them."""
+        """The same images on ``device``. Pixels in a file stay there until ``at`` reads them."""
         pixels = self.pixels.to(device) if self.rows is None else self.pixels
         return replace(self, pixels=pixels, labels=self.labels.to(device))
 

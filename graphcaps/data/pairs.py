@@ -1,8 +1,7 @@
 """Two digits in one image: the MultiMNIST of Sabour, Frosst & Hinton 2017, section 6.1, made in each batch.
 
 Every digit of a set is combined with a digit of another class from the same set. Both are first shifted by up to 4
-pixels each way, so that 28 x 28 becomes 36 x 36. According to the paper, the digits' boxes then overlap by 80 % on
-average; boxes of 20 x 20 with these shifts share 85 % of a side and 73 % of their area.
+pixels each way, so that 28 x 28 becomes 36 x 36.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from ..errors import expect
+from .augment import windows
 from .images import FIXED_SEED, Images, to_float
 
 Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
@@ -27,11 +27,7 @@ REACH = 4
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Images of two digits. There is one image for each of ``digits``, which is its first digit.
-
-    Raises:
-        InputError: all digits are of one class.
-    """
+    """Images of two digits. There is one image for each of ``digits`` (two classes or more), its first digit."""
 
     digits: Images
 
@@ -69,11 +65,8 @@ class PairSource:
     """Source of layers (B, 2, C, H, W) with one digit each, and of labels (B, 2), the lower class first."""
 
     def __init__(self, pairs: Pairs) -> None:
-        self.labels = pairs.labels
-        _, height, width = pairs.image_shape
-        padded = pad(pairs.digits.pixels, [2 * REACH] * 4)
-        # A view of every shift of each digit in its frame.
-        self._windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # (N, C, 2 REACH + 1, 2 REACH + 1, H, W)
+        self.labels, self._size = pairs.labels, pairs.image_shape[1:]
+        self._padded = pad(pairs.digits.pixels, [2 * REACH] * 4)
 
     def drawn(self, order: Tensor, generator: Generator) -> Take:
         """The first digits in the order ``order`` (N,), with new partners and shifts."""
@@ -89,14 +82,15 @@ class PairSource:
         """The first digits in this order, with partners and shifts chosen by ``numbers`` (5, N) in [0, 1)."""
         device = self.labels.device
         partners = draw_partners(self.labels.cpu(), numbers[0]).to(device)
-        places = (numbers[1:] * (2 * REACH + 1)).long().unflatten(0, (2, 2)).to(device)  # (axes 2, digits 2, N)
+        corners = (numbers[1:] * (2 * REACH + 1)).long().unflatten(0, (2, 2)).to(device)  # (axes 2, digits 2, N)
 
         def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
             rows = order[here]
             both = torch.stack([rows, partners[rows]], dim=1)  # (B, 2)
             labels, ascending = self.labels[both].sort(dim=1)
-            down, across = places[:, :, rows].transpose(1, 2)  # (B, 2)
-            return to_float(self._windows[both.gather(1, ascending), :, down, across]), labels
+            top, left = corners[:, :, rows].mT.flatten(1)  # (2 B,)
+            layers = windows(self._padded[both.gather(1, ascending).flatten()], top, left, self._size)
+            return to_float(layers).unflatten(0, (-1, 2)), labels
 
         return take
 

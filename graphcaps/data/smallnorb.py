@@ -1,16 +1,13 @@
 """smallNORB: 50 toys of five kinds from 162 viewpoints under 6 lightings, by two cameras (LeCun, Huang & Bottou 2004).
 
-The files' names end in .mat, but they are not MATLAB files. A file starts with a magic number (for bytes or int32), the
-number of dims, and three or more dims, all as little-endian int32. The values follow.
-
 Images are prepared as in Hinton, Sabour & Frosst 2018 (matrix capsules), section 5. They are reduced to 48 x 48;
 training uses random windows of 32 x 32 (``--augment shift``), testing the middle window. Differs: brightness and
-contrast aren't varied, and images aren't scaled to mean 0 and variance 1, because networks here take pixels in [0, 1].
-Only the left camera's image is used, because images here are grey or RGB.
+contrast aren't varied, images aren't scaled to mean 0 and variance 1, and only the left camera's are used.
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -27,7 +24,6 @@ NAMES = {
     "train": "smallnorb/smallnorb-5x46789x9x18x6x2x96x96-training",
     "test": "smallnorb/smallnorb-5x01235x9x18x6x2x96x96-testing",
 }
-MAGIC = {np.dtype("u1"): 0x1E3D4C55, np.dtype("<i4"): 0x1E3D4C54}
 SIDE, CROP = 96, 32
 
 
@@ -44,31 +40,27 @@ def last_toys(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def read_part(root: Path, part: Literal["train", "test"]) -> tuple[Images, Tensor]:
-    """Read a part's images (N, 1, 48, 48), with a margin of 8, and each image's toy number in its class, (N,) int64.
-
-    Raises:
-        GraphcapsError: one of the three files, plain or gzipped, is missing or isn't in the expected format.
-    """
-    pairs = _read(root, f"{NAMES[part]}-dat.mat", np.dtype("u1"), (2, SIDE, SIDE))
-    labels = _read(root, f"{NAMES[part]}-cat.mat", np.dtype("<i4"), ())
-    info = _read(root, f"{NAMES[part]}-info.mat", np.dtype("<i4"), (4,))  # toy, elevation, azimuth, lighting
+    """Read a part's images (N, 1, 48, 48), with a margin of 8, and each image's toy number in its class, (N,) int64."""
+    pairs = _read(root, f"{NAMES[part]}-dat.mat", 0x1E3D4C55, "u1", (2, SIDE, SIDE))
+    labels = _read(root, f"{NAMES[part]}-cat.mat", 0x1E3D4C54, "<i4", ())
+    info = _read(root, f"{NAMES[part]}-info.mat", 0x1E3D4C54, "<i4", (4,))  # toy, elevation, azimuth, lighting
     half, margin = SIDE // 2, (SIDE // 2 - CROP) // 2
     total = pairs[:, 0].reshape(-1, half, 2, half, 2).sum((2, 4), dtype=np.uint16)
     pixels = torch.from_numpy(((total + 2) // 4).astype(np.uint8))[:, None]  # means of 2 x 2, rounded half up
     return Images(pixels, torch.from_numpy(labels.astype(np.int64)), margin), torch.from_numpy(info[:, 0].astype(int))
 
 
-def _read(root: Path, file: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """Read the values (N, *shape) of a file."""
+def _read(root: Path, file: str, magic: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Read the values (N, *shape) of a file: words of ``magic``, the number of dims and the dims, then the values."""
     path = next((path for path in (root / file, root / f"{file}.gz") if path.exists()), None)
     if path is None:
         raise GraphcapsError(f"smallnorb: expected {file} in {root.absolute()}, got nothing there. It is at {PAGE}")
     data, again = read_bytes(path), f"Fetch it again from {PAGE}"
     end = 8 + 4 * max(3, 1 + len(shape))  # at least three dims are stored, even if there are fewer axes
     header = np.frombuffer(data[:end].ljust(end, b"\0"), "<i4").tolist()
-    wanted = [MAGIC[dtype], 1 + len(shape), max(1, header[2]), *shape]
+    wanted = [magic, 1 + len(shape), max(1, header[2]), *shape]
     got = header[: len(wanted)]
     expect(got == wanted, str(path), f"a header {wanted}", f"{got}, {data[:15]!r}...", again)
-    size = end + header[2] * int(np.prod(shape)) * dtype.itemsize
+    size = end + header[2] * math.prod(shape) * np.dtype(dtype).itemsize
     expect(len(data) == size, str(path), f"{size} bytes", len(data), again)
     return np.frombuffer(data, dtype, offset=end).reshape(-1, *shape)

@@ -53,11 +53,7 @@ class ImageSplits:
                 expect(low >= 0 and high <= most, f"{of_part} labels", f"0 to {most}", f"{low} to {high}")
 
     def with_train(self, count: int) -> ImageSplits:
-        """The same data set with ``count`` of its training images: a fixed choice, from each class in proportion.
-
-        Raises:
-            InputError: ``count`` is not from 1 to the number of training images.
-        """
+        """The same data set with ``count`` >= 1 of its training images: a fixed choice, each class in proportion."""
         total = len(self.train)
         expect(1 <= count <= total, "train_images", f"1 to {total}, the training images of {self.name}", count)
         if count == total:
@@ -65,10 +61,9 @@ class ImageSplits:
         return replace(self, train=self.train.take(stratified_split(self.train.labels, count)[1]))
 
     def for_augment(self, augment: str) -> ImageSplits:
-        """The same data set with validation images like the training images under ``augment``.
+        """The same data set; with ``"anywhere"``, the ink of its validation images is moved to fixed random places.
 
-        With ``"anywhere"``, each image's ink is moved to a fixed random place in the frame. Test images stay the same,
-        so that networks trained with different augmentations can be compared.
+        Test images stay the same, so that networks trained with different augmentations can be compared.
         """
         if augment != "anywhere":
             return self
@@ -94,8 +89,7 @@ class ImageSplits:
 def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Take ``count`` images at random, from each class in proportion (largest remainders, ties to the lower class).
 
-    If images show any number of classes, each set of classes is taken in proportion, rounded: images are sorted by
-    their sets, and every n-th image is taken. NumPy's ``RandomState``, whose stream never changes, draws the images.
+    If images show any number of classes, images are sorted by their sets of classes, and every n-th one is taken.
 
     Args:
         labels: int64 (N,), or bool (N, J).

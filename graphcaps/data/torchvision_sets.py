@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,10 @@ def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Ima
             if not download:
                 raise
             root.mkdir(parents=True, exist_ok=True)
-            with FileLock(root / ".download.lock"), _socket_timeout(30):
+            with FileLock(root / ".download.lock"), contextlib.ExitStack() as stack:
+                # Torchvision sets no timeout, so a firewall that drops packets would block it for minutes.
+                stack.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
+                socket.setdefaulttimeout(30)
                 train, test = (_images(dataset(root, download=True, **part)) for part in parts)
     except Exception as error:  # torchvision checks little, so damaged files raise exceptions of any type
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -60,14 +62,3 @@ def _images(dataset: Any) -> Images:
         pixels = pixels.permute(0, 3, 1, 2)
     labels = dataset.labels if hasattr(dataset, "labels") else dataset.targets
     return Images(pixels.contiguous(), torch.as_tensor(np.asarray(labels, np.int64)))
-
-
-@contextlib.contextmanager
-def _socket_timeout(seconds: float) -> Iterator[None]:
-    """Set a socket timeout. Torchvision sets none, so a firewall that drops packets would block it for minutes."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)

@@ -1,7 +1,7 @@
 """Changes of test images (rotation, shift, noise, scrambled patches) at several severities.
 
-Random numbers depend on ``SEED`` and an image's place in its data set alone. So a changed image is the same in any
-batch, on any device and with any list of severities.
+Random numbers depend on ``SEED`` and an image's place in its data set alone, so a changed image is the same in any
+batch and on any device.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ SEED = 0
 DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))  # (right, down)
 
 
-def rotated(images: Tensor, degrees: float) -> Tensor:
+def rotated(images: Tensor, degrees: float, places: Tensor | None = None) -> Tensor:
     """Turn images (B, C, H, W) counter-clockwise about their centre; bilinear, zeros outside."""
-    return _moved(images, degrees, torch.zeros(2, 1))
+    return _moved(images, degrees, 0.0, 0.0)
 
 
 def shifted(images: Tensor, right: float | Tensor, down: float | Tensor) -> Tensor:
     """Shift images (B, C, H, W) by pixels, one number for all or (B,); bilinear, zeros outside."""
-    shift = [torch.as_tensor(pixels, dtype=torch.float32).expand(len(images)) for pixels in (right, down)]
-    return _moved(images, 0.0, torch.stack(shift))
+    return _moved(images, 0.0, right, down)
 
 
 def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
@@ -39,19 +38,15 @@ def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
     return (images + sd * torch.from_numpy(noise).to(images.dtype).to(images.device)).clamp(0, 1)
 
 
-def scrambled(images: Tensor, side: int, places: Tensor) -> Tensor:
+def scrambled(images: Tensor, side: float, places: Tensor) -> Tensor:
     """Cut images (B, C, H, W) into side x side patches and rearrange these: right parts in a wrong arrangement.
 
-    Each place (B,) determines a permutation that moves every patch. If the height or width isn't a multiple of
-    ``side``, the remaining pixels at the border stay.
-
-    Raises:
-        InputError: there are fewer than two patches per side, or patches without pixels.
+    Each place (B,) determines a permutation that moves every patch. Pixels beyond the last whole patches stay.
 
     >>> scrambled(torch.arange(4.0).view(1, 1, 2, 2), 2, torch.tensor([0])).flatten().eq(torch.arange(4)).any()
     tensor(False)
     """
-    height, width = images.shape[2:]
+    side, (height, width) = int(side), images.shape[2:]
     expect(2 <= side <= min(height, width), "side", f"2 to {min(height, width)} patches per side", side)
     high, wide = height // side, width // side
     top, left = (height - side * high) // 2, (width - side * wide) // 2
@@ -82,27 +77,18 @@ def _shifted_any_way(images: Tensor, pixels: float, places: Tensor) -> Tensor:
 
 
 TRANSFORMS = {
-    "rotated": Transform(
-        lambda images, degrees, places: rotated(images, degrees),
-        tuple(range(-60, 61, 15)),
-        clean=0,
-        says="turned counter-clockwise, degrees",
-    ),
-    "shifted": Transform(_shifted_any_way, tuple(range(9)), clean=0, says="shifted right, left, down or up, pixels"),
-    "noisy": Transform(noisy, (0, 0.1, 0.2, 0.3, 0.4, 0.5), clean=0, says="noise, standard deviation"),
-    "scrambled": Transform(
-        lambda images, side, places: scrambled(images, int(side), places),
-        (1, 2, 4),
-        clean=1,
-        says="patches per side, none in its place",
-    ),
+    "rotated": Transform(rotated, tuple(range(-60, 61, 15)), 0, "turned counter-clockwise, degrees"),
+    "shifted": Transform(_shifted_any_way, tuple(range(9)), 0, "shifted right, left, down or up, pixels"),
+    "noisy": Transform(noisy, (0, 0.1, 0.2, 0.3, 0.4, 0.5), 0, "noise, standard deviation"),
+    "scrambled": Transform(scrambled, (1, 2, 4), 1, "patches per side, none in its place"),
 }
 
 
-def _moved(images: Tensor, degrees: float, shift: Tensor) -> Tensor:
-    """Turn images, then shift them by pixels to the right and down, (2, B) or (2, 1)."""
-    ones, size = torch.ones(len(images)), (images.shape[2], images.shape[3])
-    maps = affine_maps(torch.deg2rad(degrees * ones), ones, shift.expand(2, len(images)), size)
+def _moved(images: Tensor, *by: float | Tensor) -> Tensor:
+    """Turn images by degrees, then shift them by pixels to the right and down; each is one number or (B,)."""
+    degrees, *shift = (torch.as_tensor(number, dtype=torch.float32).expand(len(images)) for number in by)
+    size = (images.shape[2], images.shape[3])
+    maps = affine_maps(torch.deg2rad(degrees), torch.ones(len(images)), torch.stack(shift), size)
     return warp(images, maps.to(images))
 
 

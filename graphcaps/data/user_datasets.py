@@ -58,11 +58,7 @@ def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:
 
 
 def split(images: UnsplitImages, dataset: str, seed: int) -> ImageSplits:
-    """Make the three parts; missing ones are held out of the training images, the same share of each class.
-
-    Raises:
-        InputError: there is a single class, or a class has too few images.
-    """
+    """Make the three parts; missing ones are held out of the training images, the same share of each class."""
     rows = {part: np.flatnonzero(images.parts == part) for part in PARTS}
     missing = [part for part in ("test", "val") if not len(rows[part])]
     names, labels = _classes(images.labels, images.parts != "")
@@ -72,40 +68,32 @@ def split(images: UnsplitImages, dataset: str, seed: int) -> ImageSplits:
         wanted = f"{1 + len(missing)} images or more of each class, one for each of {', '.join(['train', *missing])}"
         got = f"{counts.min()} of {names[counts.argmin()]}"
         expect(int(counts.min()) > len(missing), dataset, wanted, got, "Add some, or leave the class out")
-    hold_out = _hold_out_classes if labels.ndim == 1 else _hold_out_sets
-    *held_out, rows["train"] = hold_out(rows["train"], labels, len(missing), seed)
-    rows |= zip(missing, held_out, strict=True)
+    _hold_out(rows, missing, labels, seed)
     if labels.ndim == 2:
         unseen = ", ".join(map(str, names[~labels[rows["train"]].any(axis=0)]))
         expect(not unseen, dataset, "training images of each class", f"none of {unseen}", "Add some, or another --seed")
-    parts = {part: torch.from_numpy(np.sort(each)) for part, each in rows.items()}
-    targets = {part: torch.from_numpy(labels)[each] for part, each in parts.items()}
-    if images.pixels.numel() > MAX_BYTES_IN_MEMORY:
-        loaded = {part: Images(images.pixels, targets[part], rows=parts[part]) for part in PARTS}
-    else:
-        loaded = {part: Images(images.pixels[parts[part]], targets[part]) for part in PARTS}
+    loaded = {
+        part: Images(images.pixels, torch.from_numpy(labels[k]), rows=torch.from_numpy(k)) for part, k in rows.items()
+    }
+    if images.pixels.numel() <= MAX_BYTES_IN_MEMORY:
+        loaded = {part: each.cut() for part, each in loaded.items()}
     return ImageSplits(short_name(dataset), tuple(map(str, names)), **loaded)
 
 
-def _hold_out_classes(train: np.ndarray, labels: np.ndarray, parts: int, seed: int) -> list[np.ndarray]:
-    """Hold out a share of each class, labels int64 (N,), for each part; return the parts' rows, then the other rows."""
-    random, held_out = np.random.RandomState(np.random.SeedSequence(seed).generate_state(4)), []
-    shares = [max(1, round(HELD_OUT_SHARE * count)) for count in np.bincount(labels[train])]
-    for _ in range(parts):
-        drawn = [random.permutation(train[labels[train] == k])[:share] for k, share in enumerate(shares)]
-        held_out.append(np.concatenate(drawn))
-        train = np.setdiff1d(train, held_out[-1])
-    return [*held_out, train]
-
-
-def _hold_out_sets(train: np.ndarray, labels: np.ndarray, parts: int, seed: int) -> list[np.ndarray]:
-    """Like ``_hold_out_classes``, for labels bool (N, J): hold out a share of each set of classes."""
-    count, held_out = max(1, round(HELD_OUT_SHARE * len(train))), []
-    for number in range(parts):
-        drawn = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
-        held_out.append(train[stratified_split(torch.from_numpy(labels[train]), count, drawn)[1].numpy()])
-        train = np.setdiff1d(train, held_out[-1])
-    return [*held_out, train]
+def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarray, seed: int) -> None:
+    """Move training rows to each missing part: a share of each class, or of each set of classes for labels (N, J)."""
+    train, random = rows["train"], np.random.RandomState(np.random.SeedSequence(seed).generate_state(4))
+    shares = [max(1, round(HELD_OUT_SHARE * count)) for count in np.bincount(labels[train])] if labels.ndim == 1 else []
+    count = max(1, round(HELD_OUT_SHARE * len(train)))
+    for number, part in enumerate(missing):
+        if labels.ndim == 1:
+            drawn = [random.permutation(train[labels[train] == k])[:share] for k, share in enumerate(shares)]
+            rows[part] = np.sort(np.concatenate(drawn))
+        else:
+            state = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+            rows[part] = train[stratified_split(torch.from_numpy(labels[train]), count, state)[1].numpy()]
+        train = np.setdiff1d(train, rows[part])
+    rows["train"] = train
 
 
 def classes_of(label: str) -> list[str]:

@@ -6,19 +6,17 @@ import contextlib
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
+from PIL import Image, ImageOps, ImageSequence
 from torch import Tensor
 
 from ..atomic import replacing
 from ..errors import InputError, expect
 from .drawing import MIN_CONTRAST, cut_ink
 from .images import to_float
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 Invert = Literal["auto"] | bool
 
@@ -38,15 +36,15 @@ def read_image(
 ) -> ImageFile:
     """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
 
-    The grey data sets are bright on black, while ink on paper is dark on bright: ``"auto"`` inverts a grey image with a
-    bright border. Transparent pixels count as white. A photo is turned upright by the orientation in its metadata.
-
-    With ``ink`` the image is a drawing: ``cut_ink`` finds its ink, which becomes 1 on a ground of 0. If the file has
-    several frames, the one with the most ink is used.
+    Transparent pixels count as white. A photo is turned upright by the orientation in its metadata. With ``ink`` the
+    image is a drawing: ``cut_ink`` finds its ink, which becomes 1 on a ground of 0. If the file has several frames, the
+    one with the most ink is used.
 
     Args:
         path: a file in any format that Pillow reads, 8 or 16 bits, up to Pillow's limit of 178 million pixels.
         image_shape: (C, H, W), C = 1 for grey or 3 for RGB.
+        invert: whether to swap dark and bright. ``"auto"`` swaps them in grey images with a bright border, because the
+            grey data sets are bright on black, while ink on paper is dark on bright.
         ink: for grey images, the share of the frame that the drawing's longer side fills: 20 / 28 for MNIST. The
             drawing is centred, unless the file has exactly H x W pixels: then it is not moved or resized.
 
@@ -61,8 +59,6 @@ def read_pixels(
     path: Path, image_shape: tuple[int, int, int], invert: Invert, ink: float | None = None
 ) -> tuple[np.ndarray, bool]:
     """Like ``read_image``, but return pixels as uint8 (C, H, W)."""
-    from PIL import ImageOps
-
     channels, height, width = image_shape
     expect(channels == 1 or (channels == 3 and ink is None), "image_shape", "1 channel, or 3 without ink", channels)
     expect(invert in ("auto", True, False), "invert", '"auto", True or False', repr(invert))
@@ -71,8 +67,7 @@ def read_pixels(
             drawings = (_fit_drawing(levels, height, width, invert, ink) for levels in _grey_frames(image))
             drawn, inverted = max(drawings, key=lambda each: (each[0].max() >= MIN_CONTRAST, each[0].sum()))
             return (drawn * 255).round().astype(np.uint8)[None], inverted
-        upright = _eight_bits(ImageOps.exif_transpose(image)).convert("L" if channels == 1 else "RGB")
-    values = np.atleast_3d(np.asarray(upright))  # (h, w, C)
+        values = _converted(_eight_bits(ImageOps.exif_transpose(image)), channels)
     background = _background(values)  # (C,)
     inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
     if inverted:
@@ -84,7 +79,7 @@ def read_pixels(
 def fit_pixels(values: np.ndarray, height: int, width: int, channels: int) -> np.ndarray:
     """Resize pixels (h, w, C) to fit (height, width, channels) undistorted; pad with the colour of their border."""
     if values.shape[2] != channels:
-        values = np.atleast_3d(np.asarray(_image(values).convert("L" if channels == 1 else "RGB")))
+        values = _converted(_image(values), channels)
     return _pad(_resize(values, height, width), height, width, _background(values))
 
 
@@ -114,8 +109,6 @@ def size_and_colour(path: Path) -> tuple[int, int, bool]:
 @functools.cache
 def decodable() -> dict[str, str]:
     """The endings of file names that Pillow decodes, such as .png, and the format of each."""
-    from PIL import Image
-
     extensions = Image.registered_extensions()
     return {end: kind for end, kind in extensions.items() if kind in Image.OPEN and kind not in NOT_DECODED}
 
@@ -163,8 +156,6 @@ def _stretch(ink: np.ndarray) -> np.ndarray:
 
 def _resize(values: np.ndarray, height: int, width: int) -> np.ndarray:
     """Resize (h, w, C) to the largest size within (height, width) that keeps its proportions."""
-    from PIL import Image
-
     scale = min(height / values.shape[0], width / values.shape[1])
     size = max(1, round(values.shape[1] * scale)), max(1, round(values.shape[0] * scale))
     return np.atleast_3d(np.asarray(_image(values).resize(size, Image.Resampling.BILINEAR)))
@@ -184,10 +175,8 @@ def _background(values: np.ndarray) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Image]:
+def _opened(path: Path) -> Iterator[Image.Image]:
     """Open an image file; turn Pillow's errors, here or in the ``with`` block, into an ``InputError``."""
-    from PIL import Image
-
     expect(path.is_file(), str(path), "an image file", "a folder" if path.is_dir() else "nothing there")
     try:
         with Image.open(path, formats=sorted(set(decodable().values()))) as image:
@@ -196,17 +185,15 @@ def _opened(path: Path) -> Iterator[Image]:
         raise InputError(f"{path}: expected an image file that Pillow reads, got: {error}") from error
 
 
-def _grey_frames(image: Image) -> Iterator[np.ndarray]:
+def _grey_frames(image: Image.Image) -> Iterator[np.ndarray]:
     """Each frame of an opened file, upright, as float32 (h, w) in [0, 1]."""
-    from PIL import ImageOps, ImageSequence
-
     for frame in map(ImageOps.exif_transpose, ImageSequence.Iterator(image)):
         if frame.mode.startswith("I"):
             # In 16-bit files, white is the largest value of the bits in use; their number is even, such as 12.
             levels = np.asarray(frame).clip(0, 65535).astype(np.float32)
             bits = max(8, int(levels.max()).bit_length())
             yield levels / (2 ** (bits + bits % 2) - 1)
-        elif _is_transparent(frame):
+        elif frame.has_transparency_data:
             yield _on_ground(np.asarray(frame.convert("RGBA")), np.asarray(frame.convert("RGB").convert("L")))
         else:
             yield np.asarray(_eight_bits(frame).convert("L")).astype(np.float32) / 255
@@ -222,25 +209,22 @@ def _on_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
     return (share * levels + (1 - share) * ground).astype(np.float32)
 
 
-def _eight_bits(image: Image) -> Image:
+def _eight_bits(image: Image.Image) -> Image.Image:
     """Scale 16-bit greys to 8 bits, and lay transparent images on white."""
-    from PIL import Image
-
     if image.mode == "F":
         raise ValueError("numbers with fractions, whose white isn't known. Save it with 8 or 16 bits")
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8))
-    if _is_transparent(image):
+    if image.has_transparency_data:
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     return image
 
 
-def _is_transparent(image: Image) -> bool:
-    return image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
+def _converted(image: Image.Image, channels: int) -> np.ndarray:
+    """The pixels (h, w, C) of a Pillow image as grey or RGB."""
+    return np.atleast_3d(np.asarray(image.convert("L" if channels == 1 else "RGB")))
 
 
-def _image(values: np.ndarray) -> Image:
+def _image(values: np.ndarray) -> Image.Image:
     """Convert pixels (h, w, C) to a Pillow image."""
-    from PIL import Image
-
     return Image.fromarray(values.squeeze(-1) if values.shape[-1] == 1 else values)

@@ -23,7 +23,7 @@ EDGE_TYPE = ("child", "votes", "parent")
 def complete_graph(num_children: int, num_parents: int, device: torch.device | str = "cpu") -> DGLGraph:
     """Link each of I children to each of J parents; edge ``i * J + j`` goes from child i to parent j.
 
-    The structure is built once per size and device, then shared. The returned graph has its own, empty features.
+    Structures are cached; the graph's features are its own.
 
     Args:
         num_children, num_parents: I, J >= 1, the capsules of the layers below and above.
@@ -45,11 +45,9 @@ def complete_graph(num_children: int, num_parents: int, device: torch.device | s
 
 @functools.lru_cache(maxsize=32)
 def _complete(num_children: int, num_parents: int, device: str) -> DGLGraph:
-    if device != "cpu":
-        return _complete(num_children, num_parents, "cpu").to(device)
     src = torch.arange(num_children).repeat_interleave(num_parents)
     dst = torch.arange(num_parents).repeat(num_children)
-    return bipartite_graph(src, dst, num_children, num_parents)
+    return bipartite_graph(src, dst, num_children, num_parents).to(device)
 
 
 def bipartite_graph(
@@ -58,8 +56,7 @@ def bipartite_graph(
     """Link child ``src[e]`` to parent ``dst[e]`` for each edge e; duplicates and isolated capsules are allowed.
 
     Args:
-        src: (E,) integers in [0, I): the child of each edge (tensor, array or list).
-        dst: (E,) integers in [0, J): the parent of each edge, of the same type.
+        src, dst: (E,) int32 or int64 in [0, I) and [0, J): the child and the parent of each edge.
         num_children, num_parents: I, J >= 0.
 
     Returns:
@@ -72,8 +69,10 @@ def bipartite_graph(
     3
     """
     ends = []
-    for name, index, count in (("src", src, num_children), ("dst", dst, num_parents)):
-        layer = "num_children" if name == "src" else "num_parents"
+    for name, index, layer, count in (
+        ("src", src, "num_children", num_children),
+        ("dst", dst, "num_parents", num_parents),
+    ):
         check_whole(layer, count, 0)
         index = torch.as_tensor(index)
         index = index.long() if index.numel() == 0 else index
@@ -90,8 +89,7 @@ def bipartite_graph(
 def check_graph(graph: DGLGraph) -> None:
     """Raise ``InputError`` unless ``graph`` is a DGLGraph with one canonical edge type and no other node types."""
     expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__)
-    types = graph.canonical_etypes
-    pick = "Pick one: graph[canonical_etype]"
+    types, pick = graph.canonical_etypes, "Pick one: graph[canonical_etype]"
     expect(len(types) == 1, "graph", "one canonical edge type", types, pick)
     linked = {types[0][0], types[0][2]}
     expect(set(graph.ntypes) == linked, "graph", f"only the node types of {types[0]}", graph.ntypes, pick)

@@ -14,8 +14,7 @@ from .links import links
 def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Tensor:
     """Entropy of each child's couplings, H_i = -sum over its out-edges of c ln c, in nats.
 
-    The entropy is ln of the number of out-edges if a child's couplings are uniform. It is 0 if the child has chosen one
-    parent or has no edges.
+    It is ln of the number of out-edges for uniform couplings, and 0 for one chosen parent or no edges.
 
     Args:
         graph: bipartite graph with E edges.
@@ -46,9 +45,8 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
 def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.MultiDiGraph:
     """Copy a routed graph to networkx, ready to draw or to write as GraphML.
 
-    Nodes are ``("child", i)`` and ``("parent", j)``. Their attributes are ``layer`` (0 or 1), ``index`` and the
-    position ``x``, ``y``: x is the layer, and y falls from 1 to 0 down each layer. An edge's key is its edge id. If the
-    graph has ``c`` and ``b``, edges have them as floats.
+    Nodes are ``("child", i)`` and ``("parent", j)`` with the attributes ``layer`` (0 or 1), ``index`` and the position
+    ``x``, ``y``. An edge's key is its edge id. If the graph has ``c`` and ``b``, edges have them as floats.
 
     Args:
         routed: graph with edata ``c`` and ``b`` (E, *), as ``dynamic_routing(..., return_graph=True)`` returns it.
@@ -70,8 +68,7 @@ def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.Multi
             trailing = tuple(routed.edata[name].shape[1:])
             fits = len(index) == len(trailing) and all(0 <= k < size for k, size in zip(index, trailing, strict=True))
             expect(fits, "index", f"one index into each trailing dim {trailing} of {name}", index)
-            place = (slice(None), *index)
-            features[name] = routed.edata[name][place].detach().cpu().tolist()
+            features[name] = routed.edata[name][(slice(None), *index)].tolist()
     drawn = networkx.MultiDiGraph()
     for layer, (kind, count) in enumerate((("child", edges.num_children), ("parent", edges.num_parents))):
         for k in range(count):

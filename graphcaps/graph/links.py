@@ -57,9 +57,9 @@ class Links:
 
 
 class cached_per_structure(Generic[P, T]):
-    """Decorator for ``make(graph, *arguments)`` that caches results until the graph's edges change.
+    """Decorator for ``make(graph, *arguments)`` that caches results as long as the graph's edges stay the same.
 
-    Keys contain the id of DGL's structure object, which is immutable: a graph that gains an edge gets a new one.
+    A key contains the id of DGL's structure object. A graph that gains an edge gets a new one.
     """
 
     def __init__(self, make: Callable[Concatenate[DGLGraph, P], T]):
@@ -85,7 +85,7 @@ def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
 
 @cached_per_structure
 def links_on(graph: DGLGraph, device: torch.device) -> Links:
-    """``links`` without a default device: the cache's key needs a ``torch.device``."""
+    """The same, with a device that can be a cache's key."""
     formats = [name for some in graph.formats().values() for name in some]
     then = 'DGL has the order of edges in coo alone: graph.formats(["coo", "csr", "csc"])'
     expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), then)

@@ -1,10 +1,8 @@
 """Graphs of convolutional capsules: on a grid, each child votes for the parents whose windows contain it.
 
 Each of H x W positions has one child of every child type. Each of the h x w positions at which a kernel fits without
-padding has one parent of every parent type. Child i = type * H * W + y * W + x, and parents are numbered likewise. A
-parent at (y, x) has in-edges from all children at (y * stride + dy, x * stride + dx) with (dy, dx) inside the kernel.
-
-All edges of a child compete in one softmax, so its couplings compete over the types *and positions* of its parents.
+padding has one parent of every parent type. Child i = type * H * W + y * W + x, and parents are numbered likewise.
+A child's couplings compete over the types *and positions* of its parents.
 """
 
 from __future__ import annotations
@@ -30,22 +28,17 @@ def local_graph(
 ) -> DGLGraph:
     """Link each child to the parents of all types whose kernel covers its position.
 
-    Edges are sorted by child, then by parent. A kernel as large as the grid makes the complete graph. Children near the
-    border have fewer parents than others. Children behind the last window have none, and neither have those between
-    windows if the stride is larger than the kernel. The structure is built once per device and set of arguments, then
-    shared. The returned graph has its own, empty features.
+    Edges are sorted by child, then by parent. A kernel as large as the grid makes the complete graph. Children behind
+    the last window, or between windows, have no parents. Structures are cached; the graph's features are its own.
 
     Args:
-        grid: (H, W), positions of the children, or one number for both.
-        kernel: (rows, columns) of a window, or one number for both; at most the grid.
-        stride: (down, across), steps from one window to the next in positions, or one number for both.
-        child_types: number of children at each position, >= 1.
-        parent_types: number of parents at each position of ``local_grid(grid, kernel, stride)``, >= 1.
+        grid, kernel, stride: (H, W), (rows, columns) and (down, across) >= 1, or one number for both. The parent at
+            (y, x) sees the window of rows x columns children from (y * down, x * across) on.
+        child_types, parent_types: numbers of children and of parents at each position, >= 1.
         device: the graph's device; others than "cpu" need a DGL that was built for them.
 
     Returns:
-        DGLGraph with ``child_types * parent_types * rows * columns * h * w`` edges of type ``("child", "votes",
-        "parent")``.
+        DGLGraph with ``child_types * parent_types * rows * columns * h * w`` edges.
 
     Raises:
         InputError: a size is not an integer >= 1, or the kernel is larger than the grid.
@@ -55,7 +48,8 @@ def local_graph(
           num_edges={('child', 'votes', 'parent'): 18432},
           metagraph=[('child', 'parent', 'votes')])
     """
-    return _local(*_checked(grid, kernel, stride, child_types, parent_types), str(device))[0].local_var()
+    pairs = _checked(grid, kernel, stride, child_types, parent_types)
+    return _local(*pairs, child_types, parent_types, str(device))[0].local_var()
 
 
 def local_index(
@@ -64,13 +58,14 @@ def local_index(
     """Number the weight matrix of each edge of ``local_graph`` with these arguments; all positions share the matrices.
 
     Returns:
-        (E,) int64, for ``LinearVotes(u, weight, index)``: ``((dy * columns + dx) * child_types + child type) *
-        parent_types + parent type``, all numbers from 0 to ``rows * columns * child_types * parent_types - 1``.
+        (E,) int64, for ``LinearVotes(u, weight, index)``:
+        ``((dy * columns + dx) * child_types + child type) * parent_types + parent type``.
 
     >>> local_index((1, 3), kernel=(1, 2))  # children 0, 1, 1, 2 for parents 0, 0, 1, 1
     tensor([0, 1, 0, 1])
     """
-    return _local(*_checked(grid, kernel, stride, child_types, parent_types), "cpu")[1].clone()
+    pairs = _checked(grid, kernel, stride, child_types, parent_types)
+    return _local(*pairs, child_types, parent_types, "cpu")[1].clone()
 
 
 def local_grid(grid: Pair, kernel: Pair, stride: Pair = 1) -> tuple[int, int]:
@@ -79,29 +74,26 @@ def local_grid(grid: Pair, kernel: Pair, stride: Pair = 1) -> tuple[int, int]:
     >>> local_grid((9, 8), kernel=3, stride=2)
     (4, 3)
     """
-    grid, kernel, stride, _, _ = _checked(grid, kernel, stride, 1, 1)
-    rows, columns = ((size - side) // step + 1 for size, side, step in zip(grid, kernel, stride, strict=True))
-    return rows, columns
+    (height, width), (rows, columns), (down, across) = _checked(grid, kernel, stride)
+    return (height - rows) // down + 1, (width - columns) // across + 1
 
 
 def as_pair(name: str, size: Pair) -> tuple[int, int]:
     """Return ``size`` as (rows, columns); raise ``InputError`` unless it is one or two integers >= 1."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    whole = len(pair) == 2 and all(map(is_whole, pair))
-    expect(whole, name, "an integer >= 1, or a pair of them", size)
-    rows, columns = pair
-    return rows, columns
+    expect(len(pair) == 2 and all(map(is_whole, pair)), name, "an integer >= 1, or a pair of them", size)
+    return pair[0], pair[1]
 
 
 def _checked(
-    grid: Pair, kernel: Pair, stride: Pair, child_types: int, parent_types: int
-) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], int, int]:
+    grid: Pair, kernel: Pair, stride: Pair, child_types: int = 1, parent_types: int = 1
+) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
     grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
     fits = kernel[0] <= grid[0] and kernel[1] <= grid[1]
     expect(fits, "kernel", f"at most the grid, {grid[0]} x {grid[1]}", f"{kernel[0]} x {kernel[1]}")
     check_whole("child_types", child_types)
     check_whole("parent_types", parent_types)
-    return grid, kernel, stride, child_types, parent_types
+    return grid, kernel, stride
 
 
 @functools.lru_cache(maxsize=32)
@@ -113,9 +105,6 @@ def _local(
     parent_types: int,
     device: str,
 ) -> tuple[DGLGraph, torch.Tensor]:
-    if device != "cpu":
-        graph, index = _local(grid, kernel, stride, child_types, parent_types, "cpu")
-        return graph.to(device), index
     height, width = local_grid(grid, kernel, stride)
     rows, columns = (_windows(*axis) for axis in zip((height, width), kernel, stride, strict=True))
     counts = len(rows), len(columns), child_types, parent_types
@@ -126,7 +115,7 @@ def _local(
     index = ((dy * kernel[1] + dx) * child_types + child_type) * parent_types + parent_type
     num_children, num_parents = child_types * grid[0] * grid[1], parent_types * height * width
     order = torch.argsort(child * num_parents + parent)
-    return bipartite_graph(child[order], parent[order], num_children, num_parents), index[order]
+    return bipartite_graph(child[order], parent[order], num_children, num_parents).to(device), index[order]
 
 
 def _windows(count: int, side: int, step: int) -> torch.Tensor:

@@ -19,9 +19,8 @@ from .links import cached_per_structure
 def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
     """Link each capsule of an edge's source to each capsule of its destination; the votes along one edge compete.
 
-    Edge ``(e * K_in + k) * K_out + l`` of the result carries the vote of capsule k of e's source for capsule l of e's
-    destination, so edge values reshape to (E, K_in, K_out). Child ``e * K_in + k`` is capsule k of e's source; a node
-    has separate children for each of its out-edges. Parent ``v * K_out + l`` is capsule l of node v.
+    Edge ``(e * K_in + k) * K_out + l`` of the result links child ``e * K_in + k``, capsule k of e's source, to parent
+    ``v * K_out + l``, capsule l of e's destination v. A node has separate children for each of its out-edges.
 
     Args:
         graph: a DGLGraph or message-flow block with one canonical edge type and E edges.
@@ -53,8 +52,8 @@ def _expanded(graph: DGLGraph, caps_in: int, caps_out: int) -> DGLGraph:
 def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     """Find the reverse (v, u) of each edge (u, v), as edge numbers (E,) int64; a self-loop is its own reverse.
 
-    Sources and destinations must be the same nodes. If there are several edges between two nodes, the first edge in one
-    direction belongs to the first in the other direction, and so on.
+    Sources and destinations must be the same nodes. Of several edges between two nodes, the first in one direction
+    belongs to the first in the other, and so on.
 
     Raises:
         InputError: some edges have no reverse.
@@ -66,8 +65,7 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     src, dst = (end.long() for end in graph.edges(order="eid"))
     there, back = (one * graph.num_src_nodes() + other for one, other in ((src, dst), (dst, src)))
     order, other = torch.argsort(there, stable=True), torch.argsort(back, stable=True)
-    fits = bool((there[order] == back[other]).all())
-    if not fits:
+    if not bool((there[order] == back[other]).all()):
         alone = torch.cat([(~torch.isin(back, there)).nonzero().flatten(), order[there[order] != back[other]]])[0]
         got = f"the edge {int(src[alone])} -> {int(dst[alone])} without"
         then = "Add them: dgl.to_bidirected(graph), or to keep features dgl.add_reverse_edges(graph, copy_edata=True)"

@@ -11,17 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps import _dgl, bipartite_graph, complete_graph, dgl, dynamic_routing, to_networkx
+from graphcaps import _dgl, bipartite_graph, complete_graph, dynamic_routing, to_networkx
 from graphcaps.errors import InputError
 from graphcaps.graph import EDGE_TYPE, links
-from graphcaps.graph.links import links_on
 
 
 def ends(graph):
     return [end.tolist() for end in graph.edges(order="eid")]
-
-
-# Builders
 
 
 def test_a_complete_graph_is_source_major():
@@ -38,7 +34,7 @@ def test_a_complete_graph_is_built_once_and_shares_no_features():
     assert not second.edata and not second.dstdata and not complete_graph(3, 2).edata
 
 
-@pytest.mark.parametrize("make", [list, np.array, torch.tensor, lambda x: torch.tensor(x, dtype=torch.int32)])
+@pytest.mark.parametrize("make", [list, np.array, lambda x: torch.tensor(x, dtype=torch.int32)])
 def test_edges_keep_the_order_they_were_given_in(make):
     graph = bipartite_graph(make([2, 0, 2, 0]), make([1, 0, 1, 1]), 4, 3)
     assert ends(graph) == [[2, 0, 2, 0], [1, 0, 1, 1]]
@@ -51,8 +47,6 @@ def test_edges_keep_the_order_they_were_given_in(make):
         (([3], [0], 3, 2), "src: expected indices in [0, num_children=3), got 3 to 3"),
         (([0], [-1], 3, 2), "dst: expected indices in [0, num_parents=2), got -1 to -1"),
         (([0, 1], [0], 3, 2), "dst: expected as many indices as src, 2, got 1"),
-        (([0.5], [0], 3, 2), "src: expected int32 or int64, got torch.float32"),
-        (([[0]], [0], 3, 2), "src: expected one dimension, (E,), got (1, 1)"),
         ((torch.tensor([0], dtype=torch.int32), [0], 3, 2), "dst: expected torch.int32 as src, got torch.int64"),
         (([0], [0], 3, 2.0), "num_parents: expected an integer >= 0, got 2.0"),
     ],
@@ -63,16 +57,11 @@ def test_edges_that_do_not_fit_are_named(arguments, text):
     assert str(caught.value) == text
 
 
-# Links
-
-
 def test_links_know_a_complete_graph():
     grid = torch.cartesian_prod(torch.arange(3), torch.arange(2))
-    assert links(complete_graph(3, 2)).complete
     assert links(bipartite_graph(*grid.T, 3, 2)).complete
     assert not links(bipartite_graph(*grid.flip(0).T, 3, 2)).complete
     assert not links(bipartite_graph([0, 0, 1, 1], [0, 1, 0, 0], 2, 2)).complete
-    assert not links(bipartite_graph([0], [0], 3, 2)).complete
 
 
 def test_links_follow_edges_added_and_removed_in_place():
@@ -87,18 +76,12 @@ def test_links_follow_edges_added_and_removed_in_place():
 
 
 def test_links_are_freed_with_their_graph():
-    gc.collect()
-    before = set(links_on.cache)
     graph = bipartite_graph([0, 1], [0, 1], 2, 2)
     index = weakref.ref(links(graph).src)
-    assert len(set(links_on.cache) - before) == 1
+    assert index() is links(graph).src
     del graph
     gc.collect()
     assert index() is None
-    assert set(links_on.cache) <= before
-
-
-# networkx
 
 
 @pytest.fixture
@@ -121,9 +104,6 @@ def test_networkx_gets_layers_positions_and_the_couplings_of_one_image(routed):
     assert {edge[:3]: edge[3] for edge in drawn.edges(keys=True, data=True)} == wanted
 
 
-# Importing
-
-
 def python(code, tmp_path=None):
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
@@ -134,37 +114,12 @@ def test_importing_graphcaps_imports_neither_torch_nor_dgl():
     assert seen.stdout.strip() == "[]", seen.stderr
 
 
-def test_a_dgl_whose_graphbolt_fails_is_imported_without_it(tmp_path):
-    package = tmp_path / "dgl"
-    (package / "nn").mkdir(parents=True)
-    for name, text in {
-        "__init__": "from . import function\nimport dgl.graphbolt\nclass DGLGraph: ...\n",
-        "function": "import sys\nhome = sys.modules['dgl']\n",
-        "ops": "",
-        "nn/__init__": "",
-        "nn/functional": "edge_softmax = None\n",
-        "graphbolt": "import sys\nraise FileNotFoundError('libgraphbolt_pytorch_9.9.9.so')",
-    }.items():
-        (package / f"{name}.py").write_text(text)
-    code = "import sys; sys.path.insert(0, '.'); import graphcaps; dgl = graphcaps.dgl; import dgl.graphbolt; "
-    seen = python(code + "print(dgl.function.home is dgl, 'sys' in vars(dgl.graphbolt))", tmp_path)
-    assert seen.stdout.split() == ["True", "False"] and not seen.stderr, seen.stderr
-
-
-def test_graphs_with_features_are_saved_and_read(tmp_path):
-    """DGL's own data sets do this with their downloads."""
-    graph, file = dgl.graph(([0, 1], [1, 1])), str(tmp_path / "graphs.bin")
-    graph.ndata["x"] = torch.ones(2)
-    dgl.save_graphs(file, [graph])
-    assert dgl.load_graphs(file)[0][0].ndata["x"].tolist() == [1, 1]
-
-
 def test_after_graphcaps_a_plain_import_of_dgl_works(tmp_path):
-    """With the torch installed here; nobody has touched ``graphcaps.dgl`` before."""
+    """With the torch installed here; nobody has touched ``graphcaps.dgl`` before. DGL's data sets save graphs."""
     script = "import graphcaps, sys; assert 'dgl' not in sys.modules; import dgl.function as fn, dgl, torch; "
     script += "g = dgl.graph(([0, 1], [1, 1])); g.edata['x'] = torch.ones(2); g.update_all(fn.copy_e('x', 'm'), "
-    script += "fn.sum('m', 'y')); print(g.ndata['y'].tolist(), graphcaps.dgl is dgl, "
-    script += "dgl.graphbolt.__spec__.loader.get_source)"
+    script += "fn.sum('m', 'y')); dgl.save_graphs('g.bin', [g]); print(dgl.load_graphs('g.bin')[0][0].ndata['y']"
+    script += ".tolist(), graphcaps.dgl is dgl, dgl.graphbolt.__spec__.loader.get_source)"
     seen = python(script, tmp_path)
     assert seen.stdout.startswith("[0.0, 2.0] True <bound method"), seen.stderr
 
