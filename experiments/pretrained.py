@@ -61,7 +61,7 @@ def write(run: Run, data: Path) -> str:
     model.load_state_dict(weights)
     after = _tested(model, batches)
     with bar("couplings") as on_progress:
-        usage = capsule_usage(model, batches, on_progress)
+        [usage] = capsule_usage(model, batches, on_progress)
     numbers: dict[str, Any] = {
         **result,
         "date": date.fromtimestamp((run.path / "result.json").stat().st_mtime).isoformat(),

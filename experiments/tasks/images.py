@@ -15,7 +15,7 @@ from experiments.plan import Plan
 from experiments.run import Place
 from experiments.statistics import difference, mcnemar
 from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluate
-from graphcaps.analysis.capsule_usage import capsule_usage_of_layers, relative_entropy
+from graphcaps.analysis.capsule_usage import capsule_usage, relative_entropy
 from graphcaps.config import TrainConfig
 from graphcaps.data import Batches, load_affnist, load_images, within
 from graphcaps.progress import bar
@@ -68,7 +68,7 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
     widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
     batch = min(EVALUATION_BATCH, max(1, MAX_VOTES // widest))
     with bar("capsules used on validation images") as on_progress:
-        layers = capsule_usage_of_layers(model, Batches(images, batch, device=device), on_progress)
+        layers = capsule_usage(model, Batches(images, batch, device=device), on_progress, all_layers=True)
     return [
         {
             "dead": int(layer.dead_children.sum() + layer.dead_parents.sum()),

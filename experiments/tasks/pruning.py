@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from experiments.run import Place
-from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluating
-from graphcaps.analysis.capsule_usage import routed_batches
+from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluating, in_eval_mode
+from graphcaps.analysis.capsule_usage import routed_batch
 from graphcaps.data import Batches, load_images
 from graphcaps.errors import check_whole, expect
 from graphcaps.models import CapsNet, routing_network
@@ -34,15 +34,15 @@ def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
     return torch.zeros_like(strength, dtype=torch.bool).scatter(1, order, True)
 
 
+@torch.no_grad()
 def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
     """(E,) float64: the last layer's couplings after as many iterations as in training, averaged over all images."""
-    total, seen = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64), 0
+    total = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64)
     with bar("couplings of the training images") as on_progress:
-        for _, c, _ in routed_batches(model, batches):
+        for images, _ in in_eval_mode(model, batches, on_progress):
+            _, c, _ = routed_batch(model.capsules, model.children_of(overlaid(images)))
             total += c.sum(dim=1).cpu()
-            seen += c.shape[1]
-            on_progress(seen / batches.num_images)
-    return total / seen
+    return total / batches.num_images
 
 
 def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Batches, test: Batches) -> dict:

@@ -147,7 +147,7 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
         return print(f"capsules are not counted: the test images of {name} aren't in {data}. {then}")
     model = routing_network(load(run, device=place), str(run))
     with bar("test images") as on_progress:
-        usage = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
+        [usage] = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
     write_text(folder / "capsules.json", usage.to_json(splits.class_names))
     print(usage_tables(usage, splits.class_names))
     print(folder / "capsules.json")
