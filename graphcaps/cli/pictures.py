@@ -113,14 +113,15 @@ def explain(
     chosen = open_run(run, out)
     folder = chosen.results / "explain"
     if what != "capsules":
-        from ..analysis.parse_tree import NOTES, in_words, write_parts
+        from ..analysis.parse_tree import in_words, parse_tree, write_parts
 
         trace = chosen.trace()
-        print(in_words(trace, image, keep))
-        for path in write_parts(trace, folder, image, keep):
+        tree = parse_tree(trace, image, keep)
+        print(in_words(trace, tree))
+        for path in write_parts(trace, tree, folder):
             print(path)
-        if chosen.config.routing in NOTES:
-            print(f"note: {NOTES[chosen.config.routing]}")
+        if "note" in tree.graph:
+            print(f"note: {tree.graph['note']}")
     if what != "parts":
         _count_capsules(chosen, folder, what == "capsules" or not chosen.pretrained, data, device)
 

@@ -42,10 +42,10 @@ def test_permuted_angles_are_the_control_of_both():
     winners = np.repeat([0, 1], 400)
     vectors = np.concatenate([lines(400, 0.05), lines(400, 0.05, seed=1)])
     found = measured(vectors, STEPS, winners, 3)
-    assert found.fit.mean() > 0.8 and found.readout[:2].min() > 0.8
-    assert found.fit_permuted.mean() == pytest.approx(1 / 12, abs=0.02)
-    assert abs(found.readout_permuted[:2]).max() < 0.03
-    assert np.isnan(found.readout[2])
+    assert found["fit"].mean() > 0.8 and found["readout"][:2].min() > 0.8
+    assert found["fit_permuted"].mean() == pytest.approx(1 / 12, abs=0.02)
+    assert abs(found["readout_permuted"][:2]).max() < 0.03
+    assert np.isnan(found["readout"][2])
 
 
 class Ink(nn.Module):
