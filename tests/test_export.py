@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from packaging.version import Version
 import graphcaps
 from graphcaps import export
 from graphcaps.config import PRESETS
-from graphcaps.errors import GraphcapsError, InputError
+from graphcaps.errors import GraphcapsError
 from graphcaps.models import from_preset
 
 CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST_TORCH and export._installed("onnxruntime")
@@ -98,7 +97,7 @@ def test_couplings_are_the_last_iterations_and_each_childs_sum_to_one():
 def test_the_network_is_left_as_it_was_and_the_file_has_no_decoder(tmp_path):
     network = small().train()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    written = export.export(torch.compile(network), tmp_path / "network.bin", "pt2", images=images(network, 2))
+    written = export.export(network, tmp_path / "network.bin", "pt2", images=images(network, 2))
     assert network.training and written.difference <= 1e-5
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
     weights = sum(tensor.numel() for name, tensor in before.items() if not name.startswith("decoder"))
@@ -111,7 +110,7 @@ def test_both_formats_say_the_same_of_the_network_and_nothing_of_this_machine(tm
 
     network, files = small(), {format: tmp_path / f"network.{format}" for format in export.FORMATS}
     for format, file in files.items():
-        export.export(network, file, format, export.metadata_of(network, "mnist"))
+        export.export(network, file, format, "mnist")
         for folder in (Path(graphcaps.__file__).parent, Path(torch.__file__).parent, tmp_path):
             assert str(folder).encode() not in file.read_bytes()
     extra = {export.METADATA_FILE: ""}
@@ -148,16 +147,3 @@ def test_a_file_that_answers_otherwise_is_not_written(tmp_path, monkeypatch):
     with pytest.raises(GraphcapsError, match=r"within 0.0001 of graphcaps' own, got .* off. It was not"):
         export.export(network, path, "pt2", images=images(network, 2))
     assert path.read_text() == "the old one" and list(tmp_path.iterdir()) == [path]
-
-
-def test_a_network_without_an_export_is_refused_with_the_reason(tmp_path):
-    network = small()
-    with pytest.raises(InputError, match=re.escape("images: expected (B, C=1, H=12, W=12), got (2, 1, 13, 12)")):
-        export.export(network, tmp_path / "x", "pt2", images=torch.zeros(2, 1, 13, 12))
-    with pytest.raises(InputError, match="network: expected torch.float32 on cpu, got torch.float64 on cpu"):
-        export.export(small().double(), tmp_path / "x", "pt2")
-
-    network.capsules = torch.nn.Identity()
-    with pytest.raises(InputError, match="capsules: expected a last layer in which all children.*got Identity"):
-        export.export(network, tmp_path / "x", "pt2")
-    assert not list(tmp_path.iterdir())
