@@ -225,7 +225,7 @@ def relations(result: dict) -> str:
         task = percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-"
         states = [row.get(state) or {} for state in ("trained", "untrained")]
         scores = [of.get(key) for key in ("information", "unseen", "precision") for of in states]
-        del scores[3]  # without training there are no training nodes
+        del scores[3]  # untrained networks have seen no node
         texts = [_score(score) if score else "-" for score in scores]
         rows.append([row["data"] * (row["data"] != before), row["name"], task, *texts, *(row.get("chosen") or "-")])
         before = row["data"]

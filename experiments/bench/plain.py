@@ -1,4 +1,4 @@
-"""The networks of the presets in plain PyTorch: ``nn`` layers, einsum for votes and routing, no graphcaps code."""
+"""Networks of the presets in plain PyTorch: ``nn`` layers, and einsum for votes and routing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def squash(s: torch.Tensor) -> torch.Tensor:
 
 
 def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Route u (B, T, I/T, P) with matrices (T, J, P, D) to v (B, J, D). Votes (B, J, I, D) suit matrix products."""
+    """Route u (B, T, I/T, P) with matrices (T, J, P, D) to v (B, J, D). Votes are laid out for matrix products."""
     votes = torch.einsum("btnp,tjpd->bjtnd", u, weight).flatten(2, 3).contiguous()
     b = votes.new_zeros(votes.shape[:-1])  # (B, J, I)
     for r in range(iterations):
@@ -29,7 +29,7 @@ def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
 
 
 def readable(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Compute the same with votes (B, I, J, D), in the style of arogozhnikov's readable_capsnet."""
+    """The same with votes (B, I, J, D), in the style of arogozhnikov's readable_capsnet."""
     votes = torch.einsum("btnp,tjpd->btnjd", u, weight).flatten(1, 2)
     b = torch.zeros_like(votes[..., 0])  # (B, I, J)
     for r in range(iterations):

@@ -1,9 +1,9 @@
-"""The accuracy of a trained network after some of its edges are removed, without further training.
+"""The accuracy of a trained network after some edges of its last capsule layer are removed, without further training.
 
-The strength of an edge of the last capsule layer is its mean coupling over the training images, after as many
-iterations as in training. Each child keeps its k strongest edges. The prior of other edges becomes -inf, so that their
-coupling is 0 in every iteration. Controls keep as many edges per child: random ones, and the weakest. If couplings are
-meaningful, controls must do worse.
+The strength of an edge is its mean coupling over the training images, after as many iterations as in training. Each
+child keeps its k strongest edges. The prior of the other edges is set to -inf, so that their coupling is 0 in every
+iteration. As controls, each child keeps k random edges, or its k weakest. If couplings are meaningful, the controls
+must have lower accuracies.
 
 Choose k by the accuracy on validation images, never by that on test images.
 """
@@ -25,18 +25,18 @@ from graphcaps.progress import bar
 from graphcaps.training.run_folder import Run, load
 
 DRAWS, KEEP = 5, (1, 2, 3, 5)
-"""The number of random controls for each k, and the values of k that are measured."""
+"""The number of random controls for each k, and the default values of k."""
 
 
 def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
-    """(I, J) bool: the k strongest edges of each child, by their strength (I, J). The first edge wins a tie."""
+    """(I, J) bool: the k strongest edges of each child, for strengths (I, J). Of equal edges, the first is chosen."""
     order = strength.argsort(dim=1, descending=True, stable=True)[:, :k]
     return torch.zeros_like(strength, dtype=torch.bool).scatter(1, order, True)
 
 
 @torch.no_grad()
 def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
-    """(E,) float64: the last layer's couplings after as many iterations as in training, averaged over all images."""
+    """(E,) float64: the last layer's couplings after as many iterations as in training, their mean over all images."""
     total = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64)
     with bar("couplings of the training images") as on_progress:
         for images, _ in in_eval_mode(model, batches, on_progress):
@@ -46,10 +46,10 @@ def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
 
 
 def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Batches, test: Batches) -> dict:
-    """Count right answers with k edges per child, for each k of ``keep`` and with all edges; the network isn't changed.
+    """Count right answers with k edges per child, for each k of ``keep``, and with all edges. The network is unchanged.
 
-    ``strength`` (E,) has a number per edge, as returned by ``mean_coupling``. Raises ``InputError`` if the edges of the
-    layer share matrices, or if a child can't keep k edges.
+    ``strength`` (E,) is the result of ``mean_coupling``. Raises ``InputError`` if the edges of the layer share
+    matrices, or if a child has fewer than k edges.
     """
     layer, then = model.capsules, "compact, paper and deep have one; in parts and matrix all positions share a matrix"
     wanted = "a last layer with a matrix per edge"
@@ -80,7 +80,7 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
         "val_images": val.num_images,
         "test_images": test.num_images,
         "edges": len(strength),
-        # fewest edges per child that give at least as many right validation answers as all edges; None: only all do
+        # The smallest k with at least as many right validation answers as all edges; None: no k has as many.
         "enough": next(row["k"] for row in rows if row["strongest"]["val_correct"] >= scores[-1]["val_correct"]),
         "rows": rows,
         "strength": [round(value, 6) for value in strength.tolist()],
@@ -89,7 +89,7 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
 
 @torch.no_grad()
 def _right_answers(model: CapsNet, choices: list[torch.Tensor], batches: Batches) -> list[int]:
-    """The number of right answers of the network with each choice (E,) of edges."""
+    """The number of right answers of the network for each choice of edges, (E,) bool."""
     correct, layer, prior = torch.zeros(len(choices), dtype=torch.int64), model.capsules, model.capsules.prior
     whole = torch.zeros(len(choices[0])) if prior is None else prior
     priors = [nn.Parameter(whole.where(edges, -torch.inf)) for edges in choices]
@@ -106,7 +106,7 @@ def _right_answers(model: CapsNet, choices: list[torch.Tensor], batches: Batches
 
 
 def of_run(run: Run, place: Place, keep: tuple[int, ...] = KEEP) -> dict:
-    """Call ``prune`` on a run's network, with the data set it was trained on."""
+    """Call ``prune`` on a run's network, with the data set of its training."""
     model, config = routing_network(load(run), str(run)), run.config
     splits = load_images(config.dataset, place.data, **config.of_images).for_augment(config.augment)
     train, val, test = (Batches(part, EVALUATION_BATCH) for part in (splits.train, splits.val, splits.test))
