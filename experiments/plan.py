@@ -20,7 +20,7 @@ from typing import NamedTuple
 import yaml
 
 from graphcaps.config import TrainConfig
-from graphcaps.errors import InputError, check_name, expect, is_whole
+from graphcaps.errors import InputError, check_name, expect
 
 PLANS = Path(__file__).parent / "plans"
 ENTRIES = ("train", "networks", "seeds", "test_on", "against")
@@ -83,8 +83,6 @@ def _checked(entries: object, name: str) -> Plan:
     networks, seeds, on = entries.get("networks"), entries.get("seeds", [0]), entries.get("test_on", [])
     if not (isinstance(networks, dict) and networks):
         raise InputError(f"networks: expected a name and settings for each, got {networks}")
-    whole = isinstance(seeds, list) and bool(seeds) and all(is_whole(seed, 0) for seed in seeds)
-    expect(whole, "seeds", "a list of integers >= 0", seeds)
     against = entries.get("against", [*networks][0])
     expect(against in networks, "against", f"one of the rows {'; '.join(networks)}", against)
     rows = tuple(Row(name, {**(entries.get("train") or {}), **(own or {})}) for name, own in networks.items())

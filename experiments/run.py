@@ -98,13 +98,11 @@ def _attempts(jobs: list[tuple], processes: int) -> Iterator[str]:
     if processes <= 1:
         yield from (_attempt(*job) for job in jobs)
         return
-    with ProcessPoolExecutor(processes, get_context("spawn"), _start_process) as pool:
-        futures = [pool.submit(_attempt, *job) for job in jobs]
-        try:
-            yield from (future.result() for future in as_completed(futures))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _start_process)
+    try:
+        yield from (future.result() for future in as_completed([pool.submit(_attempt, *job) for job in jobs]))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _start_process() -> None:
@@ -116,16 +114,13 @@ def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_th
     torch.set_num_threads(1 if one_thread else threads)
     try:
         trial(function, settings, place)
-    except Interrupted:
-        raise
+        return ""
     except GraphcapsError as error:
+        if isinstance(error, Interrupted):
+            raise
         return f"{settings}: {error}"
     finally:
         torch.set_num_threads(threads)
-    return ""
-
-
-# Functions for tasks on graphs
 
 
 def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
@@ -134,12 +129,6 @@ def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
     for name in names:
         check_name("task", name, known)
     return [*(names or known)]
-
-
-def best_setting(fits: Sequence[Sequence[dict]]) -> int:
-    """Index of the settings with the highest mean validation score; if scores are equal, with the lowest mean loss."""
-    scores = [(fmean(fit["val_accuracy"] for fit in row), -fmean(fit["val_loss"] for fit in row)) for row in fits]
-    return max(range(len(scores)), key=scores.__getitem__)
 
 
 def choose_and_test(
@@ -151,6 +140,8 @@ def choose_and_test(
     common: dict,
 ) -> dict[str, tuple[dict, list[dict]]]:
     """Choose each network's settings on validation data, and train it with them from seeds 0 to ``seeds`` - 1.
+
+    The settings with the highest mean validation score are chosen; if scores are equal, those with the lowest loss.
 
     Args:
         function: a trial of ``network``, ``settings``, ``seed`` and the arguments in ``common``.
@@ -168,9 +159,13 @@ def choose_and_test(
         ]
         return iter(run(function, jobs, place, f"{', '.join(settings)}: {what}"))
 
-    fits, best, size = fitted(settings, trial_seeds, "settings"), {}, len(trial_seeds)
+    def merit(trials: list[dict]) -> tuple[float, float]:
+        return fmean(fit["val_accuracy"] for fit in trials), -fmean(fit["val_loss"] for fit in trials)
+
+    fits, best = fitted(settings, trial_seeds, "settings"), {}
     for network, tried in settings.items():
-        best[network] = [tried[best_setting([[*islice(fits, size)] for _ in tried])]]
+        merits = [merit([*islice(fits, len(trial_seeds))]) for _ in tried]
+        best[network] = [tried[merits.index(max(merits))]]
     fits = fitted(best, range(seeds), "seeds")
     return {network: (only, [*islice(fits, seeds)]) for network, (only,) in best.items()}
 

@@ -30,11 +30,10 @@ def mcnemar(right: np.ndarray, other: np.ndarray) -> float:
 def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
     """The difference of two mean accuracies, with a 95 % interval for other seeds and other images.
 
-    The interval combines two half-widths, one for seeds and one for images, as the root of the sum of their squares
-    (Zou & Donner 2008). For seeds, it is Welch's (1947), by Student's t, because there are few seeds. For images, it is
-    that of a normal distribution. Its variance is the variance of the images' mean differences, minus the part that
-    comes from the seeds. In simulations (``coverage`` in tests/experiments/test_statistics.py), 95 to 98 % of the
-    intervals contain the true difference.
+    Two half-widths are combined as the root of the sum of their squares (Zou & Donner 2008). For seeds, it is Welch's
+    (1947), by Student's t. For images, it is that of a normal distribution whose variance is that of the images' mean
+    differences, minus the part that comes from the seeds. In simulations (``coverage`` in
+    tests/experiments/test_statistics.py), 95 to 98 % of the intervals contain the true difference.
 
     With one seed, the interval is about other images for these two trained networks, not about other seeds.
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import torch
 
 import graphcaps
-from graphcaps import GraphcapsError, InputError, LinearVotes, dynamic_routing, squash
+from graphcaps import GraphcapsError, InputError, LinearVotes, dynamic_routing
 
 from .inputs import Case
+from .plain import routed
 
 # Largest accepted error, relative to the largest number. Rounding errors (2^-24, 2^-11, 2^-9) grow in sums over some
 # thousand edges and in three softmaxes.
@@ -34,12 +35,7 @@ class Formulation(NamedTuple):
 def einsum(iterations: int, *tensors: torch.Tensor) -> torch.Tensor:
     """Route votes (B, J, I, D), or children (B, I, P) and weights (I, J, P, D), to parents (J, B, D)."""
     votes = tensors[0] if len(tensors) == 1 else torch.einsum("bip,ijpd->bjid", *tensors).contiguous()
-    b = votes.new_zeros(votes.shape[:-1])  # (B, J, I)
-    for r in range(iterations):
-        v = squash(torch.einsum("bji,bjid->bjd", b.softmax(dim=1), votes))
-        if r < iterations - 1:
-            b = b + torch.einsum("bjid,bjd->bji", votes, v)
-    return v.transpose(0, 1)
+    return routed(iterations, votes).transpose(0, 1)
 
 
 @functools.cache

@@ -17,15 +17,19 @@ def squash(s: torch.Tensor) -> torch.Tensor:
     return s * (n / (1 + n * n))
 
 
-def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Route u (B, T, I/T, P) with matrices (T, J, P, D) to v (B, J, D). Votes are laid out for matrix products."""
-    votes = torch.einsum("btnp,tjpd->bjtnd", u, weight).flatten(2, 3).contiguous()
+def routed(iterations: int, votes: torch.Tensor) -> torch.Tensor:
+    """Route votes (B, J, I, D) to v (B, J, D)."""
     b = votes.new_zeros(votes.shape[:-1])  # (B, J, I)
     for r in range(iterations):
         v = squash(torch.einsum("bji,bjid->bjd", b.softmax(dim=1), votes))
         if r < iterations - 1:
             b = b + torch.einsum("bjid,bjd->bji", votes, v)
     return v
+
+
+def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Route u (B, T, I/T, P) with matrices (T, J, P, D) to v (B, J, D). Votes are laid out for matrix products."""
+    return routed(iterations, torch.einsum("btnp,tjpd->bjtnd", u, weight).flatten(2, 3).contiguous())
 
 
 def readable(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

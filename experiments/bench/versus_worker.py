@@ -1,8 +1,7 @@
 """A process of ``versus``. It runs the cases on the graphcaps in its current folder.
 
-Its calls exist in all versions of graphcaps; where they differ, the newer form is tried first. Requests and answers are
-lines of JSON on stdin and stdout. The answer to ``["prepare", case]`` is ``[seconds of a call, {result: [sha256,
-norm]}]``, and the answer to ``["time", calls]`` is the seconds of that many calls.
+Requests and answers are lines of JSON on stdin and stdout. The answer to ``["prepare", case]`` is ``[seconds of a call,
+{result: [sha256, norm]}]``, and the answer to ``["time", calls]`` is the seconds of that many calls.
 """
 
 from __future__ import annotations
@@ -61,13 +60,7 @@ def nodes(edges: int, mutual: bool = False, edge_feats: int | None = None) -> St
     graph = graphcaps.dgl.graph((torch.cat([src, dst]), torch.cat([dst, src])), num_nodes=count)
     feat, cotangent = torch.randn(count, 64).requires_grad_(), torch.randn(count, CAPS * DIM)
     along = {} if edge_feats is None else {"edge_feat": torch.randn(edges, edge_feats)}
-    layer_of = partial(graphcaps.nn.CapsuleConv, 64, DIM, num_caps=CAPS, edge_feats=edge_feats)
-    state = torch.get_rng_state()
-    try:
-        layer = layer_of(mutual=True) if mutual else layer_of()
-    except TypeError:  # in older versions, ``mutual`` is an option of the routing
-        torch.set_rng_state(state)
-        layer = layer_of(routing=graphcaps.routing.Spherical(mutual=True))
+    layer = graphcaps.nn.CapsuleConv(64, DIM, num_caps=CAPS, edge_feats=edge_feats, mutual=mutual)
     weights = list(layer.parameters())
 
     def step() -> dict[str, list[torch.Tensor]]:

@@ -20,10 +20,8 @@ def recovered(picture: dict) -> Figure:
     """Draw which capsules the edges of each factor choose, and all edges of one node.
 
     Each factor is matched with one capsule, so that as many edges as possible choose the capsule of their factor. A
-    capsule has the colour of its factor. In the right panel, the edges of a node are sorted by their true factor, and
-    the ring has the true factors' colours. An edge has the colour of its capsule.
-
-    ``picture`` is part of the result of ``tasks.factors``.
+    capsule has the colour of its factor. In the right panel, the edges of a node are sorted by their true factor. The
+    ring has the colours of the true factors, an edge that of its capsule. ``tasks.factors`` makes ``picture``.
     """
     table = np.asarray(picture["table"])
     edges = np.asarray(picture["edges"], dtype=int).reshape(-1, 3)

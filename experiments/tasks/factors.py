@@ -6,8 +6,8 @@ and ``CapsuleConv`` with equal couplings (uniform), with the routing of the 2017
 last two are compared with the true factors of the edges, which no network gets. A node has one class per factor, so the
 share of right classes is the micro-F1.
 
-Settings are chosen on validation nodes: the number of layers, and whether the classes of a factor are read from all
-features of a node or from only one of K parts. A part is a capsule, a head of GAT, or 16 channels of GCN.
+Settings are chosen on validation nodes, among them whether a factor's classes are read from all features of a node or
+from one of K parts: a capsule, a head of GAT, or 16 channels of GCN.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def summary(plan: Plan, done: dict[tuple[str, int], dict]) -> dict:
         )
     made_with = {key: one["result"][key] for key in ("device", "threads", "precision") if key in one["result"]}
     about = {"plan": plan.name, "against": plan.against, "made_with": made_with, "images": one["named"]}
-    return {**about, "asked": len(done), "trained": len(done), "rows": rows}
+    return {**about, "rows": rows}
 
 
 def _numbers(seed: int, cell: dict) -> dict:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from experiments.run import Place
-from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluating, in_eval_mode
+from graphcaps.analysis.accuracy import EVALUATION_BATCH, in_eval_mode
 from graphcaps.analysis.capsule_usage import routed_batch
 from graphcaps.data import Batches, load_images
 from graphcaps.errors import check_whole, expect
@@ -57,8 +57,8 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
     for k in keep:
         check_whole("keep", k, 1, layer.num_parents)
     ranks = torch.rand(DRAWS, len(strength), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    few = sorted(set(keep) - {layer.num_parents})
     orders = [by.view(-1, layer.num_parents) for by in (strength, *ranks, -strength)]
+    few = sorted(set(keep) - {layer.num_parents})
     choices = [strongest_edges(by, k).flatten() for k in few for by in orders]
     choices.append(torch.ones(len(strength), dtype=torch.bool))
     parts = {"val": val, "test": test}
@@ -71,17 +71,11 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
     rows: list[dict] = []
     for n, k in enumerate(few):
         strongest, *drawn, weakest = scores[n * len(orders) : (n + 1) * len(orders)]
-        edges = k * layer.num_children
-        about = {"k": k, "edges": edges, "share": edges / len(strength)}
-        rows.append(about | {"strongest": strongest, "random": drawn, "weakest": weakest})
-    whole = {"k": None, "edges": len(strength), "share": 1.0}
-    rows.append(whole | {"strongest": scores[-1], "random": [], "weakest": None})
+        row = {"k": k, "edges": k * layer.num_children}
+        rows.append(row | {"strongest": strongest, "random": drawn, "weakest": weakest})
+    rows.append({"k": None, "edges": len(strength), "strongest": scores[-1], "random": [], "weakest": None})
     return {
-        "val_images": val.num_images,
         "test_images": test.num_images,
-        "edges": len(strength),
-        # The smallest k with at least as many right validation answers as all edges; None: no k has as many.
-        "enough": next(row["k"] for row in rows if row["strongest"]["val_correct"] >= scores[-1]["val_correct"]),
         "rows": rows,
         "strength": [round(value, 6) for value in strength.tolist()],
     }
@@ -94,12 +88,11 @@ def _right_answers(model: CapsNet, choices: list[torch.Tensor], batches: Batches
     whole = torch.zeros(len(choices[0])) if prior is None else prior
     priors = [nn.Parameter(whole.where(edges, -torch.inf)) for edges in choices]
     try:
-        with evaluating(model):
-            for images, labels in batches.in_order():
-                u = model.children_of(overlaid(images))  # (I, B, P)
-                for n, layer.prior in enumerate(priors):
-                    lengths = torch.linalg.vector_norm(layer(u), dim=-1).T  # (B, J)
-                    correct[n] += is_correct(longest(lengths, model.objects), labels).sum()
+        for images, labels in in_eval_mode(model, batches):
+            u = model.children_of(overlaid(images))  # (I, B, P)
+            for n, layer.prior in enumerate(priors):
+                lengths = torch.linalg.vector_norm(layer(u), dim=-1).T  # (B, J)
+                correct[n] += is_correct(longest(lengths, model.objects), labels).sum()
     finally:
         layer.prior = prior
     return correct.tolist()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from sklearn.metrics import average_precision_score
@@ -212,24 +213,16 @@ def recovery(c: Tensor, data: Related, seed: int) -> dict:
     if data.items.dim() == 1:
         seen = torch.isin(torch.stack(data.graph.edges()), data.train).any(dim=0)
         result["unseen"] = information(kind[one & ~seen], capsule[one & ~seen])
+    some = data.kinds.sum(dim=0) >= 2 * FEWEST
+    names, kinds = [name for name, each in zip(data.names, some, strict=True) if each], data.kinds[:, some]
     half = torch.rand(len(c) // 2, generator=torch.Generator().manual_seed(seed)).repeat(2) < 0.5
-    choice, measure = (torch.stack([precisions(k, data.kinds[part]) for k in c[part].T]) for part in (half, ~half))
-    best = measure.gather(0, choice.argmax(dim=0, keepdim=True))[0].tolist()
-    enough = (data.kinds.sum(dim=0) >= 2 * FEWEST).tolist()
-    result["precisions"] = {name: each for name, each, some in zip(data.names, best, enough, strict=True) if some}
+    choice, measure = (
+        np.array([[average_precision_score(kind, k) for k in c[part].T] for kind in kinds[part].T])
+        for part in (half, ~half)
+    )
+    best = np.take_along_axis(measure, choice.argmax(axis=1)[:, None], axis=1)[:, 0]
+    result["precisions"] = dict(zip(names, best.tolist(), strict=True))
     return result | {"precision": fmean(result["precisions"].values())}
-
-
-def precisions(scores: Tensor, kinds: Tensor) -> Tensor:
-    """Average precision (R,) of scores (E,) for each of the kinds (E, R) bool, as scikit-learn defines it.
-
-    >>> precisions(torch.tensor([0.4, 0.3, 0.2]), torch.tensor([[True, False], [False, True], [True, False]]))
-    tensor([0.8333, 0.5000])
-    """
-    ordered, order = scores.sort(descending=True)
-    rank = torch.unique_consecutive(ordered, return_counts=True)[1].cumsum(0)  # the last rank of each distinct score
-    hits = kinds[order].float().cumsum(0)[rank - 1]
-    return (hits.diff(dim=0, prepend=torch.zeros_like(hits[:1])) * hits / rank[:, None]).sum(dim=0) / hits[-1]
 
 
 def floor(place: Place, network: str, seed: int, data: str) -> dict:

@@ -28,7 +28,7 @@ from ..data import Batches
 from ..data.transforms import rotated, shifted
 from ..errors import expect
 from ..models import ImageNetwork
-from .accuracy import OnProgress, evaluating, no_progress
+from .accuracy import EVALUATION_BATCH, OnProgress, evaluating, no_progress
 
 MAX_IMAGES = 1000  # only the first images of the set are used
 MIN_IMAGES = 40  # least number of images of a class for a read-out
@@ -58,22 +58,19 @@ def equivariance(model: ImageNetwork, batches: Batches, on_progress: OnProgress 
         ``values``, the mean and standard deviation of each number of ``measured``, and fit and read-out ``per_class``;
         ``examples``, the first images of different winning classes, with their vectors at each angle.
     """
-    total, seen = min(MAX_IMAGES, batches.num_images), 0
+    places = torch.arange(min(MAX_IMAGES, batches.num_images))
     winners: list[Tensor] = []
     paths: dict[str, list[Tensor]] = {name: [] for name in PARAMETERS}
     with evaluating(model):
-        for images, _ in batches.in_order():
-            images = images[: total - seen]
+        for chunk in places.split(EVALUATION_BATCH):
+            images, _ = batches.at(chunk)
             clean = model(images).scores  # (B, J)
             winner, rows = clean.argmax(dim=1), torch.arange(len(images), device=images.device)
             for name, (apply, values, _) in PARAMETERS.items():
                 steps = [model(apply(images, value)).capsules[rows, winner] for value in values]
                 paths[name].append(torch.stack(steps, dim=1).cpu().double())  # (B, T, D)
             winners.append(winner.cpu())
-            seen += len(images)
-            on_progress(seen / total)
-            if seen == total:
-                break
+            on_progress((int(chunk[-1]) + 1) / len(places))
     vectors = {name: torch.cat(parts).numpy() for name, parts in paths.items()}
     return _summary(vectors, torch.cat(winners).numpy(), clean.shape[1])
 

@@ -53,9 +53,7 @@ def test_epoch_0_is_the_untrained_network(trace):
     torch.manual_seed(0)
     untrained = CapsNet.from_preset("compact", (1, 12, 12)).eval()
     routed = routing_of(untrained, to_float(torch.from_numpy(trace.images)))
-    for name in ("b", "c", "agreement", "lengths"):
-        # training holds its weights in another order in memory, so float32 sums are rounded otherwise, and some fall on
-        # the neighbouring float16
+    for name in ("b", "c", "agreement", "lengths"):  # float32 sums are rounded in another order, then to float16
         np.testing.assert_allclose(getattr(trace, name)[0], getattr(routed, name)[0], rtol=2**-10, atol=1e-4)
 
 
