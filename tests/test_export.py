@@ -1,4 +1,4 @@
-"""Networks as files for other programs: the same answers, what the file says of itself, and what has no export."""
+"""Exported networks: their answers, and the description in the file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from graphcaps.models import from_preset
 
 CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST_TORCH and export._installed("onnxruntime")
 onnx_only = pytest.mark.skipif(not CAN_WRITE_ONNX, reason="needs onnx, onnxscript, onnxruntime and torch 2.9")
-SIDES = {"cnn": 9, "cnn-small": 12, "compact": 12, "parts": 15, "deep": 23}  # 17 where not said
-# Every kind of network, every routing and both formats, not all products: an export checks its own answers anyway.
+SIDES = {"cnn": 9, "cnn-small": 12, "compact": 12, "parts": 15, "deep": 23}  # default: 17
+# Every kind of network, every routing and both formats, but not all combinations.
 CASES = [
     ("compact", "dynamic", "onnx"),
     ("parts", "spherical", "pt2"),
@@ -33,12 +33,12 @@ CASES = [
 
 
 def small(model: str = "compact", routing: str = "dynamic", classes: int = 4) -> torch.nn.Module:
-    """A network in eval mode that has forgotten where its numbers came from: nothing is as it is at the start."""
+    """A network in eval mode whose biases, priors and running statistics don't have their initial values."""
     torch.manual_seed(0)
     asked = {"routing": routing} if "routing" in PRESETS[model].settings else {}
     network = from_preset(model, image_shape=(1, *[SIDES.get(model, 17)] * 2), num_classes=classes, **asked)
     for tensor in (*network.parameters(), *network.buffers()):
-        if tensor.is_floating_point() and tensor.dim() == 1:  # biases, means, variances, priors
+        if tensor.is_floating_point() and tensor.dim() == 1:
             tensor.data += torch.rand_like(tensor) / 4
     network.class_names = tuple("abcdefgh"[:classes])
     return network.eval()
@@ -68,12 +68,12 @@ def test_a_file_answers_as_the_network_does_for_any_number_of_images(tmp_path, m
         assert list(found) == list(written.outputs) and {"lengths", "scores"} & set(list(found)[:1])
         for name, values in found.items():
             assert values.shape == (count, *written.outputs[name]) == wanted[name].shape
-            # EM's logits are sums over all children, of exponentials that rounding moves.
+            # EM's logits are sums over all children of exponentials, which increase rounding errors.
             assert (values - wanted[name]).abs().max() <= (1e-4 if routing == "em" else 1e-5), name
 
 
 def program(path: Path, format: str):
-    """The file as other people run it: images to outputs by name."""
+    """A file as a function from images to outputs by name."""
     if format == "pt2":
         return torch.export.load(str(path)).module()
     import onnxruntime

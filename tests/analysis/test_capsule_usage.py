@@ -1,4 +1,4 @@
-"""How capsules are used: against loops over single images, and with capsules that were killed on purpose."""
+"""Usage of capsules, compared with loops over single images, and for capsules whose weights are set to zero."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_siz
     )
     every = torch.stack([row[0] for row in rows]), torch.stack([row[2] for row in rows]) / math.log(10)
     assert found.weighted_entropy == pytest.approx(float((every[0] * every[1]).sum() / every[0].sum()), abs=1e-5)
-    assert abs(found.weighted_entropy - float(every[1].mean())) > 3e-4  # by length is something else
+    assert abs(found.weighted_entropy - float(every[1].mean())) > 3e-4  # the plain mean differs
     near = {"rtol": 1e-4, "atol": 1e-5, "check_dtype": False}
     torch.testing.assert_close(found.child_length, lengths.amax(0), **near)
     torch.testing.assert_close(found.child_relative_coupling, child_relative_coupling.amax(0), **near)
@@ -80,7 +80,7 @@ def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(im
 
 
 def layers_of(name: str) -> tuple[torch.nn.Module, list]:
-    """An untrained network, and how the capsules of each of its layers are used, on some images."""
+    """An untrained network, and the usage of the capsules of each layer on three images."""
     torch.manual_seed(0)
     size = 23
     model = from_preset(name, image_shape=(1, size, size), num_classes=10).eval()
@@ -96,7 +96,7 @@ def test_each_layer_is_counted_and_the_parents_of_one_are_the_children_of_the_ne
     assert [one.num_images for one in found] == [3, 3, 3]
     for one, layer in zip(found, layers, strict=True):
         torch.testing.assert_close(one.undecided, layer.graph().out_degrees().clamp_min(1).double().log())
-        assert not one.starved_children[one.undecided == 0].any()  # outside all windows
+        assert not one.starved_children[one.undecided == 0].any()  # children outside all windows
         assert (one.entropy <= one.undecided + 1e-6).all() and 0 < relative_entropy(one.entropy, one.undecided) <= 1
     assert (found[0].undecided == 0).any() == (name == "matrix-small")
     for below, above in zip(found, found[1:], strict=False):

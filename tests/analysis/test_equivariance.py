@@ -1,4 +1,4 @@
-"""How capsules move: R^2 where the answer is known, and networks whose capsules say where an image's ink is."""
+"""Equivariance: R^2 of vectors with a known answer, and of a network whose capsules hold the position of the ink."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = np.linspace(-30, 30, 13)
 
 
 def lines(images: int = 200, noise: float = 0.0, seed: int = 0) -> np.ndarray:
-    """Vectors (N, 13, 4) that move along one direction with the angle, from a place of each image's own across it."""
+    """Vectors (N, 13, 4) that move along one direction with the angle. Each image has its own start across it."""
     random = np.random.RandomState(seed)
     along, across = np.array([1.0, 2, 0, 0]), np.array([[2.0, -1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
     start = random.standard_normal((images, 1, 3)) @ across
@@ -49,7 +49,7 @@ def test_permuted_angles_are_the_control_of_both():
 
 
 class Ink(nn.Module):
-    """Capsules that say how far right of the middle an image's ink is; class 1 wins where it is right of it."""
+    """Capsules that hold the distance of the ink to the right of the middle; class 1 wins if it is positive."""
 
     objects, routes = 1, True
 
@@ -62,7 +62,7 @@ class Ink(nn.Module):
 
 
 def dots(images: int = 2 * MIN_IMAGES, seed: int = 0) -> Images:
-    """One pixel each, at the left and at the right in turn, far enough from the border to stay inside."""
+    """Images of one pixel, left or right of the middle in turn, which no shift moves out of the image."""
     random, pixels = np.random.RandomState(seed), torch.zeros(images, 1, 21, 21, dtype=torch.uint8)
     for n in range(images):
         pixels[n, 0, random.randint(8, 13), (9, 11)[n % 2]] = 255

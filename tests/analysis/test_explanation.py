@@ -1,4 +1,4 @@
-"""Explanations: credits against the formula, the fewest links, files that read back, and the picture of the parts."""
+"""Parse trees: credits compared with the formula, the fewest links, and files that can be read back."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from graphcaps.viz import parts
 
 @pytest.fixture(scope="module")
 def trace():
-    """Speed 1: logits that differ, so that some links are much stronger than others."""
+    """A trace with different logits, so that some links are much stronger than others."""
     return with_pictures(make_trace(speed=1.0))
 
 
 @pytest.fixture(scope="module")
 def with_fields(trace):
-    """A trace as a paper preset's: no saliency, four children at each of four positions, one over the border."""
+    """A trace like that of the preset paper: no saliency, four children at each of four positions."""
     corners = np.array([(0, 0), (0, 6), (6, 0), (9, 9)])
     fields = np.concatenate([np.tile(corners, (4, 1)), np.full((16, 2), 5)], axis=1)
     return dataclasses.replace(trace, saliency=None, fields=fields.astype(np.int32))

@@ -1,4 +1,4 @@
-"""The benchmarks: only what is right is timed, and their numbers make the tables of the docs."""
+"""Benchmarks: wrong results aren't timed, and all benchmarks make the tables of the docs."""
 
 from __future__ import annotations
 

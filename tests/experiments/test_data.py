@@ -1,4 +1,4 @@
-"""Generators draw what their papers describe; readers read small files in the published formats."""
+"""Graphs that are drawn have the properties in their papers; readers are tested on small files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def test_beliefs_on_a_tree_are_those_of_all_labels_enumerated():
         chance = float(torch.where(each[low] == each[high], p, q).double().prod())
         weights, sums = weights + chance, sums + chance * F.one_hot(each[:, None], 2)
     classes = beliefs(data, torch.tensor([0])).classes
-    torch.testing.assert_close(classes, sums / weights, rtol=0, atol=2e-3)  # pairs without an edge: up to p
+    # Pairs without an edge are approximated, with errors of about p.
+    torch.testing.assert_close(classes, sums / weights, rtol=0, atol=2e-3)
 
 
 def test_an_edge_joins_one_class_of_each_of_its_factors_but_for_the_few_between():
@@ -39,7 +40,7 @@ def test_an_edge_joins_one_class_of_each_of_its_factors_but_for_the_few_between(
     src, dst = data.graph.edges()
     assert data.factors.any(dim=1).all() and torch.equal(*data.factors.chunk(2)) and (src != dst).all()
     between = (data.factors & ~(data.labels[src] == data.labels[dst])).sum().item() / 2
-    assert abs(between - 4 * 3e-5 * 999 * 500 * 15 / 16) < 4 * 60**0.5  # 56 expected, and four standard deviations
+    assert abs(between - 4 * 3e-5 * 999 * 500 * 15 / 16) < 4 * 60**0.5  # 56 are expected; four standard deviations
     for k in range(4):
         sizes = torch.bincount(data.labels[:, k])
         rate = (data.factors[:, k].sum() / (sizes * (sizes - 1)).sum()).item()

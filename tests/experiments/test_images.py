@@ -1,4 +1,4 @@
-"""Plans, and trainings of networks for images that are stopped and taken up again."""
+"""Plans, and trainings of networks for images that are stopped and continued."""
 
 from __future__ import annotations
 

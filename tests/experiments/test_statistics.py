@@ -1,4 +1,4 @@
-"""Differences: against the binomial distribution, Welch's and Student's intervals, and simulations."""
+"""Intervals and p values, compared with the binomial distribution, with Student's intervals and with simulations."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CASES = {  # mean accuracy, sd over the seeds of one network and of the other, i
     "90 %, sd 2 and 2 points": (0.9, 0.02, 0.02, 2_000),
     "90 %, sd 0.2 and 0.2 points": (0.9, 0.002, 0.002, 2_000),
 }
-SHARED, OWN, CHANCE = 0.5, 0.25, 0.25  # parts of a difficulty's variance
+SHARED, OWN, CHANCE = 0.5, 0.25, 0.25  # parts of the variance of an image's difficulty
 
 
 def coverage(seeds: int, accuracy: float, sd: float, other_sd: float, images: int, draws: int) -> float:
-    """How often the interval of ``difference`` holds the truth, 0, for two networks that are equally good.
+    """The share of intervals of ``difference`` that contain the truth, 0, for two networks that are equally good.
 
-    An image is right if its difficulty lies below the seed's skill. A difficulty's variance is half the image's own, a
-    quarter the image's for that network, and a quarter drawn for each seed and image.
+    An answer is right if the image's difficulty is below the seed's skill. Half of the difficulty's variance belongs to
+    the image, a quarter to the image and the network, and a quarter is drawn for each seed and image.
     """
     random, skill, hits = np.random.default_rng(0), norm.ppf(accuracy), 0
     for _ in range(draws):
@@ -39,7 +39,7 @@ def coverage(seeds: int, accuracy: float, sd: float, other_sd: float, images: in
 
 def test_mcnemar_is_the_binomial_of_the_images_that_one_alone_has_right():
     right, other = np.zeros(100, bool), np.zeros(100, bool)
-    right[:7], other[5:17] = True, True  # 5 and 10, both on 2
+    right[:7], other[5:17] = True, True  # 5 and 10 images, and 2 that both have right
     both_tails = 2 * sum(np.prod([(15 - k) / (k + 1) for k in range(n)]) for n in range(6)) / 2**15
     assert mcnemar(right, other) == mcnemar(other, right) == pytest.approx(both_tails)
     assert mcnemar(right, right) == 1
@@ -57,7 +57,7 @@ def test_for_one_seed_each_it_is_the_interval_of_paired_images():
 @pytest.mark.long
 @pytest.mark.parametrize(("about", "seeds"), [*zip(CASES, (2, 3, 10, 2), strict=True)])
 def test_intervals_hold_the_truth_in_95_percent(about, seeds):
-    # Three standard deviations of a share of 0.95 in 1,000 draws are 0.021; the interval may not be too wide either.
+    # Three standard deviations of a share of 0.95 in 1,000 draws are 0.021. Too wide intervals also fail.
     assert 0.93 < coverage(seeds, *CASES[about], draws=1000) < 0.995
 
 

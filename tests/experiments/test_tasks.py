@@ -1,4 +1,4 @@
-"""The tasks on graphs choose fairly and without test labels, count what they publish, and their command goes on."""
+"""Tasks on graphs: no training sees test labels, measures are right, and the command continues a stopped task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def place(data, tmp_path) -> Place:
 
 @pytest.fixture
 def few(monkeypatch):
-    """Graphs of factors with 96 nodes of 4 classes."""
+    """Graphs with latent factors, 96 nodes and 4 classes."""
     monkeypatch.setattr(factors, "factor_graph", partial(factor_graph, nodes=96, classes=4, degree=10.0))
     return factors.factor_graph
 

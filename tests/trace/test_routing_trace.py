@@ -1,4 +1,4 @@
-"""The routing trace: what it holds, what a file gives back, and what it refuses to read."""
+"""The routing trace: its epochs, its files, and files that can't be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def routed(votes) -> RoutingTrace:
 
 @pytest.fixture
 def trace(draw) -> RoutingTrace:
-    """A trace with everything filled in."""
+    """A trace that has all fields."""
     rng = np.random.default_rng(0)
     return dataclasses.replace(
         routed(draw(5, 2, 3)),
@@ -73,7 +73,7 @@ def test_loading_gives_what_was_saved_without_torch(trace, tmp_path, draw, whole
 
 
 def parts_of(trace, tmp_path):
-    """The arrays of a saved trace and its head, to be changed and written again."""
+    """The arrays of a saved trace, and its head."""
     trace.save(tmp_path / "whole.npz")
     with np.load(tmp_path / "whole.npz") as stored:
         parts = {name: stored[name] for name in stored}

@@ -1,4 +1,4 @@
-"""``graphcaps.watch``: it records what a network's own call did, changes nothing, and says what it leaves out."""
+"""``graphcaps.watch`` records a network's own call, changes nothing, and reports omissions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_layer_is_recorded_and_its_values_and_gradients_are_unchanged(name
     (plain, slopes) = called()
     with watch(nn.ModuleDict({"layer": layer})) as seen:
         out, own = called()
-    torch.testing.assert_close(out, plain, rtol=1e-5, atol=1e-6)  # float32 summed in another order
+    torch.testing.assert_close(out, plain, rtol=1e-5, atol=1e-6)  # float32, summed in another order
     for got, wanted in zip(own, slopes, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
     trace = seen["layer"]
