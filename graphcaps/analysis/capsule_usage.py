@@ -175,7 +175,7 @@ def capsule_usage(
     A layer's parents are the children of the next layer. Only one batch is in memory at a time.
     """
     layers: list[Any] = [*model.between, model.capsules]
-    types = [*(layer.child_types for layer in model.between), model.child_types]
+    types = [layer.child_types for layer in (*layers[:-1], model)]
     usage = {layer: CapsuleUsage(layer, count) for layer, count in zip(layers, types, strict=True)}
     usage = usage if all_layers else {model.capsules: usage[model.capsules]}
     for images, _ in in_eval_mode(model, batches, on_progress):
