@@ -1,4 +1,4 @@
-"""``python -m experiments NAME``: train what isn't trained yet, and write its table into ``results/``."""
+"""``python -m experiments NAME``: train the networks that aren't trained yet, and write a table into ``results/``."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ from graphcaps.cli.threads import set_number, set_waiting
 from graphcaps.errors import GraphcapsError, InputError, expect
 
 ON_GRAPHS = {
-    "cora": "classes of papers: CapsuleConv beside GCN and GAT, 20 seeds; a quarter of an hour on two cores",
-    "mutag": "classes of molecules: CapsuleReadout beside mean and attention pooling, 10 folds; half an hour",
+    "cora": "classify papers: CapsuleConv, GCN and GAT, 20 seeds; a quarter of an hour on two cores",
+    "mutag": "classify molecules: CapsuleReadout, mean and attention pooling, 10 folds; half an hour",
     "proteins": "the same on PROTEINS; half an hour",
-    "factors": "classes of nodes whose edges 4 or 8 latent factors generated, 10 graphs each; hours",
-    "relations": "whether couplings tell the kinds of edges: proteins, concepts, latent factors, 5 seeds; an hour",
-    "defaults": "whether routing by default costs anything: 17 graphs and layouts, 3 seeds; two hours",
-    "labels": "factors, with the training nodes' classes given: BeliefConv beside the others, 5 seeds; two hours",
+    "factors": "classify nodes of graphs with 4 or 8 latent factors, 10 graphs each; hours",
+    "relations": "do couplings reveal the kinds of edges? Proteins, concepts, latent factors, 5 seeds; an hour",
+    "defaults": "does the default routing cost accuracy? 15 graphs and layouts, 3 seeds; two hours",
+    "labels": "factors, where the training nodes' classes are inputs: BeliefConv and others, 3 seeds; two hours",
 }
 ROWS = ("defaults", "labels", "relations")
-"""Tasks that take ``--only``. Their results are rows; the results of other tasks are parts."""
+"""Tasks that take ``--only``. Their results are lists of rows; the results of the other tasks on graphs are parts."""
 OTHERS = {
-    "overview": "all tasks by routings, beside equal couplings and no capsules; 15 hours of one core, by estimate",
-    "pruning RUN": "accuracy with only the strongest edges of each child, of a run folder of compact, paper or deep",
-    "pretrained RUN": "the file of a network that comes with graphcaps, made of a run",
-    "decoder NAME": "a small decoder for a network that comes with graphcaps, and the images that its pictures show",
-    "trainings RUN...": "take result.json of these run folders into results/trainings.json",
-    "bench NAME": "times and memory; its own options: python -m experiments bench --help",
+    "overview": "a table of all tasks and routings, and of networks without capsules; about 15 hours on a core",
+    "pruning RUN": "accuracy of a run's network if each child keeps only its strongest edges; compact, paper or deep",
+    "pretrained RUN": "make a run's network one that comes with graphcaps",
+    "decoder NAME": "train a small decoder for a network that comes with graphcaps",
+    "trainings RUN...": "add result.json of these run folders to results/trainings.json",
+    "bench NAME": "measure times and memory; options: python -m experiments bench --help",
 }
 
 
 def names() -> str:
-    """List the experiments, each with what it makes."""
+    """List all experiments, each with a description."""
     sections = {
-        "Networks for images, by plans/NAME.yaml (or FILE.yaml)": {name: _first_comment(name) for name in plan_names()},
+        "Networks for images (plans/NAME.yaml, or your own FILE.yaml)": {
+            name: _first_comment(name) for name in plan_names()
+        },
         "On graphs": ON_GRAPHS,
         "Others": OTHERS,
     }
@@ -60,18 +62,16 @@ def parser() -> argparse.ArgumentParser:
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     made.add_argument("name", nargs="?", help="one of the list below, or a YAML file with a plan")
     made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="for pruning, pretrained, decoder, trainings")
-    made.add_argument("--data", type=Path, default=Path("data"), help="folder with the data sets (%(default)s)")
+    made.add_argument("--data", type=Path, default=Path("data"), help="data sets (%(default)s)")
     made.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
     made.add_argument("--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results")
     made.add_argument(
         "--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="for networks for images"
     )
-    made.add_argument("--seeds", type=int, metavar="N", help="on graphs: trainings with the chosen settings")
-    made.add_argument("--processes", type=int, metavar="N", help="on graphs: trainings side by side; default: cores")
-    made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, to see that it runs")
-    made.add_argument(
-        "--only", nargs="+", default=(), metavar="TASK", help="these tasks of overview, relations, labels"
-    )
+    made.add_argument("--seeds", type=int, metavar="N", help="on graphs: number of trainings with the chosen settings")
+    made.add_argument("--processes", type=int, metavar="N", help="on graphs: parallel trainings; default: one per core")
+    made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")
+    made.add_argument("--only", nargs="+", default=(), metavar="TASK", help="for overview, defaults, relations, labels")
     made.add_argument("--keep", nargs="+", type=int, metavar="K", help="for pruning: edges that a child keeps")
     return made
 
@@ -102,10 +102,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def make(given: argparse.Namespace) -> None:
-    """Make one experiment and print its table.
+    """Run one experiment and print its table.
 
-    A complete table is written to ``--to``. If the experiment was stopped, is quick or has other seeds, its table goes
-    into the cache, so that it doesn't replace committed results.
+    A complete table is written to ``--to``. With ``--quick``, ``--seeds`` or ``--only``, the table is written to the
+    cache, so that it doesn't replace committed results.
     """
     if given.name == "trainings":
         return add_trainings(given.runs)
@@ -141,7 +141,7 @@ def make(given: argparse.Namespace) -> None:
 
 
 def on_graphs(name: str, place, given: argparse.Namespace) -> dict:
-    """The result of a task on graphs, with the command, the time and the machine."""
+    """Run a task on graphs. The result also has the command, the time and the machine."""
     import joblib
     import torch
 
@@ -168,7 +168,7 @@ def on_graphs(name: str, place, given: argparse.Namespace) -> dict:
 
 
 def draw(name: str, result: dict, folder: Path) -> list[Path]:
-    """Draw the pictures of a result and return their files."""
+    """Draw the pictures of a result, and return the paths of their files."""
     from experiments.figures.comparison import compared
     from experiments.figures.factors import recovered
     from graphcaps.viz import save
@@ -182,7 +182,7 @@ def draw(name: str, result: dict, folder: Path) -> list[Path]:
 
 
 def add_trainings(runs: list[Path]) -> None:
-    """Add finished runs to results/trainings.json. A run replaces an older one of the same command and device."""
+    """Add finished runs to results/trainings.json. A run replaces an older one with the same command and device."""
     rows = table.read("trainings")
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=PLANS, text=True).strip()
     for run in runs:

@@ -1,15 +1,15 @@
-"""Plans: YAML files of networks for images, trained alike, and of seeds.
+"""Plans: YAML files that list networks for images, their common settings, and the seeds.
 
-    train: {dataset: mnist, epochs: 5}     # settings of all networks, as in graphcaps train --help
-    networks:                              # one row of the table each, with settings of its own
+    train: {dataset: mnist, epochs: 5}     # settings of all networks, see graphcaps train --help
+    networks:                              # for each row of the table, the network's own settings
       dynamic: {model: compact}
       uniform: {model: compact, routing: uniform}
     seeds: [0, 1, 2]
-    test_on: [affnist]                     # optional: images on which networks are also evaluated
-    against: dynamic                       # optional: the row to compare others with; default: the first
+    test_on: [affnist]                     # optional: networks are also evaluated on these images
+    against: dynamic                       # optional: the row with which others are compared; default: the first
 
-All rows must have the same data set, since they are compared image by image. All names and settings of a plan are
-checked before training starts. Imports no torch.
+All networks must have the same data set, because they are compared image by image. Names and settings are checked
+before training starts. This module doesn't import torch.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import NamedTuple
 import yaml
 
 from graphcaps.config import TrainConfig
-from graphcaps.errors import InputError, check_name, expect, is_whole
+from graphcaps.errors import InputError, check_name, expect
 
 PLANS = Path(__file__).parent / "plans"
 ENTRIES = ("train", "networks", "seeds", "test_on", "against")
 MACHINE = {"seed": 0, "name": "", "out": "runs", "data": "data", "device": "auto"}
-"""Settings that come from the seed and the machine, not from a plan."""
+"""Settings that a plan can't have, because they depend on the seed and the machine."""
 
 
 class Row(NamedTuple):
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A grid of trainings."""
+    """A grid of trainings: each network with each seed."""
 
     name: str
     rows: tuple[Row, ...]
@@ -56,9 +56,9 @@ def plan_names() -> list[str]:
 
 
 def read_plan(source: str) -> Plan:
-    """Read and check a plan: a YAML file, or the name of one in ``plans/``.
+    """Read and check a plan, given as a YAML file or as a name in ``plans/``.
 
-    Raises ``InputError`` if the plan doesn't exist or can't be trained.
+    Raises ``InputError`` if there is no such plan, or if ``graphcaps train`` wouldn't accept its settings.
 
     >>> plan = read_plan("routings")
     >>> plan.against, len(plan.cells)
@@ -83,8 +83,6 @@ def _checked(entries: object, name: str) -> Plan:
     networks, seeds, on = entries.get("networks"), entries.get("seeds", [0]), entries.get("test_on", [])
     if not (isinstance(networks, dict) and networks):
         raise InputError(f"networks: expected a name and settings for each, got {networks}")
-    whole = isinstance(seeds, list) and bool(seeds) and all(is_whole(seed, 0) for seed in seeds)
-    expect(whole, "seeds", "a list of integers >= 0", seeds)
     against = entries.get("against", [*networks][0])
     expect(against in networks, "against", f"one of the rows {'; '.join(networks)}", against)
     rows = tuple(Row(name, {**(entries.get("train") or {}), **(own or {})}) for name, own in networks.items())

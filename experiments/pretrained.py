@@ -1,8 +1,8 @@
-"""Turn a run's network into a run folder that ships with graphcaps, ``graphcaps/models/weights/NAME``.
+"""Turn a run's network into a run folder that comes with graphcaps, ``graphcaps/models/weights/NAME``.
 
 ``checkpoints/best.safetensors`` has the run's best weights in half precision, without the decoder, which would be nine
-tenths of the file. It also has test images: one per class, whose routing is in ``trace.npz``, and ten hard ones.
-``images`` are uint8 (N, C, H, W), ``labels`` (N,) or (N, K). ``result.json`` has the numbers measured with the weights.
+tenths of the file. It also has test images: one per class, with their routing in ``trace.npz``, and ten hard ones.
+``images`` are uint8 (N, C, H, W), ``labels`` (N,) or (N, K). ``result.json`` has the accuracy of the rounded weights.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def write(run: Run, data: Path) -> str:
     model.load_state_dict(weights)
     after = _tested(model, batches)
     with bar("couplings") as on_progress:
-        usage = capsule_usage(model, batches, on_progress)
+        [usage] = capsule_usage(model, batches, on_progress)
     numbers: dict[str, Any] = {
         **result,
         "date": date.fromtimestamp((run.path / "result.json").stat().st_mtime).isoformat(),
@@ -80,7 +80,8 @@ def write(run: Run, data: Path) -> str:
         "answers_sha256": answers_sha256(after.predicted),
         "weighted_entropy": usage.weighted_entropy,
     }
-    margins = after.evidence[:, 0] - after.evidence[:, 1] + after.right  # wrong answers are below 1, right ones above
+    # The lead of the first capsule over the second, plus 1 for right answers, so that wrong answers come first.
+    margins = after.evidence[:, 0] - after.evidence[:, 1] + after.right
     shown = [one_of_each_class(test.labels, len(model.class_names)), margins.argsort()[:HARD]]
     layers, labels = Batches(test, 1).at(torch.cat(shown))
     tensors = {f"model.{name}": tensor for name, tensor in weights.items()}

@@ -1,10 +1,10 @@
-"""Trials: the first process that comes to a trial runs it, and its result has a file of its own.
+"""Trials: function calls whose results are cached in files, so that a stopped experiment continues where it was.
 
     cache/<hash of the settings>.json     a trial's settings and its result
     cache/<hash of the settings>.lock     a lock that the process holds while it runs the trial
 
-A trial is a function of a ``Place`` and of settings that are plain values. Its name in the cache depends only on the
-function's name and the settings, so delete the cache after a change of the code.
+A trial is a call of a function with a ``Place`` and settings, which are plain values. Its name in the cache depends
+only on the function's name and the settings, so delete the cache after you change the code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from graphcaps.training.loop import Interrupted
 
 @dataclass(frozen=True)
 class Place:
-    """The place where trials run. Results don't depend on it."""
+    """Folders and hardware of trials. Results don't depend on them."""
 
     data: Path  # folder of the data sets
     cache: Path  # folder of finished trials, and of the run folders of image networks
@@ -54,7 +54,7 @@ def key(function: Callable[..., dict], settings: dict) -> str:
 
 
 def cached(function: Callable[..., dict], settings: dict, place: Place) -> dict | None:
-    """A trial's result, or None if the cache has no readable one."""
+    """A trial's result, or None if the cache has no readable result."""
     try:
         return json.loads((place.cache / f"{key(function, settings)}.json").read_text(encoding="utf-8"))["result"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -74,10 +74,11 @@ def trial(function: Callable[..., dict], settings: dict, place: Place) -> None:
 def run(
     function: Callable[..., dict], trials: Sequence[dict], place: Place, title: str, parallel: bool = True
 ) -> list[dict]:
-    """The results of all trials, in order. New trials run in random order, so that two processes share the work.
+    """Return the results of all trials, in order.
 
-    Parallel trials have one thread each, so that numbers don't depend on the number of cores. Other trials run one
-    after the other, with all threads. Errors are raised after all trials have ended, but ``Interrupted`` at once.
+    Trials that aren't in the cache run in random order, so that two commands share the work. Parallel trials have one
+    thread each, so that numbers don't depend on the number of cores. Other trials run one after the other, with all
+    threads. ``Interrupted`` is raised at once, other errors after all trials have ended.
     """
     left = [settings for settings in trials if cached(function, settings, place) is None]
     jobs = [(function, settings, place, parallel) for settings in random.sample(left, len(left))]
@@ -93,21 +94,19 @@ def run(
 
 
 def _attempts(jobs: list[tuple], processes: int) -> Iterator[str]:
-    """Yield the error of each trial, or "", when the trial ends."""
+    """Run the trials. When a trial ends, yield its error, or "" if it had none."""
     if processes <= 1:
         yield from (_attempt(*job) for job in jobs)
         return
-    with ProcessPoolExecutor(processes, get_context("spawn"), _start_process) as pool:
-        futures = [pool.submit(_attempt, *job) for job in jobs]
-        try:
-            yield from (future.result() for future in as_completed(futures))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _start_process)
+    try:
+        yield from (future.result() for future in as_completed([pool.submit(_attempt, *job) for job in jobs]))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _start_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback; the parent reports
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # after Ctrl-C, only the parent process prints a message
 
 
 def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_thread: bool) -> str:
@@ -115,30 +114,21 @@ def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_th
     torch.set_num_threads(1 if one_thread else threads)
     try:
         trial(function, settings, place)
-    except Interrupted:
-        raise
+        return ""
     except GraphcapsError as error:
+        if isinstance(error, Interrupted):
+            raise
         return f"{settings}: {error}"
     finally:
         torch.set_num_threads(threads)
-    return ""
-
-
-# Functions for tasks on graphs
 
 
 def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
-    """The given names, each of which must be known; if none is given, all known names."""
+    """The given names, or all known names if none is given. Raise ``InputError`` for an unknown name."""
     known = [*dict.fromkeys(known)]
     for name in names:
         check_name("task", name, known)
     return [*(names or known)]
-
-
-def best_setting(fits: Sequence[Sequence[dict]]) -> int:
-    """Index of the settings whose trainings did best on validation: by mean score, then by mean loss."""
-    scores = [(fmean(fit["val_accuracy"] for fit in row), -fmean(fit["val_loss"] for fit in row)) for row in fits]
-    return max(range(len(scores)), key=scores.__getitem__)
 
 
 def choose_and_test(
@@ -149,10 +139,16 @@ def choose_and_test(
     place: Place,
     common: dict,
 ) -> dict[str, tuple[dict, list[dict]]]:
-    """Return the settings of each network that do best on validation, and its trainings with them.
+    """Choose each network's settings on validation data, and train it with them from seeds 0 to ``seeds`` - 1.
 
-    ``function`` is a trial of ``network``, ``settings``, ``seed`` and the arguments in ``common``. All of a network's
-    settings are tried with each of the trial seeds. The chosen ones are trained from seeds 0 to ``seeds`` - 1.
+    The settings with the highest mean validation score are chosen; if scores are equal, those with the lowest loss.
+
+    Args:
+        function: a trial of ``network``, ``settings``, ``seed`` and the arguments in ``common``.
+        settings: for each network, the settings to try. Each is tried with all ``trial_seeds``.
+
+    Returns:
+        for each network, the chosen settings and the results of its trainings with them.
     """
 
     def fitted(tried: dict[str, list[dict]], starts: Iterable[int], what: str) -> Iterator[dict]:
@@ -163,9 +159,13 @@ def choose_and_test(
         ]
         return iter(run(function, jobs, place, f"{', '.join(settings)}: {what}"))
 
-    fits, best, size = fitted(settings, trial_seeds, "settings"), {}, len(trial_seeds)
+    def merit(trials: list[dict]) -> tuple[float, float]:
+        return fmean(fit["val_accuracy"] for fit in trials), -fmean(fit["val_loss"] for fit in trials)
+
+    fits, best = fitted(settings, trial_seeds, "settings"), {}
     for network, tried in settings.items():
-        best[network] = [tried[best_setting([[*islice(fits, size)] for _ in tried])]]
+        merits = [merit([*islice(fits, len(trial_seeds))]) for _ in tried]
+        best[network] = [tried[merits.index(max(merits))]]
     fits = fitted(best, range(seeds), "seeds")
     return {network: (only, [*islice(fits, seeds)]) for network, (only,) in best.items()}
 
@@ -189,15 +189,15 @@ def fit(
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
     score: Callable[[Tensor, Tensor], float] = accuracy,
 ) -> dict:
-    """Train with Adam. The model ends with the weights of the epoch that has the lowest validation loss.
+    """Train with Adam, and then load the weights of the epoch with the lowest validation loss.
 
-    The test part is read only after that choice.
+    The test part is read only after that.
 
     Args:
-        losses: returns the losses of one epoch, computed one by one. A step is made after each.
+        losses: returns the losses of one epoch, as an iterable that computes each one after the previous step.
         answers: takes a part of the data and returns scores (n, J, *) and labels (n, *).
-        val, test: the parts.
-        patience: training ends after this many epochs without a lower loss.
+        val, test: parts of the data, for ``answers``.
+        patience: training ends after this many epochs without a lower validation loss.
     """
     adam, start = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay), time.perf_counter()
     best, weights, lowest = 0, {}, float("inf")

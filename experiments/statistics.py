@@ -1,4 +1,4 @@
-"""Statistics: do two networks differ by more than chance, given their right answers to the same test images?"""
+"""Statistics: do two networks differ by more than chance?"""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from graphcaps.errors import expect
 
 
 def mcnemar(right: np.ndarray, other: np.ndarray) -> float:
-    """Exact McNemar test (McNemar 1947): the two-sided p of the images that only one of two networks classifies right.
+    """Two-sided p value of the exact McNemar test (McNemar 1947), in (0, 1].
 
-    Under the null hypothesis, each such image is either network's with probability 1/2. The test holds for these two
-    networks, not for other seeds.
+    The test counts the images that only one of two networks classifies right. Under the null hypothesis, each network
+    has half of them by chance. The result holds for these two trained networks, not for other seeds.
 
-    Both arguments are (N,) bool, for the same images. p is in (0, 1]; it is 1 if the two agree on every image.
+    Both arguments are (N,) bool: whether each network is right on each of the same images.
 
     >>> mcnemar(np.array([True] * 8 + [False]), np.array([False] * 8 + [True]))
     0.0390625
@@ -30,16 +30,15 @@ def mcnemar(right: np.ndarray, other: np.ndarray) -> float:
 def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
     """The difference of two mean accuracies, with a 95 % interval for other seeds and other images.
 
-    The difference varies with the seeds and with the images. The half-width for seeds is Welch's (1947): a t quantile
-    with few degrees of freedom, since seeds are few. Some images are hard for only one network, with every seed. So the
-    variance for images is that of their mean differences, minus the seeds' part of it. The interval's half-width is the
-    root of the sum of the two squared half-widths (Zou & Donner 2008), so that each keeps its own quantile. In
-    simulations (``coverage`` in tests/experiments/test_statistics.py), 95 to 98 % of the intervals contain the truth.
+    Two half-widths are combined as the root of the sum of their squares (Zou & Donner 2008). For seeds, it is Welch's
+    (1947), by Student's t. For images, it is that of a normal distribution whose variance is that of the images' mean
+    differences, minus the part that comes from the seeds. In simulations (``coverage`` in
+    tests/experiments/test_statistics.py), 95 to 98 % of the intervals contain the true difference.
 
-    One seed gives no information about other seeds: the interval then covers other images for these networks only.
+    With one seed, the interval is about other images for these two trained networks, not about other seeds.
 
-    ``right`` (S, N) bool is True where the network of one of S seeds is right on an image; ``other`` (T, N) is the same
-    for the other network. Returns the difference (right - other), low and high, in [-1, 1].
+    ``right`` (S, N) bool tells whether the network of each of S seeds is right on each image; ``other`` (T, N) is the
+    same for the other network. Returns the difference (right - other), low and high, in [-1, 1].
 
     >>> ours, theirs = np.ones((3, 100), bool), np.zeros((3, 100), bool)
     >>> difference(ours, theirs)
@@ -51,7 +50,7 @@ def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, floa
     gaps = right.mean(axis=0) - other.mean(axis=0)  # (N,)
     images, squared = float(gaps.var()) / gaps.size, 0.0
     if min(map(len, both)) > 1:
-        # Subtract the seeds' part of the variance: their disagreement on an image, divided by S and by N.
+        # Subtract the part that comes from the seeds: their variance on an image, divided by S and by N.
         images -= sum(each.var(axis=0, ddof=1).mean() / each.size for each in both)
         parts = np.array([each.mean(axis=1).var(ddof=1) / len(each) for each in both])
         if parts.sum() > 0:
@@ -63,13 +62,13 @@ def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, floa
 def paired(ours: Sequence[float], theirs: Sequence[float], overlap: float = 0.0) -> tuple[float, float, float] | None:
     """The mean of paired differences, with a 95 % interval by Student's t.
 
-    Folds share most of their training items, so their differences vary less than those of new data. Nadeau & Bengio
-    2003 (Inference for the generalization error, Machine Learning 52) therefore replace 1 / n by 1 / n + ``overlap``.
-    This is an approximation; no simulation here has checked it.
+    Folds share most of their training items, so their differences vary less than those of independent data sets. For
+    folds, Nadeau & Bengio 2003 (Inference for the generalization error, Machine Learning 52) replace 1 / n in the
+    variance by 1 / n + ``overlap``. This is an approximation, which was not tested here.
 
     Args:
-        ours, theirs: accuracies in [0, 1] of the same seeds, graphs or folds; the end of the longer one is ignored.
-        overlap: a fold's number of test items divided by that of its training items; 0 if trainings share nothing.
+        ours, theirs: accuracies in [0, 1] for the same seeds, graphs or folds; the end of the longer one is ignored.
+        overlap: a fold's number of test items divided by its number of training items; 0 without folds.
 
     Returns the difference (ours - theirs), low and high; None for fewer than two pairs.
 

@@ -1,4 +1,4 @@
-"""Tables: results as plain numbers, and Markdown made from them. Imports no torch."""
+"""Tables: results as plain numbers, and Markdown tables of them. This module doesn't import torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def write(name: str, result: dict, folder: Path) -> str:
-    """Write ``NAME.json`` and the table made from it, ``NAME.md``. Return the table."""
+    """Write a result to ``NAME.json`` and its table to ``NAME.md``. Return the table."""
     text = markdown(result)
     write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
     write_text(folder / f"{name}.md", text + "\n")
@@ -33,7 +33,7 @@ def read(name: str) -> dict:
 
 
 def markdown(result: dict) -> str:
-    """The table of a result. The entries of the result show its kind."""
+    """The table of a result. The kind of table depends on the entries of the result."""
     kinds: dict[str, Callable[[dict], str]] = {
         "plan": images,
         "parts": graphs,
@@ -50,9 +50,12 @@ def markdown(result: dict) -> str:
 
 
 def row(network: str, fits: Sequence[dict], chosen: Sequence[dict], test: Sequence[float] | None = None) -> dict:
-    """A network's row of a table, made from its trainings with the chosen settings (as ``run.fit`` returns them).
+    """A network's row of a table.
 
-    Settings are chosen once, or once per fold. Test scores are in [0, 1]; by default they are those of ``fits``.
+    Args:
+        fits: results of ``run.fit``, from trainings with the chosen settings.
+        chosen: the chosen settings, one for all trainings or one per fold.
+        test: test scores in [0, 1]; default: those of ``fits``.
     """
     test = [fit["test"] for fit in fits] if test is None else test
     made = {
@@ -67,7 +70,7 @@ def row(network: str, fits: Sequence[dict], chosen: Sequence[dict], test: Sequen
         "settings": [*chosen],
         "chosen": dict(Counter(map(settings_text, chosen)).most_common()),
     }
-    if "information" in fits[0]:  # how well each layer's couplings reveal the factor of an edge
+    if "information" in fits[0]:  # how well the couplings of each layer reveal the factors of edges
         layers = enumerate(zip(*(fit["information"] for fit in fits), strict=True), 1)
         made["recovered"] = {f"layer {n}": spread(each) for n, each in layers}
         made["concentration"] = [fit["concentration"] for fit in fits]
@@ -85,7 +88,7 @@ def spread(values: Sequence[float]) -> dict:
 
 
 def margins(network: str, rows: dict[str, dict]) -> dict[str, dict]:
-    """A network's lead over each of the others: mean and standard error of the paired differences."""
+    """Mean and standard error of the paired differences between a network and each of the others."""
     made = {}
     for other in (other for other in rows if other != network):
         lead = spread([a - b for a, b in zip(rows[network]["test"], rows[other]["test"], strict=True)])
@@ -107,7 +110,7 @@ def settings_text(settings: dict) -> str:
 
 
 def protocol(counted: str, settings: int, how: str, repeated: bool) -> str:
-    """How the numbers of a table were made: trainings, choice of settings, choice of the epoch."""
+    """A description of the trainings behind a table, and of the choice of settings and epoch."""
     spread = ", mean +- standard deviation" * repeated
     chosen = f"Settings: of {settings} for each, the one with the {how}"
     return f"{counted}{spread}. {chosen}. Epoch: the lowest validation loss."
@@ -146,8 +149,10 @@ def _score(score: dict) -> str:
 
 
 def images(results: dict) -> str:
-    """A row per network of a plan. Accuracies are in %, mean +- sd over seeds; differences are in points with their
-    95 % interval."""
+    """A row per network of a plan.
+
+    Accuracies are in %, mean +- sd over seeds. Differences are in points, with their 95 % interval.
+    """
     titles, rows = ["network", "parameters", "seeds"], []
     for name, called in results["images"].items():
         count = results["rows"][0]["images"][name]["count"]
@@ -174,7 +179,7 @@ def _accuracies(image_set: dict) -> list[str]:
 
 
 def _capsules(seeds: list[list[dict]]) -> list[str]:
-    """Means over the seeds for each layer: dead and starved capsules, entropy, distance of couplings from uniform."""
+    """For each layer, means over the seeds: dead and starved capsules, entropy, and the share of unequal couplings."""
     layers = pd.concat(map(pd.DataFrame, seeds)).groupby(level=0).mean()
     of = " of " + layers["capsules"].map("{:,.0f}".format)
     parts = [layers[key].map("{:,.1f}".format).str.removesuffix(".0") + of for key in ("dead", "starved")]
@@ -183,7 +188,7 @@ def _capsules(seeds: list[list[dict]]) -> list[str]:
 
 
 def graphs(result: dict) -> str:
-    """A task on graphs: a table for each of its parts, the margins, and the protocol."""
+    """For each part of a task on graphs: a table, the margins between networks, and the protocol."""
     spent = f"{result['minutes']:.1f} min in {result['processes']} processes of one thread"
     parts = [f"`{result['command']}`, {spent}:"]
     for part in result["parts"]:
@@ -202,7 +207,7 @@ def graphs(result: dict) -> str:
         )
         if "known" in part:
             accuracy, score = part["known"]["accuracy"], part["known"]["score"]
-            known += " Told how the graphs were drawn, belief propagation has micro-F1 "
+            known += " Belief propagation with the generator's probabilities has micro-F1 "
             known += f"{percent(accuracy['mean'], accuracy['sd'])}, information {_score(score)}."
         parts.append(f"Margins and their standard errors, points: {'; '.join(leads)}.{known} {part['protocol']}")
     return "\n\n".join(parts)
@@ -214,13 +219,13 @@ def _recovered(row: dict) -> str:
 
 
 def relations(result: dict) -> str:
-    """A row per graph and network: the task's score, and how well couplings reveal the kinds of edges."""
+    """A row per graph and network: its score in the task, and how well couplings reveal the kinds of edges."""
     rows, before = [], None
     for row in result["relations"]:
         task = percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-"
         states = [row.get(state) or {} for state in ("trained", "untrained")]
         scores = [of.get(key) for key in ("information", "unseen", "precision") for of in states]
-        del scores[3]  # before training, all nodes are unseen
+        del scores[3]  # untrained networks have seen no node
         texts = [_score(score) if score else "-" for score in scores]
         rows.append([row["data"] * (row["data"] != before), row["name"], task, *texts, *(row.get("chosen") or "-")])
         before = row["data"]
@@ -229,7 +234,7 @@ def relations(result: dict) -> str:
 
 
 def labels(result: dict) -> str:
-    """A row per graph and way to read classes, a column per network: micro-F1, and the lead of beliefs."""
+    """A row per graph and per way to read classes, and a column per network: micro-F1, and the lead of beliefs."""
     frame, rows = pd.DataFrame(result["labels"]), []
     names = [*frame["name"].unique()]
     for (data, heads), each in frame.groupby(["data", "heads"], sort=False):
@@ -243,7 +248,7 @@ def labels(result: dict) -> str:
 
 
 def defaults(result: dict) -> str:
-    """A row per graph and layout, a column per routing: its test score, and the difference to equal couplings."""
+    """A row per graph and layout, and a column per routing: the test score, and its difference to equal couplings."""
     frame, rows = pd.DataFrame(result["defaults"]), []
     for where, each in frame.groupby(["data", "layout"], sort=False):
         uniform, cells = each.set_index("name")["test"]["uniform"], []
@@ -256,9 +261,9 @@ def defaults(result: dict) -> str:
 
 
 def overview(results: dict, columns: Sequence[str] = ()) -> str:
-    """A row per task, a column per routing; ``columns`` selects some.
+    """A row per task, and a column per routing, or only the given columns.
 
-    A cell has mean and standard deviation in %, and the difference to uniform in points with its 95 % interval. The
+    A cell has the mean and standard deviation in %, and the difference to uniform in points with its 95 % interval. The
     difference is bold if 0 is outside the interval. "-" means that there is no such network.
     """
     columns, rows = columns or results["columns"], []
@@ -282,7 +287,7 @@ def _cell(one: dict, row: dict) -> str:
 
 
 def pruning(result: dict) -> str:
-    """A row per number of edges that a child keeps, including the controls."""
+    """A row per number of edges that a child keeps, with the accuracy of the controls."""
     about = f"{result['model']} on {result['dataset']}, strength from {result['train_images']:,} images"
     rows = []
     for row in result["rows"]:
@@ -298,7 +303,7 @@ def pruning(result: dict) -> str:
 
 
 def transformed(folder: Path) -> str:
-    """A row per transform of ``graphcaps evaluate --on``, for example with rotated test images."""
+    """A row per transform of test images, from the files of ``graphcaps evaluate --on``."""
     rows = []
     for name in ("rotated", "shifted", "noisy", "scrambled"):
         result = json.loads((folder / f"{name}.json").read_text())

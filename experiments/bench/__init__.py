@@ -1,4 +1,1 @@
-"""Benchmarks of the speed and memory of routing and training: ``python -m experiments.bench --help``.
-
-``versus`` is separate: it compares the times of two checkouts.
-"""
+"""Benchmarks of the speed and memory of routing and training: ``python -m experiments.bench --help``."""

@@ -1,4 +1,4 @@
-"""Measure, print, and write JSON: ``python -m experiments.bench NAME``."""
+"""Run benchmarks, print their tables and write them as JSON: ``python -m experiments.bench NAME``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERDICTS = {True: "met", False: "MISSED", None: "not measured"}
 
 
 def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, say: Callable = print) -> dict:
-    """Measure the named benchmarks, print each result at once with ``say``, and return all results as plain data."""
+    """Run the named benchmarks, print each result at once with ``say``, and return all results as plain data."""
     from graphcaps.atomic import write_text
 
     from . import first, machine, memory, nodes, routing, training
@@ -53,13 +53,13 @@ def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, s
 def main(argv: list[str] | None = None) -> int:
     from graphcaps.cli.threads import set_number, set_waiting
 
-    set_waiting()  # use the same threads and pages as graphcaps' command line
+    set_waiting()  # use threads and memory pages as graphcaps' command line does
     set_number()
     parser = argparse.ArgumentParser(prog="python -m experiments.bench", description=__doc__)
     parser.add_argument("name", choices=["all", "gpu", *NAMES, "epoch"], help="gpu: routing and epoch, on a GPU")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    parser.add_argument("--threads", type=int, help="of torch and the engines")
-    parser.add_argument("--json", type=Path, help="also write all that is printed to this file")
+    parser.add_argument("--threads", type=int, help="number of threads")
+    parser.add_argument("--json", type=Path, help="file to which the results are also written")
     given = parser.parse_args(argv)
     import torch
 

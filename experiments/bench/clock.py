@@ -1,4 +1,4 @@
-"""Timing in rounds: each round runs every row once, so that noise of the machine affects all rows alike."""
+"""Timing in rounds: each round runs every row once, so that other load of the machine affects all rows alike."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 import torch
 
 SHORTEST = 0.01
-"""Minimum seconds of a sample; a quicker call is repeated."""
+"""Minimum seconds of a sample. Quicker calls are repeated."""
 
 
 def interleaved(
     calls: Mapping[str, Callable[[], object]], device: str, seconds: float, rounds: tuple[int, int]
 ) -> dict[str, list[float]]:
-    """Seconds per call in each round, by name. Every call is warmed up before the first round.
+    """Seconds per call in each round, by name. Every call is made twice before the first round.
 
-    All rounds together take about ``seconds``. ``rounds`` is their smallest and largest number.
+    All rounds together take about ``seconds``. ``rounds`` are their smallest and largest number.
     """
     repeats = {}
     for name, call in calls.items():

@@ -1,4 +1,4 @@
-"""Benchmark ``first``: how long the first call of a process takes, with and without cached kernels on disk."""
+"""Benchmark ``first``: times of the first call in a process, with and without compiled kernels in the disk cache."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def first(setup: Setup) -> Iterator[Table]:
 
 
 def measure(name: str, folder: str, device: str) -> dict[str, float]:
-    """Seconds of the first forward and backward pass of a process that caches its kernels in ``folder``."""
+    """Seconds of the first forward and backward pass of a process, with compiled kernels cached in ``folder``."""
     began = time.perf_counter()
     import numba
 

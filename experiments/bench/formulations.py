@@ -1,6 +1,6 @@
-"""Dynamic routing as other code writes it, and on graphcaps' own engines. Each must equal DGL's before it is timed.
+"""Formulations of dynamic routing: einsum, and graphcaps' engines. Each is compared with engine ``dgl`` before timing.
 
-Einsum has its fastest layout here: other layouts of the votes than (B, J, I, D) take up to twice the time.
+Einsum uses votes (B, J, I, D), its fastest layout. Other layouts take up to twice the time.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import NamedTuple
 import torch
 
 import graphcaps
-from graphcaps import GraphcapsError, InputError, LinearVotes, dynamic_routing, squash
+from graphcaps import GraphcapsError, InputError, LinearVotes, dynamic_routing
 
 from .inputs import Case
+from .plain import routed
 
-# Largest difference as a share of the largest number. Rounding (2^-24, 2^-11, 2^-9) grows in sums over some thousand
-# edges and in three rounds of exp.
+# Largest accepted error, relative to the largest number. Rounding errors (2^-24, 2^-11, 2^-9) grow in sums over some
+# thousand edges and in three softmaxes.
 TOLERANCE = {"float32": 1e-4, "tf32": 2e-2, "bfloat16": 1e-1}
 Tensors = tuple[torch.Tensor, ...]
 
 
 class Formulation(NamedTuple):
-    """One way to write dynamic routing."""
+    """A formulation of dynamic routing."""
 
     name: str
-    layout: Callable[[Case, Tensors], Tensors]  # converts tensors to its own layout, untimed
+    layout: Callable[[Case, Tensors], Tensors]  # converts tensors to the formulation's layout, untimed
     route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
     kinds: tuple[str, ...] = ("given", "linear", "sparse")  # the kinds of votes it can route
 
@@ -34,12 +35,7 @@ class Formulation(NamedTuple):
 def einsum(iterations: int, *tensors: torch.Tensor) -> torch.Tensor:
     """Route votes (B, J, I, D), or children (B, I, P) and weights (I, J, P, D), to parents (J, B, D)."""
     votes = tensors[0] if len(tensors) == 1 else torch.einsum("bip,ijpd->bjid", *tensors).contiguous()
-    b = votes.new_zeros(votes.shape[:-1])  # (B, J, I)
-    for r in range(iterations):
-        v = squash(torch.einsum("bji,bjid->bjd", b.softmax(dim=1), votes))
-        if r < iterations - 1:
-            b = b + torch.einsum("bjid,bjd->bji", votes, v)
-    return v.transpose(0, 1)
+    return routed(iterations, votes).transpose(0, 1)
 
 
 @functools.cache
@@ -86,17 +82,17 @@ def results(way: Formulation, case: Case) -> list[torch.Tensor]:
 
 
 def unsupported_reason(way: Formulation, case: Case, wanted: list[torch.Tensor], precision: str) -> str:
-    """The reason why the formulation can't run here; "" if it can.
+    """The reason why the formulation can't run here, or "" if it can.
 
     Raises:
-        GraphcapsError: it runs, but its value or gradients differ from the wanted ones, computed by engine dgl.
+        GraphcapsError: it runs, but its value or gradients differ from the wanted ones, those of engine dgl.
     """
     try:
         got = results(way, case)
     except InputError as error:  # the engine's message names what it needs
         return str(error)
     except Exception as error:
-        if way is not COMPILED:  # only torch.compile may fail: it needs a compiler
+        if way is not COMPILED:  # only torch.compile may fail, because it needs a C++ compiler
             raise
         return f"does not run here: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:120]}"
     for name, x, right in zip(("value", "gradient", "second gradient"), got, wanted, strict=False):

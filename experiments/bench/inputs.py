@@ -1,4 +1,4 @@
-"""The inputs of the benchmarks: sizes, graphs and random votes. They are the same for every formulation."""
+"""Inputs of the benchmarks: sizes, graphs and random votes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDERS = ("parent-sorted", "child-sorted", "random")
 
 @dataclass(frozen=True)
 class Sizes:
-    """The size of each benchmark, and the time it may take."""
+    """Sizes and time limits of the benchmarks."""
 
     images: int = 32  # B of routing
     children: int = 1152  # I
@@ -28,11 +28,11 @@ class Sizes:
     growth: tuple[int, ...] = (1_000_000, 2_000_000, 5_000_000, 10_000_000)
     node_edges: tuple[int, ...] = (100_000, 1_000_000)
     batch: int = 128  # images of a training step
-    epoch_images: int = 60_000  # as many as MNIST has
+    epoch_images: int = 60_000  # the number of MNIST's training images
     image_shape: tuple[int, int, int] = (1, 28, 28)
     copied: int = 2**28  # bytes
     square: int = 2048  # rows and columns of the matrices that are multiplied
-    seconds: float = 20.0  # seconds for all rounds of a table together
+    seconds: float = 20.0  # time for all rounds of a table
     rounds: tuple[int, int] = (5, 50)  # smallest and largest number of rounds
 
 
@@ -40,7 +40,7 @@ SIZES = {"cpu": Sizes(), "cuda": Sizes(images=128, copied=2**30, square=8192)}
 
 
 class Setup(NamedTuple):
-    """The device and the sizes; ``ceilings`` are the machine's best rates (``machine.ceilings``) in this run."""
+    """The device, the sizes, and the machine's best rates in this run (``machine.ceilings``)."""
 
     device: str
     sizes: Sizes
@@ -61,7 +61,7 @@ class Case(NamedTuple):
 
     @property
     def num_votes(self) -> int:
-        """The number of elements of the votes, even if these aren't built."""
+        """The number of elements of all votes, which needn't be built."""
         return self.graph.num_edges() * self.cotangent[0].numel()
 
     def to(self, device: str, dtype: torch.dtype = torch.float32) -> Case:
@@ -73,8 +73,8 @@ class Case(NamedTuple):
 def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
     """Draw a case of one kind: ``"given"``, ``"linear"`` or ``"sparse"``.
 
-    The first two are image capsules on a complete graph: one with votes, one with the u and weight that make them.
-    ``"sparse"`` is a random graph with votes, its edges in ``order``.
+    The first two are image capsules on a complete graph, with votes, or with children u and the weights that map them
+    to votes. ``"sparse"`` is a random graph with votes. Its edges are in ``order``.
     """
     generator = torch.Generator().manual_seed(SEED)
     if kind == "sparse":
@@ -87,7 +87,7 @@ def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
         return torch.randn(shape, generator=generator)
 
     if kind == "linear":
-        # Lengths are as in a network: a child's is about 1, and so is that of the sum of a parent's votes times 1 / J.
+        # As in a network, the length of a child is about 1, and that of the sum of a parent's votes is about J.
         spread = num_parents / (num_children * sizes.dim) ** 0.5
         u = draw(num_children, *trailing, sizes.child_dim) / sizes.child_dim**0.5
         tensors = (u, spread * draw(num_edges, sizes.child_dim, sizes.dim))

@@ -16,19 +16,19 @@ import graphcaps
 from .clock import seconds_of
 from .inputs import Sizes
 
-# Numbers of the options of mallopt in glibc's malloc.h
+# Option numbers of mallopt, from glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
 
 
 def keep_freed_memory() -> str:
-    """Keep freed memory in the process, so that times exclude page faults of new buffers. Return what was set."""
+    """Keep freed memory in the process, so that times exclude page faults of new buffers. Return a description."""
     if _mallopt((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1)):
         return "glibc malloc, one arena, no mmap, no trim"
     return "not glibc's malloc: times may include page faults of new buffers"
 
 
 def return_freed_memory() -> None:
-    """Give the memory of a large buffer back to the system when it is freed. This is for peaks, not for times."""
+    """Return the memory of a large buffer to the system when it is freed. This is for peaks, not for times."""
     _mallopt((_MMAP_THRESHOLD, 2**16))
 
 
@@ -37,7 +37,7 @@ def _mallopt(*settings: tuple[int, int]) -> bool:
 
 
 def description(device: str, allocator: str) -> dict[str, str | int]:
-    """Versions and hardware, reported with the measured numbers."""
+    """Versions and hardware of this machine."""
     cpu = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     names = (line.partition(":")[2].strip() for line in cpu.splitlines() if line.startswith("model name"))
     return {
@@ -56,8 +56,11 @@ def description(device: str, allocator: str) -> dict[str, str | int]:
 
 
 def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
-    """The best rates of ten tries. ``copy_gb_s``: GB read and written per second when a large tensor is copied.
-    ``*_gflop_s``: 1e9 additions and multiplications per second in a product of two square matrices."""
+    """The machine's rates, the best of several tries.
+
+    ``copy_gb_s``: GB read and written per second while a large tensor is copied. ``*_gflop_s``: 1e9 additions and
+    multiplications per second in a product of two square matrices.
+    """
 
     def fastest(call: Callable[[], object]) -> float:
         return min(seconds_of(call, 1, device) for _ in range(11))  # the first call warms up

@@ -1,4 +1,4 @@
-"""Markdown tables of the benchmarks' numbers. Imports no torch."""
+"""Markdown tables of the benchmarks' numbers. This module doesn't import torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from experiments.table import counted, lines
 
 
 def bench_tables(result: dict) -> str:
-    """The numbers of ``python -m experiments.bench``: routing, memory, training steps, and the targets."""
+    """Tables of routing, memory and training steps, and of the targets, from the JSON of the benchmarks."""
     machine, ceilings = result["machine"], result["ceilings"]
     parts = [
         f"`{result['command']}` on {machine['processor']} ({machine['system']}), "
@@ -34,7 +34,7 @@ def bench_tables(result: dict) -> str:
 
 
 def nodes_table(result: dict) -> str:
-    """Time and memory of a full-graph training step, of CapsuleConv and of other layers."""
+    """Time and memory of a full-graph training step, for CapsuleConv and other layers."""
     machine, measured = result["machine"], result["benchmarks"]["nodes"]
     table, command = measured["tables"][-1], measured.get("command", result["command"])
     basis = next(row["numbers"] for row in table["rows"] if row["name"] == table["reference"])

@@ -1,9 +1,8 @@
 """Benchmark ``memory``: peak memory of one forward and backward pass above what was allocated before it.
 
-On CUDA, torch's allocator reports the peak. On a CPU, each row is measured in a new process by Linux's high-water mark
-of resident memory. The mark is reset before the call, and freed large buffers go back to the system at once. Index
-caches, which the first call with a graph builds, are counted; compilation of kernels is not. The last row checks the
-method: it allocates and frees one tensor of the votes' size.
+On CUDA, torch's allocator reports the peak. On a CPU, each row is measured in a new process, by the high-water mark of
+resident memory that Linux keeps. The mark is reset before the call, and freed large buffers return to the system at
+once. The indices that the first call with a graph builds are counted; the compilation of kernels isn't.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from .machine import return_freed_memory
 from .routing import KINDS, call_of
 from .tables import Row, Table
 
-KNOWN = "a tensor of the votes' size"
-WAYS = {way.name: way for way in (EINSUM, DGL, TORCH, FUSED)}  # no torch.compile: its compiler's memory would count
+WAYS = {way.name: way for way in (EINSUM, DGL, TORCH, FUSED)}  # not COMPILED: the memory of torch.compile would count
 MB = 1e6
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
@@ -33,16 +31,16 @@ def memory(setup: Setup) -> Iterator[Table]:
     """Make a table for each kind of input: given votes, linear votes, and a sparse graph."""
     for kind, name in KINDS.items():
         about = "one forward+backward, float32, above what was allocated before; scratch is all but the gradients"
-        rows = [Row(name) for name, way in WAYS.items() if kind in way.kinds] + [Row(KNOWN)]
+        rows = [Row(name) for name, way in WAYS.items() if kind in way.kinds]
         for row in rows:
             row.numbers, row.note = in_process(measure, kind, row.name, setup.sizes, device=setup.device)
         yield Table(name, about, "MB", rows)
 
 
 def in_process(function: Callable[..., dict[str, float]], *arguments, device: str) -> tuple[dict[str, float], str]:
-    """The numbers that ``function(*arguments, device)`` returns. If it fails: no numbers, and a note with the reason.
+    """The numbers that ``function(*arguments, device)`` returns, or no numbers and a note with the reason of a failure.
 
-    On a CPU the function runs in a process of its own.
+    On a CPU, the function runs in a new process.
     """
     try:
         if device != "cpu":
@@ -61,30 +59,24 @@ def prepare(threads: int) -> None:
 
 
 def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]:
-    """Peak memory of a row and the gradients' part of it, in MB, and their ratios to the size of the votes."""
-    own, gradients = case(kind, sizes).to(device), 0
-    votes = 4 * own.num_votes
-    if name == KNOWN:
-        torch.ones(2, device=device).sum()
-        total = peak(lambda: torch.ones(own.num_votes, device=device).sum(), device)
-    else:
-        small = case(kind, dataclasses.replace(sizes, children=16, edges=1000)).to(device)
-        call_of(WAYS[name], small, backward=True)()  # compile kernels first
-        total = peak(call_of(WAYS[name], own, backward=True), device)
-        gradients = sum(x.numel() * x.element_size() for x in own.tensors)
+    """Peak memory of a row, the gradients' part of it, both in MB, and the peak's ratios to the size of the votes."""
+    own, small = (case(kind, each).to(device) for each in (sizes, dataclasses.replace(sizes, children=16, edges=1000)))
+    call_of(WAYS[name], small, backward=True)()  # compile kernels first
+    total = peak(call_of(WAYS[name], own, backward=True), device)
+    votes, gradients = 4 * own.num_votes, sum(x.numel() * x.element_size() for x in own.tensors)
     per_votes = {"total_per_votes": total / votes, "scratch_per_votes": (total - gradients) / votes}
     return {"total": total / MB, "gradients": gradients / MB} | per_votes
 
 
 def peak(call: Callable[[], object], device: str) -> int:
-    """The most bytes that ``call`` and its result held at once, above what was allocated before."""
+    """The largest number of bytes that ``call`` and its result hold at once, above the memory allocated before."""
     if device == "cuda":
-        gc.collect()  # free the tensors of earlier rows that were measured in this process
+        gc.collect()  # free the tensors of earlier rows
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before, high = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated
     else:
-        _CLEAR.write_text("5")  # set the high-water mark to what is resident now
+        _CLEAR.write_text("5")  # reset the high-water mark to the resident memory of now
         before, high = _high_water(), _high_water
     result = call()
     most = high() - before

@@ -1,8 +1,8 @@
-"""Benchmark ``nodes``: a full-graph training step of `graphcaps.nn.CapsuleConv`, compared with GAT's and GCN's layers.
+"""Benchmark ``nodes``: a full-graph training step of ``CapsuleConv``, compared with the layers of GAT and GCN.
 
 All layers have equally many outputs. The graph is random, with ten edges per node, in both directions. The loss is a
-squared error, the optimizer is Adam. Memory is measured in a new process per layer, in the first step on the graph,
-which builds index arrays. Kernels were compiled before, on a small graph.
+squared error, the optimizer is Adam. Memory is measured in a new process per layer, during the first step on the graph,
+which also builds index arrays. Kernels are compiled before that, on a small graph.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAYERS = [
 
 
 def nodes(setup: Setup) -> Iterator[Table]:
-    """Make a table for each size."""
+    """Make a table for each number of edges."""
     dim, iterations = setup.sizes.dim, setup.sizes.iterations
     for edges in setup.sizes.node_edges:
         about = (

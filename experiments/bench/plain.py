@@ -1,4 +1,4 @@
-"""The networks of the presets in plain PyTorch: ``nn`` layers, einsum for votes and routing, no graphcaps code."""
+"""Networks of the presets in plain PyTorch: ``nn`` layers, and einsum for votes and routing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ def squash(s: torch.Tensor) -> torch.Tensor:
     return s * (n / (1 + n * n))
 
 
-def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Route u (B, T, I/T, P) with matrices (T, J, P, D) to v (B, J, D). Votes (B, J, I, D) suit matrix products."""
-    votes = torch.einsum("btnp,tjpd->bjtnd", u, weight).flatten(2, 3).contiguous()
+def routed(iterations: int, votes: torch.Tensor) -> torch.Tensor:
+    """Route votes (B, J, I, D) to v (B, J, D)."""
     b = votes.new_zeros(votes.shape[:-1])  # (B, J, I)
     for r in range(iterations):
         v = squash(torch.einsum("bji,bjid->bjd", b.softmax(dim=1), votes))
@@ -28,8 +27,13 @@ def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
     return v
 
 
+def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Route u (B, T, I/T, P) with matrices (T, J, P, D) to v (B, J, D). Votes are laid out for matrix products."""
+    return routed(iterations, torch.einsum("btnp,tjpd->bjtnd", u, weight).flatten(2, 3).contiguous())
+
+
 def readable(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Compute the same with votes (B, I, J, D), in the style of arogozhnikov's readable_capsnet."""
+    """The same with votes (B, I, J, D), in the style of arogozhnikov's readable_capsnet."""
     votes = torch.einsum("btnp,tjpd->btnjd", u, weight).flatten(1, 2)
     b = torch.zeros_like(votes[..., 0])  # (B, I, J)
     for r in range(iterations):

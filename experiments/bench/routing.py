@@ -16,19 +16,19 @@ KINDS = {"given": "given votes", "linear": "linear votes", "sparse": "sparse gra
 
 
 def routing(setup: Setup) -> Iterator[Table]:
-    """Image capsules on a complete graph, with given votes, and with linear votes, whose making is timed too."""
+    """Image capsules on a complete graph: with given votes, and with linear votes, whose computation is timed too."""
     yield from timed(setup, "given")
     for precision in ("float32",) if setup.device == "cpu" else ("float32", "tf32", "bfloat16"):
         yield from timed(setup, "linear", precision)
 
 
 def sparse(setup: Setup) -> Iterator[Table]:
-    """A random graph with its edges in random order and one vote per edge."""
+    """A random graph with edges in random order and one vote per edge."""
     yield from timed(setup, "sparse")
 
 
 def growth(setup: Setup) -> Iterator[Table]:
-    """Time per edge of engine ``fused``, forward and backward, for growing graphs."""
+    """Time per edge of engine ``fused``, forward and backward, on graphs of several sizes."""
     sizes = setup.sizes
     about = f"forward+backward, I = E / 10, J = E / 100, D {sizes.dim}, R {sizes.iterations}, float32"
     calls, edges = {}, {f"{order}, {count:,} edges": (order, count) for order in ORDERS for count in sizes.growth}
@@ -53,7 +53,7 @@ def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table
         name = KINDS[kind] + f" in {precision}" * (precision != "float32") + f", {mode}"
         floor, text = floor_of(setup, own, mode != "forward")
         rows = [Row(name, note=note) for name, note in notes.items()]
-        reference = "dgl" if setup.device == "cpu" else "torch"  # DGL's wheels are for the CPU
+        reference = "dgl" if setup.device == "cpu" else "torch"  # DGL's wheels are for CPUs only
         table = Table(name, about_of(own, precision), "ms", rows, reference, floor="" if own.linear else text)
         calls = {way.name: call_of(way, own, mode != "forward") for way in ways if not notes[way.name]}
         table.fill(interleaved(calls, setup.device, setup.sizes.seconds, setup.sizes.rounds))
@@ -65,16 +65,17 @@ def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table
 
 
 def call_of(way: Formulation, own: Case, backward: bool) -> Callable[[], object]:
-    """The routing as a call without arguments. Its tensors are laid out in advance."""
+    """The routing as a function without arguments. Its tensors are laid out in advance."""
     tensors = tuple(x.detach().requires_grad_() for x in way.layout(own, own.tensors))
     forward = torch.no_grad()(lambda: way.route(own, *tensors))
     return (lambda: torch.autograd.grad(way.route(own, *tensors), tensors, own.cotangent)) if backward else forward
 
 
 def floor_of(setup: Setup, own: Case, backward: bool) -> tuple[float, str]:
-    """Milliseconds to read given votes once per iteration in each pass and, backward, to write their gradient once.
+    """Milliseconds for the memory traffic of given votes, at the measured copy rate, and its description.
 
-    (Without a gradient of the prior, `fused` needs one read less.)
+    Each pass reads the votes once per iteration, and the backward pass also writes their gradient once. (Without a
+    gradient of the prior, engine ``fused`` needs one read less.)
     """
     reads = (2 if backward else 1) * own.iterations
     size = own.num_votes * own.tensors[0].element_size() * (reads + backward)
@@ -85,5 +86,5 @@ def floor_of(setup: Setup, own: Case, backward: bool) -> tuple[float, str]:
 def about_of(own: Case, precision: str) -> str:
     graph, shape = own.graph, tuple(own.cotangent.shape[1:])
     capsules = f"{graph.num_src_nodes():,} -> {graph.num_dst_nodes():,} capsules, {graph.num_edges():,} edges"
-    counted = "making the votes is in every time" if own.linear else "the votes are there"
+    counted = "times include making the votes" if own.linear else "the votes are there"
     return f"{capsules}, votes per edge {shape}, R {own.iterations}, {precision}; {counted}"

@@ -1,4 +1,4 @@
-"""A benchmark's numbers as tables. The printed tables and the JSON have the same numbers."""
+"""Tables of a benchmark's numbers, for printing and for JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 @dataclass
 class Row:
-    """Numbers by name, or a note that explains why there are none."""
+    """Numbers by name, or a note with the reason why there are none."""
 
     name: str
     numbers: dict[str, float] = field(default_factory=dict)
@@ -25,9 +25,9 @@ class Table:
     about: str  # sizes, dtype, and what the numbers include
     unit: str  # unit of the number "median", or of memory's "total"
     rows: list[Row]
-    reference: str = ""  # the row that ratios compare with; a ratio is the speedup over it, from medians
-    rounds: int = 0  # number of times each row was timed; 0 if rows aren't times
-    floor: str = ""  # the time that "floor_share" compares with, in words
+    reference: str = ""  # name of a row; each row's ratio is the speedup over this row, from medians
+    rounds: int = 0  # number of timings of each row; 0 for numbers that aren't times
+    floor: str = ""  # a description of the time that the number "floor_share" is a share of
 
     def fill(self, samples: dict[str, list[float]], scale: float = 1e3) -> Table:
         """Set the median and quartiles of each row's samples (seconds), and the ratio to the reference."""

@@ -1,4 +1,4 @@
-"""The benchmarks' targets. A run reports each one as met, missed or not measured."""
+"""Targets of the benchmarks. Each is reported as met, missed or not measured."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ EINSUMS = ("einsum", "einsum, compiled")
 
 
 class Target(NamedTuple):
-    """A row's number must be at least ``bound``, or at most ``bound`` with ``most``.
+    """A bound for a number in a table: the smallest allowed number, or with ``most`` the largest.
 
-    With ``others``, the bound is for a ratio: their smallest number divided by the row's, or the inverse with ``most``.
+    With ``others``, the bound is for a ratio: the smallest number of the rows ``others``, divided by the number of
+    ``row``. With ``most``, it is the inverse of this ratio.
     """
 
     benchmark: str
@@ -36,7 +37,7 @@ class Target(NamedTuple):
         return f"{self.table}: {self.row}, {number}" + "".join(f", of that of {other}" for other in self.others)
 
     def got(self, tables: list[Table]) -> float | None:
-        """The number; None if it, or a number that it is compared with, wasn't measured."""
+        """The number, or the ratio; None if a number for it wasn't measured."""
         rows = {row.name: row.numbers for table in tables if table.name == self.table for row in table.rows}
         own, *others = (rows.get(name, {}).get(self.number) for name in (self.row, *self.others))
         known = [other for other in others if other]
@@ -73,7 +74,7 @@ TARGETS = [
 
 
 def judged(benchmark: str, device: str, tables: list[Table]) -> list[dict]:
-    """Each target of a benchmark on a device: the wanted and the measured number, and whether the target was met."""
+    """For each target of a benchmark on a device: the wanted and the measured number, and whether it was met."""
     verdicts = []
     for target in (each for each in TARGETS if (each.benchmark, each.device) == (benchmark, device)):
         got = target.got(tables)

@@ -1,9 +1,9 @@
 """Benchmarks ``training`` and ``epoch``: steps of the presets (forward, loss, backward, Adam), and whole epochs.
 
-graphcaps trains as `graphcaps train` does. It is compared with the same networks and weights in plain PyTorch, twice:
-tuned by an expert (channels last, bfloat16 if the processor has it, compiled, fused Adam), and written for readers
-(float32, not compiled). The loss and gradients of each are first checked against graphcaps in float32. An epoch's time
-includes drawing and augmenting batches; a step's time doesn't.
+graphcaps' steps are those of ``graphcaps train``. They are compared with two versions of the same network in plain
+PyTorch: one tuned by an expert (channels last, bfloat16 if the processor has it, compiled, fused Adam), and one written
+for readers (float32, not compiled). Before timing, loss and gradients are compared with those of graphcaps in float32.
+The time of an epoch includes drawing and augmenting batches; the time of a step doesn't.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ PRESETS, CLASSES = ("compact", "parts", "paper"), 10
 OURS, OURS_FLOAT32, PLAIN, READABLE = "graphcaps", "graphcaps, float32", "plain PyTorch", "readable PyTorch"
 RATE = TrainConfig().peak_rate / 25
 
-# Largest distance of a gradient from the right one, as a share of its length. Rounding errors of 2^-24 and 2^-9 move
-# numbers across the zero of a ReLU, before batch normalisation and routing.
+# Largest accepted error of a gradient, relative to its length. It is much larger than a rounding error, which can turn
+# the sign of a ReLU's input, with an effect that batch normalisation and routing increase.
 TOLERANCE = {"float32": 0.05, "bfloat16": 0.4}
 
 
 class Way(NamedTuple):
-    """One way to train a network: its precision, its functions, and its weights in the order of ``CapsNet``'s."""
+    """One way to train a network. Its weights are in the order of ``CapsNet``'s parameters."""
 
     precision: str
     weights: list[torch.nn.Parameter]
@@ -57,7 +57,7 @@ def ours(own: CapsNet, precision: str, device: str) -> Way:
 
 
 def plain(own: CapsNet, precision: str, device: str, best: bool) -> Way:
-    """Plain PyTorch, tuned by an expert (``best``) or written for readers."""
+    """Training in plain PyTorch, tuned by an expert (``best``) or written for readers."""
     network = Plain(own, fast if best else readable).to(device).train()
     layout = torch.channels_last if best else torch.contiguous_format
     optimizer = torch.optim.Adam(network.to(memory_format=layout).parameters(), lr=RATE, fused=best)
@@ -78,7 +78,7 @@ def plain(own: CapsNet, precision: str, device: str, best: bool) -> Way:
 
 
 def ways(preset: str, setup: Setup) -> dict[str, Way]:
-    """All ways to train a network, from the same weights, by the names of their rows."""
+    """All ways to train a network, with the same initial weights, by the names of their rows."""
     torch.manual_seed(SEED)
     own = CapsNet.from_preset(preset, setup.sizes.image_shape, CLASSES, Dynamic(SETTINGS[preset].iterations))
     fastest, device = "bfloat16" if has_bfloat16(setup.device) else "float32", setup.device
@@ -113,7 +113,7 @@ def training(setup: Setup) -> Iterator[Table]:
     for preset in PRESETS:
         trained = ways(preset, setup)
         check(trained, images, labels)
-        with FlopCounterMode(display=False) as counter:  # it counts einsum but not graphcaps' kernels
+        with FlopCounterMode(display=False) as counter:  # it can count einsum, but not graphcaps' kernels
             trained[READABLE].loss(images, labels).backward()
         operations = counter.get_total_flops()
         about = (
@@ -130,7 +130,7 @@ def training(setup: Setup) -> Iterator[Table]:
 
 
 def epoch(setup: Setup) -> Iterator[Table]:
-    """Time epochs of the paper's network: draw random images, shift them, train on them, read the loss at the end."""
+    """Time epochs of the paper's network on random images, which are shifted. At the end, the loss is read."""
     sizes, device = setup.sizes, setup.device
     draw = torch.Generator().manual_seed(SEED)
     pixels = torch.randint(256, (sizes.epoch_images, *sizes.image_shape), generator=draw, dtype=torch.uint8)

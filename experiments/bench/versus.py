@@ -1,10 +1,10 @@
-"""Times two checkouts of graphcaps against each other, in turn, on one thread, and says whether results are the same.
+"""Compare the times and results of two checkouts of graphcaps, on one thread.
 
     python -m experiments.bench.versus OLD_CHECKOUT NEW_CHECKOUT [--rounds N] [--only NAME ...]
 
-Each checkout has a process of its own, which waits while the other one computes: old, new, old, new ... A ratio is the
-new checkout's time over the old one's, taken within each such pair; its median, smallest and largest are printed. A
-number above 1 says that the new one is slower. Results of the first call are compared by their bytes.
+Each checkout runs in its own process. The two take turns: old, new, old, new ... Each such pair gives a ratio, the new
+checkout's time divided by the old one's. The median, smallest and largest ratio are printed; above 1, the new checkout
+is slower. The results of the first calls are compared by their bytes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .versus_worker import CASES
 
 WORKER = Path(__file__).with_name("versus_worker.py")
 SAMPLE = 0.3
-"""Minimum seconds of a sample; a quicker call is repeated."""
+"""Minimum seconds of a sample. Quicker calls are repeated."""
 COMMANDS = {
     "import": ["-c", "import graphcaps"],
     "import-net": ["-c", "import graphcaps; graphcaps.CapsNet"],
     "help": ["-m", "graphcaps", "--help"],
 }
-# One thread. glibc keeps freed memory, so that samples exclude page faults of new buffers.
+# There is one thread. glibc keeps freed memory, so that times exclude page faults of new buffers.
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "1",
@@ -42,7 +42,7 @@ class Worker:
     """A process that runs the cases on one checkout."""
 
     def __init__(self, checkout: Path):
-        # With -c the current folder comes first on the path, before an installed graphcaps.
+        # With -c, Python imports graphcaps from the current folder, even if another one is installed.
         code = f"import runpy; runpy.run_path({str(WORKER)!r}, run_name='__main__')"
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(
@@ -62,14 +62,14 @@ class Worker:
 
 
 def command_seconds(arguments: list[str], checkout: Path) -> float:
-    """Wall-clock seconds of a Python process that is started in the checkout."""
+    """Wall-clock seconds of a Python process in the checkout."""
     began = time.perf_counter()
     subprocess.run([sys.executable, *arguments], cwd=checkout, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
 
 
 def compared(old: dict[str, list], new: dict[str, list]) -> str:
-    """The results whose bits differ, and how far apart their norms are."""
+    """Names of the results whose bytes differ, and the relative differences of their norms."""
     parts = []
     for name, (digest, norm) in old.items():
         other_digest, other_norm = new[name]
@@ -79,7 +79,7 @@ def compared(old: dict[str, list], new: dict[str, list]) -> str:
 
 
 def report(name: str, samples: list[tuple[float, float]], bits: str) -> str:
-    """One line: median milliseconds of both checkouts, then the ratio new / old, computed pair by pair."""
+    """One line: median milliseconds of both checkouts, and the ratios new / old of the pairs."""
     old, new = (statistics.median(column) * 1e3 for column in zip(*samples, strict=True))
     ratios = [b / a for a, b in samples]
     middle = statistics.median(ratios)

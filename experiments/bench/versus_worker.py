@@ -1,8 +1,7 @@
-"""One of the two processes of ``versus``. It runs the cases on the graphcaps of the folder in which it is started.
+"""A process of ``versus``. It runs the cases on the graphcaps in its current folder.
 
-Its calls exist in every version of graphcaps, or the newer form is tried first. Requests and answers are lines of JSON
-on stdin and stdout. ``["prepare", case]`` is answered by ``[seconds of a call, {result: [sha256, norm]}]``, and
-``["time", calls]`` by the seconds of that many calls.
+Requests and answers are lines of JSON on stdin and stdout. The answer to ``["prepare", case]`` is ``[seconds of a call,
+{result: [sha256, norm]}]``, and the answer to ``["time", calls]`` is the seconds of that many calls.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import torch
 import graphcaps
 
 Step = Callable[[], dict[str, list[torch.Tensor]]]
-"""One call. It returns its results by name."""
+"""A call that is timed. It returns its results by name."""
 EDGES, CAPS, DIM = 1_000_000, 8, 16
 
 
@@ -31,7 +30,7 @@ def given() -> Step:
 
 
 def linear() -> Step:
-    """The same sizes, from children and weights."""
+    """The same sizes, with votes from children and weights."""
     u, weight = torch.randn(1152, 32, 8) / 8**0.5, torch.randn(11520, 8, DIM) * 10 / (1152 * DIM) ** 0.5
     return routed(graphcaps.complete_graph(1152, 10), u.requires_grad_(), weight.requires_grad_())
 
@@ -61,13 +60,7 @@ def nodes(edges: int, mutual: bool = False, edge_feats: int | None = None) -> St
     graph = graphcaps.dgl.graph((torch.cat([src, dst]), torch.cat([dst, src])), num_nodes=count)
     feat, cotangent = torch.randn(count, 64).requires_grad_(), torch.randn(count, CAPS * DIM)
     along = {} if edge_feats is None else {"edge_feat": torch.randn(edges, edge_feats)}
-    layer_of = partial(graphcaps.nn.CapsuleConv, 64, DIM, num_caps=CAPS, edge_feats=edge_feats)
-    state = torch.get_rng_state()
-    try:
-        layer = layer_of(mutual=True) if mutual else layer_of()
-    except TypeError:  # in older versions the routing has this option
-        torch.set_rng_state(state)
-        layer = layer_of(routing=graphcaps.routing.Spherical(mutual=True))
+    layer = graphcaps.nn.CapsuleConv(64, DIM, num_caps=CAPS, edge_feats=edge_feats, mutual=mutual)
     weights = list(layer.parameters())
 
     def step() -> dict[str, list[torch.Tensor]]:
@@ -111,7 +104,7 @@ CASES: dict[str, Callable[[], Step]] = {
 
 
 def digest(tensors: list[torch.Tensor]) -> tuple[str, float]:
-    """A sha256 over the tensors' bytes, whatever the order of the tensors, and the root of the sum of squares."""
+    """The sha256 of the tensors' bytes, which doesn't depend on the tensors' order, and their Euclidean norm."""
     arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
     hashes = sorted(hashlib.sha256(array.tobytes()).hexdigest() for array in arrays)
     norm = sum(float(tensor.detach().double().square().sum()) for tensor in tensors) ** 0.5
@@ -119,7 +112,7 @@ def digest(tensors: list[torch.Tensor]) -> tuple[str, float]:
 
 
 def seconds_of(step: Step, calls: int) -> float:
-    """CPU seconds of this process, which has one thread. The time of other programs isn't counted."""
+    """CPU seconds of this process, which has one thread, so that other programs' time isn't counted."""
     began = time.process_time()
     for _ in range(calls):
         step()
@@ -128,7 +121,7 @@ def seconds_of(step: Step, calls: int) -> float:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # so that printed text doesn't mix with the answers
+    os.dup2(2, 1)  # keep printed text apart from the answers
     if not Path(graphcaps.__file__).is_relative_to(Path.cwd()):
         raise SystemExit(f"graphcaps: expected that of {Path.cwd()}, got {graphcaps.__file__}")
     torch.set_num_threads(1)

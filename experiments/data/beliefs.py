@@ -1,7 +1,8 @@
 """Belief propagation on graphs with latent factors, with the generator's own probabilities.
 
-Here the probabilities of an edge within a class and between classes are given; a network must learn them from its
-training nodes. So the results are upper bounds for networks, on other nodes' classes and on the factor of each edge.
+The generator's probabilities of edges within a class and between classes are given here. A network must learn them from
+the training nodes. So the results are upper bounds for networks: on the classes of the other nodes, and on the factors
+of edges.
 """
 
 from __future__ import annotations
@@ -14,28 +15,28 @@ from torch.nn import functional as F
 
 from .factors import FactorGraph
 
-MOST_ROUNDS, CLOSE = 100, 1e-4
-DAMPING = 0.3  # share of the previous message in the next one, for convergence
+MOST_ROUNDS, CLOSE = 100, 1e-4  # limits: number of rounds, and mean change of a message in the last round
+DAMPING = 0.3  # share of the previous message in the new one, so that messages converge
 
 
 class Beliefs(NamedTuple):
     """Probabilities, float64."""
 
-    classes: Tensor  # (N, K, C), for each class of each factor; 1 for given classes
-    causes: Tensor  # (E, K), for each factor, that it generated the edge
+    classes: Tensor  # (N, K, C): the node has class c of factor k; 1 for given classes
+    causes: Tensor  # (E, K): factor k generated the edge
 
 
 def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
-    """Infer classes and causes from the graph, the classes of some nodes, and p and q of the generator.
+    """Infer the classes of nodes and the causes of edges from the classes of some nodes, and from the generator's p, q.
 
-    The method is sum-product belief propagation (Decelle et al. 2011, Physical Review E 84, 066106) for K labels of a
-    node. The message mu_ij(k, c) is node i's belief about itself without j. An edge from i to j then gives j's class c
-    of factor k the weight
+    The method is sum-product belief propagation (Decelle et al. 2011, Physical Review E 84, 066106), for K classes per
+    node. The message mu_ij(k, c) is the probability that node i has class c of factor k, without what j told it. The
+    edge from i to j then gives class c of factor k of node j the weight
 
         (p - q) mu_ij(k, c) + q + sum over the other factors of (p - q) <mu_ij, mu_ji> + q
 
-    Pairs without an edge act through their sum, since there are many and each has little effect.
-    Loops make the result an approximation, but on random graphs of this size they are long.
+    Pairs of nodes without an edge are approximated by one sum over all nodes, because each has little effect. The
+    result is also an approximation because the graph has loops, but on random graphs of this size loops are long.
 
     Args:
         given: numbers of the nodes whose classes are given; default: the training nodes.
@@ -64,7 +65,7 @@ def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
         evidence = torch.log(more * received + q + others)  # (M, K, C)
         total = torch.zeros_like(classes).index_add(0, node, evidence) - more * classes.sum(0)
         classes = torch.where(fixed[:, None, None], truth, total.softmax(-1))
-        new = (total[node] - evidence).softmax(-1)  # without the message along the same edge
+        new = (total[node] - evidence).softmax(-1)  # an answer leaves out the message that came along the same edge
         messages[out] = torch.lerp(new, sent, DAMPING)
         if len(into) == 0 or float((new - sent).abs().mean()) < CLOSE:
             break

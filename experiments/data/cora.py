@@ -1,7 +1,7 @@
 """Cora with its public split: papers, the words in them, and the citations between them.
 
-The split is that of Planetoid (Yang, Cohen & Salakhutdinov 2016). DGL downloads and reads its files, which are Python
-pickles. ``cora.npz`` has the same arrays without pickles.
+The split into training, validation and test papers is that of Planetoid (Yang, Cohen & Salakhutdinov 2016). DGL
+downloads Planetoid's files, which are Python pickles. ``cora.npz`` has the same arrays without pickles.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from graphcaps import dgl
 
 @dataclass(frozen=True, eq=False)
 class Citation:
-    """A citation graph whose papers a network classifies.
+    """A graph of papers with classes.
 
     Args:
-        graph: N papers; an edge in both directions for each pair in which one cites the other; no self-loops.
+        graph: N papers; edges in both directions between two papers if one cites the other; no self-loops.
         features: float32 (N, F): 1 / (number of words) for each word in the paper, else 0.
         labels: int64 (N,), class numbers from 0.
         train, val, test: int64 node numbers, disjoint, each ascending.
@@ -43,7 +43,7 @@ class Citation:
 
 @functools.cache
 def load_cora(root: Path | str = Path("data")) -> Citation:
-    """Read Cora from ``root/cora/cora.npz``, else DGL's files in ``root/cora``, which DGL downloads if needed."""
+    """Read ``root/cora/cora.npz``. Without it, read DGL's files in ``root/cora``, which DGL downloads if needed."""
     folder = Path(root).expanduser() / "cora"
     if (folder / "cora.npz").is_file():
         return _read_npz(folder / "cora.npz")
@@ -54,7 +54,7 @@ def load_cora(root: Path | str = Path("data")) -> Citation:
 
 
 def _read_npz(path: Path) -> Citation:
-    """Read 0/1 words in CSR, labels, pairs (M, 2), and the split."""
+    """Read an archive of words (0 or 1, in CSR format), labels, cited pairs (M, 2) and the split."""
     with np.load(path, allow_pickle=False) as archive:
         arrays = {name: archive[name].astype(np.int64) for name in archive}
     starts, words, nodes = arrays["feature_indptr"], arrays["feature_indices"], len(arrays["labels"])

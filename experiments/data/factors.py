@@ -1,8 +1,9 @@
-"""Graphs with latent factors: one or more of K groupings of the nodes generated each edge; the graph doesn't name them.
+"""Graphs with K latent factors. Each factor groups the nodes into classes and generates edges within the classes.
 
-They are those of Ma et al. 2019 (Disentangled graph convolutional networks, ICML): K random graphs on the same nodes,
-merged. In each one a node has one of 16 classes. Nodes of a class are joined with probability p, others with q. The
-task is to learn a node's K classes from the graph alone. Graphs are made from a seed; nothing is downloaded.
+The graphs are those of Ma et al. 2019 (Disentangled graph convolutional networks, ICML): the union of K random graphs
+on the same nodes, one per factor. For each factor, a node has one of 16 classes. Two nodes of the same class are joined
+with probability p, others with q. The task is to learn a node's K classes from the graph without the factors. Graphs
+are drawn from a seed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 from graphcaps import dgl
 
 TOLERANCE = 0.5
-"""Largest distance of a graph's mean degree from the wanted one, as in the paper: 39.5 to 40.5."""
+"""A graph is accepted if its mean degree differs by at most this much: in the paper, 39.5 to 40.5."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +27,7 @@ class FactorGraph:
 
     Args:
         graph: N nodes; an edge in both directions for each joined pair; no self-loops; E edges.
-        features: float32 (N, N), a node's row of the adjacency matrix: 1 for its neighbours and itself, else 0.
+        features: float32 (N, N), the adjacency matrix with ones on its diagonal.
         labels: int64 (N, K), class numbers from 0, one per factor.
         factors: bool (E, K), the factors that generated each edge: one or more.
         train, val, test: int64 node numbers, disjoint, each ascending.
@@ -56,9 +57,9 @@ class FactorGraph:
 def within(factors: int, degree: float, nodes: int, classes: int, between: float) -> float:
     """Probability p of an edge within a class, such that a node has ``degree`` neighbours on average.
 
-    Let s be the share of pairs within a class. A pair is joined in one factor's graph with probability
-    m = p s + q (1 - s), and in at least one of K with 1 - (1 - m)^K. Ma et al. found p by trial. LGD-GCN (Guo et al.,
-    https://github.com/jingweio/LGD-GCN) published 0.164, 0.11, 0.082 and 0.055 for K = 4, 6, 8 and 12.
+    Let s be the share of pairs within a class. Then m = p s + q (1 - s) is the probability that one factor joins a
+    pair, and 1 - (1 - m)^K that at least one of K factors joins it. LGD-GCN (Guo et al.,
+    https://github.com/jingweio/LGD-GCN) published p = 0.164, 0.11, 0.082 and 0.055 for K = 4, 6, 8 and 12.
 
     >>> [round(within(k, 40, 1000, 16, 3e-5), 4) for k in (4, 6, 8, 12)]
     [0.1646, 0.1098, 0.0823, 0.0548]
@@ -75,8 +76,8 @@ def factor_graph(
 ) -> FactorGraph:
     """Draw a graph with latent factors, and a split of its nodes: 60 % training, 20 % validation, 20 % test.
 
-    The sizes of classes differ by at most one node. Edges are drawn again until the mean degree is within ``TOLERANCE``
-    of the wanted one. The same arguments give the same graph on every machine.
+    The sizes of classes differ by at most one node. Edges are drawn again until the mean degree differs from ``degree``
+    by at most ``TOLERANCE``. The same arguments give the same graph on every machine.
 
     >>> data = factor_graph(0)
     >>> data.graph.num_nodes(), data.labels.shape, len(data.train), len(data.val), len(data.test)

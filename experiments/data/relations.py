@@ -1,7 +1,7 @@
 """Graphs with several kinds of edges: proteins, medical concepts, and nodes with latent factors.
 
-A network gets the graph without the kinds, and a task on its nodes or on pairs of nodes. Afterwards, the kinds show
-what it has learned. Graphs are read from NumPy archives, or drawn.
+A network gets the graph without the kinds, and a task on nodes or on pairs of nodes. After training, the kinds are
+compared with what it has learned. Graphs are read from NumPy archives, or drawn from a seed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from graphcaps.errors import expect
 class Related:
     """A graph with kinds of edges, and items to classify: its nodes, or pairs of them.
 
-    Each joined pair of nodes has an edge and, E / 2 further on, the reverse edge; there are no self-loops.
+    Edge e < E / 2 joins a pair of nodes, and edge e + E / 2 is its reverse. There are no self-loops.
     """
 
     graph: dgl.DGLGraph  # N nodes, E edges
     features: Tensor  # float32 (N, F)
-    kinds: Tensor  # bool (E, R): an edge has any number of kinds, the same in both directions
+    kinds: Tensor  # bool (E, R): an edge has any number of kinds, the same as its reverse
     names: tuple[str, ...]  # names of the R kinds
     items: Tensor  # int64 (M,) nodes, or (M, 2) pairs of nodes
     labels: Tensor  # int64 (M, L), class numbers from 0; L labels for each item
-    train: Tensor  # int64 numbers of items, like val and test; the three are disjoint
+    train: Tensor  # int64 item numbers; train, val and test are disjoint
     val: Tensor
     test: Tensor
-    own: bool = False  # whether label k depends only on the edges of kind k; then L = R
+    own: bool = False  # True if L = R, and label k depends only on edges of kind k
 
 
 def read_archive(path: Path) -> dict[str, np.ndarray]:
@@ -47,8 +47,8 @@ def read_archive(path: Path) -> dict[str, np.ndarray]:
 def human_go(path: Path, seed: int) -> Related:
     """HumanGO (Zhao et al. 2023, https://github.com/Tianqi-py/MLGNC): proteins, each with several of 14 labels.
 
-    Kinds of edges are the kinds of interaction of two proteins in IntAct. The seed splits the nodes: 60 % training,
-    20 % validation, 20 % test.
+    Edges are interactions of proteins in IntAct, with their kinds. The seed splits the nodes: 60 % training, 20 %
+    validation, 20 % test.
     """
     arrays = read_archive(path)
     nodes = len(arrays["labels"])
@@ -63,10 +63,10 @@ def human_go(path: Path, seed: int) -> Related:
 def umls(path: Path, seed: int) -> Related:
     """UMLS (McCray 2003): medical concepts and their relations. The task is to find further related pairs.
 
-    Two concepts are joined if a training triple relates them in either direction. Items are related pairs, each in the
-    first part (training, validation, test) whose triples have it, and equally many unrelated pairs in each part, drawn
-    by the seed. The first E / 2 items are the pairs of the edges, in the order of the edges. Features are one-hot
-    numbers of the nodes.
+    Two concepts are joined if a training triple relates them in either direction. Items are the related pairs, and as
+    many unrelated pairs, drawn by the seed. A pair that is in the triples of several parts counts for the first of
+    training, validation and test. The first E / 2 items are the joined pairs, in the order of the edges. Features are
+    one-hot numbers of the nodes.
     """
     arrays = read_archive(path)
     nodes, size = len(arrays["entities"]), len(arrays["relations"])
@@ -91,8 +91,8 @@ def umls(path: Path, seed: int) -> Related:
 def published_factors(path: Path) -> Related:
     """A graph with latent factors published by LGD-GCN (Guo et al. 2022, https://github.com/jingweio/LGD-GCN).
 
-    It isn't published which factor generated an edge, so an edge's kinds are the factors in which both ends have the
-    same class. Features are a node's row of the adjacency matrix, as in LGD-GCN.
+    The factors that generated an edge aren't published. So an edge's kinds are the factors in which both ends have the
+    same class. A node's features are its row of the adjacency matrix, as in LGD-GCN.
     """
     arrays = read_archive(path)
     nodes, size = arrays["labels"].shape
@@ -105,15 +105,17 @@ def published_factors(path: Path) -> Related:
 
 
 def drawn_factors(seed: int, factors: int) -> Related:
-    """The seed's ``factor_graph``. The kinds of an edge are the factors that really generated it."""
+    """The ``factor_graph`` of a seed. The kinds of an edge are the factors that generated it."""
     data = factor_graph(seed, factors)
     items, split = torch.arange(len(data.labels)), (data.train, data.val, data.test)
     return Related(data.graph, data.features, data.factors, _names(factors), items, data.labels, *split, own=True)
 
 
 def joined(ends: np.ndarray, kinds: np.ndarray, nodes: int) -> tuple[dgl.DGLGraph, Tensor]:
-    """The graph (E edges) that joins each pair of different nodes in ``ends`` (2, M), and bool (E, R): all kinds that a
-    pair has in either direction, from ``kinds`` (M, R)."""
+    """A graph that joins each pair of different nodes in ``ends`` (2, M) in both directions, and its edges' kinds.
+
+    ``kinds`` (M, R) are the pairs' kinds. An edge has all kinds of its pair in either direction, bool (E, R).
+    """
     apart = ends[0] != ends[1]
     pairs, number = np.unique(np.sort(ends[:, apart], axis=0), axis=1, return_inverse=True)
     of_pair = np.zeros((pairs.shape[1], kinds.shape[1]), bool)

@@ -1,12 +1,12 @@
-"""MUTAG and PROTEINS with ten folds: each item is a whole graph to classify.
+"""MUTAG and PROTEINS: sets of graphs to classify, with ten folds.
 
-The text files come from the GIN paper's repository (Xu et al. 2019, https://github.com/weihua916/powerful-gnns); their
-data come from https://chrsmrrs.github.io/datasets. The first line is the number of graphs. Each graph is a line
-``n label`` and then n lines ``tag degree neighbour...``. Neighbours are counted from 0 within the graph, and each edge
-is listed at both ends. Numbers after the neighbours are a node's attributes, which are not used here.
-``test_idx-1.txt`` to ``test_idx-10.txt`` have the numbers of the graphs of each test fold.
+The files come from the repository of the GIN paper (Xu et al. 2019, https://github.com/weihua916/powerful-gnns); the
+data come from https://chrsmrrs.github.io/datasets. The first line of a file is the number of graphs. A graph is a line
+``n label`` and then n lines ``tag degree neighbour...``, one per node. Neighbours are numbers of nodes in the graph,
+from 0, and each edge is listed at both ends. Further numbers in a node's line are attributes, which are not used.
+``test_idx-1.txt`` to ``test_idx-10.txt`` list the graphs of each test fold.
 
-8 of MUTAG's 188 graphs and 3 of PROTEINS' 1113 are in no test fold, so that all folds are equally large.
+All test folds have the same size, so 8 of MUTAG's 188 graphs and 3 of PROTEINS' 1113 are in no test fold.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GraphSet:
     Args:
         graphs: ``ndata["tag"]`` int64 (n,), kinds of nodes from 0, and ``ndata["feat"]`` float32 (n, T), one-hot.
         labels: int64 (G,), class numbers from 0.
-        folds: the numbers of each test fold's graphs, ascending.
+        folds: for each test fold, the numbers of its graphs, ascending.
     """
 
     graphs: list[dgl.DGLGraph]
@@ -62,7 +62,7 @@ class GraphSet:
 
 @functools.cache
 def load_graphs(name: str, root: Path | str = Path("data")) -> GraphSet:
-    """Read a data set of ``NAMES`` from ``root/tu/NAME``. Missing files are downloaded there."""
+    """Read a data set of ``NAMES`` from the folder ``root/tu/NAME``. Missing files are downloaded into it."""
     check_name("data set", name, list(NAMES))
     folder = Path(root).expanduser() / "tu" / name
     if not (folder / f"{name}.txt").is_file():
@@ -75,14 +75,14 @@ def _download(name: str, folder: Path) -> None:
         with urlopen(URL, timeout=30) as source, zipfile.ZipFile(io.BytesIO(source.read())) as archive:
             folder.mkdir(parents=True, exist_ok=True)
             members = [f"10fold_idx/test_idx-{k}.txt" for k in range(1, FOLDS + 1)]
-            for member in [*members, f"{name}.txt"]:  # the graphs' file comes last: it marks a finished download
+            for member in [*members, f"{name}.txt"]:  # the graphs come last: their file marks a complete download
                 (folder / Path(member).name).write_bytes(archive.read(f"dataset/{name}/{member}"))
     except OSError as error:
         raise GraphcapsError(f"{name}: expected it in {folder}, or at {URL}, which gave: {error}") from error
 
 
 def read_graphs(path: Path) -> GraphSet:
-    """Read the graphs in ``path``, and ``test_idx-k.txt`` in the same folder."""
+    """Read the graphs in ``path``, and the folds in the same folder."""
     lines = iter([line.split() for line in path.read_text(encoding="ascii").splitlines()])
     labels, tags, ends = [], [], []  # one entry per graph
     for _ in range(int(next(lines)[0])):

@@ -1,4 +1,4 @@
-"""A picture that compares networks: the accuracy of every training, and the mean and its spread over seeds."""
+"""A picture that compares networks: the accuracy of every training, and the mean and standard deviation over seeds."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from matplotlib.ticker import FuncFormatter
 from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import count
 
-_ROW, _BELOW = 34, 52  # heights in pixels: a row, and the space below a panel for its axis
-_APART = 0.16  # distance of a seed's dot from its row's line, as a share of the row
+_ROW, _BELOW = 34, 52  # heights in pixels of a row, and of the space for the axis below a panel
+_APART = 0.16  # largest distance of a dot from the middle of its row, as a share of the row
 
 
 def compared(result: dict) -> Figure:
     """Draw the accuracies in the result of ``images.summary``, a row per network and a panel per set of images.
 
-    Panels are placed from left to right, at most two in a row. The figure has no window.
+    At most two panels are side by side. The figure has no window.
     """
     rows, sets = result["rows"], result["images"]
     most = max(len(row["seeds"]) for row in rows)

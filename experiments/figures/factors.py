@@ -1,4 +1,4 @@
-"""A picture that compares capsules with the true factors of their edges, and shows the edges of one node."""
+"""A picture of two panels: capsules compared with the true factors of edges, and the edges of one node."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from scipy.optimize import linear_sum_assignment
 from graphcaps.viz import style
 
 _HEIGHT = 420  # pixels
-_RING = (1.0, 0.82)  # radii of the ring of true factors, and of the ends of the edges
-_MAX_NUMBERS = 10  # with more capsules, the matrix shows shares only by colour
+_RING = (1.0, 0.82)  # radius of the ring of true factors, and distance of the edges' ends from the centre
+_MAX_NUMBERS = 10  # with more capsules, the matrix has colours but no numbers
 
 
 def recovered(picture: dict) -> Figure:
-    """Draw the capsules that the edges of each factor choose, and every edge of one node.
+    """Draw which capsules the edges of each factor choose, and all edges of one node.
 
-    Capsules are matched with factors one to one, so that as many edges as possible agree. A capsule has its factor's
-    colour. At the right, the edges of a node are sorted by their true factor, shown by the colour of the ring. An edge
-    of another colour chose a capsule of another factor. ``tasks.factors`` makes ``picture``.
+    Each factor is matched with one capsule, so that as many edges as possible choose the capsule of their factor. A
+    capsule has the colour of its factor. In the right panel, the edges of a node are sorted by their true factor. The
+    ring has the colours of the true factors, an edge that of its capsule. ``tasks.factors`` makes ``picture``.
     """
     table = np.asarray(picture["table"])
     edges = np.asarray(picture["edges"], dtype=int).reshape(-1, 3)
@@ -43,7 +43,7 @@ def recovered(picture: dict) -> Figure:
 
 
 def matched(table: np.ndarray) -> list[int]:
-    """The capsules in the order of the factors with which they are matched; those without a factor come last.
+    """The capsules, ordered by the factors with which they are matched. Capsules without a factor come last.
 
     >>> matched(np.array([[1, 9, 0], [8, 2, 0]]))
     [1, 0, 2]

@@ -1,9 +1,9 @@
 """Cora: classify papers by their words and citations. The networks have two layers and differ in the kind of layer.
 
-``CapsuleConv`` is tried in three ways: its couplings stay equal (uniform), follow the 2017 paper (dynamic), or get as
-sharp as training makes them (capsules: spherical routing, kappa starts at 0.5). GCN (Kipf & Welling 2017,
-https://arxiv.org/abs/1609.02907) and GAT (Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) are DGL's own
-layers. The settings that are tried for them include those of their papers.
+``CapsuleConv`` has equal couplings (uniform), the routing of the 2017 paper (dynamic), or spherical routing, whose
+kappa starts at 0.5 and is learned (capsules). GCN (Kipf & Welling 2017, https://arxiv.org/abs/1609.02907) and GAT
+(Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) are DGL's layers. The settings to choose from include those
+of their papers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Routing, Spherical
 
 LAYERS: dict[str, Callable[[int, int, int, float], nn.Module]] = {
-    # arguments: features of a node, features of each head, number of heads, dropout of messages from neighbours
+    # Arguments: number of a node's features, numbers of each head, number of heads, dropout of messages.
     "GCN": lambda inputs, outputs, heads, drop: dgl.nn.pytorch.GraphConv(inputs, outputs * heads),
     "GAT": lambda inputs, outputs, heads, drop: dgl.nn.pytorch.GATConv(inputs, outputs, heads, attn_drop=drop),
     "uniform": lambda *sizes: capsule_layer(*sizes, routing="uniform"),
     "dynamic": lambda *sizes: capsule_layer(*sizes, routing="dynamic"),
     "capsules": lambda *sizes: capsule_layer(*sizes, routing=Spherical(concentration=0.5)),
 }
-# Each network has equally many settings. The first of GCN's and GAT's are those of their papers.
+# Each network has four settings to choose from. The first ones of GCN and GAT are those of their papers.
 _HEADS = [
     {"width": 8, "heads": 8, "dropout": 0.6, "lr": lr, "weight_decay": decay}
     for lr, decay in [(0.005, 5e-4), (0.005, 1e-3), (0.01, 5e-4), (0.01, 1e-3)]
@@ -47,7 +47,7 @@ def capsule_layer(inputs: int, outputs: int, caps: int, drop: float, routing: Ro
 
 
 class WordDropout(nn.Module):
-    """Dropout on the nonzero entries of a sparse matrix (N, F). This equals dropout on all entries but is faster."""
+    """Dropout on the nonzero entries of a sparse matrix (N, F): the same as dropout on all entries, but faster."""
 
     def __init__(self, words: Tensor, dropout: float):
         super().__init__()
@@ -75,7 +75,7 @@ class TwoLayers(nn.Module):
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> dict:
-    """Train one network on the training labels. The validation labels choose the epoch."""
+    """Train one network. The validation loss chooses the epoch."""
     data = load_cora(place.data)
     torch.manual_seed(seed)
     graph, shape = dgl.add_self_loop(data.graph), dict(settings)
@@ -92,7 +92,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> d
 
 
 def rows(place: Place, seeds: int = SEEDS, quick: bool = False) -> dict:
-    """Choose each network's settings on validation papers; train it with them from ``seeds`` new seeds and test it."""
+    """Choose each network's settings on validation papers. Then train and test it from ``seeds`` other seeds."""
     common = {"epochs": 3 if quick else EPOCHS}
     return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 

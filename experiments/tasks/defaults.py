@@ -1,8 +1,9 @@
-"""The cost of a default: ``CapsuleConv`` and ``CapsuleReadout`` with default routing, compared with equal couplings.
+"""Does default routing cost accuracy? ``CapsuleConv`` and ``CapsuleReadout`` are compared with equal couplings.
 
-All graphs have the same settings. A row is a graph and a layout. In ``own``, each label is read from a capsule of its
-own. In ``joined``, it is read from all capsules, after a second layer if the task has one label. A default should cost
-nothing on any row. Validation items choose the epoch and the default; test items are read once.
+Settings are the same for all graphs. A row is a graph and a layout. With layout ``own``, each label is read from its
+own capsule. With ``joined``, all labels are read from all capsules, and tasks with one label have a second layer. With
+``readout``, whole graphs are classified. A good default costs nothing in any row. The epoch and the default are chosen
+on validation items.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def cora(root: Path, seed: int) -> Related:
 
 
 def from_dgl(name: str, root: Path, seed: int) -> Related:
-    """One of DGL's data sets, downloaded into ``root/dgl`` if missing. If it has ten splits, the seed picks one."""
+    """One of DGL's data sets, which is downloaded into ``root/dgl`` if missing. The seed picks one of its splits."""
     graph = getattr(dgl.data, f"{name}Dataset")(raw_dir=str(root / "dgl"), verbose=False)[0]
     masks = [graph.ndata[f"{part}_mask"].view(graph.num_nodes(), -1) for part in ("train", "val", "test")]
     split = [mask[:, seed % mask.shape[1]].nonzero().flatten() for mask in masks]
@@ -56,7 +57,7 @@ def from_dgl(name: str, root: Path, seed: int) -> Related:
 
 
 def blog_catalog(root: Path, seed: int) -> Related:
-    """Bloggers and each one's groups. Features are 128 left singular vectors of the adjacency matrix."""
+    """Bloggers, with groups as labels. Features are 128 left singular vectors of the adjacency matrix."""
     arrays = read_archive(root / "graphs" / "blogcatalog.npz")
     starts, edges = arrays["groups_indptr"], arrays["edges"].astype(np.int64)
     nodes = len(starts) - 1
@@ -86,7 +87,7 @@ ROWS = [
 
 
 class TwoLayers(nn.Module):
-    """Scores (M, J, 1) of nodes that have one label."""
+    """Two layers with scores (M, J, 1), for nodes with one label."""
 
     def __init__(self, routing: Callable[[], Routing], inputs: int, classes: int):
         super().__init__()
@@ -100,7 +101,7 @@ class TwoLayers(nn.Module):
 
 
 def fit(place: Place, network: str, data: str, layout: str, seed: int, epochs: int) -> dict:
-    """Train with one routing; the lowest validation loss chooses the epoch. On molecules the seed is the fold."""
+    """Train with one routing. The validation loss chooses the epoch. For molecules, the seed is the fold's number."""
     routing = ROUTINGS[network]
     if layout == "readout":
         graphs, epochs = molecules.load_graphs(data.upper(), place.data), min(epochs, molecules.EPOCHS[data])
@@ -121,7 +122,7 @@ def fit(place: Place, network: str, data: str, layout: str, seed: int, epochs: i
 
 
 def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """Make a row of each routing for each graph and layout, from ``seeds`` trainings with the same settings."""
+    """Make a row for each graph, layout and routing, from ``seeds`` trainings with the same settings."""
     made, names = [], run.chosen(only, [data for data, _ in ROWS])
     for data, layout in (row for row in ROWS if row[0] in names):
         starts = range(molecules.FOLDS if layout == "readout" and not quick else seeds)

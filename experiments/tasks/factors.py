@@ -1,13 +1,13 @@
-"""Graphs with latent factors: predict the K classes of a node, and find which factor generated each edge.
+"""Graphs with latent factors: predict a node's K classes, and compare couplings with the factors of the edges.
 
-The graphs are those of Ma et al. 2019 (Disentangled graph convolutional networks, ICML), drawn by
-``experiments.data.factors``. Six networks have equally many features per node: GCN, GAT, and ``CapsuleConv`` with
-uniform couplings, routed as in the 2017 paper (dynamic), routed by default (capsules), or routed so that the two
-directions of an edge share their logits (mutual). The couplings of the last two are compared with the true factors of
-the edges, which no network gets. A node has one class per factor, so the share of right classes is the micro-F1.
+``experiments.data.factors`` draws the graphs. Six networks with equally many features per node are compared: GCN, GAT,
+and ``CapsuleConv`` with equal couplings (uniform), with the routing of the 2017 paper (dynamic), with spherical routing
+(capsules), and with spherical routing and logits that both directions of an edge share (mutual). The couplings of the
+last two are compared with the true factors of the edges, which no network gets. A node has one class per factor, so the
+share of right classes is the micro-F1.
 
-Validation nodes choose two settings of each network: the number of layers, and whether the classes of a factor are read
-from all features of a node or from only one of their K parts (a capsule, a head of GAT, 16 channels of GCN).
+Settings are chosen on validation nodes, among them whether a factor's classes are read from all features of a node or
+from one of K parts: a capsule, a head of GAT, or 16 channels of GCN.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def spherical_layer(inputs: int, outputs: int, caps: int, mutual=False, unit_vot
 
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
-    # arguments: features of a node, features of each part, number of parts (heads, capsules, or slices of channels)
+    # Arguments: number of a node's features, numbers in each part, number of parts.
     "GCN": lambda inputs, outputs, parts: dgl.nn.pytorch.GraphConv(inputs, outputs * parts),
     "GAT": lambda inputs, outputs, parts: dgl.nn.pytorch.GATConv(inputs, outputs, parts),
     "uniform": lambda *sizes: capsule_layer(*sizes, "uniform"),
@@ -65,10 +65,10 @@ SETTINGS = {network: _OTHERS for network in LAYERS if network not in ROUTED} | {
         for kappa, iterations in ((4.0, 3), (4.0, 4), (4.0, 5), (1.0, 4))
     ],
 }
-"""The settings that are tried, equally many for each network."""
+"""For each network, four settings to choose from."""
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 10, range(1000, 1003), 400, 50
 NUMBERS = (4, 8)
-"""Numbers of factors. Each has a table."""
+"""There is a table for each of these numbers of factors."""
 PART, DROPOUT, WEIGHT_DECAY = 16, 0.5, 5e-4
 
 
@@ -86,10 +86,10 @@ class OwnHeads(nn.Module):
 
 
 class Layers(nn.Module):
-    """Map features (N, F) to scores (N, J, K) of the J classes of each factor, through ``layers`` layers of one kind.
+    """Map features (N, F) to scores (N, J, K) of the J classes of each factor, by ``layers`` layers of the same kind.
 
-    Each layer returns K parts of PART numbers. If ``heads`` is ``"all"``, a factor's classes are read from all parts of
-    a node; if it is ``"own"``, only from the factor's own part. ``own`` are settings of capsule layers.
+    Each layer returns K parts with PART numbers each. If ``heads`` is ``"all"``, a factor's classes are read from all
+    parts of a node; if it is ``"own"``, only from the factor's own part. ``own`` are settings of capsule layers.
     """
 
     def __init__(self, network, inputs, classes, factors, layers: int, heads: str, **own):
@@ -116,15 +116,15 @@ class Layers(nn.Module):
         return couplings
 
     def concentrations(self) -> list[float]:
-        """The kappa of each layer with spherical routing."""
+        """Kappa of each layer with spherical routing."""
         return [float(part.kappa.detach()) for part in self.modules() if isinstance(part, Spherical)]
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epochs: int) -> dict:
-    """Train one network on the seed's graph. The validation nodes choose the epoch."""
+    """Train one network on the graph of the seed. The validation loss chooses the epoch."""
     data = factor_graph(seed, factors)
     torch.manual_seed(seed)
-    graph, shape = dgl.add_self_loop(data.graph), dict(settings)  # the loops come after the edges
+    graph, shape = dgl.add_self_loop(data.graph), dict(settings)  # self-loops come after the other edges
     rates = {"lr": shape.pop("lr"), "weight_decay": WEIGHT_DECAY}
     model = Layers(network, data.features.shape[1], data.num_classes, factors, **shape)
 
@@ -143,11 +143,12 @@ def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epo
 
 
 def recovery(c: Tensor, data: FactorGraph) -> dict:
-    """How well couplings (E, K) reveal the factors of edges, over those that only one factor generated.
+    """How well couplings (E, K) reveal the factors of the edges that only one factor generated.
 
     Returns:
-        ``score``: the ``information``. ``table`` (K, K): number of edges of each factor (rows) by capsule. ``edges``:
-        neighbour, factor and capsule of each edge into node 0.
+        ``score``: the ``information`` of factors and capsules, where an edge's capsule is the one with its largest
+        coupling. ``table`` (K, K): number of edges by factor (rows) and capsule. ``edges``: neighbour, factor and
+        capsule of each edge into node 0.
     """
     which, factor = data.single()
     capsule = c[which].argmax(dim=1)
@@ -160,12 +161,12 @@ def recovery(c: Tensor, data: FactorGraph) -> dict:
 
 
 def information(factor: Tensor, capsule: Tensor) -> float:
-    """Adjusted mutual information of two labellings (M,) of edges: 0 by chance, 1 if one determines the other."""
+    """Adjusted mutual information of two labellings (M,) of edges: 0 by chance, 1 if they are the same partition."""
     return float(adjusted_mutual_info_score(factor.numpy(), capsule.numpy()))
 
 
 def upper_bound(place: Place, seed: int, factors: int) -> dict:
-    """Upper bounds for networks: micro-F1 of belief propagation on the test nodes, and its ``recovery``."""
+    """Upper bounds for networks, by belief propagation: micro-F1 on the test nodes, and information of the causes."""
     data = factor_graph(seed, factors)
     classes, causes = beliefs(data)
     which, factor = data.single()
@@ -174,13 +175,13 @@ def upper_bound(place: Place, seed: int, factors: int) -> dict:
 
 
 def rows(place: Place, factors: int, seeds: int = SEEDS, quick: bool = False) -> dict:
-    """Choose each network's settings on validation nodes, then train it on ``seeds`` other graphs and test it."""
+    """Choose each network's settings on validation nodes. Then train and test it on ``seeds`` other graphs."""
     common = {"factors": factors, "epochs": 3 if quick else EPOCHS}
     return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 
 
 def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
-    """Make a part of ``table.graphs`` for each number of factors, and a picture of the network with mutual logits."""
+    """Make a part of ``table.graphs`` for each number of factors, with a picture of the network ``mutual``."""
     return [_part(place, factors, seeds, quick) for factors in NUMBERS]
 
 

@@ -1,7 +1,7 @@
-"""Networks for images, trained alike by a plan. Each has its own run folder and is measured after training.
+"""Networks for images, trained by a plan. Each has its own run folder and is measured after training.
 
-Test images are read once per training, by the training itself. The use of capsules is counted on validation images. A
-training that was stopped continues from its last checkpoint.
+Only the training itself reads the test images. The use of capsules is counted on validation images. A training that was
+stopped continues from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from experiments.plan import Plan
 from experiments.run import Place
 from experiments.statistics import difference, mcnemar
 from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluate
-from graphcaps.analysis.capsule_usage import capsule_usage_of_layers, relative_entropy
+from graphcaps.analysis.capsule_usage import capsule_usage, relative_entropy
 from graphcaps.config import TrainConfig
 from graphcaps.data import Batches, load_affnist, load_images, within
 from graphcaps.progress import bar
@@ -24,14 +24,14 @@ from graphcaps.training.run_folder import Run, load
 from graphcaps.training.train import train
 
 MAX_VOTES = 2**20
-"""The most votes that counting builds at once."""
+"""Limit of the votes in a batch in which the use of capsules is counted."""
 
 
 def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
     """Train a network, or continue its training, and measure it.
 
-    ``right`` has a text of 0 and 1 for each set of images: 1 for each image that is answered right. ``capsules``
-    describes how each routed layer uses its capsules, lowest layer first; it is None without routing.
+    For each set of images, the result ``right`` is a text with 1 for each image whose answer is right, else 0.
+    ``capsules`` describes the use of capsules in each routed layer, lowest layer first; it is None for CNNs.
     """
     name = run.key(fit, {"settings": settings, "seed": seed, "on": on})
     fixed = {"seed": seed, "name": name, "out": place.cache / "runs", "data": place.data, "device": place.device}
@@ -68,7 +68,7 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
     widest = max(layer.graph().num_edges() for layer in (*model.between, model.capsules))
     batch = min(EVALUATION_BATCH, max(1, MAX_VOTES // widest))
     with bar("capsules used on validation images") as on_progress:
-        layers = capsule_usage_of_layers(model, Batches(images, batch, device=device), on_progress)
+        layers = capsule_usage(model, Batches(images, batch, device=device), on_progress, all_layers=True)
     return [
         {
             "dead": int(layer.dead_children.sum() + layer.dead_parents.sum()),
@@ -82,7 +82,7 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
 
 
 def results(plan: Plan, place: Place) -> dict:
-    """Train the networks that aren't trained yet, and compare all."""
+    """Train the networks of a plan that aren't trained yet, and compare all of them."""
     trials = [{"settings": row.settings, "seed": seed, "on": list(plan.on)} for row, seed in plan.cells]
     done = {}
     for (row, seed), cell in zip(plan.cells, run.run(fit, trials, place, plan.name, parallel=False), strict=True):
@@ -92,7 +92,7 @@ def results(plan: Plan, place: Place) -> dict:
 
 
 def summary(plan: Plan, done: dict[tuple[str, int], dict]) -> dict:
-    """The numbers of all trainings, and each row's difference to the row ``against``, on each set of images."""
+    """The numbers of all trainings, and for each set of images the difference of each row to the row ``against``."""
     one, rows = next(iter(done.values())), []
     for row in plan.rows:
         cells, others = ([done[name, seed] for seed in plan.seeds] for name in (row.name, plan.against))
@@ -108,7 +108,7 @@ def summary(plan: Plan, done: dict[tuple[str, int], dict]) -> dict:
         )
     made_with = {key: one["result"][key] for key in ("device", "threads", "precision") if key in one["result"]}
     about = {"plan": plan.name, "against": plan.against, "made_with": made_with, "images": one["named"]}
-    return {**about, "asked": len(done), "trained": len(done), "rows": rows}
+    return {**about, "rows": rows}
 
 
 def _numbers(seed: int, cell: dict) -> dict:
@@ -122,7 +122,7 @@ def _numbers(seed: int, cell: dict) -> dict:
 
 
 def _compared(name: str, cells: list[dict], others: list[dict]) -> dict:
-    """A network's accuracies on the set of images ``name``, and its difference to the other network, if any."""
+    """A network's accuracy on the set of images ``name``, and its difference to a network with results ``others``."""
     right = np.stack([cell["right"][name] for cell in cells])  # (S, N)
     spread = table.spread(right.mean(axis=1).tolist())
     compared = {"count": right.shape[1], "mean": spread["mean"], "sd": spread["sd"]}

@@ -1,12 +1,13 @@
-"""Graphs with latent factors, where a network gets the classes of training nodes and predicts those of other nodes.
+"""Graphs with latent factors, where the classes of training nodes are inputs and those of other nodes are predicted.
 
-In training, each step hides a quarter of the training nodes' classes and predicts them. For validation and test nodes,
-all training nodes' classes are given (like Shi et al. 2021, Masked label prediction, IJCAI). ``BeliefConv`` takes them
-as the logits of its capsules. One of the controls is ``BeliefConv`` with all edges as equal evidence. The others take
-them as features, next to the rows of the adjacency matrix: four of ``relations.NETWORKS``, and one without edges.
+A training step hides a quarter of the training nodes' classes and predicts them. Validation and test nodes are
+predicted from the classes of all training nodes (as in Shi et al. 2021, Masked label prediction, IJCAI). For
+``BeliefConv``, the classes are logits of its capsules. One control is ``BeliefConv`` with equal evidence on all edges.
+For the other controls, four of ``relations.NETWORKS`` and a network without edges, the classes are features, next to
+the rows of the adjacency matrix.
 
-Either a network is told which classes belong to one factor, or this is found from training nodes alone: each class is
-assigned to a capsule so that no node has two classes in the same capsule.
+With ``heads="told"``, a network knows which classes belong to the same factor. With ``"found"``, it doesn't, and for
+``BeliefConv`` each class is assigned to a capsule, so that no training node has two classes in the same capsule.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Without(nn.Module):
 
 
 class Control(nn.Module):
-    """A layer on rows of the adjacency matrix and given classes (N, L, J); it returns scores (N, L, J)."""
+    """A network with scores (N, L, J), from the rows of the adjacency matrix and the given classes (N, L, J)."""
 
     def __init__(self, network: str, data: Related, classes: int, *, heads: str, dropout: float = 0.5, **own):
         super().__init__()
@@ -58,7 +59,7 @@ class Control(nn.Module):
 
 
 class Beliefs(nn.Module):
-    """``BeliefConv`` with each class as a state of a capsule. Scores (N, L, J) are the logarithms of its result."""
+    """``BeliefConv`` with a state of a capsule for each class. Scores (N, L, J) are logarithms of its result."""
 
     def __init__(self, network: str, data: Related, classes: int, *, heads: str, iterations: int):
         super().__init__()
@@ -66,11 +67,11 @@ class Beliefs(nn.Module):
         capsule = torch.arange(sizes).repeat_interleave(classes)
         if heads == "found":
             capsule = exclusive(F.one_hot(data.labels[data.train], classes).flatten(1).float(), sizes)
-        state = (capsule[:, None] == capsule).tril(-1).sum(1)  # the index of each class in its capsule
+        state = (capsule[:, None] == capsule).tril(-1).sum(1)  # the number of each class within its capsule
         self.register_buffer("place", capsule * (1 + int(state.max())) + state)
         self.layer = BeliefConv(None, 1 + int(state.max()), sizes, iterations)
         self.strength, self.scale = nn.Parameter(torch.tensor(STRENGTH)), nn.Parameter(torch.ones(()))
-        if network == "equal beliefs":  # at a large epsilon all edges are equal evidence: w_ek is about g / epsilon
+        if network == "equal beliefs":  # with a large epsilon, w_ek is about g / epsilon on all edges
             with torch.no_grad():
                 self.layer.beliefs.logarithms[:2] = torch.tensor(1e4).log()
 
@@ -88,9 +89,9 @@ class Beliefs(nn.Module):
 def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
     """Assign each class to a capsule, (C,), so that no capsule has two classes of one node.
 
-    ``has`` (N, C) is 1 if a node has a class, else 0. Each class has a share in every capsule, (C, K), by softmax. Let
-    n_k be the sum of the shares in capsule k of a node's classes. Gradient descent lowers the sum over k of (n_k - 1)^2
-    and, with growing weight, the entropy of the shares.
+    ``has`` (N, C) is 1 if a node has a class, else 0. Each class has shares (C, K) in all capsules, with sum 1. Let n_k
+    be the sum of a node's classes' shares in capsule k. Gradient descent lowers the sum over k of (n_k - 1)^2, and with
+    growing weight the entropy of the shares.
     """
     logits = nn.Parameter(torch.randn(has.shape[1], capsules) / 2)
     adam = torch.optim.Adam([logits], lr=0.1)
@@ -115,16 +116,14 @@ NETWORKS: dict[str, tuple[Callable[..., nn.Module], list[dict]]] = {
     "GAT": (Control, _OTHERS),
     "no edges": (Control, _OTHERS),
 }
-"""Each network's module and the settings that are tried, equally many for each."""
+"""For each network, its module and two settings to choose from."""
 EPOCHS = {Beliefs: 40, Control: 300}
 HEADS = {"told": [*NETWORKS], "found": ["beliefs", "equal beliefs", "mutual", "uniform"]}
-"""Networks trained with the factors told, and with the factors to be found. If they are to be found, ``Control`` reads
-each class from all parts of a node, not from one part per factor.
-"""
+"""The networks for each value of ``heads``. With ``"found"``, ``Control`` reads each class from all parts of a node."""
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads: str, quick: bool) -> dict:
-    """Train one network on the given graph. The lowest validation loss chooses the epoch."""
+    """Train one network on the graph ``data``. The validation loss chooses the epoch."""
     related = relations.DATA[data](place.data, seed)
     torch.manual_seed(seed)
     module, own, classes = NETWORKS[network][0], dict(settings), int(related.labels.max()) + 1
@@ -155,7 +154,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads:
 
 
 def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """Make a row of each network for each graph, with the factors told and with the factors found."""
+    """Make a row for each graph, each value of ``heads`` and each network."""
     made = []
     for data, heads in product(run.chosen(only, DATA), HEADS):
         tried = {network: NETWORKS[network][1] for network in HEADS[heads]}

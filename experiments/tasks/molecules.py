@@ -1,12 +1,13 @@
-"""MUTAG and PROTEINS: classify whole graphs. The networks differ only in how they read a graph from its nodes.
+"""MUTAG and PROTEINS: classify whole graphs. The networks differ only in their readout from nodes to the graph.
 
-They are graph isomorphism networks (Xu et al. 2019, https://arxiv.org/abs/1810.00826) with five readouts. The nodes are
-averaged, weighted by attention, or vote for one capsule per class: with equal couplings (uniform), routed as in the
-2017 paper (dynamic), or by spherical routing with kappa starting at 0.5 (capsules).
+They are graph isomorphism networks (Xu et al. 2019, https://arxiv.org/abs/1810.00826). Two readouts are means of the
+nodes, plain or weighted by attention. In three readouts, nodes vote for one capsule per class: with equal couplings
+(uniform), with the routing of the 2017 paper (dynamic), and with spherical routing, whose kappa starts at 0.5
+(capsules).
 
-The ten folds are given. Of the nine tenths outside the test fold, a tenth of each class is held out to choose settings
-and epoch. Papers that choose the epoch on the test folds report higher numbers; Errica et al. 2020
-(https://arxiv.org/abs/1912.09893) compare such networks without that.
+The ten test folds are given. Of the other graphs, a tenth of each class are validation graphs, which choose settings
+and epoch. Papers that choose the epoch on the test folds report higher accuracies. Errica et al. 2020
+(https://arxiv.org/abs/1912.09893) compare such networks without that choice.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _attention(width: int, classes: int) -> Pooled:
 
 Readout = Callable[[int, int], Pooled | ClassCapsules]
 READOUTS: dict[str, Readout] = {
-    # arguments: numbers per node, number of classes; the module maps a batched graph and its nodes to class scores
+    # Arguments: numbers per node, number of classes. The module maps a batched graph and its nodes to class scores.
     "mean": lambda width, classes: Pooled(dgl.nn.pytorch.AvgPooling(), width, classes),
     "attention": _attention,
     "uniform": lambda width, classes: ClassCapsules(width, classes, "uniform"),
@@ -74,7 +75,7 @@ SEEDS, EPOCHS, LAYERS, BATCH, PATIENCE = 1, {"mutag": 100, "proteins": 40}, 4, 6
 
 
 class GraphNet(nn.Module):
-    """Map node tags to class scores (B, J): GIN convolutions, and a readout of the outputs of all of them."""
+    """Map node tags to class scores (B, J) with GIN convolutions and a readout of all of their outputs."""
 
     def __init__(self, readout: Readout, num_tags: int, num_classes: int, width: int, dropout: float):
         super().__init__()
@@ -97,7 +98,7 @@ def _perceptron(inputs: int, width: int) -> nn.Module:
 
 
 def split(data: GraphSet, fold: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of the training, validation and test graphs of a fold. The seed draws the validation tenth."""
+    """Numbers of the training, validation and test graphs of a fold. The seed draws the validation graphs."""
     test = data.folds[fold]
     rest = np.setdiff1d(np.arange(len(data)), test)
     train, val = stratified_split(torch.from_numpy(data.labels[rest]), round(len(rest) / 10), seed)
@@ -105,7 +106,7 @@ def split(data: GraphSet, fold: int, seed: int) -> tuple[np.ndarray, np.ndarray,
 
 
 def train(data: GraphSet, readout: Readout, settings: dict, fold: int, seed: int, epochs: int) -> dict:
-    """Train on a fold's training graphs. Its validation graphs choose the epoch."""
+    """Train on a fold's training graphs. The loss on its validation graphs chooses the epoch."""
     torch.manual_seed(seed)
     training, val, test = split(data, fold, seed)
     model = GraphNet(readout, data.num_tags, data.num_classes, settings["width"], settings["dropout"])
@@ -131,7 +132,7 @@ def fit(place: Place, data: str, network: str, settings: dict, fold: int, seed: 
 
 
 def rows(place: Place, name: str, seeds: int = SEEDS, quick: bool = False) -> dict:
-    """In each fold, choose each readout's settings on held-out training graphs, and test them."""
+    """In each fold, choose each readout's settings on validation graphs, and test them."""
     tried, epochs = dict.fromkeys(READOUTS, SETTINGS), 2 if quick else EPOCHS[name]
     folds = []
     for fold in range(2 if quick else FOLDS):

@@ -1,4 +1,4 @@
-"""One table of tasks by routings, with equal couplings and networks without capsules: where does routing matter?"""
+"""Where does routing matter? A table with a row per task and a column per routing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FOLDS_OVERLAP = 1 / 9  # for ten folds: number of test graphs / number of other 
 
 
 class Task(NamedTuple):
-    """A task with several networks. A task on images has the networks of the plan with its name."""
+    """A task with several networks. For a task on images, these are the networks of the plan with its name."""
 
-    titles: dict[str, str]  # title of each row of the table -> its set of images, named as in images.summary
+    titles: dict[str, str]  # for the title of each row, the name of its set of images in images.summary
     columns: dict[str, tuple[str, ...]]  # the networks of each column
-    rows: Callable[[Place], dict[str, dict]] | None = None  # for graphs: returns each network's table.row
-    unit: str = "seeds"  # what each test score belongs to
+    rows: Callable[[Place], dict[str, dict]] | None = None  # for graphs: makes each network's table.row
+    unit: str = "seeds"  # test scores are of different seeds, folds or graphs
     measure: str = "accuracy"
 
 
@@ -55,10 +55,10 @@ TASKS = {
 
 
 def results(place: Place, only: Sequence[str], save: Callable[[dict], object]) -> dict:
-    """Train the networks of some or all tasks that aren't trained yet. After each task, call ``save`` with the table.
+    """Train the networks of the tasks in ``only``, or of all tasks, unless they are trained already.
 
-    The table also has the rows that an earlier call saved in the cache. If a task can't be trained, the error is raised
-    after all others.
+    After each task, ``save`` is called with the table, which also has the rows that an earlier call saved in the cache.
+    If a task fails, the error is raised after the other tasks.
     """
     saved, failed = place.cache / "overview.json", {}
     rows = json.loads(saved.read_text(encoding="utf-8"))["rows"] if saved.is_file() else []
@@ -106,14 +106,14 @@ def _rows(name: str, place: Place) -> list[dict]:
 
 
 def _of_images(row: dict, part: str) -> dict:
-    """A network's cell for one set of images."""
+    """A network's part of a cell, for one set of images."""
     compared, each = row["images"][part], [seed["accuracy"][part] for seed in row["seeds"]]
     difference = {key: compared[key] for key in ("difference", "interval") if key in compared}
     return {"name": row["name"], **table.spread(each), "parameters": row["parameters"], **difference}
 
 
 def _of_graphs(row: dict, part: str, uniform: dict, overlap: float) -> dict:
-    """A network's cell for a task on graphs."""
+    """A network's part of a cell, for a task on graphs."""
     made = {"name": row["name"], **table.spread(row["test"]), "parameters": row["parameters"]}
     gap = paired(row["test"], uniform["test"], overlap) if row is not uniform else None
     return made if gap is None else made | {"difference": gap[0], "interval": [*gap[1:]]}

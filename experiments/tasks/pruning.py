@@ -1,9 +1,9 @@
-"""The accuracy of a trained network after some of its edges are removed, without further training.
+"""The accuracy of a trained network after some edges of its last capsule layer are removed, without further training.
 
-The strength of an edge of the last capsule layer is its mean coupling over the training images, after as many
-iterations as in training. Each child keeps its k strongest edges. The prior of other edges becomes -inf, so that their
-coupling is 0 in every iteration. Controls keep as many edges per child: random ones, and the weakest. If couplings are
-meaningful, controls must do worse.
+The strength of an edge is its mean coupling over the training images, after as many iterations as in training. Each
+child keeps its k strongest edges. The prior of the other edges is set to -inf, so that their coupling is 0 in every
+iteration. As controls, each child keeps k random edges, or its k weakest. If couplings are meaningful, the controls
+must have lower accuracies.
 
 Choose k by the accuracy on validation images, never by that on test images.
 """
@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from experiments.run import Place
-from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluating
-from graphcaps.analysis.capsule_usage import routed_batches
+from graphcaps.analysis.accuracy import EVALUATION_BATCH, in_eval_mode
+from graphcaps.analysis.capsule_usage import routed_batch
 from graphcaps.data import Batches, load_images
 from graphcaps.errors import check_whole, expect
 from graphcaps.models import CapsNet, routing_network
@@ -25,31 +25,31 @@ from graphcaps.progress import bar
 from graphcaps.training.run_folder import Run, load
 
 DRAWS, KEEP = 5, (1, 2, 3, 5)
-"""The number of random controls for each k, and the values of k that are measured."""
+"""The number of random controls for each k, and the default values of k."""
 
 
 def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
-    """(I, J) bool: the k strongest edges of each child, by their strength (I, J). The first edge wins a tie."""
+    """(I, J) bool: the k strongest edges of each child, for strengths (I, J). Of equal edges, the first is chosen."""
     order = strength.argsort(dim=1, descending=True, stable=True)[:, :k]
     return torch.zeros_like(strength, dtype=torch.bool).scatter(1, order, True)
 
 
+@torch.no_grad()
 def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
-    """(E,) float64: the last layer's couplings after as many iterations as in training, averaged over all images."""
-    total, seen = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64), 0
+    """(E,) float64: the last layer's couplings after as many iterations as in training, their mean over all images."""
+    total = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64)
     with bar("couplings of the training images") as on_progress:
-        for _, c, _ in routed_batches(model, batches):
+        for images, _ in in_eval_mode(model, batches, on_progress):
+            _, c, _ = routed_batch(model.capsules, model.children_of(overlaid(images)))
             total += c.sum(dim=1).cpu()
-            seen += c.shape[1]
-            on_progress(seen / batches.num_images)
-    return total / seen
+    return total / batches.num_images
 
 
 def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Batches, test: Batches) -> dict:
-    """Count right answers with k edges per child, for each k of ``keep`` and with all edges; the network isn't changed.
+    """Count right answers with k edges per child, for each k of ``keep``, and with all edges. The network is unchanged.
 
-    ``strength`` (E,) has a number per edge, as returned by ``mean_coupling``. Raises ``InputError`` if the edges of the
-    layer share matrices, or if a child can't keep k edges.
+    ``strength`` (E,) is the result of ``mean_coupling``. Raises ``InputError`` if the edges of the layer share
+    matrices, or if a child has fewer than k edges.
     """
     layer, then = model.capsules, "compact, paper and deep have one; in parts and matrix all positions share a matrix"
     wanted = "a last layer with a matrix per edge"
@@ -57,8 +57,8 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
     for k in keep:
         check_whole("keep", k, 1, layer.num_parents)
     ranks = torch.rand(DRAWS, len(strength), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    few = sorted(set(keep) - {layer.num_parents})
     orders = [by.view(-1, layer.num_parents) for by in (strength, *ranks, -strength)]
+    few = sorted(set(keep) - {layer.num_parents})
     choices = [strongest_edges(by, k).flatten() for k in few for by in orders]
     choices.append(torch.ones(len(strength), dtype=torch.bool))
     parts = {"val": val, "test": test}
@@ -71,17 +71,11 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
     rows: list[dict] = []
     for n, k in enumerate(few):
         strongest, *drawn, weakest = scores[n * len(orders) : (n + 1) * len(orders)]
-        edges = k * layer.num_children
-        about = {"k": k, "edges": edges, "share": edges / len(strength)}
-        rows.append(about | {"strongest": strongest, "random": drawn, "weakest": weakest})
-    whole = {"k": None, "edges": len(strength), "share": 1.0}
-    rows.append(whole | {"strongest": scores[-1], "random": [], "weakest": None})
+        row = {"k": k, "edges": k * layer.num_children}
+        rows.append(row | {"strongest": strongest, "random": drawn, "weakest": weakest})
+    rows.append({"k": None, "edges": len(strength), "strongest": scores[-1], "random": [], "weakest": None})
     return {
-        "val_images": val.num_images,
         "test_images": test.num_images,
-        "edges": len(strength),
-        # fewest edges per child that give at least as many right validation answers as all edges; None: only all do
-        "enough": next(row["k"] for row in rows if row["strongest"]["val_correct"] >= scores[-1]["val_correct"]),
         "rows": rows,
         "strength": [round(value, 6) for value in strength.tolist()],
     }
@@ -89,24 +83,23 @@ def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Ba
 
 @torch.no_grad()
 def _right_answers(model: CapsNet, choices: list[torch.Tensor], batches: Batches) -> list[int]:
-    """The number of right answers of the network with each choice (E,) of edges."""
+    """The number of right answers of the network for each choice of edges, (E,) bool."""
     correct, layer, prior = torch.zeros(len(choices), dtype=torch.int64), model.capsules, model.capsules.prior
     whole = torch.zeros(len(choices[0])) if prior is None else prior
     priors = [nn.Parameter(whole.where(edges, -torch.inf)) for edges in choices]
     try:
-        with evaluating(model):
-            for images, labels in batches.in_order():
-                u = model.children_of(overlaid(images))  # (I, B, P)
-                for n, layer.prior in enumerate(priors):
-                    lengths = torch.linalg.vector_norm(layer(u), dim=-1).T  # (B, J)
-                    correct[n] += is_correct(longest(lengths, model.objects), labels).sum()
+        for images, labels in in_eval_mode(model, batches):
+            u = model.children_of(overlaid(images))  # (I, B, P)
+            for n, layer.prior in enumerate(priors):
+                lengths = torch.linalg.vector_norm(layer(u), dim=-1).T  # (B, J)
+                correct[n] += is_correct(longest(lengths, model.objects), labels).sum()
     finally:
         layer.prior = prior
     return correct.tolist()
 
 
 def of_run(run: Run, place: Place, keep: tuple[int, ...] = KEEP) -> dict:
-    """Call ``prune`` on a run's network, with the data set it was trained on."""
+    """Call ``prune`` on a run's network, with the data set of its training."""
     model, config = routing_network(load(run), str(run)), run.config
     splits = load_images(config.dataset, place.data, **config.of_images).for_augment(config.augment)
     train, val, test = (Batches(part, EVALUATION_BATCH) for part in (splits.train, splits.val, splits.test))

@@ -1,9 +1,9 @@
 """Hidden relations: do a layer's learned couplings reveal the kinds of edges? The layer doesn't get the kinds.
 
-One layer of each network in ``factors.LAYERS`` is trained to classify the nodes of a graph, or pairs of nodes. Its
-couplings before and after training are compared with the kinds of the edges. Two other methods are references. R-GCN
-(Schlichtkrull et al. 2018, https://arxiv.org/abs/1703.06103) gets the kinds, as a ceiling for the task. k-means
-clusters the edges by the features at their two ends, without any task, as a floor for the recovery of the kinds.
+A network of one layer is trained to classify the nodes of a graph, or pairs of nodes. The layer's couplings before and
+after training are compared with the kinds of the edges. Two other methods are references. R-GCN (Schlichtkrull et al.
+2018, https://arxiv.org/abs/1703.06103) gets the kinds: an upper bound for the score in the task. k-means clusters the
+edges by the features of their two ends, without training: a lower bound for how well couplings reveal the kinds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from sklearn.metrics import average_precision_score
@@ -28,7 +29,7 @@ from graphcaps import dgl
 from graphcaps.nn import BeliefConv
 
 DATA: dict[str, Callable[[Path, int], Related]] = {
-    # arguments: the folder of the data sets and a seed
+    # Arguments: the folder of the data sets, and a seed.
     "HumanGO": lambda root, seed: relations.human_go(root / "graphs" / "humango.npz", seed),
     "UMLS": lambda root, seed: relations.umls(root / "graphs" / "umls.npz", seed),
     **{
@@ -40,7 +41,7 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
 
 
 class Told(nn.Module):
-    """R-GCN whose result has a part per kind: the mean over a node and its in-neighbours along edges of that kind."""
+    """R-GCN with one part per kind: the mean over a node and its in-neighbours along edges of that kind."""
 
     def __init__(self, inputs: int, outputs: int, kinds: int):
         super().__init__()
@@ -52,7 +53,7 @@ class Told(nn.Module):
 
 
 class Twice(nn.Module):
-    """Two layers of the same network. Like ``BeliefConv``, they see further than a node's neighbours."""
+    """Two layers of the same kind. Like ``BeliefConv``, they see further than a node's neighbours."""
 
     def __init__(self, network: str, inputs: int, outputs: int, parts: int):
         super().__init__()
@@ -71,18 +72,17 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "GCN, twice": functools.partial(Twice, "GCN"),
     "GAT, twice": functools.partial(Twice, "GAT"),
 }
-# The networks in FURTHER see further than a node's neighbours. They are tried only on the graphs in FEATURES. On the
-# others, a node's features are its row of the adjacency matrix; there, the task ``labels`` gives BeliefConv the known
-# classes of nodes.
+# The networks in FURTHER see further than a node's neighbours. They are trained only on the graphs in FEATURES. On the
+# others, a node's features are its row of the adjacency matrix. The task ``labels`` has BeliefConv on those graphs.
 FEATURES = ("HumanGO", "UMLS")
 FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
 WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
 FLOORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    # arguments: the features at an edge's two ends; both directions give k-means the same input
+    # Arguments: the features of an edge's two ends. Both directions of an edge have the same result.
     "k-means, products": lambda u, v: u * v,
     "k-means, distances": lambda u, v: torch.cat([(u - v).abs(), u + v], dim=1),
 }
-# Each network has equally many settings.
+# Each network has three settings to choose from.
 _OTHERS = [{"dropout": dropout, "lr": lr} for dropout, lr in ((0.2, 0.01), (0.2, 0.03), (0.5, 0.01))]
 _ROUTED = [
     {"dropout": drop, "lr": 0.02, "concentration": kappa} for drop, kappa in ((0.2, 1.0), (0.2, 4.0), (0.5, 4.0))
@@ -94,15 +94,15 @@ SETTINGS = dict.fromkeys(NETWORKS, _OTHERS) | dict.fromkeys(("capsules", "unit v
 SETTINGS["beliefs"] = _BELIEFS
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 150, 50
 PART, PARTS, WEIGHT_DECAY = 16, 8, 5e-4
-"""Numbers in each part of a node's result; number of parts, unless each label has its own part; weight decay."""
+"""Numbers in each part of a node's result; number of parts if labels have no parts of their own; weight decay."""
 HIDDEN = 0.3
-"""Share of the joined training pairs that a step predicts. Their edges are removed from its graph."""
+"""Share of the joined training pairs that are predicted in a step, without their edges in the graph."""
 FEWEST = 30
-"""A kind must have this many pairs of nodes for its average precision to count."""
+"""Kinds with fewer pairs of nodes have no average precision."""
 
 
 class Network(nn.Module):
-    """A layer of capsules or heads with PART numbers each, and scores (M, J, L): J classes for each of L labels."""
+    """A layer, and scores (M, J, L) of the J classes of each of L labels."""
 
     def __init__(self, layer: nn.Module, width: int, classes: int, labels: int, own: bool, dropout: float):
         super().__init__()
@@ -116,27 +116,27 @@ class Network(nn.Module):
 
 @torch.no_grad()
 def couplings(layer: nn.Module, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-    """Couplings (E, K), which sum to 1 on each edge. For GAT: each head's share of the edge's attention."""
+    """Couplings (E, K), with sum 1 on each edge. For GAT, they are the heads' shares of the edge's attention."""
     attention = isinstance(layer, dgl.nn.pytorch.GATConv)
     c = layer(graph, feat, **{"get_attention" if attention else "get_coupling": True})[1].flatten(1)
     return c / c.sum(dim=1, keepdim=True)
 
 
 def gathered(nodes: Tensor, items: Tensor) -> Tensor:
-    """Features (M, F) of items: a node's features, or for a pair the elementwise product of its two nodes' features."""
+    """Features (M, F) of items. The features of a pair are the elementwise product of its two nodes' features."""
     if items.dim() == 1:
         return nodes[items]
-    # First give all vectors the same length, since it is hard to learn from a product of small numbers.
+    # Give all vectors the same length first, because products of small numbers are hard to learn from.
     return (F.normalize(nodes[items], dim=2) * nodes.shape[1] ** 0.5).prod(dim=1)
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs: int) -> dict:
-    """Train one network and measure how well its couplings reveal the kinds. Validation items choose the epoch."""
+    """Train one network and measure how well its couplings reveal the kinds. The validation loss chooses the epoch."""
     related, own = DATA[data](place.data, seed), dict(settings)
     torch.manual_seed(seed)
     told, labels, classes = network == "R-GCN, told", related.labels.shape[1], int(related.labels.max()) + 1
     parts = len(related.names) if told else labels if related.own else PARTS
-    graph = dgl.add_self_loop(related.graph)  # the loops come after the edges
+    graph = dgl.add_self_loop(related.graph)  # self-loops come after the other edges
     if told:
         graph.edata["shares"] = shares(graph, related.kinds)
     dropout, rates = own.pop("dropout"), {"lr": own.pop("lr"), "weight_decay": WEIGHT_DECAY}
@@ -168,8 +168,8 @@ def fit_items(model: nn.Module, related: Related, graph: dgl.DGLGraph, epochs: i
 def visible(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
     """The training items of a step, and the graph of that step.
 
-    If items are nodes, a step takes all training nodes and the whole graph. If they are pairs, it takes all unrelated
-    pairs and a random share of the joined ones, whose edges are removed from the graph.
+    If items are nodes, these are all training nodes and the whole graph. If items are pairs, they are all unrelated
+    pairs and a random share of the joined pairs, whose edges are removed from the graph.
     """
     if data.items.dim() == 1:
         return data.train, graph
@@ -181,9 +181,9 @@ def visible(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
 
 
 def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
-    """Weights (E + N, R) of a mean over in-edges, per kind: 1 / (number of in-edges of this kind at the edge's target).
+    """Weights (E + N, R) for means over in-edges: 1 / (number of in-edges of kind r at the edge's target), or 0.
 
-    ``kinds`` (E, R) are those of the edges. The N self-loops come after the edges and belong to every kind.
+    ``kinds`` (E, R) are the kinds of the edges. The N self-loops come after the edges and have all kinds.
     """
     present = torch.cat([kinds, torch.ones(graph.num_nodes(), kinds.shape[1])])
     heads = graph.edges()[1]
@@ -192,7 +192,7 @@ def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
 
 
 def measured(scores: Tensor, labels: Tensor) -> float:
-    """The micro-F1 of scores (M, J, L) for labels (M, L); for yes-or-no labels (J = 2) the micro average precision."""
+    """Micro-F1 of scores (M, J, L) for labels (M, L). For J = 2, the micro average precision of class 1."""
     if scores.shape[1] > 2:
         return run.accuracy(scores, labels)
     return float(average_precision_score(labels.flatten().numpy(), (scores[:, 1] - scores[:, 0]).flatten().numpy()))
@@ -202,40 +202,33 @@ def recovery(c: Tensor, data: Related, seed: int) -> dict:
     """How well couplings (E, K) reveal the kinds of the edges.
 
     Returns:
-        ``information``: adjusted mutual information of each edge's largest coupling and its kind, over edges with one
-        kind. ``unseen``: the same over edges without a training node at either end; None if items are pairs.
-        ``precisions``: for each kind, the average precision of one capsule's couplings; the capsule is chosen on one
-        half of the joined pairs and measured on the other. ``precision``: their mean.
+        ``information``: adjusted mutual information of kind and capsule, over edges with one kind; an edge's capsule is
+        the one with its largest coupling. ``unseen``: the same over edges without a training node; None if items are
+        pairs. ``precisions``: for each kind, the average precision of the couplings with the capsule that suits it
+        best. The capsule is chosen on one half of the joined pairs and measured on the other half. ``precision``: the
+        mean of ``precisions``.
     """
     one, kind, capsule = data.kinds.sum(dim=1) == 1, data.kinds.int().argmax(dim=1), c.argmax(dim=1)
     result: dict = {"information": information(kind[one], capsule[one]), "unseen": None}
     if data.items.dim() == 1:
         seen = torch.isin(torch.stack(data.graph.edges()), data.train).any(dim=0)
         result["unseen"] = information(kind[one & ~seen], capsule[one & ~seen])
+    some = data.kinds.sum(dim=0) >= 2 * FEWEST
+    names, kinds = [name for name, each in zip(data.names, some, strict=True) if each], data.kinds[:, some]
     half = torch.rand(len(c) // 2, generator=torch.Generator().manual_seed(seed)).repeat(2) < 0.5
-    choice, measure = (torch.stack([precisions(k, data.kinds[part]) for k in c[part].T]) for part in (half, ~half))
-    best = measure.gather(0, choice.argmax(dim=0, keepdim=True))[0].tolist()
-    enough = (data.kinds.sum(dim=0) >= 2 * FEWEST).tolist()
-    result["precisions"] = {name: each for name, each, some in zip(data.names, best, enough, strict=True) if some}
+    choice, measure = (
+        np.array([[average_precision_score(kind, k) for k in c[part].T] for kind in kinds[part].T])
+        for part in (half, ~half)
+    )
+    best = np.take_along_axis(measure, choice.argmax(axis=1)[:, None], axis=1)[:, 0]
+    result["precisions"] = dict(zip(names, best.tolist(), strict=True))
     return result | {"precision": fmean(result["precisions"].values())}
 
 
-def precisions(scores: Tensor, kinds: Tensor) -> Tensor:
-    """(R,), scikit-learn's average precision of every kind at once, from scores (E,) and bool kinds (E, R).
-
-    >>> precisions(torch.tensor([0.4, 0.3, 0.2]), torch.tensor([[True, False], [False, True], [True, False]]))
-    tensor([0.8333, 0.5000])
-    """
-    ordered, order = scores.sort(descending=True)
-    rank = torch.unique_consecutive(ordered, return_counts=True)[1].cumsum(0)  # the last rank of each distinct score
-    hits = kinds[order].float().cumsum(0)[rank - 1]
-    return (hits.diff(dim=0, prepend=torch.zeros_like(hits[:1])) * hits / rank[:, None]).sum(dim=0) / hits[-1]
-
-
 def floor(place: Place, network: str, seed: int, data: str) -> dict:
-    """Call ``recovery`` on k-means clusters of the edges. The input is made from the features of an edge's two ends.
+    """Call ``recovery`` on k-means clusters of the edges, by the features of their two ends.
 
-    If items are pairs, the rows of the adjacency matrix replace the features.
+    If items are pairs, features are the nodes' rows of the adjacency matrix.
     """
     related = DATA[data](place.data, seed)
     feat, edges = related.features, related.graph.edges()
@@ -251,7 +244,7 @@ def floor(place: Place, network: str, seed: int, data: str) -> dict:
 
 
 def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """Make a row for each graph and network: choose settings by validation items, then test ``seeds`` trainings."""
+    """Make a row for each graph and network: choose settings on validation items, then test ``seeds`` trainings."""
     made = []
     for data in run.chosen(only, DATA):
         tried = {name: each for name, each in SETTINGS.items() if data in FEATURES or name not in FURTHER}
@@ -267,7 +260,7 @@ def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dic
 
 
 def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
-    """Means and standard deviations over results of ``recovery``. For ``precisions``, the mean of each kind."""
+    """Means and standard deviations over several results of ``recovery``; for ``precisions``, the mean of each kind."""
     if recoveries[0] is None:
         return None
     keys = [key for key in ("information", "unseen", "precision") if recoveries[0][key] is not None]

@@ -19,7 +19,6 @@ T steps then explains 1 / (T - 1), and a read-out explains nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ from ..data import Batches
 from ..data.transforms import rotated, shifted
 from ..errors import expect
 from ..models import ImageNetwork
-from .accuracy import OnProgress, evaluating, no_progress
+from .accuracy import EVALUATION_BATCH, OnProgress, evaluating, no_progress
 
 MAX_IMAGES = 1000  # only the first images of the set are used
 MIN_IMAGES = 40  # least number of images of a class for a read-out
@@ -37,29 +36,13 @@ MIN_MOVED = 1e-5  # a vector with a smaller ``moved`` has no fit: its change is 
 MAX_EXAMPLES = 4
 
 
-class Parameter(NamedTuple):
-    """A parameter to sweep; ``apply`` takes images (B, C, H, W) and a value."""
-
-    apply: Callable[[Tensor, float], Tensor]
-    values: tuple[float, ...]
-    unit: str
-
-
-PARAMETERS = {
-    "rotation": Parameter(rotated, tuple(range(-30, 31, 5)), "degrees"),
-    "shift x": Parameter(lambda images, pixels: shifted(images, pixels, 0), tuple(range(-3, 4)), "pixels"),
-    "shift y": Parameter(lambda images, pixels: shifted(images, 0, pixels), tuple(range(-3, 4)), "pixels"),
-}  # whole pixels, because fractions would blur the image
-
-
-class Sweep(NamedTuple):
-    """Measurements of one parameter's sweep; NaN if a number can't be measured."""
-
-    fit: np.ndarray  # (N,) R^2 in [0, 1]; NaN for a vector that doesn't move
-    fit_permuted: np.ndarray
-    moved: np.ndarray  # (N,) in [0, 1]
-    readout: np.ndarray  # (J,) R^2 <= 1; NaN for a class of fewer than MIN_IMAGES images
-    readout_permuted: np.ndarray
+PARAMETERS: dict[str, tuple[Callable[[Tensor, float], Tensor], tuple[float, ...], str]] = {
+    "rotation": (rotated, tuple(range(-30, 31, 5)), "degrees"),
+    "shift x": (lambda images, pixels: shifted(images, pixels, 0), tuple(range(-3, 4)), "pixels"),
+    "shift y": (lambda images, pixels: shifted(images, 0, pixels), tuple(range(-3, 4)), "pixels"),
+}
+"""For each parameter: its transform of images (B, C, H, W), its values and their unit. Shifts are by whole pixels,
+because fractions would blur the image."""
 
 
 @torch.no_grad()
@@ -67,59 +50,48 @@ def equivariance(model: ImageNetwork, batches: Batches, on_progress: OnProgress 
     """Measure the first ``MAX_IMAGES`` images of a set with every parameter.
 
     Args:
-        model: a network with capsules, for images of one object. Its mode is restored at the end.
+        model: a network that passes ``check_capsules``. Its mode is restored at the end.
         batches: the images, on the model's device. Their labels are ignored.
 
     Returns:
         plain data for JSON and for ``viz.equivariance``: ``images`` (how many); ``parameters``, each with ``unit``,
-        ``values``, the mean and standard deviation of each field of ``Sweep``, and fit and read-out ``per_class``;
+        ``values``, the mean and standard deviation of each number of ``measured``, and fit and read-out ``per_class``;
         ``examples``, the first images of different winning classes, with their vectors at each angle.
-
-    Raises:
-        InputError: the network has no capsules, or its images show several objects.
     """
-    check_capsules(model)
-    total, seen = min(MAX_IMAGES, batches.num_images), 0
+    places = torch.arange(min(MAX_IMAGES, batches.num_images))
     winners: list[Tensor] = []
-    vectors: dict[str, list[Tensor]] = {name: [] for name in PARAMETERS}
+    paths: dict[str, list[Tensor]] = {name: [] for name in PARAMETERS}
     with evaluating(model):
-        for images, _ in batches.in_order():
-            images = images[: total - seen]
+        for chunk in places.split(EVALUATION_BATCH):
+            images, _ = batches.at(chunk)
             clean = model(images).scores  # (B, J)
             winner, rows = clean.argmax(dim=1), torch.arange(len(images), device=images.device)
-            for name, parameter in PARAMETERS.items():
-                steps = [model(parameter.apply(images, value)).capsules[rows, winner] for value in parameter.values]
-                vectors[name].append(torch.stack(steps, dim=1).cpu().double())  # (B, T, D)
+            for name, (apply, values, _) in PARAMETERS.items():
+                steps = [model(apply(images, value)).capsules[rows, winner] for value in values]
+                paths[name].append(torch.stack(steps, dim=1).cpu().double())  # (B, T, D)
             winners.append(winner.cpu())
-            seen += len(images)
-            on_progress(seen / total)
-            if seen == total:
-                break
-    by_parameter = {name: torch.cat(parts).numpy() for name, parts in vectors.items()}
-    return summary(by_parameter, torch.cat(winners).numpy(), clean.shape[1])
+            on_progress((int(chunk[-1]) + 1) / len(places))
+    vectors = {name: torch.cat(parts).numpy() for name, parts in paths.items()}
+    return _summary(vectors, torch.cat(winners).numpy(), clean.shape[1])
 
 
-def summary(vectors: dict[str, np.ndarray], winners: np.ndarray, num_classes: int) -> dict:
+def _summary(vectors: dict[str, np.ndarray], winners: np.ndarray, num_classes: int) -> dict:
     """The result of ``equivariance``, from the vectors (N, T, D) of each parameter and the winning classes (N,)."""
-    sweeps = {
-        name: measured(vectors[name], np.array(parameter.values, float), winners, num_classes)
-        for name, parameter in PARAMETERS.items()
-    }
-    parameters = {}
-    for name, sweep in sweeps.items():
-        per_class = []
+    parameters, fits = {}, {}
+    for name, (_, values, unit) in PARAMETERS.items():
+        measures = measured(vectors[name], np.array(values, float), winners, num_classes)
+        fits[name], per_class = measures["fit"], []
         for k in range(num_classes):
             mine = winners == k
-            fit, readout = _mean_and_sd(sweep.fit[mine]), _number_or_none(sweep.readout[k])
+            fit, readout = _mean_and_sd(fits[name][mine]), _number_or_none(measures["readout"][k])
             per_class.append({"images": int(mine.sum()), "fit": fit, "readout": readout})
-        known = {"unit": PARAMETERS[name].unit, "values": PARAMETERS[name].values}
-        measures = {measure: _mean_and_sd(values) for measure, values in sweep._asdict().items()}
-        parameters[name] = {**known, **measures, "per_class": per_class}
+        summaries = {measure: _mean_and_sd(numbers) for measure, numbers in measures.items()}
+        parameters[name] = {"unit": unit, "values": values, **summaries, "per_class": per_class}
     examples = [
         {
             "image": place,
             "class": int(winners[place]),
-            "fit": _number_or_none(sweeps["rotation"].fit[place]),
+            "fit": _number_or_none(fits["rotation"][place]),
             "vectors": vectors["rotation"][place].round(4).tolist(),
         }
         for place in sorted(np.unique(winners, return_index=True)[1].tolist())[:MAX_EXAMPLES]
@@ -141,9 +113,13 @@ def check_capsules(model: ImageNetwork) -> None:
     expect(model.objects == 1, "model", "a network whose images show one object", model.objects or "any number")
 
 
-def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_classes: int, seed: int = 0) -> Sweep:
-    """All measurements for one parameter's values (T,), vectors (N, T, D) and winning classes (N,)."""
-    random = np.random.RandomState(seed)
+def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_classes: int) -> dict[str, np.ndarray]:
+    """All measurements for one parameter's values (T,), vectors (N, T, D) and winning classes (N,).
+
+    Returns ``fit``, ``fit_permuted`` and ``moved`` (N,), and ``readout`` and ``readout_permuted`` (J,). NaN stands for
+    the fit of a vector that doesn't move, and for the read-out of a class with fewer than ``MIN_IMAGES`` images.
+    """
+    random = np.random.RandomState(0)
     swept = np.tile(values, (len(vectors), 1))
     permuted = np.stack([random.permutation(values) for _ in vectors])
     readouts = np.full((2, num_classes), np.nan)
@@ -151,7 +127,8 @@ def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_c
         mine = winners == k
         if mine.sum() >= MIN_IMAGES:
             readouts[:, k] = [readout(vectors[mine], p[mine]) for p in (swept, permuted)]
-    return Sweep(line_fit(vectors, swept), line_fit(vectors, permuted), _moved(vectors), *readouts)
+    fits = {"fit": line_fit(vectors, swept), "fit_permuted": line_fit(vectors, permuted), "moved": _moved(vectors)}
+    return fits | dict(zip(("readout", "readout_permuted"), readouts, strict=True))
 
 
 def line_fit(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -40,10 +40,9 @@ def ink_assigned(model: CapsNet, batches: Batches, on_progress: OnProgress = no_
     """Measure all images of ``batches``, which are layers of several objects; restore the network's mode at the end.
 
     Raises:
-        InputError: all children have the same field, or no child counts in any image.
+        InputError: no child counts in any image.
     """
     rows, columns = model.centres()
-    expect(sees_parts(model), "model", "children that see parts of the image", "one field for all", "parts has them")
     hits, total, counted = torch.zeros(3, dtype=torch.float64), 0.0, 0
     for layers, labels in in_eval_mode(model, batches, on_progress):
         ink = layers.mean(2)[:, :, rows, columns].permute(2, 1, 0)  # (I, K, B)
@@ -68,11 +67,11 @@ def sees_parts(model: CapsNet) -> bool:
 
 def _scores(
     model: CapsNet, images: Tensor, labels: Tensor, rows: Tensor, columns: Tensor
-) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Lengths of the children (I, B); couplings, decoder and saliency for each child and true class, (I, K, B) each."""
     with torch.no_grad():
         activation, c, v = _routed(model, images, labels)
-        drawn = model.decoder(v.transpose(0, 1), labels).mean(2)[:, :, rows, columns].permute(2, 1, 0)
+        drawn = model.decoder(v.transpose(0, 1), labels).mean(2)
     images = images.detach().requires_grad_()
     lengths = torch.linalg.vector_norm(model.capsules(model.children_of(images)), dim=-1)  # (J, B)
     slopes = [
@@ -80,7 +79,7 @@ def _scores(
         for label in labels.unbind(dim=1)
     ]
     saliency = torch.stack([slope.abs().amax(dim=1) for slope in slopes], dim=1)  # (B, K, H, W)
-    return activation, (c, drawn, saliency[:, :, rows, columns].permute(2, 1, 0))
+    return activation, (c, *(maps[:, :, rows, columns].permute(2, 1, 0) for maps in (drawn, saliency)))
 
 
 def _routed(model: CapsNet, images: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -98,8 +97,8 @@ def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
     """
     lengths, c, _ = _routed(model, images, classes)
     rows, columns = (each.unique() for each in model.centres())  # ascending, (h,) and (w,)
-    shape = (len(lengths) // (len(rows) * len(columns)), len(rows), len(columns))
-    given = (lengths.unsqueeze(1) * c).unflatten(0, shape).sum(dim=0).permute(3, 2, 0, 1)  # (N, K, h, w)
+    given = (lengths.unsqueeze(1) * c).unflatten(0, (-1, len(rows), len(columns)))  # (types, h, w, K, N)
+    given = given.sum(dim=0).permute(3, 2, 0, 1)  # (N, K, h, w)
     shares = given / given.sum(dim=1, keepdim=True).clamp_min(1e-12)
     down, across = (
         (torch.arange(size).unsqueeze(1) - at).abs().argmin(dim=1)

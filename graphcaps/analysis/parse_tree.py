@@ -23,6 +23,7 @@ from ..errors import GraphcapsError, expect
 from ..viz.routing.timeline import count
 from ..viz.routing_trace import RoutingTrace
 
+FIELD = ("top", "left", "height", "width")
 KEEP = 0.9  # share of the positive credit that the links of a tree make up
 NOTES = {
     "inverted": "inverted attention normalises the sum of c u_hat: credits are parts of <s, v>, not of a length",
@@ -58,8 +59,7 @@ def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
     >>> strongest(np.array([0.1, 0.6, -0.5, 0.3]), keep=0.9)
     array([1, 3])
     """
-    number = isinstance(keep, (int, float)) and not isinstance(keep, bool)
-    expect(number and 0 < keep <= 1, "keep", "a share of the credit, above 0 and up to 1", repr(keep))
+    expect(0 < keep <= 1, "keep", "a share of the credit, above 0 and up to 1", keep)
     order = np.argsort(-credit, kind="stable")[: np.count_nonzero(credit > 0)]
     reached = np.cumsum(credit[order])
     # The tolerance is for rounding: 0.6 + 0.3 must count as 0.9.
@@ -86,63 +86,53 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
     """
     credit = credits_of(trace, image)
     kept = strongest(credit, keep)
-    iteration = trace.answer_at
+    at = (-1, trace.answer_at, image)
     about = {
-        **trace.about,
         "image": int(image),
         "epoch": int(trace.epochs[-1]),
-        "iteration": iteration + 1,
+        "iteration": trace.answer_at + 1,
         "keep": float(keep),
         "kept_edges": len(kept),
         "of_edges": trace.num_edges,
         "credit": float(credit[credit > 0].sum()),
     }
+    tree = networkx.MultiDiGraph(**(trace.about | about))
     if (routing := str(trace.about.get("routing"))) in NOTES:
-        about["note"] = NOTES[routing]
+        tree.graph["note"] = NOTES[routing]
     if trace.labels is not None:
-        about["label"] = trace.parent_names[trace.labels[image]]
-    tree = networkx.MultiDiGraph(**about)
+        tree.graph["label"] = trace.parent_names[trace.labels[image]]
     for e in kept.tolist():
         i, j = int(trace.src[e]), int(trace.dst[e])
-        box = {}
-        if trace.fields is not None:
-            box = dict(zip(("top", "left", "height", "width"), trace.fields[i].tolist(), strict=True))
-        length = float(trace.lengths[-1, iteration, image, j])
-        tree.add_node(f"child {i}", layer=0, index=i, **box)
-        tree.add_node(f"parent {j}", layer=1, index=j, name=trace.parent_names[j], length=length)
-        c, agreement = (float(values[-1, iteration, image, e]) for values in (trace.c, trace.agreement))
+        box = [] if trace.fields is None else zip(FIELD, trace.fields[i].tolist(), strict=True)
+        tree.add_node(f"child {i}", layer=0, index=i, **dict(box))
+        tree.add_node(f"parent {j}", layer=1, index=j, name=trace.parent_names[j], length=float(trace.lengths[at][j]))
+        c, agreement = float(trace.c[at][e]), float(trace.agreement[at][e])
         tree.add_edge(f"child {i}", f"parent {j}", key=e, c=c, agreement=agreement, credit=float(credit[e]))
     return tree
 
 
-def in_words(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> str:
-    """Up to three lines: the answer for an image, the number of links in its tree, and the strongest link."""
-    tree, at = parse_tree(trace, image, keep), (-1, trace.answer_at, image)
-    label = f", label {tree.graph['label']}" if "label" in tree.graph else ""
+def in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
+    """Up to three lines: the answer for a tree's image, the number of links in the tree, and the strongest link."""
+    about, lengths = tree.graph, trace.lengths[-1, trace.answer_at, tree.graph["image"]]
+    label = f", label {about['label']}" if "label" in about else ""
     objects = 1 if label else 2  # a trace has no labels for images of two objects
-    named = np.argsort(-trace.lengths[at], kind="stable")[:objects]
-    longest = ", then ".join(f"{trace.parent_names[j]} ({trace.lengths[at][j]:.2f})" for j in named)
-    lines = [f"image {image}: longest is {longest}{label}"]
+    named = np.argsort(-lengths, kind="stable")[:objects]
+    longest = ", then ".join(f"{trace.parent_names[j]} ({lengths[j]:.2f})" for j in named)
+    lines = [f"image {about['image']}: longest is {longest}{label}"]
     if tree.number_of_edges():
-        links = f"{tree.graph['kept_edges']:,} of {tree.graph['of_edges']:,} links"
-        lines.append(f"{links}, from {_children_in_words(trace, tree)}, make up {100 * keep:g}% of all credit")
+        children = [data for _, data in tree.nodes(data=True) if data["layer"] == 0]
+        words = count(len(children), "child", "children")
+        if trace.saliency is None and trace.fields is not None:  # then the picture groups children by position
+            words += f" at {count(len({tuple(data[side] for side in FIELD) for data in children}), 'place')}"
+        links = f"{about['kept_edges']:,} of {about['of_edges']:,} links"
+        lines.append(f"{links}, from {words}, make up {100 * about['keep']:g}% of all credit")
         child, parent, link = next(iter(tree.edges(data=True)))
-        name, share = tree.nodes[parent]["name"], link["credit"] / tree.graph["credit"]
+        name, share = tree.nodes[parent]["name"], link["credit"] / about["credit"]
         lines.append(f"the strongest link: {child} to {name}, {share:.1%} of all credit, coupling {link['c']:.2f}")
     return "\n".join(lines)
 
 
-def _children_in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
-    """The number of children with links, and of their positions if the picture groups children by position."""
-    children = [data for _, data in tree.nodes(data=True) if data["layer"] == 0]
-    words = count(len(children), "child", "children")
-    if trace.saliency is not None or trace.fields is None:
-        return words
-    places = {tuple(data[side] for side in ("top", "left", "height", "width")) for data in children}
-    return f"{words} at {count(len(places), 'place')}"
-
-
-def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float = KEEP) -> Iterator[Path]:
+def write_parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, folder: Path) -> Iterator[Path]:
     """Write the tree of image K to image-K.graphml, image-K.json and, as a picture, image-K.png; yield each path.
 
     Gephi, yEd, Cytoscape and networkx read GraphML; ``networkx.node_link_graph(json.load(file), edges="edges")`` reads
@@ -150,13 +140,11 @@ def write_parts(trace: RoutingTrace, folder: Path, image: int = 0, keep: float =
     """
     from ..viz import parts, save
 
-    tree = parse_tree(trace, image, keep)
     node_link = networkx.node_link_data(tree, edges="edges")
     texts = {"graphml": "\n".join(networkx.generate_graphml(tree)), "json": json.dumps(node_link, indent=1)}
+    path = folder / f"image-{tree.graph['image']}.png"
     for kind, text in texts.items():
-        path = folder / f"image-{image}.{kind}"
-        write_text(path, text + "\n")
-        yield path
-    path = folder / f"image-{image}.png"
+        write_text(path.with_suffix(f".{kind}"), text + "\n")
+        yield path.with_suffix(f".{kind}")
     save(parts(trace, tree), path)
     yield path

@@ -15,45 +15,32 @@ Results are plain data for JSON and for ``viz.robustness``::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from ..data import Batches
-from ..data.transforms import SEED, TRANSFORMS
-from ..errors import check_name
+from ..data.transforms import SEED, TRANSFORMS, Transform
 from ..models import ImageNetwork
-from ..models.answers import is_correct, longest, overlaid, present
+from ..models.answers import longest, overlaid, present
 from .accuracy import OnProgress, in_eval_mode, no_progress, wilson_interval
-
-Version = Callable[[Tensor, Tensor], Tensor]
-"""A transform of images (B, C, H, W) in [0, 1], given also their indices (B,) in the set."""
 
 
 def evaluate_transform(model: ImageNetwork, batches: Batches, name: str, on_progress: OnProgress = no_progress) -> dict:
-    """Evaluate a network on all images, transformed with each severity of a transform.
-
-    Raises:
-        InputError: the name isn't in ``TRANSFORMS``.
-    """
-    check_name("transform", name, list(TRANSFORMS))
-    transform = TRANSFORMS[name]
-
-    def version(severity: float) -> Version:
-        if severity == transform.clean:
-            return _unchanged
-        return lambda images, places: transform.apply(images, severity, places)
-
-    versions = {f"{severity:g}": version(severity) for severity in transform.severities}
-    rows, clean = _rows(model, batches, versions, {}, on_progress), transform.severities.index(transform.clean)
+    """Evaluate a network on all images, transformed with each severity of ``TRANSFORMS[name]``."""
+    transform, rows = TRANSFORMS[name], []
+    for n, severity in enumerate(transform.severities):
+        answers = _answered(model, batches, _part(on_progress, n, len(transform.severities)), transform, severity)
+        rows.append(_row(f"{severity:g}", *answers))
+    clean = transform.severities.index(transform.clean)
     return {"on": name, "says": transform.says, "clean": clean, "seed": SEED, "rows": rows}
 
 
 def evaluate_sets(
     model: ImageNetwork,
     on: str,
-    batches: dict[str, Batches],
+    sets: Mapping[str, Batches],
     parts: Mapping[str, Mapping[str, Tensor]],
     on_progress: OnProgress = no_progress,
 ) -> dict:
@@ -64,66 +51,54 @@ def evaluate_sets(
         parts: for the name of a set, its parts by name, each a bool mask (N,) over its images. Each part that isn't
             empty gets a row below the set's row.
     """
-    rows: list[dict] = []
-    done, total = 0, sum(images.num_images for images in batches.values())
-    for name, images in batches.items():
-        before, share = done / total, images.num_images / total
-
-        def on_part(part: float, before: float = before, share: float = share) -> object:
-            return on_progress(before + part * share)
-
-        rows += _rows(model, images, {name: _unchanged}, parts.get(name, {}), on_part)
-        done += images.num_images
+    rows = []
+    for n, (name, batches) in enumerate(sets.items()):
+        answers = _answered(model, batches, _part(on_progress, n, len(sets)))
+        rows.append(_row(name, *answers))
+        for part, among in parts.get(name, {}).items():
+            if among.any():
+                rows.append(_row(part, *(each[among.to(each.device)] for each in answers)))
     return {"on": on, "says": "image set", "clean": 0, "seed": SEED, "rows": rows}
 
 
-def _unchanged(images: Tensor, places: Tensor) -> Tensor:
-    return images
+def _part(on_progress: OnProgress, n: int, parts: int) -> OnProgress:
+    return lambda share: on_progress((n + share) / parts)
 
 
 @torch.no_grad()
-def _rows(
+def _answered(
     model: ImageNetwork,
     batches: Batches,
-    versions: Mapping[str, Version],
-    parts: Mapping[str, Tensor],
     on_progress: OnProgress,
-) -> list[dict]:
-    """One row for each version of the images, each followed by rows for its parts, in one pass over the set."""
-    answers: dict[str, list[Tensor]] = {name: [] for name in versions}
-    scores: dict[str, list[Tensor]] = {name: [] for name in versions}
-    truths, seen, num_classes = [], 0, 0
+    transform: Transform | None = None,
+    severity: float = 0.0,
+) -> tuple[Tensor, ...]:
+    """Classify a set of images, transformed unless ``severity`` leaves them unchanged.
+
+    Returns the classes in the answers (N, J) bool, the classes in the images (N, J) bool, and each answer's mean score
+    (N,).
+    """
+    answers, seen = [], 0
     for layers, labels in in_eval_mode(model, batches, on_progress):
-        images, places = overlaid(layers), torch.arange(seen, seen + len(labels))
-        for name, version in versions.items():
-            by_class = model(version(images, places)).scores  # (B, J)
-            answer, num_classes = longest(by_class, model.objects), by_class.shape[1]
-            named = present(answer, num_classes)
-            answers[name].append(answer)
-            scores[name].append((by_class * named).sum(dim=1) / named.sum(dim=1).clamp_min(1))
-        truths.append(labels)
+        images = overlaid(layers)
+        if transform is not None and severity != transform.clean:
+            images = transform.apply(images, severity, torch.arange(seen, seen + len(labels)))
+        scores = model(images).scores  # (B, J)
+        named, shown = (present(each, scores.shape[1]) for each in (longest(scores, model.objects), labels))
+        answers.append((named, shown, (scores * named).sum(dim=1) / named.sum(dim=1).clamp_min(1)))
         seen += len(labels)
-    labels, rows = torch.cat(truths), []
-    for name in versions:
-        answer, score = torch.cat(answers[name]), torch.cat(scores[name])
-        rows.append(_row(name, answer, score, labels, num_classes))
-        for part, among in parts.items():
-            if among.any():
-                at = among.to(labels.device)
-                rows.append(_row(part, answer[at], score[at], labels[at], num_classes))
-    return rows
+    return tuple(map(torch.cat, zip(*answers, strict=True)))
 
 
-def _row(name: str, answers: Tensor, scores: Tensor, labels: Tensor, num_classes: int) -> dict:
-    shown, answered = present(labels, num_classes), present(answers, num_classes)  # (N, J)
-    counts = zip((shown & answered).sum(dim=0).tolist(), shown.sum(dim=0).tolist(), strict=True)
-    correct = int(is_correct(answers, labels).sum())
+def _row(name: str, named: Tensor, shown: Tensor, score: Tensor) -> dict:
+    correct, images = int((named == shown).all(dim=1).sum()), len(score)
+    counts = zip((shown & named).sum(dim=0).tolist(), shown.sum(dim=0).tolist(), strict=True)
     return {
         "name": name,
         "correct": correct,
-        "images": len(labels),
-        "accuracy": correct / len(labels),
-        "interval_95": wilson_interval(correct, len(labels)),
-        "winning_score": float(scores.cpu().double().mean()),
-        "recall": [hits / images if images else None for hits, images in counts],
+        "images": images,
+        "accuracy": correct / images,
+        "interval_95": wilson_interval(correct, images),
+        "winning_score": float(score.cpu().double().mean()),
+        "recall": [hits / total if total else None for hits, total in counts],
     }

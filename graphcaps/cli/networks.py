@@ -264,8 +264,7 @@ def export(
             raise type(error)(f"{error}. {then}") from error
         val = splits.for_augment(chosen.config.augment).val
         images = overlaid(next(Batches(val, check).in_order())[0])
-    metadata = exporting.metadata_of(network, chosen.config.dataset)
-    written = exporting.export(network, path, format, metadata, images)
+    written = exporting.export(network, path, format, chosen.config.dataset, images)
     sizes = ", ".join(map(str, network.image_shape))
     outputs = [f"{name} ({', '.join(map(str, ('batch', *shape)))})" for name, shape in written.outputs.items()]
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}")

@@ -118,14 +118,15 @@ def explain(
     chosen = open_run(run, out)
     folder = chosen.results / "explain"
     if what != "capsules":
-        from ..analysis.parse_tree import NOTES, in_words, write_parts
+        from ..analysis.parse_tree import in_words, parse_tree, write_parts
 
         trace = chosen.trace()
-        print(in_words(trace, image, keep))
-        for path in write_parts(trace, folder, image, keep):
+        tree = parse_tree(trace, image, keep)
+        print(in_words(trace, tree))
+        for path in write_parts(trace, tree, folder):
             print(path)
-        if chosen.config.routing in NOTES:
-            print(f"note: {NOTES[chosen.config.routing]}")
+        if "note" in tree.graph:
+            print(f"note: {tree.graph['note']}")
     if what != "parts":
         _count_capsules(chosen, folder, what == "capsules" or not chosen.pretrained, data, device)
 
@@ -152,7 +153,7 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
         return print(f"capsules are not counted: the test images of {name} aren't in {data}. {then}")
     model = routing_network(load(run, device=place), str(run))
     with bar("test images") as on_progress:
-        usage = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
+        [usage] = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
     write_text(folder / "capsules.json", usage.to_json(splits.class_names))
     print(usage_tables(usage, splits.class_names))
     print(folder / "capsules.json")

@@ -38,7 +38,7 @@ from ..viz.explorer.html import graph_page
 from ..viz.routing.layout import laid_out
 from .network import packed
 
-ROUTINGS = ("spherical", "dynamic", "uniform")
+CARRIED = ("spherical", "dynamic", "uniform")
 """Routings that the page can compute."""
 MOST_EDGES = 2000
 
@@ -94,12 +94,11 @@ def explore_graph(
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
     nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
-    index = torch.zeros(count, dtype=torch.long).index_copy(0, nodes, torch.arange(len(nodes)))
-    src, dst = index[src], index[dst]
+    src, dst = torch.searchsorted(nodes, src), torch.searchsorted(nodes, dst)
     names = [str(name) for name in (range(count) if node_names is None else node_names)]
     class_names = [str(label) for label in _listed([] if labels is None else labels)]
     classes, class_of = np.unique(class_names, return_inverse=True)
-    weight = None if edge_weight is None else edge_weight.cpu().reshape(-1)[chosen]
+    weight = None if edge_weight is None else packed(edge_weight.cpu().reshape(-1)[chosen], "float32", "edge_weight")
     data = {
         **_layer_data(conv),
         "source": [f"{count} nodes", f"{edges} edges"],
@@ -109,7 +108,7 @@ def explore_graph(
         "classes": classes.tolist(),
         "src": src.tolist(),
         "dst": dst.tolist(),
-        "weight": None if weight is None else packed(weight, "float32", "edge_weight"),
+        "weight": weight,
         "whole": None if whole is None else whole[nodes].tolist(),
         "sample": None if whole is None else {"edges": edges, "around": None if center is None else names[center]},
         "two_way": bool(graph.has_edges_between(*graph.edges()[::-1]).all()),
@@ -127,7 +126,7 @@ def _layer_data(conv: CapsuleConv) -> dict:
         "bias": None if capsules.bias is None else packed(capsules.bias, "float32", "the layer's bias"),
         "routing": name_of(routing),
         "iterations": routing.iterations,
-        "concentration": None if (kappa := getattr(routing, "kappa", None)) is None else float(kappa),
+        "concentration": None if (kappa := getattr(routing, "kappa", None)) is None else float(kappa.detach()),
         "unit_votes": capsules.unit_votes,
         "mutual": capsules.mutual,
         "squash": capsules.squash_output,
@@ -137,14 +136,13 @@ def _layer_data(conv: CapsuleConv) -> dict:
 
 
 def _check_layer(conv: CapsuleConv) -> None:
-    kind, then = type(conv), "The page doesn't compute it"
-    from_pyg = "Make one of graphcaps.nn, and give it this one's weights by load_state_dict"
-    same_name = kind.__name__ == CapsuleConv.__name__
-    got = f"{kind.__module__}.{kind.__name__}"
-    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv", got, from_pyg if same_name else then)
-    capsules = conv.capsules
-    known = name_of(capsules.routing) in ROUTINGS
-    expect(known, "conv", f"a routing among {', '.join(ROUTINGS)}", capsules.routing, then)
+    then, got = "The page doesn't compute it", f"{type(conv).__module__}.{type(conv).__name__}"
+    if got.endswith(f".{CapsuleConv.__name__}"):
+        then = "Make one of graphcaps.nn, and give it this one's weights by load_state_dict"
+    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv", got, then)
+    capsules, then = conv.capsules, "The page doesn't compute it"
+    known = name_of(capsules.routing) in CARRIED
+    expect(known, "conv", f"a routing among {', '.join(CARRIED)}", capsules.routing, then)
     expect(capsules.num_caps > 1, "conv", "num_caps >= 2", capsules.num_caps, "One capsule has nothing to choose")
     expect(capsules.in_caps == 1, "conv", "in_caps=1", capsules.in_caps, then)
     parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}

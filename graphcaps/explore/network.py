@@ -35,28 +35,24 @@ from ..nn import ConvCaps, SharedCaps
 from ..routing.names import name_of
 from ..viz.explorer import arrays
 
-ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
+CARRIED = ("dynamic", "uniform", "attention", "spherical")
 """Routings that the page can compute."""
-
-
-class NotCarried(GraphcapsError):
-    """The page can't run a network; the message has the reason."""
 
 
 def network_data(model: CapsNet, epoch: int = 0) -> dict:
     """Convert a network on the CPU to a dict for ``json.dumps``. The module's docstring describes its keys.
 
     Raises:
-        NotCarried: the network isn't a ``CapsNet``, its routing isn't in ``ROUTINGS``, or weights aren't finite.
+        GraphcapsError: the network isn't a ``CapsNet``, its routing isn't in ``CARRIED``, or weights aren't finite.
     """
     if type(model) is not CapsNet:
-        raise NotCarried(f"{type(model).__name__} isn't computed in the page")
+        raise GraphcapsError(f"{type(model).__name__} isn't computed in the page")
     if model.objects is None:
-        raise NotCarried("an answer of any number of classes isn't computed in the page")
+        raise GraphcapsError("an answer of any number of classes isn't computed in the page")
     layers = [*model.between, model.capsules]
-    missing = sorted({name_of(layer.routing) for layer in layers} - set(ROUTINGS))
+    missing = sorted({name_of(layer.routing) for layer in layers} - set(CARRIED))
     if missing:
-        raise NotCarried(f"routing '{missing[0]}' isn't computed in the page")
+        raise GraphcapsError(f"routing '{missing[0]}' isn't computed in the page")
     return {
         "shape": list(model.image_shape),
         "objects": model.objects,
@@ -87,11 +83,10 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
             assert layer.running_var is not None and layer.running_mean is not None
             factor = layer.weight / (layer.running_var + layer.eps).sqrt()
             shift = layer.bias - factor * layer.running_mean
-            scale_and_shift = {"scale": factor, "shift": shift}
-            numbers = {name: packed(values, "float32", "the stem") for name, values in scale_and_shift.items()}
+            numbers = {"scale": packed(factor, "float32", "the stem"), "shift": packed(shift, "float32", "the stem")}
             steps.append({"kind": "affine", **numbers})
         else:
-            raise NotCarried(f"a stem with {type(layer).__name__} isn't computed in the page")
+            raise GraphcapsError(f"a stem with {type(layer).__name__} isn't computed in the page")
     return steps
 
 
@@ -106,44 +101,40 @@ def _layer(layer: Any) -> dict:
         matrix, places = (src // positions) * layer.num_parents + dst, packed(layer.places[:, 0], "float32", "places")
     else:
         matrix = torch.arange(len(src))
-    kappa = float(layer.routing.kappa.detach()) if hasattr(layer.routing, "kappa") else 1.0
     return {
         "children": layer.num_children,
         "parents": layer.num_parents,
-        "src": arrays.packed(src.numpy(), "int32"),
-        "dst": arrays.packed(dst.numpy(), "int32"),
-        "matrix": arrays.packed(matrix.numpy(), "int32"),
+        "src": packed(src, "int32", "edges"),
+        "dst": packed(dst, "int32", "edges"),
+        "matrix": packed(matrix, "int32", "edges"),
         "weight": packed(layer.weight, "float16", "the votes' matrices"),
         "places": places,
         "prior": None if layer.prior is None else packed(layer.prior, "float32", "the prior"),
         "routing": name_of(layer.routing),
         "iterations": layer.routing.iterations,
-        "concentration": kappa,
+        "concentration": float(layer.routing.kappa.detach()) if hasattr(layer.routing, "kappa") else 1.0,
     }
 
 
 def _decoder(layers: nn.Sequential) -> list[dict]:
     """Convert linear layers to 8-bit weights. This changes a decoded pixel, in [0, 1], by less than 0.01."""
-    packed_layers = []
+    rows = []
     for linear in layers:
         if isinstance(linear, nn.Linear):
-            weight = linear.weight.detach().numpy().astype(np.float64)
-            if not np.isfinite(weight).all():
-                raise NotCarried("the decoder's weights hold NaN or infinity")
-            scale = np.maximum(np.abs(weight).max(axis=1), 1e-12) / 127  # (out,)
-            rows = {
-                "weight": arrays.packed((weight / scale[:, None]).round(), "int8"),
-                "scale": arrays.packed(scale, "float32"),
+            weight = linear.weight.detach().double()
+            scale = weight.abs().amax(dim=1).clamp_min(1e-12) / 127  # (out,)
+            scale_and_bias = {
+                "scale": packed(scale, "float32", "the decoder"),
                 "bias": packed(linear.bias, "float32", "the decoder"),
             }
-            packed_layers.append(rows)
-    return packed_layers
+            rows.append({"weight": packed((weight / scale[:, None]).round(), "int8", "the decoder"), **scale_and_bias})
+    return rows
 
 
 def packed(values: torch.Tensor, kind: str, name: str) -> dict:
-    """Pack a tensor in the type ``kind``. Raise ``NotCarried``, with ``name``, if a number isn't finite in it."""
+    """Pack a tensor in the type ``kind``. Raise ``GraphcapsError`` with ``name`` if a number isn't finite in it."""
     with np.errstate(over="ignore"):
         converted = values.detach().cpu().numpy().astype(kind)
     if not np.isfinite(converted).all():
-        raise NotCarried(f"{name} of these weights: NaN, infinity or numbers too large for {kind}")
+        raise GraphcapsError(f"{name} of these weights: NaN, infinity or numbers too large for {kind}")
     return arrays.packed(converted)

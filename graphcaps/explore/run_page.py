@@ -1,7 +1,4 @@
-"""The explorer page of a run: its routing trace, and the network, which routes your drawings.
-
-run's trace, its best weights --> trace up to the weights' epoch, the network as data --> page
-"""
+"""The explorer page of a run: its routing trace, and the network, which routes your drawings."""
 
 from __future__ import annotations
 

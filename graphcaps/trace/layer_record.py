@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor
 from .._dgl import DGLGraph
 from ..graph import links
 from ..viz.routing_trace import RoutingTrace
+
+NO_LIMIT = sys.maxsize
 
 
 class NodeGraph(NamedTuple):
@@ -30,19 +33,19 @@ class LayerRecord:
     def __init__(self, layer: str, graph: DGLGraph, nodes: NodeGraph | None, images: int | None, edges: int | None):
         ends = links(graph)
         src, dst, recorded = ends.src, ends.dst, torch.arange(len(ends.src))
-        self.images, self.edges = images, edges
+        self.images, self.edges = images or NO_LIMIT, edges or NO_LIMIT
         self.num_children, self.num_parents = ends.num_children, ends.num_parents
         self.about: dict[str, str] = {"layer": layer} if layer else {}
-        self.recorded: Tensor | None = None
-        if edges is not None and len(src) > edges:
+        self.recorded: Tensor | slice = slice(None)
+        if len(src) > self.edges:
             up_to_child = torch.bincount(src, minlength=self.num_children).cumsum(0)  # (I,)
-            self.num_children = max(1, int((up_to_child <= edges).sum()))
+            self.num_children = max(1, int((up_to_child <= self.edges).sum()))
             self.recorded = recorded = (src < self.num_children).nonzero().squeeze(1)
             self.about["edges"] = f"{len(recorded)} of {len(src)}"
             self.about["children"] = f"{self.num_children} of {ends.num_children}"
             src, dst = src[recorded], dst[recorded]
         self.parents: Tensor | None = None
-        if edges is not None and self.num_parents > edges:
+        if self.num_parents > self.edges:
             self.parents, dst = dst.unique(return_inverse=True)
             self.about["parents"] = f"{len(self.parents)} of {self.num_parents}"
             self.num_parents = len(self.parents)
@@ -56,22 +59,19 @@ class LayerRecord:
     def add(self, v: Tensor, **edge_numbers: Tensor) -> None:
         """Record an iteration: parents (J, *, D) and numbers for each edge (E, *)."""
         v = v.detach().flatten(1, -2) if v.dim() > 2 else v.detach().unsqueeze(1)  # (J, N, D)
-        v = self._first_images(v if self.parents is None else v[self.parents.to(v.device)])
-        if self.edges is None or v.shape[0] * v.shape[2] <= self.edges:
+        v = self._first_images(v if self.parents is None else v[self.parents])
+        if v.shape[0] * v.shape[2] <= self.edges:
             self.arrays["v"].append(_finite(v.transpose(0, 1), np.float16))
         else:
             self.about["v"] = f"none of {v.shape[0]} x {v.shape[2]} numbers"
         self.arrays["lengths"].append(_finite(torch.linalg.vector_norm(v, dim=-1).T, np.float32))
         for name, values in edge_numbers.items():
-            values = values.detach()
-            values = self._first_images(values.flatten(1) if values.dim() > 1 else values.unsqueeze(1))  # (E, N)
-            values = values if self.recorded is None else values[self.recorded.to(values.device)]
-            self.arrays[name].append(_finite(values.T, np.float16))
+            values = values.detach().flatten(1) if values.dim() > 1 else values.detach().unsqueeze(1)  # (E, N)
+            self.arrays[name].append(_finite(self._first_images(values)[self.recorded].T, np.float16))
 
     def _first_images(self, values: Tensor) -> Tensor:
-        if self.images is None or values.shape[1] <= self.images:
-            return values
-        self.about["images"] = f"{self.images} of {values.shape[1]}"
+        if values.shape[1] > self.images:
+            self.about["images"] = f"{self.images} of {values.shape[1]}"
         return values[:, : self.images]
 
     def trace(self) -> RoutingTrace:

@@ -44,11 +44,10 @@ def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
 
     A user-defined routing runs only for its own number of iterations, because its first one may depend on the number.
     """
-    layer, u = model.capsules, model.children_of(images)
-    trained = layer.routing.iterations
-    can_go_on = name_of(layer.routing) in ROUTINGS
+    layer, trained = model.capsules, model.capsules.routing.iterations
+    iterations = max(ITERATIONS, trained) if name_of(layer.routing) in ROUTINGS else trained
     with watch(images=None, edges=None) as seen:
-        route_layer(layer, u, iterations=max(ITERATIONS, trained) if can_go_on else trained)
+        route_layer(layer, model.children_of(images), iterations=iterations)
     fields = model.receptive_fields().numpy().astype(np.int32)
     known: dict[str, Any] = {"images": to_bytes(images), "fields": fields, "v": None}
     return dataclasses.replace(seen["route"], trained_iterations=trained, **known)

@@ -34,9 +34,8 @@ NO_LAYER = "route"  # name of a routing outside all layers
 def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int | None = 20_000) -> Watched:
     """Record every routing inside a ``with`` block, in a network's layers and in direct calls of ``graphcaps.route``.
 
-    The network's outputs and gradients change only by rounding: layers for graphs use a slower path, because the
-    fastest path doesn't compute the couplings of each iteration. Other threads aren't recorded. Code that
-    ``torch.compile`` has traced isn't recorded either, so watch the network before it is compiled.
+    The network's outputs and gradients change only by rounding, because layers for graphs use a slower path. Other
+    threads aren't recorded. Code that ``torch.compile`` has traced isn't recorded either.
 
     Args:
         module: the network. A routing is named after the submodule in which it runs, or after the network's class if
@@ -197,13 +196,12 @@ class Watched:
         """
         numbers = {}
         for name, trace in self.traces().items():
-            degrees = np.bincount(trace.src)
-            uniform = np.log(degrees[degrees > 0]).mean()
-            entropy = float(trace.entropy()[-1, -1].mean())
             c, agreement = (values[-1, -1].astype(np.float64) for values in (trace.c, trace.agreement))
-            numbers[f"{name}/entropy"] = entropy
-            numbers[f"{name}/undecided"] = entropy / float(uniform) if uniform > 0 else 1.0
-            numbers[f"{name}/agreement"] = float((c * agreement).sum() / c.sum())
+            _, degrees = np.unique(trace.src, return_counts=True)
+            entropy, uniform = trace.entropy()[-1, -1].mean(), np.log(degrees).mean()
+            numbers[f"{name}/entropy"] = float(entropy)
+            numbers[f"{name}/undecided"] = float(entropy / uniform) if uniform > 0 else 1.0
+            numbers[f"{name}/agreement"] = float(np.average(agreement, weights=c))
             numbers[f"{name}/length"] = float(trace.lengths[-1, -1].max(axis=-1).mean())
         return numbers
 

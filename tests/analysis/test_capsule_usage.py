@@ -1,4 +1,4 @@
-"""How capsules are used: against loops over single images, and with capsules that were killed on purpose."""
+"""Usage of capsules, compared with loops over single images, and for capsules whose weights are set to zero."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import small
 import torch
 
 from graphcaps import CapsNet, dynamic_routing
-from graphcaps.analysis.capsule_usage import capsule_usage, capsule_usage_of_layers, relative_entropy
+from graphcaps.analysis.capsule_usage import capsule_usage, relative_entropy
 from graphcaps.cli.tables import usage_tables
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.models import from_preset
@@ -30,7 +30,7 @@ def images():
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_size):
-    found = capsule_usage(model, Batches(images, batch_size))
+    [found] = capsule_usage(model, Batches(images, batch_size))
     layer, rows, away = model.capsules, [], 0
     for image in images.pixels:
         with torch.no_grad():
@@ -45,7 +45,7 @@ def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_siz
     )
     every = torch.stack([row[0] for row in rows]), torch.stack([row[2] for row in rows]) / math.log(10)
     assert found.weighted_entropy == pytest.approx(float((every[0] * every[1]).sum() / every[0].sum()), abs=1e-5)
-    assert abs(found.weighted_entropy - float(every[1].mean())) > 3e-4  # by length is something else
+    assert abs(found.weighted_entropy - float(every[1].mean())) > 3e-4  # the plain mean differs
     near = {"rtol": 1e-4, "atol": 1e-5, "check_dtype": False}
     torch.testing.assert_close(found.child_length, lengths.amax(0), **near)
     torch.testing.assert_close(found.child_relative_coupling, child_relative_coupling.amax(0), **near)
@@ -62,7 +62,7 @@ def test_a_child_and_a_parent_that_are_killed_are_found_dead(model, images):
     with torch.no_grad():
         model.primary.conv.weight[24:32], model.primary.conv.bias[24:32] = 0, 0  # the 8 channels of child 3
         model.capsules.weight.view(16, 10, 8, 16)[:, 7] = 0
-    found = capsule_usage(model, Batches(images, 4))
+    [found] = capsule_usage(model, Batches(images, 4))
     assert found.dead_children.nonzero().tolist() == [[3]] and found.dead_parents.nonzero().tolist() == [[7]]
     assert found.starved_children.nonzero().tolist() == [[3]]  # its votes are 0, so it never chooses
 
@@ -71,7 +71,7 @@ def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(im
     torch.manual_seed(0)
     model, shares = CapsNet.from_preset("compact", (1, 12, 12), routing=Dynamic(1)).train(), []
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    found = capsule_usage(model, Batches(images, 4), shares.append)
+    [found] = capsule_usage(model, Batches(images, 4), shares.append)
     assert found.starved_children.all() and found.starved_parents.all() and found.away == 0
     assert torch.allclose(found.entropy, torch.tensor(math.log(10), dtype=torch.float64))
     assert usage_tables(found, tuple("0123456789")).splitlines()[0].startswith("9 test images: of 16 children 0 dead")
@@ -80,12 +80,12 @@ def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(im
 
 
 def layers_of(name: str) -> tuple[torch.nn.Module, list]:
-    """An untrained network, and how the capsules of each of its layers are used, on some images."""
+    """An untrained network, and the usage of the capsules of each layer on three images."""
     torch.manual_seed(0)
     size = 23
     model = from_preset(name, image_shape=(1, size, size), num_classes=10).eval()
     pixels = torch.randint(256, (3, 1, size, size), dtype=torch.uint8)
-    return model, capsule_usage_of_layers(model, Batches(Images(pixels, torch.arange(3)), 2))
+    return model, capsule_usage(model, Batches(Images(pixels, torch.arange(3)), 2), all_layers=True)
 
 
 @pytest.mark.parametrize("name", ["deep", "matrix-small"])
@@ -96,7 +96,7 @@ def test_each_layer_is_counted_and_the_parents_of_one_are_the_children_of_the_ne
     assert [one.num_images for one in found] == [3, 3, 3]
     for one, layer in zip(found, layers, strict=True):
         torch.testing.assert_close(one.undecided, layer.graph().out_degrees().clamp_min(1).double().log())
-        assert not one.starved_children[one.undecided == 0].any()  # outside all windows
+        assert not one.starved_children[one.undecided == 0].any()  # children outside all windows
         assert (one.entropy <= one.undecided + 1e-6).all() and 0 < relative_entropy(one.entropy, one.undecided) <= 1
     assert (found[0].undecided == 0).any() == (name == "matrix-small")
     for below, above in zip(found, found[1:], strict=False):

@@ -1,4 +1,4 @@
-"""How capsules move: R^2 where the answer is known, and networks whose capsules say where an image's ink is."""
+"""Equivariance: R^2 of vectors with a known answer, and of a network whose capsules hold the position of the ink."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = np.linspace(-30, 30, 13)
 
 
 def lines(images: int = 200, noise: float = 0.0, seed: int = 0) -> np.ndarray:
-    """Vectors (N, 13, 4) that move along one direction with the angle, from a place of each image's own across it."""
+    """Vectors (N, 13, 4) that move along one direction with the angle. Each image has its own start across it."""
     random = np.random.RandomState(seed)
     along, across = np.array([1.0, 2, 0, 0]), np.array([[2.0, -1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
     start = random.standard_normal((images, 1, 3)) @ across
@@ -42,14 +42,14 @@ def test_permuted_angles_are_the_control_of_both():
     winners = np.repeat([0, 1], 400)
     vectors = np.concatenate([lines(400, 0.05), lines(400, 0.05, seed=1)])
     found = measured(vectors, STEPS, winners, 3)
-    assert found.fit.mean() > 0.8 and found.readout[:2].min() > 0.8
-    assert found.fit_permuted.mean() == pytest.approx(1 / 12, abs=0.02)
-    assert abs(found.readout_permuted[:2]).max() < 0.03
-    assert np.isnan(found.readout[2])
+    assert found["fit"].mean() > 0.8 and found["readout"][:2].min() > 0.8
+    assert found["fit_permuted"].mean() == pytest.approx(1 / 12, abs=0.02)
+    assert abs(found["readout_permuted"][:2]).max() < 0.03
+    assert np.isnan(found["readout"][2])
 
 
 class Ink(nn.Module):
-    """Capsules that say how far right of the middle an image's ink is; class 1 wins where it is right of it."""
+    """Capsules that hold the distance of the ink to the right of the middle; class 1 wins if it is positive."""
 
     objects, routes = 1, True
 
@@ -62,7 +62,7 @@ class Ink(nn.Module):
 
 
 def dots(images: int = 2 * MIN_IMAGES, seed: int = 0) -> Images:
-    """One pixel each, at the left and at the right in turn, far enough from the border to stay inside."""
+    """Images of one pixel, left or right of the middle in turn, which no shift moves out of the image."""
     random, pixels = np.random.RandomState(seed), torch.zeros(images, 1, 21, 21, dtype=torch.uint8)
     for n in range(images):
         pixels[n, 0, random.randint(8, 13), (9, 11)[n % 2]] = 255
@@ -84,12 +84,9 @@ def test_a_shift_is_found_in_the_capsule_that_follows_it_and_in_no_other_directi
     assert [part["images"] for part in x["per_class"]] == [40, 40]
 
 
-def test_a_capsule_network_is_swept_in_eval_mode_and_left_as_it_was(monkeypatch):
+def test_a_capsule_network_is_swept_in_eval_mode_and_left_as_it_was():
     torch.manual_seed(0)
     model = CapsNet.from_preset("compact", (1, 12, 12), num_classes=2).train()
     images = Images(torch.randint(256, (3, 1, 12, 12), dtype=torch.uint8), torch.zeros(3, dtype=torch.int64))
     found = equivariance(model, Batches(images, 2))
     assert model.training and np.shape(found["examples"][0]["vectors"]) == (13, 16)
-    alone = equivariance(model, Batches(images, 1))
-    for one, other in zip(alone["examples"], found["examples"], strict=True):
-        np.testing.assert_allclose(one["vectors"], other["vectors"], atol=2e-4)  # rounded to four digits

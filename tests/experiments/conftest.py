@@ -9,5 +9,5 @@ from . import small_data
 
 @pytest.fixture
 def data(tmp_path) -> Path:
-    """A folder with small graphs under the names of the real ones."""
+    """A folder with small graphs in files named like the real ones."""
     return small_data.write(tmp_path / "data")

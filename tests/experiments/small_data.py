@@ -1,4 +1,4 @@
-"""Small graphs under the names of the real ones, in their files' formats."""
+"""Small graphs in files with the names and formats of the real ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GRAPHS, KINDS = 64, ("binding", "cleavage", "proximity")
 
 
 def write(folder: Path) -> Path:
-    """A small Cora, MUTAG, PROTEINS, and graphs with kinds of edges; returns the folder."""
+    """Write a small Cora, MUTAG, PROTEINS and graphs with kinds of edges; return the folder."""
     for name in ("cora", "graphs"):
         (folder / name).mkdir(parents=True)
     np.savez(folder / "cora" / "cora.npz", **cora())
@@ -24,7 +24,7 @@ def write(folder: Path) -> Path:
 
 
 def cora() -> dict[str, np.ndarray]:
-    """60 papers; those of a class share a word and cite each other."""
+    """60 papers. Papers of the same class share a word and cite each other."""
     draw, labels = np.random.RandomState(0), np.arange(60) % 3
     words = [np.sort([4 * k, *draw.choice(np.setdiff1d(range(100), [4 * k]), 2, replace=False)]) for k in labels]
     pairs = [(i, j) for i in range(60) for j in range(i) if labels[i] == labels[j]]
@@ -39,7 +39,7 @@ def cora() -> dict[str, np.ndarray]:
 
 
 def ring(number: int) -> tuple[int, list[tuple[int, list[int]]]]:
-    """A ring of 4 to 6 nodes with a tail, whose tag is the class: its label, and each node's tag and neighbours."""
+    """A ring of 4 to 6 nodes with a tail whose tag is the class: label, and each node's tag and neighbours."""
     size, label = 4 + number % 3, 2 * (number % 3 == 0)
     nodes = [(1, [(k - 1) % size, (k + 1) % size]) for k in range(size)]
     nodes[0][1].append(size)
@@ -47,7 +47,7 @@ def ring(number: int) -> tuple[int, list[tuple[int, list[int]]]]:
 
 
 def write_rings(folder: Path, name: str = "MUTAG") -> None:
-    """NAME.txt, with attributes behind the neighbours, and ten folds of 6 graphs; 4 graphs are in none."""
+    """Write NAME.txt, with attributes after the neighbours, and ten folds of 6 graphs; 4 graphs are in no fold."""
     lines = [str(GRAPHS)]
     for label, nodes in map(ring, range(GRAPHS)):
         lines.append(f"{len(nodes)} {label}")
@@ -60,7 +60,7 @@ def write_rings(folder: Path, name: str = "MUTAG") -> None:
 
 
 def human_go() -> dict[str, np.ndarray]:
-    """60 proteins; those with the same of three labels touch, by the kind of that number."""
+    """60 proteins with one of three labels. Edges join proteins with the same label, which is the kind of the edge."""
     draw, group = np.random.RandomState(0), np.arange(60) % 3
     edges = draw.randint(0, 60, (2, 900))
     edges = edges[:, group[edges[0]] == group[edges[1]]]
@@ -70,7 +70,7 @@ def human_go() -> dict[str, np.ndarray]:
 
 
 def umls() -> dict[str, np.ndarray]:
-    """40 concepts and two relations, which hold within the even and within the odd ones."""
+    """40 concepts and two relations: one among the even concepts, one among the odd."""
     draw = np.random.RandomState(0)
     heads, tails = draw.randint(0, 20, (2, 160)) * 2
     odd = draw.randint(0, 2, 160)
@@ -80,7 +80,7 @@ def umls() -> dict[str, np.ndarray]:
 
 
 def factors(size: int) -> dict[str, np.ndarray]:
-    """96 nodes with a class of each factor, joined if a factor's classes are the same."""
+    """96 nodes with a class for each factor. Two nodes are joined if they share the class of a factor."""
     draw = np.random.RandomState(0)
     labels = np.stack([draw.permutation(96) % 16 for _ in range(size)], axis=1)
     low, high = np.triu_indices(96, 1)

@@ -1,4 +1,4 @@
-"""Pruning: each child keeps its strongest edges, and every count is what evaluating the pruned network gives."""
+"""Pruning: each child keeps its strongest edges, and every count equals that of the pruned network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("k", "few_values"), [(1, False), (2, True)])
 def test_each_child_keeps_its_strongest_edges(k, few_values):
     torch.manual_seed(0)
-    strength = torch.randn(5, 3).round() if few_values else torch.randn(5, 3)  # or many are equally strong
+    strength = torch.randn(5, 3).round() if few_values else torch.randn(5, 3)  # rounded, many edges are equally strong
     wanted = [sorted(range(3), key=lambda j: -strength[i, j].item())[:k] for i in range(5)]
     assert [row.nonzero().flatten().tolist() for row in strongest_edges(strength, k)] == [*map(sorted, wanted)]
 
@@ -33,7 +33,7 @@ def test_every_count_is_that_of_routing_on_the_graph_of_the_kept_edges():
     images = Images(torch.randint(256, (30, 1, 12, 12), dtype=torch.uint8), torch.randint(3, (30,)))
     model = CapsNet.from_preset("compact", (1, 12, 12), num_classes=3).eval()
     with torch.no_grad():
-        model.capsules.weight *= 30  # decided couplings without training
+        model.capsules.weight *= 30  # for decided couplings without training
     parts = [Images(images.pixels[some], images.labels[some]) for some in (slice(13), slice(13, 30))]
     before = copy.deepcopy(model.state_dict())
 

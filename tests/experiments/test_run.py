@@ -1,4 +1,4 @@
-"""A trial is run once, and a stopped run loses none that has ended; settings and epochs are chosen on validation."""
+"""Trials run once and aren't lost; settings and epochs are chosen on validation data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphcaps.errors import GraphcapsError
 
 
 def squared(place: Place, number: int) -> dict:
-    """A trial that notes that it was run."""
+    """A trial that records its call in a file."""
     with (place.data / "ran").open("a") as file:
         file.write(f"{number}\n")
     if number < 0:
@@ -61,7 +61,7 @@ def test_two_runs_at_once_share_the_work_and_a_pool_gives_the_same(place):
 
 
 def scored(place: Place, network: str, settings: dict, seed: int) -> dict:
-    """A training whose validation accuracy is in its settings."""
+    """A training with the validation accuracy of its settings."""
     return {"val_accuracy": settings["score"] / (1 + (network == "b")), "val_loss": 1.0, "seed": seed, **settings}
 
 

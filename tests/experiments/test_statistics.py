@@ -1,4 +1,4 @@
-"""Differences: against the binomial distribution, Welch's and Student's intervals, and simulations."""
+"""Intervals and p values, compared with the binomial distribution, with Student's intervals and with simulations."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from experiments.statistics import difference, mcnemar, paired
 
 CASES = {  # mean accuracy, sd over the seeds of one network and of the other, images
     "99.5 %, sd 0.09 and 0.02 points": (0.995, 0.0009, 0.0002, 10_000),
-    "99.5 %, sd 0.08 and 0.08 points": (0.995, 0.0008, 0.0008, 10_000),
     "99.5 %, seeds alike": (0.995, 0.0, 0.0, 10_000),
     "90 %, sd 2 and 2 points": (0.9, 0.02, 0.02, 2_000),
-    "90 %, sd 2 and 0 points": (0.9, 0.02, 0.0, 2_000),
     "90 %, sd 0.2 and 0.2 points": (0.9, 0.002, 0.002, 2_000),
 }
-SHARED, OWN, CHANCE = 0.5, 0.25, 0.25  # parts of a difficulty's variance
+SHARED, OWN, CHANCE = 0.5, 0.25, 0.25  # parts of the variance of an image's difficulty
 
 
 def coverage(seeds: int, accuracy: float, sd: float, other_sd: float, images: int, draws: int) -> float:
-    """How often the interval of ``difference`` holds the truth, 0, for two networks that are equally good.
+    """The share of intervals of ``difference`` that contain the truth, 0, for two networks that are equally good.
 
-    An image is right if its difficulty lies below the seed's skill. A difficulty's variance is half the image's own, a
-    quarter the image's for that network, and a quarter drawn for each seed and image.
+    An answer is right if the image's difficulty is below the seed's skill. Half of the difficulty's variance belongs to
+    the image, a quarter to the image and the network, and a quarter is drawn for each seed and image.
     """
     random, skill, hits = np.random.default_rng(0), norm.ppf(accuracy), 0
     for _ in range(draws):
@@ -41,7 +39,7 @@ def coverage(seeds: int, accuracy: float, sd: float, other_sd: float, images: in
 
 def test_mcnemar_is_the_binomial_of_the_images_that_one_alone_has_right():
     right, other = np.zeros(100, bool), np.zeros(100, bool)
-    right[:7], other[5:17] = True, True  # 5 and 10, both on 2
+    right[:7], other[5:17] = True, True  # 5 and 10 images, and 2 that both have right
     both_tails = 2 * sum(np.prod([(15 - k) / (k + 1) for k in range(n)]) for n in range(6)) / 2**15
     assert mcnemar(right, other) == mcnemar(other, right) == pytest.approx(both_tails)
     assert mcnemar(right, right) == 1
@@ -56,22 +54,10 @@ def test_for_one_seed_each_it_is_the_interval_of_paired_images():
     assert (high - low) / 2 == pytest.approx(1.959964 * each.std() / 2000**0.5)
 
 
-@pytest.mark.parametrize("theirs", [(0.5, 0.51, 0.55), (0.49, 0.51)])
-def test_if_no_image_is_hard_for_one_network_alone_it_is_welchs(theirs):
-    # Seeds that answer at random: images add as much variance as chance adds to the seeds.
-    ours, random = (0.45, 0.5, 0.52, 0.53), np.random.default_rng(3)
-    right, other = (np.stack([random.permutation(1000) < 1000 * each for each in some]) for some in (ours, theirs))
-    gap, low, high = difference(right, other)
-    wanted = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
-    images = np.var(right.mean(0) - other.mean(0)) / 1000  # the images' own part is small against it
-    assert gap == pytest.approx(np.mean(ours) - np.mean(theirs))
-    assert 0 <= (high - low) ** 2 - (wanted.high - wanted.low) ** 2 < (2 * 1.96) ** 2 * images / 4
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(("about", "seeds"), [*zip(CASES, (2, 5, 3, 10, 3, 2), strict=True)])
+@pytest.mark.parametrize(("about", "seeds"), [*zip(CASES, (2, 3, 10, 2), strict=True)])
 def test_intervals_hold_the_truth_in_95_percent(about, seeds):
-    # Three standard deviations of a share of 0.95 in 1,000 draws are 0.021; the interval may not be too wide either.
+    # Three standard deviations of a share of 0.95 in 1,000 draws are 0.021. Too wide intervals also fail.
     assert 0.93 < coverage(seeds, *CASES[about], draws=1000) < 0.995
 
 

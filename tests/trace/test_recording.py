@@ -1,4 +1,4 @@
-"""What training keeps of the routing: of which images and epochs, that it is the network's own, and free of effects."""
+"""Recording in training: images and epochs of the trace, the network's own numbers, and no effect on the training."""
 
 from __future__ import annotations
 
@@ -53,22 +53,20 @@ def test_epoch_0_is_the_untrained_network(trace):
     torch.manual_seed(0)
     untrained = CapsNet.from_preset("compact", (1, 12, 12)).eval()
     routed = routing_of(untrained, to_float(torch.from_numpy(trace.images)))
-    for name in ("b", "c", "agreement", "lengths"):
-        # training holds its weights in another order in memory, so float32 sums are rounded otherwise, and some fall on
-        # the neighbouring float16
+    for name in ("b", "c", "agreement", "lengths"):  # float32 sums are rounded in another order, then to float16
         np.testing.assert_allclose(getattr(trace, name)[0], getattr(routed, name)[0], rtol=2**-10, atol=1e-4)
 
 
 @pytest.mark.fact(1)
 def test_kept_couplings_of_a_child_sum_to_one(trace):
-    # each of the ten is rounded to 11 bits: together off by at most 2 ** -11
+    # Ten couplings, each rounded to 11 bits, are off by at most 2 ** -11 together.
     np.testing.assert_allclose(trace.c.astype(np.float64).reshape(4, 10, 10, 16, 10).sum(-1), 1, atol=2**-11)
 
 
 def test_lengths_after_the_trained_iterations_are_the_networks_own(run, trace):
     with torch.no_grad():
         own = graphcaps.load(run, "last")(to_float(torch.from_numpy(trace.images))).lengths
-    np.testing.assert_allclose(trace.lengths[-1, 3], own.numpy(), atol=1e-5)  # float32 through another batch
+    np.testing.assert_allclose(trace.lengths[-1, 3], own.numpy(), atol=1e-5)  # float32, in another batch
     assert np.abs(trace.lengths[-1, 9] - own.numpy()).max() > 1e-4
 
 
@@ -80,12 +78,12 @@ def test_reconstructions_decode_the_longest_capsule_and_perturbed_ones_pass_thro
     np.testing.assert_allclose(trace.steps, np.linspace(-0.25, 0.25, 11), atol=1e-7)
     assert trace.perturbed.shape == (10, 16, 11, 1, 12, 12)
     still = np.broadcast_to(trace.reconstructions[:, None], trace.perturbed[:, :, 5].shape)
-    # rounding to bytes may fall the other way in another batch
+    # In another batch, a number may be rounded to the next byte.
     np.testing.assert_allclose(trace.perturbed[:, :, 5].astype(int), still.astype(int), atol=1)
 
 
 def test_saliency_is_the_slope_of_the_childs_length():
-    """Against differences in float64, with the child's length written out: |s|^2 / (1 + |s|^2), s its 8 channels."""
+    """Compared with differences in float64 of the child's length |s|^2 / (1 + |s|^2), where s has its 8 channels."""
     torch.manual_seed(0)
     model = CapsNet.from_preset("compact", (1, 12, 12)).eval()
     image, child, step = torch.rand(1, 1, 12, 12), 4, 1e-6

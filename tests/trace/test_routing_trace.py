@@ -1,4 +1,4 @@
-"""The routing trace: what it holds, what a file gives back, and what it refuses to read."""
+"""The routing trace: its epochs, its files, and files that can't be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def routed(votes) -> RoutingTrace:
 
 @pytest.fixture
 def trace(draw) -> RoutingTrace:
-    """A trace with everything filled in."""
+    """A trace that has all fields."""
     rng = np.random.default_rng(0)
     return dataclasses.replace(
         routed(draw(5, 2, 3)),
@@ -73,7 +73,7 @@ def test_loading_gives_what_was_saved_without_torch(trace, tmp_path, draw, whole
 
 
 def parts_of(trace, tmp_path):
-    """The arrays of a saved trace and its head, to be changed and written again."""
+    """The arrays of a saved trace, and its head."""
     trace.save(tmp_path / "whole.npz")
     with np.load(tmp_path / "whole.npz") as stored:
         parts = {name: stored[name] for name in stored}
@@ -94,6 +94,12 @@ def test_a_file_of_an_earlier_version_with_bonds_and_tags_is_read(trace, tmp_pat
     np.testing.assert_array_equal(RoutingTrace.load(tmp_path / "old.npz").c, trace.c)
 
 
+def test_a_file_with_a_pickle_is_refused(trace, tmp_path):
+    arrays, _ = parts_of(trace, tmp_path)
+    np.savez(tmp_path / "hostile.npz", head=np.array([Path("x")], dtype=object), **arrays)
+    assert_refused(tmp_path / "hostile.npz", "Object arrays cannot be loaded when allow_pickle=False")
+
+
 def test_a_missing_a_cut_and_a_foreign_file_are_refused(trace, tmp_path):
     path = tmp_path / "no.npz"
     assert_refused(path, f"trace: expected a file at {path}, got none. Make one with: graphcaps train")
@@ -104,36 +110,13 @@ def test_a_missing_a_cut_and_a_foreign_file_are_refused(trace, tmp_path):
         assert_refused(path, f"trace: expected a routing trace at {path}, got")
 
 
-class Hostile:
-    """Unpickling it makes a file."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
-@pytest.mark.parametrize("name", ["c", "head"])
-def test_a_pickle_in_a_trace_is_never_run(trace, tmp_path, name):
-    arrays, head = parts_of(trace, tmp_path)
-    hostile = {name: np.array([Hostile(tmp_path / "made")], dtype=object)}
-    np.savez(tmp_path / "hostile.npz", **{**arrays, "head": np.array(json.dumps(head)), **hostile})
-    assert_refused(tmp_path / "hostile.npz", "Object arrays cannot be loaded when allow_pickle=False")
-    assert not (tmp_path / "made").exists()
-
-
 @pytest.mark.parametrize(
     ("name", "change", "text"),
     [
         ("format_version", 1, f"trace: expected format {FORMAT_VERSION} in"),
-        ("num_parents", 3, "trace: lengths: expected (K=1, R=3, N=2, J=3), got (1, 3, 2, 2)"),
         ("images", lambda images: images / 255, "trace: images: expected uint8, got float64. 0 is black, 255 white"),
-        ("class_names", ["cat"], "trace: class_names: expected none or 2, got 1"),
-        ("colour", "red", "unexpected keyword argument 'colour'"),
         ("c", lambda c: c[:, :2], "trace: c: expected (K=1, R=3, N=2, E=5), got (1, 2, 2, 5)"),
         ("dst", lambda dst: dst + 1, "trace: dst: expected indices in [0, 2), got others"),
-        ("b", lambda b: None, "missing 1 required positional argument: 'b'"),
     ],
 )
 def test_a_file_whose_parts_do_not_fit_together_is_refused(trace, tmp_path, name, change, text):
@@ -142,6 +125,5 @@ def test_a_file_whose_parts_do_not_fit_together_is_refused(trace, tmp_path, name
         arrays[name] = change(arrays[name])
     else:
         head[name] = change
-    kept = {key: array for key, array in arrays.items() if array is not None}
-    np.savez(tmp_path / "changed.npz", head=np.array(json.dumps(head)), **kept)
+    np.savez(tmp_path / "changed.npz", head=np.array(json.dumps(head)), **arrays)
     assert_refused(tmp_path / "changed.npz", text)

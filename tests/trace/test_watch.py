@@ -1,4 +1,4 @@
-"""``graphcaps.watch``: it records what a network's own call did, changes nothing, and says what it leaves out."""
+"""``graphcaps.watch`` records a network's own call, changes nothing, and reports omissions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_layer_is_recorded_and_its_values_and_gradients_are_unchanged(name
     (plain, slopes) = called()
     with watch(nn.ModuleDict({"layer": layer})) as seen:
         out, own = called()
-    torch.testing.assert_close(out, plain, rtol=1e-5, atol=1e-6)  # float32 summed in another order
+    torch.testing.assert_close(out, plain, rtol=1e-5, atol=1e-6)  # float32, summed in another order
     for got, wanted in zip(own, slopes, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
     trace = seen["layer"]
@@ -98,14 +98,6 @@ def test_what_is_left_out_is_said_and_children_keep_all_of_their_edges():
     assert trace.about == left_out and trace.v is None
     assert trace.c.shape == (1, 3, 2, 30) and trace.lengths.shape == (1, 3, 2, 10)
     assert np.allclose(trace.c[0, 1].reshape(2, 3, 10).sum(-1), 1, atol=1e-3)
-
-
-def test_logits_beyond_float16_stay_finite_unless_they_are_not():
-    votes = 100 * torch.randn(6, 1, 16, generator=torch.Generator().manual_seed(0))
-    for factor, finite in ((1.0, True), (float("inf"), False)):
-        with watch() as seen:
-            route(complete_graph(3, 2), votes * factor, routing="em")
-        assert np.isfinite(seen["route"].b).all() == finite
 
 
 def test_what_is_saved_is_drawn_a_file_for_each_of_several_layers(tmp_path, capsys):
@@ -194,12 +186,8 @@ def test_what_is_seen_shows_itself_and_gives_plain_numbers_and_networkx(tmp_path
         net(graph, torch.randn(6, 5))
     assert repr(seen) == "Watched(conv: 54 edges, 3 iterations, 1 image; readout: 12 edges, 3 iterations, 1 image)"
     shown = seen._repr_html_()
-    assert (
-        shown.count('<img src="data:image/gif;base64,') == 2
-        and "http:" not in shown
-        and "https:" not in shown
-        and "<script" not in shown
-    )
+    assert shown.count('<img src="data:image/gif;base64,') == 2
+    assert not any(part in shown for part in ("http:", "https:", "<script"))
     assert seen.entropy(layer="conv")._repr_png_().startswith(b"\x89PNG")
     assert seen.graph(tmp_path / "graph.svg", "conv", over="iterations").exists()
     numbers, trace = seen.scalars(), seen["readout"]
