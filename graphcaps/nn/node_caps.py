@@ -14,10 +14,11 @@ from .._dgl import DGLGraph
 from ..errors import check_flag, check_tensor, check_whole, expect, required
 from ..graph import Links, links
 from ..routing import Routing, Uniform
+from ..routing.api import route_nodes
 from ..routing.names import as_routing
-from ..routing.nodes import NodeVotes, route_nodes
 from ..routing.routing import rule_of
 from ..routing.rule import squash_saving_memory, with_length
+from ..routing.votes import NodeVotes
 
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
 

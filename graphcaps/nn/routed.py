@@ -12,8 +12,8 @@ from .._dgl import DGLGraph, has_cuda
 from ..errors import check_tensor, check_unit, expect
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing
 from ..routing.api import routed, uncompiled
-from ..routing.engines.edges import Observer
 from ..routing.names import as_routing
+from ..routing.observers import Observer
 
 
 class Poses(NamedTuple):

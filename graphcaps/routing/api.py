@@ -11,15 +11,14 @@ from typing import Literal, ParamSpec, TypeVar, overload
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import check_callable, check_flag, check_tensor, expect, min_max
-from ..graph import check_graph
+from ..errors import GraphcapsError, check_callable, check_flag, check_tensor, expect, min_max
+from ..graph import Links, check_graph, expand
 from .dynamic import Dynamic
-from .engines import choose
-from .engines.edges import Observer
+from .engines import choose, choose_for_nodes
 from .names import as_routing
-from .observers import combined
+from .observers import Observer, combined
 from .routing import Parents, Routing
-from .votes import Votes, as_votes
+from .votes import GivenVotes, NodeVotes, Votes, as_votes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -179,6 +178,39 @@ def dynamic_routing(
         view.edata[name] = feature.detach().to(graph.device)
     view.dstnodes[graph.canonical_etypes[0][2]].data["v"] = v.detach().to(graph.device)
     return v, view
+
+
+def route_nodes(
+    graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool = False, get_coupling: bool = False
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Route the capsules of each edge's source to those of its destination. A softmax is over the votes along an edge.
+
+    Args:
+        graph: E edges from N_src to N_dst nodes, as a graph, or as ``Links`` if torch traces.
+        votes: made from z (N_src, *, K_in, K_out, D), or with ``per_edge`` from z (E, *, K_in, K_out, D).
+        routing: an algorithm with poses that are sums of votes.
+        mutual: whether the two directions of an edge share their logits. Each edge then needs a reverse, and K_in = 1.
+        get_coupling: whether to return couplings.
+
+    Returns:
+        The last sums s (N_dst, *, K_out, D), not squashed, and the couplings (E, *, K_in, K_out), detached, or None.
+    """
+    kind = choose_for_nodes(graph, votes, routing, mutual)
+    if kind is not None:
+        s, c = kind(graph, votes, mutual).sums(routing, get_coupling)
+    else:
+        u_hat = votes.build(graph)
+        caps_in, caps_out = u_hat.shape[-3:-1]
+        by_link = GivenVotes(u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2))  # (E * K_in * K_out, *, D)
+        parents = routed(expand(graph, caps_in, caps_out), by_link, routing, coupling=get_coupling)
+        s, c = parents.pose.unflatten(0, (-1, caps_out)).movedim(1, -2), parents.coupling
+        c = None if c is None else c.unflatten(0, (-1, caps_in, caps_out)).movedim((1, 2), (-2, -1))
+    if get_coupling and c is None:
+        raise GraphcapsError(
+            f"{type(routing).__name__}: expected forward to give Parents with couplings, got sums alone. "
+            "Return graphcaps.routing.squashed(s, c)"
+        )
+    return s, c
 
 
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:

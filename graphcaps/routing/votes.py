@@ -228,6 +228,29 @@ class MatrixVotes(Votes):
         return votes + shift.reshape(len(shift), *[1] * (votes.dim() - 2), 16)
 
 
+@dataclass(frozen=True)
+class NodeVotes(Votes):
+    """Votes along edges e = (u, v): capsule k of u gives capsule l of v the vote w_e z_ukl.
+
+    Args:
+        u: z (N_src, *, K_in, K_out, D), shared by all out-edges of a node; with ``per_edge`` (E, *, K_in, K_out, D).
+        scale: w, a factor of the votes, broadcastable with (E, *, K_in, K_out); None for 1.
+        per_edge: whether each edge has its own votes.
+    """
+
+    scale: Tensor | None = None
+    per_edge: bool = False
+
+    def build(self, graph: DGLGraph | Links) -> Tensor:
+        """Build the votes (E, *, K_in, K_out, D) in edge order."""
+        ends = graph if isinstance(graph, Links) else links(graph, self.device)
+        votes = self.u if self.per_edge else self.u.index_select(0, ends.src)
+        return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
+
+    def detach(self) -> NodeVotes:
+        return NodeVotes(self.u.detach(), None if self.scale is None else self.scale.detach(), self.per_edge)
+
+
 def _check_index(index: Tensor, num_matrices: int, u: Tensor, graph: DGLGraph) -> None:
     check_tensor("index", index, floating=False)
     expect(index.dtype in (torch.int32, torch.int64), "index", "int32 or int64", index.dtype)

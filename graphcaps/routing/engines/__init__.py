@@ -8,14 +8,18 @@ import logging
 from collections.abc import Iterator
 from contextvars import ContextVar
 
+from torch import Tensor
+
 from ..._dgl import DGLGraph
-from ...errors import InputError, check_name
+from ...errors import InputError, check_name, expect
+from ...graph import Links
 from ..routing import Routing
-from ..votes import Votes
+from ..votes import NodeVotes, Votes
 from .dense import DenseEdges
 from .dgl import DGLEdges
 from .edges import Edges
-from .fused import FusedEdges
+from .fused import FusedEdges, FusedNodes, fits_node_kernels
+from .node_edges import NodeEdges
 from .scatter import ScatterEdges
 
 log = logging.getLogger("graphcaps")
@@ -77,6 +81,29 @@ def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
     raise InputError(
         f"engine {asked}: expected {reason}, got {got}. Use engine 'torch', on the command line --engine torch"
     )
+
+
+def choose_for_nodes(
+    graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool
+) -> type[FusedNodes] | type[NodeEdges] | None:
+    """Return the engine for ``route_nodes``, or None for ``route`` on the graph of all capsules.
+
+    Raises:
+        InputError: the block's engine can't run this call.
+    """
+    asked, reason = asked_engine(), FusedNodes.supports(votes, routing)
+    if asked in ("auto", "fused") and not reason:
+        return FusedNodes
+    if asked in ("auto", "torch") or isinstance(graph, Links):
+        return NodeEdges
+    then = f"Engine fused lacks {reason}" if asked == "fused" else ""
+    expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), then)
+    return None
+
+
+def use_node_kernels(z: Tensor) -> bool:
+    """Whether the kernels by node sum z (N, 1, K, D) along edges: they support it, and the block allows them."""
+    return asked_engine() in ("auto", "fused") and fits_node_kernels(z)
 
 
 @functools.cache

@@ -22,7 +22,6 @@ E edges, I children, J parents, * any trailing dims, D numbers in a vote.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -30,11 +29,10 @@ from torch import Tensor
 
 from ..._dgl import DGLGraph
 from ...errors import GraphcapsError, expect
-from ...graph.links import is_tracing
+from ...tracing import is_tracing
+from ..observers import Observer
 from ..routing import Parents, Routing, squashed
 from ..votes import Votes
-
-Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # called with r, b, c, v, agreement
 
 
 class Edges:

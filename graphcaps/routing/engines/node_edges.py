@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from ..._dgl import DGLGraph
-from ...graph import Links, links
-from ..votes import Votes
+from ...graph import Links, reverse_edges
+from ...tracing import is_tracing
+from ..observers import observer_on_nodes
+from ..routing import Routing, rule_of
+from ..votes import NodeVotes
 from .chunks import products_along, sum_along
 from .scatter import ScatterEdges
-
-
-@dataclass(frozen=True)
-class NodeVotes(Votes):
-    """Votes along edges e = (u, v): capsule k of u gives capsule l of v the vote w_e z_ukl.
-
-    Args:
-        u: z (N_src, *, K_in, K_out, D), shared by all out-edges of a node; with ``per_edge`` (E, *, K_in, K_out, D).
-        scale: w, a factor of the votes, broadcastable with (E, *, K_in, K_out); None for 1.
-        per_edge: whether each edge has its own votes.
-    """
-
-    scale: Tensor | None = None
-    per_edge: bool = False
-
-    def build(self, graph: DGLGraph | Links) -> Tensor:
-        """The votes (E, *, K_in, K_out, D) in edge order."""
-        ends = graph if isinstance(graph, Links) else links(graph, self.device)
-        votes = self.u if self.per_edge else self.u.index_select(0, ends.src)
-        return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
-
-    def detach(self) -> NodeVotes:
-        return NodeVotes(self.u.detach(), None if self.scale is None else self.scale.detach(), self.per_edge)
 
 
 class NodeEdges(ScatterEdges):
@@ -42,16 +20,23 @@ class NodeEdges(ScatterEdges):
 
     Edge vectors are a tensor (E, *, K_in, K_out, D) or ``NodeVotes``. ``weighted_sum``, ``agreement`` and
     ``squared_lengths`` never build ``NodeVotes`` for all edges.
-
-    Args:
-        ends: E edges from N_src to N_dst nodes.
-        votes: the votes to route.
-        reverse: (E,), the reverse of each edge, for mutual logits: both get the sum of their agreements; or None.
     """
 
-    def __init__(self, ends: Links, votes: NodeVotes, reverse: Tensor | None = None):
-        super().__init__(ends, votes)
-        self.reverse, self.vector_dims = reverse, votes.u.dim()
+    def __init__(self, graph: DGLGraph | Links, votes: NodeVotes, mutual: bool = False):
+        super().__init__(graph, votes)
+        self.votes, self.vector_dims = votes, votes.u.dim()
+        self.reverse = reverse_edges(graph).to(votes.device) if mutual and not isinstance(graph, Links) else None
+        if not isinstance(graph, Links):
+            self.observer = observer_on_nodes(graph, *votes.u.shape[-3:-1])
+
+    def sums(self, routing: Routing, get_coupling: bool) -> tuple[Tensor, Tensor | None]:
+        """Route; return what ``route_nodes`` returns."""
+        votes, rule = self.votes, rule_of(routing)
+        prior = votes.u.new_zeros(self.ends.src.shape[0], *votes.u.shape[1:-1])
+        # Attention adds up unweighted votes, and a routing without a rule may do anything with them.
+        in_chunks = not (votes.per_edge or rule is None or rule.query == "sums" or is_tracing())
+        found = self.run(routing, votes if in_chunks else votes.build(self.ends), prior)
+        return found.pose, found.coupling.detach() if get_coupling and found.coupling is not None else None
 
     def child_softmax(self, b: Tensor) -> Tensor:
         return b.softmax(dim=-1)
