@@ -1,4 +1,4 @@
-"""The engines, which run a routing. Each is a subclass of ``Edges``; ``choose`` selects one for a call."""
+"""The engines, which run a routing; ``choose`` and ``choose_for_nodes`` select one for a call."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from .dgl import DGLEdges
 from .edges import Edges
 from .fused import FusedEdges, FusedNodes, fits_node_kernels
 from .node_edges import NodeEdges
-from .scatter import ScatterEdges
 
 log = logging.getLogger("graphcaps")
 
-ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, ScatterEdges]
+ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
 """``auto`` uses the first that supports the call."""
 
 NAMES = ("auto", *dict.fromkeys(kind.engine for kind in ENGINES))
@@ -68,7 +67,7 @@ def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
         InputError: the block's engine can't run this call.
     """
     if not (graph.num_edges() and votes.u.numel() and votes.dim):
-        return ScatterEdges  # the other engines' kernels fail on empty tensors
+        return Edges  # the other engines' kernels fail on empty tensors
     asked, reason = asked_engine(), ""
     for kind in ENGINES:
         if asked in ("auto", kind.engine):

@@ -10,10 +10,10 @@ from ...tracing import is_tracing
 from ..routing import Routing
 from ..second_derivative import refuse_second_derivative
 from ..votes import Votes
-from .scatter import ScatterEdges
+from .edges import Edges
 
 
-class DGLEdges(ScatterEdges):
+class DGLEdges(Edges):
     """DGL's messages on a view of the graph, so that the caller's graph doesn't change.
 
     DGL's operations have no second derivatives, so these raise an error. Operations without a gradient are torch's.

@@ -21,7 +21,7 @@ MAX_NODE_NUMBERS = 1024  # limit of K_out * D, because the time to compile a ker
 
 
 class FusedEdges(Edges):
-    """Runs a routing by its rule. It has no operations for a routing's ``forward``."""
+    """Runs a routing by its rule, without its ``forward``."""
 
     engine = "fused"
 
@@ -36,9 +36,6 @@ class FusedEdges(Edges):
         if rule_of(routing) is None:
             return "a routing with a rule, as Dynamic, Uniform, Spherical and Attention have one"
         return "" if max(votes.u.shape[-1], votes.dim) <= MAX_WIDTH else f"capsules of at most {MAX_WIDTH} numbers"
-
-    def __init__(self, graph: DGLGraph, votes: Votes):
-        self.graph = graph
 
     def route(
         self, graph: DGLGraph, votes: Votes, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool

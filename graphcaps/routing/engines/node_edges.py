@@ -12,10 +12,10 @@ from ..observers import observer_on_nodes
 from ..routing import Routing, rule_of
 from ..votes import NodeVotes
 from .chunks import products_along, sum_along
-from .scatter import ScatterEdges
+from .edges import Edges
 
 
-class NodeEdges(ScatterEdges):
+class NodeEdges(Edges):
     """The operations for edge numbers (E, *, K_in, K_out) and parents (N_dst, *, K_out, D).
 
     Edge vectors are a tensor (E, *, K_in, K_out, D) or ``NodeVotes``. ``weighted_sum``, ``agreement`` and
