@@ -57,9 +57,9 @@ def route(
     Args:
         graph: any DGLGraph with one canonical edge type, from children (sources) to parents (destinations); E edges.
         votes: (E, *, D), the vote on each edge in edge-id order, or ``LinearVotes`` or ``MatrixVotes``. ``*`` is any
-            number of trailing dims, such as the images of a batch or heads.
-        routing: a routing object from ``graphcaps.routing``, such as ``Dynamic(3)`` or
-            ``Spherical(concentration=4.0)``, or an object of your own subclass of ``Routing``. A name (``"dynamic"``,
+            number of trailing dims, such as the images of a batch or heads. The edge dim is checked by size alone: if
+            B = E, votes (B, E, D) pass the check, and B is taken for the edges.
+        routing: an object such as ``Dynamic(3)``, or of your own subclass of ``Routing``. A name (``"dynamic"``,
             ``"uniform"``, ``"attention"``, ``"spherical"``, ``"inverted"``, ``"em"``) selects the default settings.
         activation: (I, *) in [0, 1], the probability that each child exists; default 1. Only ``EM`` uses it.
         prior: logits that are added to b; default 0. A number, or a tensor that broadcasts to (E, *) from the left,
@@ -74,8 +74,6 @@ def route(
 
     Raises:
         InputError: a shape, dtype, device or name doesn't fit or, on the CPU, an activation is below 0.
-
-    The edge dim is checked by size alone: if B = E, votes (B, E, D) pass the check, and B is taken for the edges.
 
     >>> from graphcaps import complete_graph
     >>> parents = route(complete_graph(3, 2), torch.ones(6, 5, 4))
@@ -106,8 +104,7 @@ def routed(
     b = _checked_prior(prior, (graph.num_edges(), *trailing), votes)
     if activation is not None:
         _check_activation(activation, (graph.num_src_nodes(), *trailing), device)
-    observer = combined(graph, on_iteration)
-    edges = kind(graph, votes)
+    edges, observer = kind(graph, votes), combined(graph, on_iteration)
     edges.observer = observer and _detached_copies(observer)
     pose, v, a, c = edges.route(graph, votes, routing, b, activation, coupling)
     dtype = votes.dtype
@@ -161,8 +158,8 @@ def dynamic_routing(
     check_flag("return_graph", return_graph)
     check_callable("on_iteration", on_iteration)
     votes = as_votes(u_hat)
-    last: dict[str, torch.Tensor] = {}
     votes.check(graph)
+    last: dict[str, torch.Tensor] = {}
 
     def keep_last(r, b, c, v, agreement):
         last.update(b=b, c=c)
@@ -229,11 +226,11 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
 
 def _detached_copies(on_iteration: Observer) -> Observer:
     """Give the observer detached copies, so that it can change them without changing the routing."""
-    gradients = torch.is_grad_enabled()  # the caller's setting: inside an autograd function gradients are off
+    gradients = torch.is_grad_enabled()  # inside an autograd function gradients are off
 
     def hand_out(r: int, *state: torch.Tensor) -> None:
-        same = torch.is_grad_enabled() == gradients  # a needless change would be a block in torch.export
-        with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):
+        same = torch.is_grad_enabled() == gradients
+        with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):  # torch.export records the latter
             on_iteration(r, *(tensor.detach().clone() for tensor in state))
 
     return hand_out
@@ -257,9 +254,7 @@ def _checked_prior(prior: torch.Tensor | float | None, wanted: tuple[int, ...], 
         prior = torch.tensor(float(prior), device=votes.device, dtype=dtype)
     prior = check_tensor("prior", prior)
     expect(prior.device == votes.device, "prior", f"device {votes.device} as the votes", prior.device)
-    padded = prior.reshape(*prior.shape, *[1] * (len(wanted) - prior.dim()))
-    fits = padded.dim() == len(wanted) and all(
-        have in (1, want) for have, want in zip(padded.shape, wanted, strict=False)
-    )
+    shape = (*prior.shape, *[1] * (len(wanted) - prior.dim()))
+    fits = len(shape) == len(wanted) and all(have in (1, want) for have, want in zip(shape, wanted, strict=True))
     expect(fits, "prior", f"broadcastable from the left to (E, *)={wanted}", tuple(prior.shape))
-    return padded.to(dtype).expand(wanted)
+    return prior.reshape(shape).to(dtype).expand(wanted)

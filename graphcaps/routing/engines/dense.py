@@ -38,7 +38,7 @@ class DenseEdges(Edges):
         return x.movedim(-1, 0).flatten(0, 1)  # (E, *)
 
     def vectors_in(self, graph: DGLGraph, votes: Votes, dtype: torch.dtype) -> Tensor:
-        grid = votes.grid(self.ends).to(dtype)  # (I, J, *, D)
+        grid = votes.grid(graph).to(dtype)  # (I, J, *, D)
         u_hat = grid.movedim(0, -2)  # (J, *, I, D)
         if self.copied or grid.stride(1) == 0:  # stride 0: shared votes, which each product would copy
             return u_hat.contiguous()
