@@ -57,9 +57,9 @@ class cached_per_structure(Generic[P, T]):
         return self.cache[key]
 
 
-def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
-    """The graph's edges in edge order on ``device``, read from DGL once per structure and device."""
-    return links_on(graph, torch.device(device))
+def links(graph: DGLGraph | Links, device: torch.device | str = "cpu") -> Links:
+    """The graph's edges in edge order on ``device``, read from DGL once per structure; ``Links`` unchanged."""
+    return graph if isinstance(graph, Links) else links_on(graph, torch.device(device))
 
 
 @cached_per_structure

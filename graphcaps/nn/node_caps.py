@@ -153,7 +153,7 @@ class NodeCapsules(nn.Module):
         Arguments and result are those of ``CapsuleConv.forward``. ``edge_feat`` may also be (E, *, edge_feats), with
         the ``*`` of ``feat``. ``target`` holds the destination nodes' features, for a residual.
         """
-        edges = graph if isinstance(graph, Links) else links(graph, feat.device)
+        edges = links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
         self._materialize((self.weight, feat), (self.weight_edge, edge_feat), (self.weight_target, target))
         self._check(edges, feat, edge_weight, edge_feat, target)

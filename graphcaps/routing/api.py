@@ -106,7 +106,7 @@ def routed(
         _check_activation(activation, (graph.num_src_nodes(), *trailing), device)
     edges, observer = kind(graph, votes), combined(graph, on_iteration)
     edges.observer = observer and _detached_copies(observer)
-    pose, v, a, c = edges.route(graph, votes, routing, b, activation, coupling)
+    pose, v, a, c = edges.route(routing, b, activation, coupling)
     dtype = votes.dtype
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
 

@@ -225,7 +225,7 @@ class NodeVotes(Votes):
 
     def build(self, graph: DGLGraph | Links) -> Tensor:
         """Build the votes (E, *, K_in, K_out, D) in edge order."""
-        ends = graph if isinstance(graph, Links) else links(graph, self.device)
+        ends = links(graph, self.device)
         votes = self.u if self.per_edge else self.u.index_select(0, ends.src)
         return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
 

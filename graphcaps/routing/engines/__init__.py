@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import logging
 from collections.abc import Iterator
 from contextvars import ContextVar
 
@@ -20,8 +18,6 @@ from .dgl import DGLEdges
 from .edges import Edges
 from .fused import FusedEdges, FusedNodes, fits_node_kernels
 from .node_edges import NodeEdges
-
-log = logging.getLogger("graphcaps")
 
 ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
 """``auto`` uses the first that supports the call."""
@@ -73,8 +69,6 @@ def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
         if asked in ("auto", kind.engine):
             reason = kind.supports(graph, votes, routing)
             if not reason:
-                if asked == "auto":
-                    _log_choice(type(routing).__name__, kind.engine, votes.device.type)
                 return kind
     got = f"{type(routing).__name__} of {tuple(votes.u.shape)} on {votes.device}"
     raise InputError(
@@ -103,8 +97,3 @@ def choose_for_nodes(
 def use_node_kernels(z: Tensor) -> bool:
     """Whether the kernels by node sum z (N, 1, K, D) along edges: they support it, and the block allows them."""
     return asked_engine() in ("auto", "fused") and fits_node_kernels(z)
-
-
-@functools.cache
-def _log_choice(routing: str, name: str, device: str) -> None:
-    log.info("engine auto: %s routing runs on '%s' (%s)", routing, name, device)

@@ -62,6 +62,9 @@ class DGLEdges(Edges):
     def from_parents(self, x: Tensor) -> Tensor:
         return ops.copy_v(self.graph, refuse_second_derivative(x))
 
+    def has_votes(self) -> Tensor:
+        return self.graph.in_degrees() > 0
+
 
 @cached_per_structure
 def reversed_graph(graph: DGLGraph) -> DGLGraph:

@@ -9,6 +9,7 @@ E edges, I children, J parents, * any trailing dims, D numbers in a vote.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar
 
 import torch
@@ -39,18 +40,21 @@ class Edges:
         return ""
 
     def __init__(self, graph: DGLGraph | Links, votes: Votes):
-        self.ends = graph if isinstance(graph, Links) else links(graph, votes.device)
+        self.graph: Any = graph
+        self.votes = votes
 
-    def route(
-        self, graph: DGLGraph, votes: Votes, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool
-    ) -> Parents:
+    @functools.cached_property
+    def ends(self) -> Links:
+        """The graph's edges as index tensors on the votes' device."""
+        return links(self.graph, self.votes.device)
+
+    def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
         """Route by the routing's ``forward``. ``prior`` (E, *) is in edge order and has the dtype of the computation.
 
         ``coupling``: whether to return couplings (E, *).
         """
-        u_hat = self.vectors_in(graph, votes, prior.dtype)
-        parents = self.run(routing, u_hat, self.numbers_in(prior), activation)
-        wanted, got = (graph.num_dst_nodes(), *votes.trailing, votes.dim), tuple(parents.v.shape)
+        parents = self.run(routing, self.vectors_in(prior.dtype), self.numbers_in(prior), activation)
+        wanted, got = (self.graph.num_dst_nodes(), *self.votes.trailing, self.votes.dim), tuple(parents.v.shape)
         expect(is_tracing() or got == wanted, f"{type(routing).__name__}.forward", f"parents (J, *, D)={wanted}", got)
         c = parents.coupling if coupling else None
         return parents._replace(coupling=None if c is None else self.numbers_out(c.detach()))
@@ -76,9 +80,9 @@ class Edges:
         """Edge numbers -> (E, *) in edge order."""
         return x
 
-    def vectors_in(self, graph: DGLGraph, votes: Votes, dtype: torch.dtype) -> Any:
-        """Votes -> edge vectors of this dtype."""
-        return votes.build(graph).to(dtype)
+    def vectors_in(self, dtype: torch.dtype) -> Any:
+        """The votes as edge vectors of this dtype."""
+        return self.votes.build(self.graph).to(dtype)
 
     def child_softmax(self, b: Tensor) -> Tensor:
         """Edge numbers -> edge numbers: softmax over each child's out-edges."""

@@ -37,14 +37,12 @@ class FusedEdges(Edges):
             return "a routing with a rule, as Dynamic, Uniform, Spherical and Attention have one"
         return "" if max(votes.u.shape[-1], votes.dim) <= MAX_WIDTH else f"capsules of at most {MAX_WIDTH} numbers"
 
-    def route(
-        self, graph: DGLGraph, votes: Votes, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool
-    ) -> Parents:
+    def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
         from .cpu.route import sums
 
         rule = rule_of(routing)
         assert rule is not None
-        s, c = sums(graph, votes.to(prior.dtype), rule, prior, self.observer, coupling)
+        s, c = sums(self.graph, self.votes.to(prior.dtype), rule, prior, self.observer, coupling)
         return squashed(s, c)
 
 

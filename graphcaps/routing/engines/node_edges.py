@@ -22,10 +22,12 @@ class NodeEdges(Edges):
     ``squared_lengths`` never build ``NodeVotes`` for all edges.
     """
 
+    votes: NodeVotes
+
     def __init__(self, graph: DGLGraph | Links, votes: NodeVotes, mutual: bool = False):
         super().__init__(graph, votes)
-        self.votes, self.vector_dims = votes, votes.u.dim()
-        self.reverse = reverse_edges(graph).to(votes.device) if mutual and not isinstance(graph, Links) else None
+        self.reverse = reverse_edges(self.graph).to(votes.device) if mutual else None
+        self.vector_dims = votes.u.dim()
         if not isinstance(graph, Links):
             self.observer = observer_on_nodes(graph, *votes.u.shape[-3:-1])
 
@@ -35,8 +37,8 @@ class NodeEdges(Edges):
         prior = votes.u.new_zeros(self.ends.src.shape[0], *votes.u.shape[1:-1])
         # Attention adds up unweighted votes, and a routing without a rule may do anything with them.
         in_chunks = not (votes.per_edge or rule is None or rule.query == "sums" or is_tracing())
-        found = self.run(routing, votes if in_chunks else votes.build(self.ends), prior)
-        return found.pose, found.coupling.detach() if get_coupling and found.coupling is not None else None
+        parents = self.run(routing, votes if in_chunks else votes.build(self.ends), prior)
+        return parents.pose, parents.coupling.detach() if get_coupling and parents.coupling is not None else None
 
     def child_softmax(self, b: Tensor) -> Tensor:
         return b.softmax(dim=-1)
