@@ -100,9 +100,7 @@ def route_layer(
     autocast = torch.is_autocast_enabled(device.type)
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         activation = activation_of(u) if routing.uses_activation else None
-        graph, votes = layer.graph(device), layer.votes(u)
-        votes.check(graph)
-        return routed(graph, votes, routing, activation, layer.prior, on_iteration, coupling)
+        return routed(layer.graph(device), layer.votes(u), routing, activation, layer.prior, on_iteration, coupling)
 
 
 def activation_of(u: Tensor | Poses) -> Tensor:

@@ -18,7 +18,7 @@ from .engines import choose, choose_for_nodes
 from .names import as_routing
 from .observers import Observer, combined
 from .routing import Parents, Routing
-from .votes import GivenVotes, NodeVotes, Votes, as_votes
+from .votes import NodeVotes, Votes, as_votes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,23 +80,23 @@ def route(
     >>> parents.v.shape, parents.activation.shape, parents.coupling.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
-    check_graph(graph)
-    votes = as_votes(votes)
-    votes.check(graph)
     check_callable("on_iteration", on_iteration)
     return routed(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
 
 
 def routed(
     graph: DGLGraph,
-    votes: Votes,
+    votes: torch.Tensor | Votes,
     routing: Routing,
     activation: torch.Tensor | None = None,
     prior: torch.Tensor | float | None = None,
     on_iteration: Observer | None = None,
     coupling: bool = False,
 ) -> Parents:
-    """``route`` for votes that were already checked against the graph; ``coupling``: whether to return couplings."""
+    """``route`` for layers; ``coupling``: whether to return couplings."""
+    check_graph(graph)
+    votes = as_votes(votes)
+    votes.check(graph)
     trailing, device = votes.trailing, votes.device
     for name, parameter in routing.named_parameters():
         expect(parameter.device == device, f"routing.{name}", f"device {device} as the votes", parameter.device)
@@ -154,11 +154,8 @@ def dynamic_routing(
     >>> sorted(routed.edata), v.shape
     (['b', 'c', 'u_hat'], torch.Size([2, 4]))
     """
-    check_graph(graph)
     check_flag("return_graph", return_graph)
     check_callable("on_iteration", on_iteration)
-    votes = as_votes(u_hat)
-    votes.check(graph)
     last: dict[str, torch.Tensor] = {}
 
     def keep_last(r, b, c, v, agreement):
@@ -167,11 +164,11 @@ def dynamic_routing(
             on_iteration(r, b, c, v, agreement)
 
     observer = keep_last if return_graph else on_iteration
-    v = routed(graph, votes, Dynamic(iterations), prior=prior, on_iteration=observer).v
+    v = routed(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=observer).v
     if not return_graph:
         return v
     view = graph.local_var()
-    for name, feature in dict(last, u_hat=votes.build(graph)).items():
+    for name, feature in dict(last, u_hat=as_votes(u_hat).build(graph)).items():
         view.edata[name] = feature.detach().to(graph.device)
     view.dstnodes[graph.canonical_etypes[0][2]].data["v"] = v.detach().to(graph.device)
     return v, view
@@ -198,7 +195,7 @@ def route_nodes(
     else:
         u_hat = votes.build(graph)
         caps_in, caps_out = u_hat.shape[-3:-1]
-        by_link = GivenVotes(u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2))  # (E * K_in * K_out, *, D)
+        by_link = u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2)  # (E * K_in * K_out, *, D)
         parents = routed(expand(graph, caps_in, caps_out), by_link, routing, coupling=get_coupling)
         s, c = parents.pose.unflatten(0, (-1, caps_out)).movedim(1, -2), parents.coupling
         c = None if c is None else c.unflatten(0, (-1, caps_in, caps_out)).movedim((1, 2), (-2, -1))

@@ -79,7 +79,3 @@ class DenseEdges(Edges):
 
     def from_parents(self, x: Tensor) -> Tensor:
         return x.unsqueeze(-2 if x.dim() == self.vector_dims else -1)  # (J, *, 1, D) or (J, *, 1)
-
-    def has_votes(self) -> Tensor:
-        some = self.ends.num_children > 0
-        return torch.full((self.ends.num_parents,), some, device=self.ends.dst.device)
