@@ -59,14 +59,14 @@ class Inverted(Routing):
                 module.reset_parameters()
 
     def forward(self, edges: Edges, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
-        fed = edges.has_votes().to(votes.dtype)
+        has_votes = edges.has_votes().to(votes.dtype)
         b = prior
         for r in range(self.iterations):
             c = edges.child_softmax(b)
             p = self._normalised(edges.weighted_sum(c, votes))  # (J, *, D)
-            p = p * per_parent(fed, p)
+            p = p * per_parent(has_votes, p)
             a = self._activation(p)  # (J, *)
-            a = a * per_parent(fed, a)
+            a = a * per_parent(has_votes, a)
             v = with_length(p, a)
             edges.observe(r, b, c, v, votes)
             if r < self.iterations - 1:

@@ -141,8 +141,8 @@ class Edges:
 
     def has_votes(self) -> Tensor:
         """(J,) bool: whether each parent has an in-edge."""
-        fed = torch.zeros(self.ends.num_parents, dtype=torch.bool, device=self.ends.dst.device)
-        return fed.index_fill(0, self.ends.dst, True)  # counting would wait for a GPU; this doesn't
+        none = torch.zeros(self.ends.num_parents, dtype=torch.bool, device=self.ends.dst.device)
+        return none.index_fill(0, self.ends.dst, True)  # counting would wait for a GPU; this doesn't
 
     def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Any) -> None:
         """Call the observer, if there is one, with iteration r's logits, couplings, parents (J, *, D) and agreement."""

@@ -61,12 +61,11 @@ class NodeEdges(Edges):
 
     def agreement(self, u_hat: Tensor | NodeVotes, v: Tensor) -> Tensor:
         if isinstance(u_hat, Tensor):
-            own = super().agreement(u_hat, v)
+            products = super().agreement(u_hat, v)
         else:
-            of_capsules = v.unsqueeze(-3).expand(*v.shape[:-2], *u_hat.u.shape[-3:])
-            own = products_along(u_hat.u, of_capsules, self.ends)
-            own = own if u_hat.scale is None else own * u_hat.scale
-        return own if self.reverse is None else own + own.index_select(0, self.reverse)
+            products = products_along(u_hat.u, v.unsqueeze(-3).expand(*v.shape[:-2], *u_hat.u.shape[-3:]), self.ends)
+            products = products if u_hat.scale is None else products * u_hat.scale
+        return products if self.reverse is None else products + products.index_select(0, self.reverse)
 
     def squared_lengths(self, u_hat: Tensor | NodeVotes) -> Tensor:
         if isinstance(u_hat, Tensor):
