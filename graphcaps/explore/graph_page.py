@@ -38,7 +38,7 @@ from ..viz.explorer.html import graph_page
 from ..viz.routing.layout import laid_out
 from .network import packed
 
-CARRIED = ("spherical", "dynamic", "uniform")
+GRAPH_PAGE_ROUTINGS = ("spherical", "dynamic", "uniform")
 """Routings that the page can compute."""
 MOST_EDGES = 2000
 
@@ -141,8 +141,8 @@ def _check_layer(conv: CapsuleConv) -> None:
         then = "Make one of graphcaps.nn, and give it this one's weights by load_state_dict"
     expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv", got, then)
     capsules, then = conv.capsules, "The page doesn't compute it"
-    known = name_of(capsules.routing) in CARRIED
-    expect(known, "conv", f"a routing among {', '.join(CARRIED)}", capsules.routing, then)
+    known = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
+    expect(known, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, then)
     expect(capsules.num_caps > 1, "conv", "num_caps >= 2", capsules.num_caps, "One capsule has nothing to choose")
     expect(capsules.in_caps == 1, "conv", "in_caps=1", capsules.in_caps, then)
     parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}

@@ -35,7 +35,7 @@ from ..nn import ConvCaps, SharedCaps
 from ..routing.names import name_of
 from ..viz.explorer import arrays
 
-CARRIED = ("dynamic", "uniform", "attention", "spherical")
+NETWORK_PAGE_ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
 """Routings that the page can compute."""
 
 
@@ -43,14 +43,14 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
     """Convert a network on the CPU to a dict for ``json.dumps``. The module's docstring describes its keys.
 
     Raises:
-        GraphcapsError: the network isn't a ``CapsNet``, its routing isn't in ``CARRIED``, or weights aren't finite.
+        GraphcapsError: the network isn't a ``CapsNet``, the page lacks its routing, or weights aren't finite.
     """
     if type(model) is not CapsNet:
         raise GraphcapsError(f"{type(model).__name__} isn't computed in the page")
     if model.objects is None:
         raise GraphcapsError("an answer of any number of classes isn't computed in the page")
     layers = [*model.between, model.capsules]
-    missing = sorted({name_of(layer.routing) for layer in layers} - set(CARRIED))
+    missing = sorted({name_of(layer.routing) for layer in layers} - set(NETWORK_PAGE_ROUTINGS))
     if missing:
         raise GraphcapsError(f"routing '{missing[0]}' isn't computed in the page")
     return {

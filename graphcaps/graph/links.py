@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
@@ -13,30 +12,10 @@ import torch
 
 from .._dgl import DGLGraph
 from ..errors import expect
+from ..tracing import run_untraced
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def is_tracing() -> bool:
-    """Whether torch traces or transforms the call: operations are recorded, and tensors may have no values."""
-    return (
-        torch.compiler.is_compiling()  # comes first, because the compiler can't trace the other checks
-        or torch.jit.is_tracing()
-        or torch._C._are_functorch_transforms_active()
-        or type(torch.empty(0)) is not torch.Tensor  # FakeTensorMode is on
-    )
-
-
-def run_untraced(make: Callable[[], T]) -> T:
-    """Return ``make()``, whose tensors have values even while torch traces or transforms the call.
-
-    A graph's structure must not be traced. A trace or transform affects one thread, so another thread runs ``make``.
-    """
-    if not is_tracing():
-        return make()
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(make).result()
 
 
 @dataclass(frozen=True)
@@ -78,9 +57,9 @@ class cached_per_structure(Generic[P, T]):
         return self.cache[key]
 
 
-def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
-    """The graph's edges in edge order on ``device``, read from DGL once per structure and device."""
-    return links_on(graph, torch.device(device))
+def links(graph: DGLGraph | Links, device: torch.device | str = "cpu") -> Links:
+    """The graph's edges in edge order on ``device``, read from DGL once per structure; ``Links`` unchanged."""
+    return graph if isinstance(graph, Links) else links_on(graph, torch.device(device))
 
 
 @cached_per_structure

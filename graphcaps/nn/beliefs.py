@@ -9,7 +9,7 @@ from .._dgl import DGLGraph
 from ..errors import check_flag, check_tensor, check_whole, expect
 from ..graph import links
 from ..routing.api import uncompiled
-from ..routing.nodes import products_of_ends, sum_weighted
+from ..routing.messages import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
 from .graph_conv import check_edges, check_one_kind
 from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped

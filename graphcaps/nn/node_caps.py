@@ -15,10 +15,11 @@ from .._dgl import DGLGraph
 from ..errors import check_flag, check_tensor, check_whole, expect, required
 from ..graph import Links, links
 from ..routing import Routing, Uniform
+from ..routing.api import route_nodes
 from ..routing.names import as_routing
-from ..routing.nodes import NodeVotes, route_nodes
 from ..routing.routing import rule_of
 from ..routing.rule import squash_saving_memory, with_length
+from ..routing.votes import NodeVotes
 
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
 # The names that a library's layers give to their arguments, for error messages.
@@ -142,7 +143,7 @@ class NodeCapsules(nn.Module):
         ``edge_feat`` may also be (E, *, edge_feats), with the ``*`` of ``feat``. ``target`` holds the destination
         nodes' features, for a residual.
         """
-        edges = graph if isinstance(graph, Links) else links(graph, feat.device)
+        edges = links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
         self._check(edges, feat, edge_weight, edge_feat, target)
         z = multiply(feat, self.weight)  # (N_src, *, K_in, K_out, D)

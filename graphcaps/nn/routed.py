@@ -13,8 +13,8 @@ from ..errors import check_flag, check_tensor, check_unit, check_whole, expect
 from ..graph import complete_graph
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing
 from ..routing.api import routed, uncompiled
-from ..routing.engines.edges import Observer
 from ..routing.names import as_routing
+from ..routing.observers import Observer
 
 
 class Poses(NamedTuple):
@@ -114,9 +114,7 @@ def route_layer(
     autocast = torch.is_autocast_enabled(device.type)
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         activation = activation_of(u) if routing.uses_activation else None
-        graph, votes = layer.graph(device), layer.votes(u)
-        votes.check(graph)
-        return routed(graph, votes, routing, activation, layer.prior, on_iteration, coupling)
+        return routed(layer.graph(device), layer.votes(u), routing, activation, layer.prior, on_iteration, coupling)
 
 
 def activation_of(u: Tensor | Poses) -> Tensor:

@@ -1,7 +1,7 @@
 """Routing between two capsule layers.
 
-`api` has the public functions. Each algorithm is a subclass of `routing.Routing`, and each engine one of
-`engines.edges.Edges`. A `rule.Rule` describes a routing to engines that run whole iterations in kernels.
+`api` has the functions. Each algorithm is a subclass of `Routing`, each engine one of `engines.edges.Edges`. A `Rule`
+describes a routing to engines that run whole iterations in kernels.
 """
 
 from .api import choose_engine, dynamic_routing, route

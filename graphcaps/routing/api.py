@@ -11,15 +11,14 @@ from typing import Literal, ParamSpec, TypeVar, overload
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import check_callable, check_flag, check_tensor, expect, min_max
-from ..graph import check_graph
+from ..errors import GraphcapsError, check_callable, check_flag, check_tensor, expect, min_max
+from ..graph import Links, check_graph, expand
 from .dynamic import Dynamic
-from .engines import choose
-from .engines.edges import Observer
+from .engines import choose, choose_for_nodes
 from .names import as_routing
-from .observers import combined
+from .observers import Observer, combined
 from .routing import Parents, Routing
-from .votes import Votes, as_votes
+from .votes import NodeVotes, Votes, as_votes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,9 +57,9 @@ def route(
     Args:
         graph: any DGLGraph with one canonical edge type, from children (sources) to parents (destinations); E edges.
         votes: (E, *, D), the vote on each edge in edge-id order, or ``LinearVotes`` or ``MatrixVotes``. ``*`` is any
-            number of trailing dims, such as the images of a batch or heads.
-        routing: a routing object from ``graphcaps.routing``, such as ``Dynamic(3)`` or
-            ``Spherical(concentration=4.0)``, or an object of your own subclass of ``Routing``. A name (``"dynamic"``,
+            number of trailing dims, such as the images of a batch or heads. The edge dim is checked by size alone: if
+            B = E, votes (B, E, D) pass the check, and B is taken for the edges.
+        routing: an object such as ``Dynamic(3)``, or of your own subclass of ``Routing``. A name (``"dynamic"``,
             ``"uniform"``, ``"attention"``, ``"spherical"``, ``"inverted"``, ``"em"``) selects the default settings.
         activation: (I, *) in [0, 1], the probability that each child exists; default 1. Only ``EM`` uses it.
         prior: logits that are added to b; default 0. A number, or a tensor that broadcasts to (E, *) from the left,
@@ -76,30 +75,28 @@ def route(
     Raises:
         InputError: a shape, dtype, device or name doesn't fit or, on the CPU, an activation is below 0.
 
-    The edge dim is checked by size alone: if B = E, votes (B, E, D) pass the check, and B is taken for the edges.
-
     >>> from graphcaps import complete_graph
     >>> parents = route(complete_graph(3, 2), torch.ones(6, 5, 4))
     >>> parents.v.shape, parents.activation.shape, parents.coupling.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
-    check_graph(graph)
-    votes = as_votes(votes)
-    votes.check(graph)
     check_callable("on_iteration", on_iteration)
     return routed(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
 
 
 def routed(
     graph: DGLGraph,
-    votes: Votes,
+    votes: torch.Tensor | Votes,
     routing: Routing,
     activation: torch.Tensor | None = None,
     prior: torch.Tensor | float | None = None,
     on_iteration: Observer | None = None,
     coupling: bool = False,
 ) -> Parents:
-    """``route`` for votes that were already checked against the graph; ``coupling``: whether to return couplings."""
+    """``route`` for layers; ``coupling``: whether to return couplings."""
+    check_graph(graph)
+    votes = as_votes(votes)
+    votes.check(graph)
     trailing, device = votes.trailing, votes.device
     for name, parameter in routing.named_parameters():
         expect(parameter.device == device, f"routing.{name}", f"device {device} as the votes", parameter.device)
@@ -107,10 +104,9 @@ def routed(
     b = _checked_prior(prior, (graph.num_edges(), *trailing), votes)
     if activation is not None:
         _check_activation(activation, (graph.num_src_nodes(), *trailing), device)
-    observer = combined(graph, on_iteration)
-    edges = kind(graph, votes)
+    edges, observer = kind(graph, votes), combined(graph, on_iteration)
     edges.observer = observer and _detached_copies(observer)
-    pose, v, a, c = edges.route(graph, votes, routing, b, activation, coupling)
+    pose, v, a, c = edges.route(routing, b, activation, coupling)
     dtype = votes.dtype
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
 
@@ -158,12 +154,9 @@ def dynamic_routing(
     >>> sorted(routed.edata), v.shape
     (['b', 'c', 'u_hat'], torch.Size([2, 4]))
     """
-    check_graph(graph)
     check_flag("return_graph", return_graph)
     check_callable("on_iteration", on_iteration)
-    votes = as_votes(u_hat)
     last: dict[str, torch.Tensor] = {}
-    votes.check(graph)
 
     def keep_last(r, b, c, v, agreement):
         last.update(b=b, c=c)
@@ -171,14 +164,47 @@ def dynamic_routing(
             on_iteration(r, b, c, v, agreement)
 
     observer = keep_last if return_graph else on_iteration
-    v = routed(graph, votes, Dynamic(iterations), prior=prior, on_iteration=observer).v
+    v = routed(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=observer).v
     if not return_graph:
         return v
     view = graph.local_var()
-    for name, feature in dict(last, u_hat=votes.build(graph)).items():
+    for name, feature in dict(last, u_hat=as_votes(u_hat).build(graph)).items():
         view.edata[name] = feature.detach().to(graph.device)
     view.dstnodes[graph.canonical_etypes[0][2]].data["v"] = v.detach().to(graph.device)
     return v, view
+
+
+def route_nodes(
+    graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool = False, get_coupling: bool = False
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Route the capsules of each edge's source to those of its destination. A softmax is over the votes along an edge.
+
+    Args:
+        graph: E edges from N_src to N_dst nodes, as a graph, or as ``Links`` if torch traces.
+        votes: made from z (N_src, *, K_in, K_out, D), or with ``per_edge`` from z (E, *, K_in, K_out, D).
+        routing: an algorithm with poses that are sums of votes.
+        mutual: whether the two directions of an edge share their logits. Each edge then needs a reverse, and K_in = 1.
+        get_coupling: whether to return couplings.
+
+    Returns:
+        The last sums s (N_dst, *, K_out, D), not squashed, and the couplings (E, *, K_in, K_out), detached, or None.
+    """
+    kind = choose_for_nodes(graph, votes, routing, mutual)
+    if kind is not None:
+        s, c = kind(graph, votes, mutual).sums(routing, get_coupling)
+    else:
+        u_hat = votes.build(graph)
+        caps_in, caps_out = u_hat.shape[-3:-1]
+        by_link = u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2)  # (E * K_in * K_out, *, D)
+        parents = routed(expand(graph, caps_in, caps_out), by_link, routing, coupling=get_coupling)
+        s, c = parents.pose.unflatten(0, (-1, caps_out)).movedim(1, -2), parents.coupling
+        c = None if c is None else c.unflatten(0, (-1, caps_in, caps_out)).movedim((1, 2), (-2, -1))
+    if get_coupling and c is None:
+        raise GraphcapsError(
+            f"{type(routing).__name__}: expected forward to give Parents with couplings, got sums alone. "
+            "Return graphcaps.routing.squashed(s, c)"
+        )
+    return s, c
 
 
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:
@@ -197,11 +223,11 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
 
 def _detached_copies(on_iteration: Observer) -> Observer:
     """Give the observer detached copies, so that it can change them without changing the routing."""
-    gradients = torch.is_grad_enabled()  # the caller's setting: inside an autograd function gradients are off
+    gradients = torch.is_grad_enabled()  # inside an autograd function gradients are off
 
     def hand_out(r: int, *state: torch.Tensor) -> None:
-        same = torch.is_grad_enabled() == gradients  # a needless change would be a block in torch.export
-        with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):
+        same = torch.is_grad_enabled() == gradients
+        with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):  # torch.export records the latter
             on_iteration(r, *(tensor.detach().clone() for tensor in state))
 
     return hand_out
@@ -225,9 +251,7 @@ def _checked_prior(prior: torch.Tensor | float | None, wanted: tuple[int, ...], 
         prior = torch.tensor(float(prior), device=votes.device, dtype=dtype)
     prior = check_tensor("prior", prior)
     expect(prior.device == votes.device, "prior", f"device {votes.device} as the votes", prior.device)
-    padded = prior.reshape(*prior.shape, *[1] * (len(wanted) - prior.dim()))
-    fits = padded.dim() == len(wanted) and all(
-        have in (1, want) for have, want in zip(padded.shape, wanted, strict=False)
-    )
+    shape = (*prior.shape, *[1] * (len(wanted) - prior.dim()))
+    fits = len(shape) == len(wanted) and all(have in (1, want) for have, want in zip(shape, wanted, strict=True))
     expect(fits, "prior", f"broadcastable from the left to (E, *)={wanted}", tuple(prior.shape))
-    return padded.to(dtype).expand(wanted)
+    return prior.reshape(shape).to(dtype).expand(wanted)

@@ -6,7 +6,7 @@ The better a child's vote agrees with all votes for a parent, the larger is its 
     C_n = softmax over the parents of (sum over the children of A_n)
     s_n = U_n^T (C_n + B_n)
 
-A is symmetric, so the sum over either of its axes is the same. On the edge e = (i, j) of a graph it is
+On the edge e = (i, j) of a graph the sum of A, which is symmetric, over the children is
 
     a_e = <u_hat_e, sum over j's in-edges of u_hat> / sqrt(D)
 
@@ -14,7 +14,7 @@ so the matrix of all pairs of children is never made. The sum includes the child
 
 Differs:
     A prior is added to the logits a, so that the couplings of a child still add up to 1. The paper adds its learned
-    "log priors" B to C, after the softmax. Without a prior both are the same.
+    "log priors" B to C, after the softmax.
     v = squash(s) as in the 2017 paper, so that two trainings differ in the routing alone. Efficient-CapsNet uses
     (1 - exp(-|s|)) s / |s| instead.
     D is the size of a vote, as in the authors' code.

@@ -13,24 +13,21 @@ Parents are Gaussians, the votes (4 x 4 poses, 16 numbers) are the data, and a c
         p_ij     <- product over h of N(V_ijh; mu_jh, sigma_jh^2)
         R_ij     <- a_j p_ij / sum over i's parents k of a_k p_ik
 
-i's parents are the ends of all its out-edges, of every type and, in ``ConvCaps``, at every position. The couplings
-``c`` are R before the factor a_i, and their logits are b = ln a_j p_ij. lambda, the inverse temperature, is
-
-    lambda = final lambda (1 - 0.95^t),  t = 1, 2, ...,  final lambda 0.01
-
+i's parents are the ends of all its out-edges, in ``ConvCaps`` at every position. The couplings ``c`` are R before the
+factor a_i, and their logits are b = ln a_j p_ij. lambda, the inverse temperature, is 0.01 (1 - 0.95^t), t = 1, 2, ...,
 as the authors write in the paper's review (OpenReview, HJWLfGWRb).
 
 Differs:
-    A constant, ``variance_floor``, is added to sigma^2; the paper adds none. With 1e-4 or less, a Gaussian of 16
-    numbers shrinks onto two or three votes and ignores the others. Votes whose differences are small compared with
-    the floor are shared nearly evenly, so a network controls by the lengths of its votes how much it routes.
+    A constant, ``variance_floor``, is added to sigma^2. With 1e-4 or less, a Gaussian of 16 numbers shrinks onto two or
+    three votes and ignores the others. Votes whose differences are small compared with the floor are shared nearly
+    evenly, so a network controls by the lengths of its votes how much it routes.
     The paper learns beta_a and multiplies it by lambda; here ``bias`` is learned instead of the product. So a parent
     without evidence (cost 0) has the activation logistic(bias) in all iterations. It starts at 0.1, the length that
     margin loss allows for an absent class. With beta_a = 0 it would start at 0.5.
-    1e-9 is added to the sum of R in the divisions for mu and sigma^2. Without it, parents that all children leave give
-    0 / 0 or gradients that overflow. A parent whose sum of R is 0 has mu = 0 and a = 0.
-    The parent capsule v is mu scaled to the length a_j, because here a capsule's length is the probability that it
-    exists. The pose is mu.
+    1e-9 is added to the sum of R in the divisions. Without it, parents that all children leave give 0 / 0 or gradients
+    that overflow. A parent whose sum of R is 0 has mu = 0 and a = 0.
+    The parent capsule v is the pose mu scaled to the length a_j, because here a capsule's length is the probability
+    that it exists.
     A prior is added to the logits of every iteration.
 """
 
@@ -58,17 +55,16 @@ CHILDREN_PER_PARENT = 100  # the paper's final lambda of 0.01 suits about this n
 class EM(Routing):
     """EM routing (Hinton, Sabour & Frosst 2018, Procedure 1). It learns beta_u and the bias of the activations.
 
-    A cost is a sum over children, so one temperature can't suit layers of different sizes. Therefore layers multiply
-    ``final_lambda`` by 100 J / I, which scales costs to 100 children per parent (Gritzman 2019, arXiv 1907.00652,
-    section 3.2).
+    A cost is a sum over children, so one temperature can't suit layers of all sizes: layers multiply ``final_lambda``
+    by 100 J / I, which scales costs to 100 children per parent (Gritzman 2019, arXiv 1907.00652, section 3.2).
 
     Args:
         iterations: R >= 1.
         beta_u: the start of beta_u, in nats: the cost of explaining one number of a vote.
         bias: the start of the bias: the logit of a parent's activation without evidence, lambda beta_a in the paper.
         final_lambda: > 0, the inverse temperature that the iterations approach.
-        variance_floor: > 0, added to sigma^2. 1 suits the layers here, whose votes have sigma^2 of about 0.2 before
-            training. Votes that are k times as long need k^2 times the floor.
+        variance_floor: > 0. 1 suits the layers here, whose votes have sigma^2 of about 0.2 before training. Votes that
+            are k times as long need k^2 times the floor.
     """
 
     uses_activation = True

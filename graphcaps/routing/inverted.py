@@ -7,9 +7,7 @@ The parents' poses are the queries of an attention, and each child's softmax is 
     p_j  = LayerNorm(sum over i of r_ij v_ij)
 
 v_ij are the votes ``u_hat``, r_ij the couplings ``c``. Unlike in dynamic routing, logits don't add up over iterations.
-
-The paper iterates all layers of a network at once ("concurrent") or layer by layer ("sequential"). Here a network is
-sequential, because a call routes between two layers. For a single pair of layers both are the same.
+Layers are routed one after the other, as in the paper's "sequential" routing.
 
 Differs:
     a_ij is divided by sqrt(D), as in the authors' code. Procedure 1 doesn't divide it.
@@ -38,8 +36,8 @@ class Inverted(Routing):
 
     Args:
         iterations: R >= 1.
-        dim: D, the size of a vote. All parents share one learned layer norm and one learned logistic unit of this
-            size. With None nothing is learned, and all activations are 1/2. Layers set it.
+        dim: D, the size of a vote, which layers set. All parents share one learned layer norm and one learned logistic
+            unit of this size. With None nothing is learned, and all activations are 1/2.
     """
 
     sums_votes = False
@@ -61,14 +59,14 @@ class Inverted(Routing):
                 module.reset_parameters()
 
     def forward(self, edges: Edges, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
-        fed = edges.has_votes().to(votes.dtype)
+        has_votes = edges.has_votes().to(votes.dtype)
         b = prior
         for r in range(self.iterations):
             c = edges.child_softmax(b)
             p = self._normalised(edges.weighted_sum(c, votes))  # (J, *, D)
-            p = p * per_parent(fed, p)
+            p = p * per_parent(has_votes, p)
             a = self._activation(p)  # (J, *)
-            a = a * per_parent(fed, a)
+            a = a * per_parent(has_votes, a)
             v = with_length(p, a)
             edges.observe(r, b, c, v, votes)
             if r < self.iterations - 1:
@@ -78,9 +76,8 @@ class Inverted(Routing):
     def _normalised(self, s: Tensor) -> Tensor:
         if not s.numel():
             return s
-        weight, bias = (
-            (None, None) if self.norm is None else (x.to(s.dtype) for x in (self.norm.weight, self.norm.bias))
-        )
+        norm, dtype = self.norm, s.dtype
+        weight, bias = (None, None) if norm is None else (norm.weight.to(dtype), norm.bias.to(dtype))
         return nn.functional.layer_norm(s, s.shape[-1:], weight, bias, EPSILON)
 
     def _activation(self, p: Tensor) -> Tensor:

@@ -26,8 +26,8 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
     """
     if isinstance(routing, Routing):
         return routing
+    names = ", ".join(ROUTINGS)
     if not isinstance(routing, str):
-        names = ", ".join(ROUTINGS)
         then = f". Call it: {routing.__name__}()" if isinstance(routing, type) and issubclass(routing, Routing) else ""
         wanted = f"a Routing such as Dynamic(3), or a name ({names})"
         raise InputError(f"routing: expected {wanted}, got {repr(routing)[:80]}{then}")
@@ -35,44 +35,37 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
         known = inspect.signature(_imported(routing)).parameters
         return from_json({"name": routing, "settings": {name: settings[name] for name in settings if name in known}})
     if routing not in ROUTINGS:
-        near = difflib.get_close_matches(routing, ROUTINGS, n=1)
-        then = f"Did you mean '{near[0]}'? " if near else ""
-        then += "Your own is an object of a Routing subclass, or 'module:Class'"
-        raise InputError(f"routing: expected one of {', '.join(ROUTINGS)}, got {routing!r}. {then}")
+        near = "".join(f"Did you mean '{name}'? " for name in difflib.get_close_matches(routing, ROUTINGS, n=1))
+        then = f"{near}Your own is an object of a Routing subclass, or 'module:Class'"
+        raise InputError(f"routing: expected one of {names}, got {routing!r}. {then}")
     return ROUTINGS[routing](**settings)
 
 
 def name_of(routing: Routing) -> str:
     """Return the routing's name in ``ROUTINGS``, or "module:Class" for any other class."""
-    for name, kind in ROUTINGS.items():
-        if type(routing) is kind:
-            return name
-    return f"{type(routing).__module__}:{type(routing).__qualname__}"
+    kind = type(routing)
+    return next((name for name in ROUTINGS if ROUTINGS[name] is kind), f"{kind.__module__}:{kind.__qualname__}")
 
 
 def to_json(routing: Routing) -> dict[str, Any]:
-    """Return the routing's name and settings, for ``from_json``.
-
-    Raises:
-        GraphcapsError: JSON can't represent a setting.
-    """
-    found = {"name": name_of(routing), "settings": routing.settings()}
+    """Return the routing's name and settings, for ``from_json``; ``GraphcapsError`` if JSON can't hold a setting."""
+    name, settings = name_of(routing), routing.settings()
     try:
-        json.dumps(found)
+        json.dumps(settings)
     except TypeError:
         wanted = "settings that JSON can hold: numbers, truth values, texts, lists"
-        raise GraphcapsError(f"{found['name']}: expected {wanted}, got {routing.settings()}") from None
-    return found
+        raise GraphcapsError(f"{name}: expected {wanted}, got {settings}") from None
+    return {"name": name, "settings": settings}
 
 
-def from_json(found: dict[str, Any]) -> Routing:
+def from_json(content: dict[str, Any]) -> Routing:
     """Make the routing from the result of ``to_json``. Your own class must be importable from the same module as then.
 
     Raises:
         GraphcapsError: the module can't be imported or has no such ``Routing``, or the settings don't fit the class.
     """
-    name = found["name"]
-    kind, settings = ROUTINGS.get(name) or _imported(name), found["settings"]
+    name, settings = content["name"], content["settings"]
+    kind = ROUTINGS.get(name) or _imported(name)
     if name in ROUTINGS:  # in older runs these two were settings of the routing, and False
         settings = {key: v for key, v in settings.items() if key not in ("unit_votes", "mutual") or v is not False}
     try:
@@ -83,12 +76,12 @@ def from_json(found: dict[str, Any]) -> Routing:
 
 def _imported(name: str) -> type[Routing]:
     module, _, path = name.partition(":")
-    then = f"Put the file that defines it on Python's path, under the name {module}, or import it before loading"
     try:
         kind: Any = sys.modules.get(module) or importlib.import_module(module)
         for part in path.split("."):
             kind = getattr(kind, part)
     except (ImportError, AttributeError, ValueError) as error:
+        then = f"Put the file that defines it on Python's path, under the name {module}, or import it before loading"
         raise GraphcapsError(f"routing: expected to import {name}, got: {error}. {then}") from None
     if not (isinstance(kind, type) and issubclass(kind, Routing)):
         raise GraphcapsError(f"routing: expected a subclass of graphcaps.routing.Routing at {name}, got {kind!r:.80}")

@@ -1,4 +1,4 @@
-"""The recorders that ``graphcaps.watch`` installs for its block. They run in addition to a call's own observer."""
+"""Observers of iterations, and the recorders that ``graphcaps.watch`` installs for its block."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 import torch
+from torch import Tensor
 
 from .._dgl import DGLGraph
 from ..graph import expand
-from .engines.edges import Observer
+
+Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # called with r, b, c, v, agreement
 
 Recorder = Callable[[DGLGraph], Observer]
 """Called with the graph of every routing that starts; returns an observer of its iterations."""
@@ -41,7 +43,7 @@ def combined(graph: DGLGraph, on_iteration: Observer | None) -> Observer | None:
     if on_iteration is not None:
         observers.append(on_iteration)  # last, so that its changes to the tensors are not recorded
 
-    def hand_out(r: int, *state: torch.Tensor) -> None:
+    def hand_out(r: int, *state: Tensor) -> None:
         for observer in observers:
             observer(r, *state)
 
@@ -58,7 +60,7 @@ def observer_on_nodes(graph: DGLGraph, caps_in: int, caps_out: int) -> Observer 
     if recorded is None:
         return None
 
-    def hand_out(r: int, b: torch.Tensor, c: torch.Tensor, v: torch.Tensor, agreement: torch.Tensor) -> None:
+    def hand_out(r: int, b: Tensor, c: Tensor, v: Tensor, agreement: Tensor) -> None:
         b, c, agreement = (x.movedim((-2, -1), (1, 2)).flatten(0, 2) for x in (b, c, agreement))
         recorded(r, b, c, v.movedim(-2, 1).flatten(0, 1), agreement)
 

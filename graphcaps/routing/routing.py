@@ -53,14 +53,14 @@ class Routing(nn.Module):
         """Route votes to the parents.
 
         Args:
-            edges: the operations on the graph's edges, an ``Edges`` of ``graphcaps.routing.engines.edges``.
-            votes: u_hat (E, *, D) in the layout of ``edges``.
-            prior: the first logits (E, *), in the layout of ``edges``.
+            edges: the operations on the graph's edges, an ``Edges`` of ``graphcaps.routing.engines.edges``. Votes,
+                prior and couplings are in its layout.
+            votes: u_hat (E, *, D).
+            prior: the first logits (E, *).
             activation: (I, *) in [0, 1], the probability that each child exists, or None for 1.
 
         Returns:
-            ``Parents`` with the couplings in the layout of ``edges``; or only the sums s (J, *, D). graphcaps squashes
-            these, and the result has no couplings.
+            ``Parents``; or only the sums s (J, *, D), which graphcaps squashes. The result then has no couplings.
         """
         raise NotImplementedError(f"{type(self).__name__}: expected a method forward(edges, votes, prior, activation)")
 
@@ -69,12 +69,9 @@ class Routing(nn.Module):
         return None
 
     def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> Routing:
-        """Return a copy for a layer of these sizes, with its own parameters.
+        """Return a copy for a layer of I children and J parents of D numbers, with its own parameters.
 
-        Args:
-            num_children, num_parents: I, J.
-            parent_dim: D.
-            parent_types: the number of parent types. The J parents are sorted by type, J / parent_types of each.
+        The parents are sorted by type, J / ``parent_types`` of each.
         """
         return copy.deepcopy(self)
 
@@ -89,11 +86,7 @@ class Routing(nn.Module):
         return other
 
     def settings(self) -> dict[str, Any]:
-        """Return the constructor's arguments by name.
-
-        Raises:
-            GraphcapsError: an argument is not kept as an attribute of the same name.
-        """
+        """Return the constructor's arguments by name; ``GraphcapsError`` if one isn't kept as an attribute."""
         names = [name for name in inspect.signature(type(self)).parameters if name not in ("args", "kwargs")]
         for name in names:
             if not hasattr(self, name):

@@ -1,6 +1,6 @@
-"""Errors for second derivatives through engines that have none. The message names the engine that has them.
+"""Errors for second derivatives through engines that have none.
 
-Without the error torch would treat the first derivatives as constants, and second derivatives would be silently wrong.
+Without them torch would treat the first derivatives as constants, and second derivatives would be silently wrong.
 """
 
 from __future__ import annotations
@@ -34,26 +34,20 @@ class _Refused(torch.autograd.Function):
         )
 
 
-def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Like torch's decorator of this name, but for the ``backward`` of a function that saves its inputs.
+def once_differentiable(backward: Callable[..., tuple]) -> Callable[..., tuple]:
+    """Raise ``SecondDerivativeError`` if the gradients that ``backward`` returns are differentiated.
 
-    torch's decorator raises only if the gradients of the outputs require gradients. The gradients here depend on the
-    saved inputs too, and torch's decorator would treat these as constants.
-
-    Raises:
-        SecondDerivativeError: the gradients that ``backward`` returns are differentiated.
+    torch's decorator of this name raises only if the gradients of the outputs require gradients. The gradients here
+    depend on the saved inputs too, and torch's decorator would treat these as constants.
     """
 
     @functools.wraps(backward)
-    def checked(ctx: Any, *outer: Tensor) -> Any:
+    def checked(ctx: Any, *outer: Tensor) -> tuple:
         with torch.no_grad():
             gradients = backward(ctx, *outer)
         reached = [x for x in (*outer, *ctx.saved_tensors) if torch.is_tensor(x) and x.requires_grad]
-        if not (torch.is_grad_enabled() and reached):
-            return gradients
-        if isinstance(gradients, tuple):
-            return _Refused.apply(len(reached), *reached, *gradients)
-        return _Refused.apply(len(reached), *reached, gradients)[0]
+        refuses = torch.is_grad_enabled() and reached
+        return _Refused.apply(len(reached), *reached, *gradients) if refuses else gradients
 
     return checked
 
@@ -68,8 +62,8 @@ class _OnceDifferentiable(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return grad
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor]:
+        return (grad,)
 
 
 def refuse_second_derivative(x: Tensor) -> Tensor:

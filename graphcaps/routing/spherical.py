@@ -13,11 +13,9 @@ This is expectation maximisation for the mixture of Banerjee et al. 2005 ("Clust
 Mises-Fisher distributions", JMLR 6). A vote is an observation of its direction u_hat / |u_hat| with the concentration
 kappa |u_hat| / rho: the longer a vote is, compared with the parent's other votes, the more certain it is.
 
-Scaling all votes for a parent doesn't change the couplings, and the number of votes doesn't either. In dynamic routing
-<u_hat, v> grows with the votes, v with their sum, and b with every iteration.
-
-kappa is the concentration of a vote of length rho. It controls how much the votes change the couplings, and layers
-learn it. At kappa = 0 couplings are uniform or follow the prior, so a layer that gains nothing can turn routing off.
+In dynamic routing <u_hat, v> grows with the votes, v with their sum, and b with every iteration. Here couplings depend
+neither on the scale of the votes nor on their number. Layers learn kappa. At kappa = 0 couplings are uniform or follow
+the prior, so a layer that gains nothing can turn routing off.
 
 The neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks, ICML) is the special case with
 unit votes and a fixed kappa.
@@ -48,11 +46,10 @@ class Spherical(Routing):
     """A mixture of von Mises-Fisher distributions with a learned concentration kappa, which sets how much it routes.
 
     Args:
-        iterations: R >= 1. In the first iteration couplings are uniform, or the softmax of the prior.
+        iterations: R >= 1.
         concentration: kappa before training, > 0: the logit of a vote of length rho in its parent's direction. Start
             near 4 if you expect clearly different groups of votes.
-        rate: how fast kappa is learned. kappa is e^(rate exponent) with a learned exponent: a step of Adam changes
-            log kappa by ``rate`` times the learning rate.
+        rate: how fast kappa is learned: a step of Adam changes log kappa by ``rate`` times the learning rate.
     """
 
     def __init__(self, iterations: int = 3, concentration: float = 0.1, rate: float = 1.0):

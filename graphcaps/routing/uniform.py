@@ -4,8 +4,7 @@
     s = sum over each parent's in-edges of c u_hat
     v = squash(s)
 
-It equals the first iteration of dynamic routing. Paik, Kwak & Kim 2019 (arXiv 1907.13327) found that routing is often
-no better.
+Paik, Kwak & Kim 2019 (arXiv 1907.13327) found that routing is often no better.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .rule import Rule
 
 
 class Uniform(Routing):
-    """Uniform coupling: the same coupling for all out-edges of a child.
+    """Uniform coupling, which is the first iteration of dynamic routing.
 
     Args:
         iterations: how many times observers get the same state, so that traces are as long as with other routings.

@@ -27,11 +27,6 @@ class Votes:
         return self.u.shape[-1]
 
     @property
-    def widest(self) -> int:
-        """The length of the longest row that a kernel holds in one vector."""
-        return self.u.shape[-1]
-
-    @property
     def trailing(self) -> tuple[int, ...]:
         """The dims ``*`` between the first dim (edges or children) and the last (the numbers of a capsule)."""
         return tuple(self.u.shape[1:-1])
@@ -66,9 +61,9 @@ class Votes:
         """Build the votes (E, *, D) in the graph's edge order, without checks."""
         raise NotImplementedError
 
-    def grid(self, edges: Links) -> Tensor:
+    def grid(self, graph: DGLGraph) -> Tensor:
         """Build the votes of a complete graph as (I, J, *, D), in any memory layout."""
-        raise NotImplementedError
+        return self.build(graph).unflatten(0, (graph.num_src_nodes(), graph.num_dst_nodes()))
 
 
 @dataclass(frozen=True)
@@ -92,9 +87,6 @@ class GivenVotes(Votes):
 
     def build(self, graph: DGLGraph) -> Tensor:
         return self.u
-
-    def grid(self, edges: Links) -> Tensor:
-        return self.u.unflatten(0, (edges.num_children, edges.num_parents))
 
 
 @dataclass(frozen=True)
@@ -122,10 +114,6 @@ class LinearVotes(Votes):
     @property
     def dim(self) -> int:
         return self.weight.shape[-1]
-
-    @property
-    def widest(self) -> int:
-        return max(self.weight.shape[-2:])
 
     def check(self, graph: DGLGraph) -> None:
         """Raise ``InputError`` if shapes, dtypes or devices don't fit each other or the graph.
@@ -155,7 +143,7 @@ class LinearVotes(Votes):
     def build(self, graph: DGLGraph) -> Tensor:
         u, weight, edges = self.u, self.weight, links(graph, self.device)
         if edges.complete:
-            return self.grid(edges).flatten(0, 1)
+            return self.grid(graph).flatten(0, 1)
         if self.index is not None:
             weight = weight.index_select(0, self.index)
         if weight.dim() == 2:
@@ -165,16 +153,16 @@ class LinearVotes(Votes):
             weight = weight.flatten(0, 1).index_select(0, type_of_child * edges.num_parents + edges.dst)
         return torch.einsum("e...p,epd->e...d", u.index_select(0, edges.src), weight)
 
-    def grid(self, edges: Links) -> Tensor:
-        u, weight = self.u, self.weight
+    def grid(self, graph: DGLGraph) -> Tensor:
+        u, weight, num_parents = self.u, self.weight, graph.num_dst_nodes()
         if self.index is not None:
             weight = weight.index_select(0, self.index)
         if weight.dim() == 2:
-            return (u @ weight).unsqueeze(1).expand(-1, edges.num_parents, *self.trailing, -1)
+            return (u @ weight).unsqueeze(1).expand(-1, num_parents, *self.trailing, -1)
         if weight.dim() == 4:
             by_type = u.unflatten(0, (len(weight), len(u) // len(weight)))  # (T, I/T, *, P)
             return torch.einsum("tn...p,tjpd->tnj...d", by_type, weight).flatten(0, 1)
-        by_child = weight.unflatten(0, (edges.num_children, edges.num_parents))  # (I, J, P, D)
+        by_child = weight.unflatten(0, (len(u), num_parents))  # (I, J, P, D)
         return torch.einsum("i...p,ijpd->ij...d", u, by_child)
 
 
@@ -204,28 +192,45 @@ class MatrixVotes(Votes):
         u, weight, shift = self.u, self.weight, self.shift
         expect(u.dim() >= 2 and u.shape[-1] == 16, "u", "(I, *, 16)", tuple(u.shape))
         expect(weight.dim() == 3 and weight.shape[1:] == (4, 4), "weight", "(M, 4, 4)", tuple(weight.shape))
-        self._products().check(graph)
+        self._rows().check(graph)
         if shift is not None:
             expect(shift.shape == (len(u), 16), "shift", f"(I={len(u)}, 16)", tuple(shift.shape))
             same = shift.dtype == u.dtype and shift.device == u.device
             expect(same, "shift", f"{u.dtype} on {u.device} as u", f"{shift.dtype} on {shift.device}")
 
     def build(self, graph: DGLGraph) -> Tensor:
-        return self._shifted(self._products().build(graph).flatten(-2), links(graph, self.device).src)
-
-    def grid(self, edges: Links) -> Tensor:
-        votes = self._shifted(self._products().grid(edges).flatten(0, 1).flatten(-2), edges.src)
-        return votes.unflatten(0, (edges.num_children, edges.num_parents))
-
-    def _products(self) -> LinearVotes:
-        """Return the votes with each pose split into its four rows: W multiplies each row on its own."""
-        return LinearVotes(self.u.unflatten(-1, (4, 4)), self.weight, self.index)
-
-    def _shifted(self, votes: Tensor, src: Tensor) -> Tensor:
+        votes = self._rows().build(graph).flatten(-2)
         if self.shift is None:
             return votes
-        shift = self.shift.detach().index_select(0, src)  # (E, 16)
+        shift = self.shift.detach().index_select(0, links(graph, self.device).src)  # (E, 16)
         return votes + shift.reshape(len(shift), *[1] * (votes.dim() - 2), 16)
+
+    def _rows(self) -> LinearVotes:
+        """Return the votes of the poses' four rows: W multiplies each row on its own."""
+        return LinearVotes(self.u.unflatten(-1, (4, 4)), self.weight, self.index)
+
+
+@dataclass(frozen=True)
+class NodeVotes(Votes):
+    """Votes along edges e = (u, v): capsule k of u gives capsule l of v the vote w_e z_ukl.
+
+    Args:
+        u: z (N_src, *, K_in, K_out, D), shared by all out-edges of a node; with ``per_edge`` (E, *, K_in, K_out, D).
+        scale: w, a factor of the votes, broadcastable with (E, *, K_in, K_out); None for 1.
+        per_edge: whether each edge has its own votes.
+    """
+
+    scale: Tensor | None = None
+    per_edge: bool = False
+
+    def build(self, graph: DGLGraph | Links) -> Tensor:
+        """Build the votes (E, *, K_in, K_out, D) in edge order."""
+        ends = links(graph, self.device)
+        votes = self.u if self.per_edge else self.u.index_select(0, ends.src)
+        return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
+
+    def detach(self) -> NodeVotes:
+        return NodeVotes(self.u.detach(), None if self.scale is None else self.scale.detach(), self.per_edge)
 
 
 def _check_index(index: Tensor, num_matrices: int, u: Tensor, graph: DGLGraph) -> None:

@@ -20,8 +20,7 @@ from ..graph import bipartite_graph, complete_graph, to_networkx
 from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import NodeCapsules
 from ..routing import Dynamic, route
-from ..routing.engines.edges import Observer
-from ..routing.observers import recording
+from ..routing.observers import Observer, recording
 from ..viz.routing_trace import RoutingTrace
 from .layer_record import LayerRecord, NodeGraph
 

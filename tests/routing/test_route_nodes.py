@@ -8,9 +8,10 @@ import torch
 from graphcaps import dgl, engine
 from graphcaps.graph import Links
 from graphcaps.nn import CapsuleConv
-from graphcaps.routing import Dynamic, Spherical, Uniform
+from graphcaps.routing import Attention, Dynamic, Spherical, Uniform
+from graphcaps.routing.api import route_nodes
 from graphcaps.routing.engines import chunks
-from graphcaps.routing.nodes import NodeVotes, route_nodes
+from graphcaps.routing.votes import NodeVotes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -46,7 +47,7 @@ def on_engine(name, graph, z, scale, routing, cotangent, per_edge):
 # K and D are powers of two or not: the kernels add up their products in different ways.
 @pytest.mark.fact(12)
 @pytest.mark.parametrize(("caps_in", "caps_out", "dim"), [(1, 8, 4), (2, 3, 5)])
-@pytest.mark.parametrize("kind", [Spherical, Dynamic, Uniform])
+@pytest.mark.parametrize("kind", [Spherical, Dynamic, Uniform, Attention])
 @pytest.mark.parametrize(("graph", "per_edge"), [(random, False), (star, False), (random, True)])
 @pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.float32, marks=pytest.mark.long)], ids=str)
 def test_three_ways_from_node_to_node_are_one(graph, per_edge, kind, caps_in, caps_out, dim, dtype):

@@ -1,27 +1,26 @@
-"""The engines, which run a routing. Each is a subclass of ``Edges``; ``choose`` selects one for a call."""
+"""The engines, which run a routing; ``choose`` and ``choose_for_nodes`` select one for a call."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import logging
 from collections.abc import Iterator
 from contextvars import ContextVar
 
+from torch import Tensor
+
 from ..._dgl import DGLGraph
-from ...errors import InputError, check_name
+from ...errors import InputError, check_name, expect
+from ...graph import Links
 from ...names import ENGINES as NAMES
 from ..routing import Routing
-from ..votes import Votes
+from ..votes import NodeVotes, Votes
 from .dense import DenseEdges
 from .dgl import DGLEdges
 from .edges import Edges
-from .fused import FusedEdges
-from .scatter import ScatterEdges
+from .fused import FusedEdges, FusedNodes, fits_node_kernels
+from .node_edges import NodeEdges
 
-log = logging.getLogger("graphcaps")
-
-ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, ScatterEdges]
+ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
 """``auto`` uses the first that supports the call."""
 
 _asked: ContextVar[str] = ContextVar("engine", default="auto")
@@ -63,14 +62,12 @@ def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
         InputError: the block's engine can't run this call.
     """
     if not (graph.num_edges() and votes.u.numel() and votes.dim):
-        return ScatterEdges  # the other engines' kernels fail on empty tensors
+        return Edges  # the other engines' kernels fail on empty tensors
     asked, reason = asked_engine(), ""
     for kind in ENGINES:
         if asked in ("auto", kind.engine):
             reason = kind.supports(graph, votes, routing)
             if not reason:
-                if asked == "auto":
-                    _log_choice(type(routing).__name__, kind.engine, votes.device.type)
                 return kind
     got = f"{type(routing).__name__} of {tuple(votes.u.shape)} on {votes.device}"
     raise InputError(
@@ -78,6 +75,24 @@ def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
     )
 
 
-@functools.cache
-def _log_choice(routing: str, name: str, device: str) -> None:
-    log.info("engine auto: %s routing runs on '%s' (%s)", routing, name, device)
+def choose_for_nodes(
+    graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool
+) -> type[FusedNodes] | type[NodeEdges] | None:
+    """Return the engine for ``route_nodes``, or None for ``route`` on the graph of all capsules.
+
+    Raises:
+        InputError: the block's engine can't run this call.
+    """
+    asked, reason = asked_engine(), FusedNodes.supports(votes, routing)
+    if asked in ("auto", "fused") and not reason:
+        return FusedNodes
+    if asked in ("auto", "torch") or isinstance(graph, Links):
+        return NodeEdges
+    then = f"Engine fused lacks {reason}" if asked == "fused" else ""
+    expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), then)
+    return None
+
+
+def use_node_kernels(z: Tensor) -> bool:
+    """Whether the kernels by node sum z (N, 1, K, D) along edges: they support it, and the block allows them."""
+    return asked_engine() in ("auto", "fused") and fits_node_kernels(z)

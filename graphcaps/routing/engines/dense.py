@@ -27,7 +27,8 @@ class DenseEdges(Edges):
         return "" if links(graph).complete else "a complete graph"
 
     def __init__(self, graph: DGLGraph, votes: Votes):
-        self.ends, self.vector_dims = links(graph, votes.device), len(votes.trailing) + 2
+        super().__init__(graph, votes)
+        self.vector_dims = len(votes.trailing) + 2
         self.copied = votes.device.type == "cpu"
         self.by_image = False  # whether the votes' order in memory is (I, *, J, D)
 
@@ -37,8 +38,8 @@ class DenseEdges(Edges):
     def numbers_out(self, x: Tensor) -> Tensor:
         return x.movedim(-1, 0).flatten(0, 1)  # (E, *)
 
-    def vectors_in(self, graph: DGLGraph, votes: Votes, dtype: torch.dtype) -> Tensor:
-        grid = votes.grid(self.ends).to(dtype)  # (I, J, *, D)
+    def vectors_in(self, dtype: torch.dtype) -> Tensor:
+        grid = self.votes.grid(self.graph).to(dtype)  # (I, J, *, D)
         u_hat = grid.movedim(0, -2)  # (J, *, I, D)
         if self.copied or grid.stride(1) == 0:  # stride 0: shared votes, which each product would copy
             return u_hat.contiguous()
@@ -78,7 +79,3 @@ class DenseEdges(Edges):
 
     def from_parents(self, x: Tensor) -> Tensor:
         return x.unsqueeze(-2 if x.dim() == self.vector_dims else -1)  # (J, *, 1, D) or (J, *, 1)
-
-    def has_votes(self) -> Tensor:
-        some = self.ends.num_children > 0
-        return torch.full((self.ends.num_parents,), some, device=self.ends.dst.device)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..._dgl import DGLGraph, edge_softmax, function, has_cuda, ops
-from ...graph import bipartite_graph, cached_per_structure, links
-from ...graph.links import is_tracing
+from ...graph import bipartite_graph, cached_per_structure
+from ...tracing import is_tracing
 from ..routing import Routing
 from ..second_derivative import refuse_second_derivative
 from ..votes import Votes
-from .edges import Edges, largest_of_group
+from .edges import Edges
 
 
 class DGLEdges(Edges):
-    """The operations as DGL's messages on a view of the graph, so that the caller's graph doesn't change.
+    """DGL's messages on a view of the graph, so that the caller's graph doesn't change.
 
-    DGL's operations have no second derivatives, so these raise an error.
+    DGL's operations have no second derivatives, so these raise an error. Operations without a gradient are torch's.
     """
 
     engine = "dgl"
@@ -31,6 +31,7 @@ class DGLEdges(Edges):
         return ""
 
     def __init__(self, graph: DGLGraph, votes: Votes):
+        super().__init__(graph, votes)
         self.graph = graph.local_var()
 
     def child_softmax(self, b: Tensor) -> Tensor:
@@ -53,14 +54,7 @@ class DGLEdges(Edges):
         return ops.copy_e_sum(self.graph, refuse_second_derivative(x))
 
     def child_sum(self, x: Tensor) -> Tensor:
-        return self.from_children(ops.copy_e_sum(_reversed(self.graph), refuse_second_derivative(x)))
-
-    def child_max(self, x: Tensor) -> Tensor:
-        return self.from_children(ops.copy_e_max(_reversed(self.graph), x.detach()))
-
-    def child_topk(self, x: Tensor, k: int) -> Tensor:
-        ends = links(self.graph, x.device)
-        return largest_of_group(x.detach(), ends.src, ends.num_children, k)
+        return self.from_children(ops.copy_e_sum(reversed_graph(self.graph), refuse_second_derivative(x)))
 
     def from_children(self, x: Tensor) -> Tensor:
         return ops.copy_u(self.graph, refuse_second_derivative(x))
@@ -73,7 +67,7 @@ class DGLEdges(Edges):
 
 
 @cached_per_structure
-def _reversed(graph: DGLGraph) -> DGLGraph:
+def reversed_graph(graph: DGLGraph) -> DGLGraph:
     """The same edges, from parents to children."""
     src, dst = graph.edges(order="eid")
     return bipartite_graph(dst, src, graph.num_dst_nodes(), graph.num_src_nodes())

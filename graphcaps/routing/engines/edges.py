@@ -1,17 +1,4 @@
-"""The operations on edges that routings are written with. Each engine implements them.
-
-    child_softmax(b)          softmax over each child's out-edges
-    weighted_sum(c, u_hat)    for each parent, the sum over its in-edges of c u_hat
-    agreement(u_hat, v)       on each edge, <u_hat, v> of its vote and its parent
-    squared_lengths(u_hat)    on each edge, <u_hat, u_hat>
-    sum_to_parents(x)         for each parent, the sum over its in-edges of x
-    child_sum(x)              on each edge, the sum of x over its child's out-edges
-    child_max(x)              on each edge, the largest x of its child's out-edges, without a gradient
-    child_topk(x, k)          on each edge, whether its x is among the k largest of its child's out-edges (bool: a mask)
-    from_children(x)          on each edge, its child's x
-    from_parents(x)           on each edge, its parent's x
-    has_votes()               for each parent, whether it has an in-edge
-    observe(r, b, c, v, u_hat)    calls the observer with iteration r; costs nothing without an observer
+"""The operations on edges that routings are written with, and their simplest engine: torch on any graph and device.
 
 "Edge numbers" are a tensor with a number per edge, and "edge vectors" one with a vector per edge. ``numbers_in`` and
 ``vectors_in`` convert them to the engine's own layout, and ``numbers_out`` back: (J, *, I) and (J, *, I, D) in
@@ -22,7 +9,7 @@ E edges, I children, J parents, * any trailing dims, D numbers in a vote.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from typing import Any, ClassVar
 
 import torch
@@ -30,17 +17,17 @@ from torch import Tensor
 
 from ..._dgl import DGLGraph
 from ...errors import GraphcapsError, expect
-from ...graph.links import is_tracing
+from ...graph import Links, links
+from ...tracing import is_tracing
+from ..observers import Observer
 from ..routing import Parents, Routing, squashed
 from ..votes import Votes
 
-Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # called with r, b, c, v, agreement
-
 
 class Edges:
-    """The base class of the engines. A subclass supports some calls and implements the operations in its layout."""
+    """Routing by torch's ``index_select`` and ``index_add``. The other engines are subclasses."""
 
-    engine: ClassVar[str]
+    engine: ClassVar[str] = "torch"
     """The name in ``with graphcaps.engine(name)``. Two classes may share a name and support different calls."""
 
     observer: Observer | None = None
@@ -50,37 +37,40 @@ class Edges:
     @classmethod
     def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
         """Return what the engine needs to route these votes and lacks, or "" if it can route them."""
-        raise NotImplementedError
+        return ""
 
-    def __init__(self, graph: DGLGraph, votes: Votes):
-        raise NotImplementedError
+    def __init__(self, graph: DGLGraph | Links, votes: Votes):
+        self.graph: Any = graph
+        self.votes = votes
 
-    def route(
-        self, graph: DGLGraph, votes: Votes, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool
-    ) -> Parents:
+    @functools.cached_property
+    def ends(self) -> Links:
+        """The graph's edges as index tensors on the votes' device."""
+        return links(self.graph, self.votes.device)
+
+    def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
         """Route by the routing's ``forward``. ``prior`` (E, *) is in edge order and has the dtype of the computation.
 
         ``coupling``: whether to return couplings (E, *).
         """
-        u_hat = self.vectors_in(graph, votes, prior.dtype)
-        found = self.run(routing, u_hat, self.numbers_in(prior), activation)
-        wanted, got = (graph.num_dst_nodes(), *votes.trailing, votes.dim), tuple(found.v.shape)
+        parents = self.run(routing, self.vectors_in(prior.dtype), self.numbers_in(prior), activation)
+        wanted, got = (self.graph.num_dst_nodes(), *self.votes.trailing, self.votes.dim), tuple(parents.v.shape)
         expect(is_tracing() or got == wanted, f"{type(routing).__name__}.forward", f"parents (J, *, D)={wanted}", got)
-        c = found.coupling if coupling else None
-        return found._replace(coupling=None if c is None else self.numbers_out(c.detach()))
+        c = parents.coupling if coupling else None
+        return parents._replace(coupling=None if c is None else self.numbers_out(c.detach()))
 
     def run(self, routing: Routing, u_hat: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         """Run the routing's ``forward`` on votes and prior that are in the engine's layout."""
-        found = routing(self, u_hat, prior, activation)
+        result = routing(self, u_hat, prior, activation)
         name, wanted = f"{type(routing).__name__}.forward", "Parents, or the sums s (J, *, D) alone"
-        fits = isinstance(found, (Parents, Tensor))
-        expect(fits, name, wanted, type(found).__name__, "Return graphcaps.routing.squashed(s, c)")
+        fits = isinstance(result, (Parents, Tensor))
+        expect(fits, name, wanted, type(result).__name__, "Return graphcaps.routing.squashed(s, c)")
         if self.observer is not None and not self.observed:
             raise GraphcapsError(
                 f"{type(routing).__name__}: expected edges.observe(r, b, c, v, votes) in each iteration, got none. "
                 "Observers and graphcaps.watch are handed the state there"
             )
-        return found if isinstance(found, Parents) else squashed(found)
+        return result if isinstance(result, Parents) else squashed(result)
 
     def numbers_in(self, x: Tensor) -> Tensor:
         """(E, *) in edge order -> edge numbers."""
@@ -90,9 +80,9 @@ class Edges:
         """Edge numbers -> (E, *) in edge order."""
         return x
 
-    def vectors_in(self, graph: DGLGraph, votes: Votes, dtype: torch.dtype) -> Any:
-        """Votes -> edge vectors of this dtype."""
-        return votes.build(graph).to(dtype)
+    def vectors_in(self, dtype: torch.dtype) -> Any:
+        """The votes as edge vectors of this dtype."""
+        return self.votes.build(self.graph).to(dtype)
 
     def child_softmax(self, b: Tensor) -> Tensor:
         """Edge numbers -> edge numbers: softmax over each child's out-edges."""
@@ -113,53 +103,54 @@ class Edges:
 
     def sum_to_parents(self, x: Tensor) -> Tensor:
         """Edge numbers -> (J, *), or edge vectors -> (J, *, D): the sum over each parent's in-edges."""
-        raise NotImplementedError
+        return x.new_zeros(self.ends.num_parents, *x.shape[1:]).index_add(0, self.ends.dst, x)
 
     def child_sum(self, x: Tensor) -> Tensor:
         """Edge numbers -> edge numbers: the sum over the out-edges of each edge's child."""
-        raise NotImplementedError
+        total = x.new_zeros(self.ends.num_children, *x.shape[1:]).index_add(0, self.ends.src, x)  # (I, *)
+        return total.index_select(0, self.ends.src)
 
     def child_max(self, x: Tensor) -> Tensor:
         """Edge numbers -> edge numbers, detached: the largest over the out-edges of each edge's child."""
-        raise NotImplementedError
+        src = self.ends.src
+        child = src.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+        top = x.detach().new_zeros(self.ends.num_children, *x.shape[1:])
+        return top.scatter_reduce(0, child, x.detach(), "amax", include_self=False).index_select(0, src)
 
     def child_topk(self, x: Tensor, k: int) -> Tensor:
         """Edge numbers -> bool edge numbers: the k largest over each child's out-edges. Ties are broken arbitrarily.
 
         To mask logits: ``b.masked_fill(~edges.child_topk(b, k), -torch.inf)``.
         """
-        raise NotImplementedError
+        src = self.ends.src
+        by_size = x.detach().argsort(dim=0, descending=True, stable=True)
+        child_by_size = src[by_size]  # (E, *)
+        order = by_size.gather(0, child_by_size.argsort(dim=0, stable=True))  # child by child, the largest first
+        begin = src.bincount(minlength=self.ends.num_children).cumsum(0).roll(1)
+        begin[:1] = 0
+        place = torch.arange(len(x), device=x.device).view(-1, *[1] * (x.dim() - 1))
+        return torch.zeros_like(x, dtype=torch.bool).scatter(0, order, place - begin[src[order]] < k)
 
     def from_children(self, x: Tensor) -> Tensor:
         """(I, *) -> edge numbers: each edge's child."""
-        raise NotImplementedError
+        return x.index_select(0, self.ends.src)
 
     def from_parents(self, x: Tensor) -> Tensor:
         """(J, *) -> edge numbers, or (J, *, D) -> edge vectors: each edge's parent."""
-        raise NotImplementedError
+        return x.index_select(0, self.ends.dst)
 
     def has_votes(self) -> Tensor:
         """(J,) bool: whether each parent has an in-edge."""
-        raise NotImplementedError
+        none = torch.zeros(self.ends.num_parents, dtype=torch.bool, device=self.ends.dst.device)
+        return none.index_fill(0, self.ends.dst, True)  # counting would wait for a GPU; this doesn't
 
     def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Any) -> None:
-        """Call the observer with iteration r's logits, couplings, parents (J, *, D) and agreement."""
+        """Call the observer, if there is one, with iteration r's logits, couplings, parents (J, *, D) and agreement."""
         self.observed += 1
         if self.observer is not None:
             agreement = self.agreement(u_hat.detach(), v.detach())
             b, c, agreement = (self.numbers_out(x) for x in (b, c, agreement))
             self.observer(r, b, c, v, agreement)
-
-
-def largest_of_group(x: Tensor, group: Tensor, num_groups: int, k: int) -> Tensor:
-    """(E, *) bool: whether each x (E, *) is among the k largest in its ``group`` (E,)."""
-    by_size = x.argsort(dim=0, descending=True, stable=True)
-    group_by_size = group[by_size]  # (E, *)
-    order = by_size.gather(0, group_by_size.argsort(dim=0, stable=True))  # group by group, the largest first
-    begin = group.bincount(minlength=num_groups).cumsum(0).roll(1)
-    begin[:1] = 0
-    place = torch.arange(len(x), device=x.device).view(-1, *[1] * (x.dim() - 1))
-    return torch.zeros_like(x, dtype=torch.bool).scatter(0, order, place - begin[group[order]] < k)
 
 
 def per_parent(numbers: Tensor | float, like: Tensor) -> Tensor:

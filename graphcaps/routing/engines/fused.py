@@ -1,23 +1,27 @@
 """Routing on the CPU with one pass over the votes per iteration, by kernels that Numba compiles.
 
-``cpu/README.md`` has the derivation, the notation and a reading order for the kernels.
+``cpu/README.md`` has the derivation, the notation and a reading order for the kernels. They are imported on first use,
+because Numba takes half a second to import.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ..._dgl import DGLGraph
-from ...graph.links import is_tracing
+from ...tracing import is_tracing
+from ..observers import watched
 from ..routing import Parents, Routing, rule_of, squashed
-from ..votes import GivenVotes, LinearVotes, Votes
+from ..votes import GivenVotes, LinearVotes, NodeVotes, Votes
 from .edges import Edges
 
 MAX_WIDTH = 256  # numbers in a row. A row is one vector, and the time to compile grows with its width
+MAX_NODE_NUMBERS = 1024  # limit of K_out * D, because the time to compile a kernel grows with it
 
 
 class FusedEdges(Edges):
-    """Runs a routing by its rule. It has no operations for a routing's ``forward``."""
+    """Runs a routing by its rule, without its ``forward``."""
 
     engine = "fused"
 
@@ -31,17 +35,50 @@ class FusedEdges(Edges):
             return "a tensor of votes, or LinearVotes"
         if rule_of(routing) is None:
             return "a routing with a rule, as Dynamic, Uniform, Spherical and Attention have one"
-        return "" if votes.widest <= MAX_WIDTH else f"capsules of at most {MAX_WIDTH} numbers"
+        return "" if max(votes.u.shape[-1], votes.dim) <= MAX_WIDTH else f"capsules of at most {MAX_WIDTH} numbers"
 
-    def __init__(self, graph: DGLGraph, votes: Votes):
-        self.graph = graph
-
-    def route(
-        self, graph: DGLGraph, votes: Votes, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool
-    ) -> Parents:
-        from .cpu.route import sums  # Numba takes half a second to import
+    def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
+        from .cpu.route import sums
 
         rule = rule_of(routing)
         assert rule is not None
-        s, c = sums(graph, votes.to(prior.dtype), rule, prior, self.observer, coupling)
+        s, c = sums(self.graph, self.votes.to(prior.dtype), rule, prior, self.observer, coupling)
         return squashed(s, c)
+
+
+class FusedNodes:
+    """Routing between the capsules of nodes. The arguments are those of ``route_nodes``."""
+
+    @classmethod
+    def supports(cls, votes: NodeVotes, routing: Routing) -> str:
+        """Return what the kernels lack for these votes, or ""."""
+        rule = rule_of(routing)
+        if rule is None or rule.query == "sums":
+            return "passes for such a routing"
+        if watched():
+            return "couplings of single iterations, which an observer is to see"
+        wanted = "passes for other votes than float32 or float64 (N, K_in, K_out, D) on the CPU"
+        return "" if fits_node_kernels(votes.u) else wanted
+
+    def __init__(self, graph: DGLGraph, votes: NodeVotes, mutual: bool):
+        self.graph, self.votes, self.mutual = graph, votes, mutual
+
+    def sums(self, routing: Routing, get_coupling: bool) -> tuple[Tensor, Tensor | None]:
+        """Route; return what ``route_nodes`` returns."""
+        from .cpu.nodes import route_nodes
+
+        rule, votes = rule_of(routing), self.votes
+        assert rule is not None
+        how = rule.kappa, rule.iterations, self.mutual, votes.per_edge, get_coupling
+        return route_nodes(self.graph, votes.u, votes.scale, *how)
+
+
+def fits_node_kernels(z: Tensor) -> bool:
+    """Whether the kernels by node support z (N, K_in, K_out, D)."""
+    return (
+        z.device.type == "cpu"
+        and z.dim() == 4
+        and z.dtype in (torch.float32, torch.float64)
+        and z.shape[-2] * z.shape[-1] <= MAX_NODE_NUMBERS
+        and not is_tracing()
+    )

@@ -2,56 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from ..._dgl import DGLGraph
-from ...graph import Links, links
-from ..votes import Votes
+from ...graph import Links, reverse_edges
+from ...tracing import is_tracing
+from ..observers import observer_on_nodes
+from ..routing import Routing, rule_of
+from ..votes import NodeVotes
 from .chunks import products_along, sum_along
-from .scatter import ScatterEdges
+from .edges import Edges
 
 
-@dataclass(frozen=True)
-class NodeVotes(Votes):
-    """Votes along edges e = (u, v): capsule k of u gives capsule l of v the vote w_e z_ukl.
-
-    Args:
-        u: z (N_src, *, K_in, K_out, D), shared by all out-edges of a node; with ``per_edge`` (E, *, K_in, K_out, D).
-        scale: w, a factor of the votes, broadcastable with (E, *, K_in, K_out); None for 1.
-        per_edge: whether each edge has its own votes.
-    """
-
-    scale: Tensor | None = None
-    per_edge: bool = False
-
-    def build(self, graph: DGLGraph | Links) -> Tensor:
-        """The votes (E, *, K_in, K_out, D) in edge order."""
-        ends = graph if isinstance(graph, Links) else links(graph, self.device)
-        votes = self.u if self.per_edge else self.u.index_select(0, ends.src)
-        return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
-
-    def detach(self) -> NodeVotes:
-        return NodeVotes(self.u.detach(), None if self.scale is None else self.scale.detach(), self.per_edge)
-
-
-class NodeEdges(ScatterEdges):
+class NodeEdges(Edges):
     """The operations for edge numbers (E, *, K_in, K_out) and parents (N_dst, *, K_out, D).
 
     Edge vectors are a tensor (E, *, K_in, K_out, D) or ``NodeVotes``. ``weighted_sum``, ``agreement`` and
     ``squared_lengths`` never build ``NodeVotes`` for all edges.
-
-    Args:
-        ends: E edges from N_src to N_dst nodes.
-        votes: the votes to route.
-        reverse: (E,), the reverse of each edge, for mutual logits: both get the sum of their agreements; or None.
     """
 
-    def __init__(self, ends: Links, votes: NodeVotes, reverse: Tensor | None = None):
-        super().__init__(ends, votes)
-        self.reverse, self.vector_dims = reverse, votes.u.dim()
+    votes: NodeVotes
+
+    def __init__(self, graph: DGLGraph | Links, votes: NodeVotes, mutual: bool = False):
+        super().__init__(graph, votes)
+        self.reverse = reverse_edges(self.graph).to(votes.device) if mutual else None
+        self.vector_dims = votes.u.dim()
+        if not isinstance(graph, Links):
+            self.observer = observer_on_nodes(graph, *votes.u.shape[-3:-1])
+
+    def sums(self, routing: Routing, get_coupling: bool) -> tuple[Tensor, Tensor | None]:
+        """Route; return what ``route_nodes`` returns."""
+        votes, rule = self.votes, rule_of(routing)
+        prior = votes.u.new_zeros(self.ends.src.shape[0], *votes.u.shape[1:-1])
+        # Attention adds up unweighted votes, and a routing without a rule may do anything with them.
+        in_chunks = not (votes.per_edge or rule is None or rule.query == "sums" or is_tracing())
+        parents = self.run(routing, votes if in_chunks else votes.build(self.ends), prior)
+        return parents.pose, parents.coupling.detach() if get_coupling and parents.coupling is not None else None
 
     def child_softmax(self, b: Tensor) -> Tensor:
         return b.softmax(dim=-1)
@@ -74,12 +61,11 @@ class NodeEdges(ScatterEdges):
 
     def agreement(self, u_hat: Tensor | NodeVotes, v: Tensor) -> Tensor:
         if isinstance(u_hat, Tensor):
-            own = super().agreement(u_hat, v)
+            products = super().agreement(u_hat, v)
         else:
-            of_capsules = v.unsqueeze(-3).expand(*v.shape[:-2], *u_hat.u.shape[-3:])
-            own = products_along(u_hat.u, of_capsules, self.ends)
-            own = own if u_hat.scale is None else own * u_hat.scale
-        return own if self.reverse is None else own + own.index_select(0, self.reverse)
+            products = products_along(u_hat.u, v.unsqueeze(-3).expand(*v.shape[:-2], *u_hat.u.shape[-3:]), self.ends)
+            products = products if u_hat.scale is None else products * u_hat.scale
+        return products if self.reverse is None else products + products.index_select(0, self.reverse)
 
     def squared_lengths(self, u_hat: Tensor | NodeVotes) -> Tensor:
         if isinstance(u_hat, Tensor):

@@ -1,0 +1,56 @@
+"""Sums and products along the edges of a graph, for layers that pass messages without routing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._dgl import DGLGraph, ops
+from ..graph import links
+from ..tracing import is_tracing
+from .engines import use_node_kernels
+from .engines.chunks import products_along, sum_along
+from .engines.dgl import reversed_graph
+from .second_derivative import once_differentiable
+
+
+def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
+    """(N_dst, K, D): for each node, the sum over its in-edges of weight (E, K) times the source's z (N_src, K, D)."""
+    if use_node_kernels(z.unsqueeze(1)):
+        from .engines.cpu.nodes import route_nodes
+
+        # In a single iteration all couplings are 1 / K, so the weights are multiplied by K.
+        return route_nodes(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
+    ends = links(graph, z.device)
+    if not is_tracing():
+        return sum_along(z, weight, ends)
+    along = weight.unsqueeze(-1) * z.index_select(0, ends.src)
+    return z.new_zeros(ends.num_parents, *z.shape[1:]).index_add(0, ends.dst, along)
+
+
+def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
+    """(E, K): on each edge (u, v) the products <z_u, z_v>, with z (N, K, D). Sources are the destinations."""
+    if use_node_kernels(z.unsqueeze(1)):
+        return _ProductsOfEnds.apply(z, graph)
+    ends = links(graph, z.device)
+    if not is_tracing():
+        return products_along(z, z, ends)
+    return (z.index_select(0, ends.src) * z.index_select(0, ends.dst)).sum(-1)
+
+
+class _ProductsOfEnds(torch.autograd.Function):
+    """``products_of_ends`` by DGL. The gradient uses ``sum_weighted`` for both ends, which is faster than DGL's."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, graph: DGLGraph) -> Tensor:
+        ctx.save_for_backward(z)
+        ctx.graph = graph
+        return ops.u_dot_v(graph, z, z).squeeze(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (z,) = ctx.saved_tensors
+        return sum_weighted(ctx.graph, z, grad) + sum_weighted(reversed_graph(ctx.graph), z, grad), None
