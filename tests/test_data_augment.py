@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from graphcaps import train
 from graphcaps.data import Batches, Images, ImageSplits, to_float
 from graphcaps.data.augment import in_fixed_places, in_frame, ink_in_fixed_places
+
+from . import small
 
 BORDER = 3
 
@@ -74,7 +77,7 @@ def test_ink_is_put_whole_at_every_place_where_it_fits_and_each_as_often(channel
     assert max(abs(count - each) for count in often) < 5 * each**0.5
 
 
-def test_a_network_that_trains_on_ink_anywhere_is_chosen_on_such_images_and_tested_on_others():
+def test_a_network_that_trains_on_ink_anywhere_is_chosen_on_such_images_and_tested_on_others(monkeypatch, tmp_path):
     source, ink = inked(4200)
     splits = ImageSplits("x", ("0",) * 4200, source, source, source)
     assert splits.for_augment("shift") is splits
@@ -87,3 +90,8 @@ def test_a_network_that_trains_on_ink_anywhere_is_chosen_on_such_images_and_test
     assert torch.equal(few.pixels, chosen.val.pixels[:5]) and chosen.val.margin == 0
     framed = in_fixed_places(source, 2)  # ink moves from where it stands, not from the middle
     assert set(places(ink_in_fixed_places(framed).pixels, ink)) == {(y, x) for y in range(10) for x in range(11)}
+    asked = []
+    small.use(monkeypatch, small.digits())
+    monkeypatch.setattr(ImageSplits, "for_augment", lambda self, augment: asked.append(augment) or self)
+    train(small.config(tmp_path, dataset="mnist40", augment="anywhere", epochs=1), progress=False)
+    assert asked == ["anywhere"]

@@ -285,3 +285,5 @@ def test_arrays_are_trained_on_and_found_again(tmp_path):
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
         train(config, images=digits.images, labels=words)
+    with pytest.raises(InputError, match="images and labels: expected both"):
+        train(config, images=digits.images / 16)
