@@ -26,7 +26,7 @@ from ....graph import cached_per_structure, links, reverse_edges
 from ...second_derivative import once_differentiable
 from . import kernels_mutual, kernels_nodes
 from .memory import empty, zeros
-from .passes import MAX_SUMS, flat, run_on_threads, sum_of
+from .passes import MAX_SUMS, equal_ranges, flat, run_on_threads, sum_of
 
 
 class Rows(NamedTuple):
@@ -85,11 +85,7 @@ class RowsByNode:
 
     def ranges(self, parts: int | None = None) -> list[tuple[int, int]]:
         """Return the range of nodes (begin, end) of each thread, with about equal numbers of rows."""
-        indptr = self.indptr.numpy()
-        parts = torch.get_num_threads() if parts is None else parts
-        cuts = np.searchsorted(indptr, np.linspace(0, indptr[-1], parts + 1)[1:-1]).tolist()
-        ends = [0, *cuts, len(indptr) - 1]
-        return list(zip(ends[:-1], ends[1:], strict=True))
+        return equal_ranges(self.indptr.numpy(), parts or torch.get_num_threads())
 
     def ranges_and_sums(self, u_hat: Tensor) -> tuple[list[tuple[int, int]], Tensor, list[Tensor]]:
         """Return the nodes of each thread, zeros (parts, *u_hat.shape) for the gradient, and each thread's part.
