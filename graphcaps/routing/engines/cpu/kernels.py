@@ -1,21 +1,17 @@
 """Numba kernels: the passes of routing over the votes, by blocks of children. `README.md` derives them.
 
-A block is some neighbouring children and some images. An iteration does all its work on a block while the block's votes
-are in cache. Linear votes of a block are made in a buffer. `tiles` has the work on one block.
+A block is some neighbouring children and images. An iteration does all its work on a block while the block's votes are
+in cache. Linear votes of a block are made in a buffer. `tiles` has the work on one block.
 
-The first arguments of each kernel are the range of children begin:end and the values that are the same in all passes
-(`arguments`). Numbers per edge (prior, c, db) are (E, B), sorted by child, and rows per parent (before, s, ds, v) are
-(J, B, D). An array may be empty only if the docstring allows it. Kernels for both kinds of votes take P, which is ()
-for given votes, so that Numba leaves out the code for the other kind.
-
-A kernel is compiled for each P, D and dtype, and cached on disk (`kernel_cache`).
+Numbers per edge (prior, c, db) are (E, B), sorted by child, and rows per parent (before, s, ds, v) are (J, B, D). P is
+() for given votes. Numba leaves out the code for the other kind of votes, because P is an argument of its own.
 """
 
 from __future__ import annotations
 
-from .arguments import BlockVotes
+from .arguments import Votes
 from .kernel_cache import compiled
-from .simd import fma, get, load, multiply, prefetch, splat, store, store_nontemporal, zeros
+from .simd import fma, get, load, prefetch, splat, store, stream, zeros
 from .tiles import (
     AHEAD,
     EQUAL,
@@ -47,7 +43,7 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
         row, to = get(eid, k) * images * size, k * images * size
         prefetch(u, get(eid, min(k + AHEAD, last)) * images * size)
         for x in range(images):
-            store_nontemporal(gathered, to + x * size, load(u, row + x * size, D))
+            stream(gathered, to + x * size, load(u, row + x * size, D))
 
 
 @compiled
@@ -59,7 +55,7 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, start, b, c, s):
     """
     indptr, sizes = edges.indptr, constant(sizes)
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if len(P) > 0 else votes.u
-    of_block = BlockVotes(u_hat, len(P) > 0, votes.D)
+    of_block = Votes(u_hat, votes.weight, votes.P, votes.D)
     tile = sizes.edges * sizes.lanes + LANES
     coupling, logit = zeros(tile, votes.u), zeros(tile, votes.u)
     child = begin
@@ -97,7 +93,7 @@ def iterate_backward(
     numbers = sizes.edges * sizes.lanes
     u_hat = zeros(numbers * size, like) if len(P) > 0 else like
     du_hat = zeros(numbers * size, like) if len(P) > 0 else like
-    of_block, transposed = BlockVotes(u_hat, len(P) > 0, D), zeros(len(P) * size, like)
+    of_block, transposed = Votes(u_hat, votes.weight, votes.P, D), zeros(len(P) * size, like)
     coupling, slope = zeros(numbers + LANES, like), zeros(numbers + LANES, like)
     change, above = zeros(numbers + LANES, like), zeros(numbers + LANES, like)
     child = begin
@@ -162,11 +158,11 @@ def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, 
                 above, at = parent + x * rows * size, number + x
                 if start != EQUAL:
                     share = get(c, at)
-                change = multiply(splat(share, D), load(parents, above, D))
+                change = share * load(parents, above, D)
                 for r in range(1, iterations):
                     above += 2 * size
                     change = fma(get(c, r * numbers - skipped + at), load(parents, above - size, D), change)
                     change = fma(get(db, (r - 1) * numbers + at), load(parents, above, D), change)
                 if len(bend) > 0:
                     change = fma(get(bend, get(dst, k) * images + x), load(votes.u, to + x * size, D), change)
-                store_nontemporal(du, to + x * size, change)
+                stream(du, to + x * size, change)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,14 +17,15 @@ from ...._dgl import DGLGraph
 from ....graph import cached_per_structure
 from ...votes import LinearVotes
 from .arguments import Edges, Sizes, Votes
-from .kernels import gather_votes, iterate, iterate_backward
-from .memory import empty, zeros
+from .kernels import gather_votes, iterate
 from .tiles import LANES, SOFTMAX
 
 # The most numbers in the votes of one child's images, and in those of a block of small children.
 TILE, BLOCK = 2**15, 2**12
 MAX_SORTED_ROW = 512  # bytes: up to this size of an edge's votes, sorting them by child saves time
 MAX_SUMS = 2**28  # bytes: limit for the sums of all threads together
+HUGE_PAGES_FROM = 2**22  # bytes: NumPy requests huge pages for arrays from this size on; torch doesn't
+CACHE_LINE = 64  # bytes; torch's tensors start at a cache line
 MAX_BUFFER = 2**24  # bytes: up to this size, buffers for one child's linear votes are always allowed
 
 
@@ -62,10 +64,6 @@ class EdgesByChild:
             self._matrices[types] = of_type.to(self.eid.dtype)
         return self._matrices[types]
 
-    def ranges(self, parts: int) -> list[tuple[int, int]]:
-        """Return the range of children (begin, end) of each thread, with about equal numbers of edges."""
-        return equal_ranges(self.indptr, parts)
-
     def by_child(self, values: torch.Tensor) -> torch.Tensor:
         """(E, ...) values in the graph's edge order -> sorted by child."""
         return values.contiguous() if self.sorted else values[self.eid]
@@ -98,13 +96,9 @@ def _block_sizes(edges: EdgesByChild, batch: int, parent_dim: int) -> tuple[int,
 
 
 class Passes:
-    """The votes and all other values that are the same in all passes. The methods run the kernels on all threads.
+    """The values that are the same in all passes: votes (E, B, D), or children (I, B, P), ``weight`` and ``index``.
 
-    Args:
-        u: (E, B, D) votes, or with ``weight`` the children (I, B, P).
-        weight: empty, or the matrices of ``LinearVotes``.
-        index: None, or the index of ``LinearVotes``.
-        edges: the graph's edges.
+    The methods run the kernels on all threads. ``weight`` is empty for given votes.
     """
 
     def __init__(self, u: torch.Tensor, weight: torch.Tensor, index: torch.Tensor | None, edges: EdgesByChild) -> None:
@@ -120,7 +114,7 @@ class Passes:
         self.arrays = edges.arrays(weight, index)
         self.shared = index is not None or weight.dim() != 3  # several children use the same matrix
         sums = edges.num_parents * self.batch * self.parent_dim * u.element_size()  # per thread
-        self.ranges = edges.ranges(min(torch.get_num_threads(), max(1, MAX_SUMS // max(1, sums))))
+        self.ranges = equal_ranges(edges.indptr, min(torch.get_num_threads(), max(1, MAX_SUMS // max(1, sums))))
         self.nothing = u.new_empty(0)
 
     def with_sorted_votes(self) -> Passes:
@@ -148,13 +142,6 @@ class Passes:
         parts = self.sums()
         self.run(iterate, before=before, start=start, s=list(parts), **arrays)
         return sum_of(parts)
-
-    def backward(
-        self, prior: torch.Tensor, before: torch.Tensor, ds: torch.Tensor, start: int, adds: bool, **arrays: Any
-    ) -> None:
-        """Run the gradient through the iterations of ``before`` and ds (iterations, J, B, D)."""
-        logits = {"prior": prior, "before": before, "ds": ds, "iterations": len(ds)}
-        self.run(iterate_backward, **logits, start=start, adds=adds, **arrays)
 
     def run(self, kernel: Any, **arguments: Any) -> None:
         """Call ``kernel`` on each thread's children. Arguments that aren't given are empty arrays."""
@@ -211,3 +198,21 @@ def flat(tensor: torch.Tensor) -> np.ndarray:
 def sum_of(parts: torch.Tensor) -> torch.Tensor:
     """The sum of the threads' parts."""
     return parts[0] if len(parts) == 1 else parts.sum(dim=0)
+
+
+def empty(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    """Return an uninitialised tensor in huge pages if it is large. It starts at a cache line and has ``like``'s dtype.
+
+    A processor caches the addresses of a few thousand pages. With pages of 4 KB these cover less than the votes of a
+    million edges, so nearly every edge in random order waits for an address; with pages of 2 MB they cover gigabytes.
+    """
+    size = math.prod(shape) * like.element_size()
+    if size < HUGE_PAGES_FROM:
+        return torch.empty(shape, dtype=like.dtype)
+    memory = np.empty(size + CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    return torch.from_numpy(memory[start : start + size]).view(like.dtype).view(shape)
+
+
+def zeros(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    return empty(shape, like).zero_()

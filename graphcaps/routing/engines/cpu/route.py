@@ -1,8 +1,7 @@
 """Routing by a rule on the CPU: R passes over the votes, and for the gradient R - 1 more and one write.
 
 This module has the order of the passes, the work between them, and the autograd function; `README.md` derives both. The
-passes are in `kernels`. Linear votes are not built, unless one child has most of the edges. The children are divided
-among torch's threads, each with its own sums, so that the order of additions is the same in every run.
+passes are in `kernels`. Linear votes are not built, unless one child has most of the edges.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from ...second_derivative import once_differentiable
 from ...votes import LinearVotes, Votes
 from ..edges import Observer
 from .images import sums_by_image, votes_by_image
-from .kernels import votes_gradient
-from .memory import empty, zeros
-from .passes import EdgesByChild, Passes, edges_by_child, has_hub, sum_of
+from .kernels import iterate_backward, votes_gradient
+from .passes import EdgesByChild, Passes, edges_by_child, empty, has_hub, sum_of, zeros
 from .tiles import EQUAL, ONE, SOFTMAX
 
 
@@ -129,8 +127,9 @@ class _Route(torch.autograd.Function):
             dw = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
             # Linear votes recompute db of the later iterations whose logits contain those of r.
             logits = slice(r, None if rule.adds and passes.linear else r + 1)
-            kept = {} if passes.linear else {"c": c[r - (start == EQUAL)], "db_above": above}
-            reading.backward(prior, w[logits], ds[logits], SOFTMAX, True, **kept, db=of_r, dv=list(dw))
+            kept: dict[str, Any] = {} if passes.linear else {"c": c[r - (start == EQUAL)], "db_above": above}
+            kept |= {"prior": prior, "before": w[logits], "ds": ds[logits], "iterations": len(ds[logits])}
+            reading.run(iterate_backward, **kept, start=SOFTMAX, adds=True, db=of_r, dv=list(dw))
             if needs_prior:
                 dprior = of_r if rule.adds or dprior is None else dprior + of_r
             if r > 0:
@@ -189,7 +188,8 @@ def _gradient_of_linear(
     # Several threads would add to one shared matrix, so each gets its own copy.
     parts = weight.new_zeros(threads if passes.shared else 1, *weight.shape)
     dweight = list(parts) if passes.shared else [parts[0]] * threads
-    passes.backward(prior, w, ds, start, adds, v=added, du=du, dweight=dweight)
+    logits = {"prior": prior, "before": w, "ds": ds, "iterations": len(ds), "start": start, "adds": adds}
+    passes.run(iterate_backward, **logits, v=added, du=du, dweight=dweight)
     return du, sum_of(parts)
 
 
