@@ -1,8 +1,7 @@
 """The arguments of Numba's kernels as named tuples: a graph's edges, its votes, and the current block.
 
-All arrays are flat; a shape such as (E, B) gives the order of their numbers. k counts the edges sorted by child. Fields
-in capitals are known when a kernel is compiled: they are tuples of None, and their length is part of their type. The
-named tuples cost no time, because Numba compiles them away.
+All arrays are flat; a shape such as (E, B) gives the order of their numbers. k counts the edges sorted by child. Names
+in capitals are known when a kernel is compiled: they are tuples of None, and their length is part of their type.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Edges(NamedTuple):
 class Votes(NamedTuple):
     """Given votes, or linear votes as children and matrices."""
 
-    u: np.ndarray  # (E, B, D) votes in the graph's order, or (I, B, P) children
+    u: np.ndarray  # (E, B, D) votes in the graph's order, or (I, B, P) children; in a block, (edges, lanes, D) votes
     weight: np.ndarray  # empty, or (M, P, D)
     P: tuple[None, ...]  # () for given votes
     D: tuple[None, ...]
@@ -53,9 +52,21 @@ class Block(NamedTuple):
     lanes: int
 
 
-class BlockVotes(NamedTuple):
-    """The votes that a block reads."""
+class Kept(NamedTuple):
+    """The values that the backward pass and later iterations read: of all nodes, or of one if N is left out."""
 
-    u_hat: np.ndarray  # (edges, lanes, D), made for this block; or (E, B, D) in the graph's order
-    made: bool  # whether the votes are made for this block
-    D: tuple[None, ...]
+    s: np.ndarray  # (N, R, K, D)
+    w: np.ndarray  # (N, R, K, D)
+    squares: np.ndarray  # (N, K)
+    norm: np.ndarray  # (N, K)
+    products: np.ndarray  # (2, rows, K): at r % 2, those for iteration r
+    c: np.ndarray  # (R, rows, K), or empty
+
+
+class Slopes(NamedTuple):
+    """The gradients of the backward pass, as in ``Kept``."""
+
+    ds: np.ndarray  # (N, R, K, D)
+    db: np.ndarray  # (R, rows, K)
+    dw: np.ndarray  # (N, K, D)
+    dnorm: np.ndarray  # (N, K)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,8 +18,7 @@ from ...rule import Rule
 from ...second_derivative import once_differentiable
 from ...votes import GivenVotes, Votes
 from .kernels_images import images_backward, route_images
-from .memory import empty
-from .passes import run_on_threads
+from .passes import empty, equal_ranges, run_on_threads
 from .tiles import LANES
 
 
@@ -33,64 +33,53 @@ def votes_by_image(graph: DGLGraph, votes: Votes, rule: Rule, prior: Tensor) -> 
 
 
 def sums_by_image(
-    graph: DGLGraph,
-    u: Tensor,
-    iterations: int,
-    length: Tensor | None = None,
-    per_square: Tensor | None = None,
-    coupling: bool = False,
+    graph: DGLGraph, votes: Tensor, iterations: int, length: Tensor | None, per_square: Tensor | None, coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the last s (J, B, D) for votes u (E, B, D) and, with ``coupling``, the last couplings (E, B), detached.
+    """Return the last s (J, B, D) for votes (E, B, D) and, with ``coupling``, the last couplings (E, B), detached.
 
     Spherical routing has ``length`` (J, B) = kappa / rho, and ``per_square`` = length / sum of a parent's |u_hat|^2.
     """
-    learning = torch.is_grad_enabled() and (u.requires_grad or (length is not None and length.requires_grad))
-    sizes = graph.num_src_nodes(), graph.num_dst_nodes()
-    s, c = _SumsByImage.apply(u, length, per_square, sizes, iterations, learning or coupling)
+    learning = torch.is_grad_enabled() and (votes.requires_grad or (length is not None and length.requires_grad))
+    u = votes.transpose(0, 1).unflatten(1, (graph.num_src_nodes(), graph.num_dst_nodes()))
+    s, c = _SumsByImage.apply(u, length, per_square, iterations, learning or coupling)
+    s = s.transpose(0, 1).contiguous()
     if not coupling:
         return s, None
     if iterations == 1:
-        return s, u.new_full((len(u), u.shape[1]), 1 / sizes[1])
+        return s, u.new_full(votes.shape[:2], 1 / len(s))
     return s, c[:, -1].permute(2, 1, 0).flatten(0, 1)  # (B, J, I) -> (E, B)
 
 
 class _SumsByImage(torch.autograd.Function):
+    """The autograd function from votes (B, I, J, D) to the last s (B, J, D), and c (B, R - 1, J, I) if it is kept."""
+
     @staticmethod
     def forward(
-        ctx: Any,
-        votes: Tensor,
-        scale: Tensor | None,
-        per_square: Tensor | None,
-        sizes: tuple[int, int],
-        iterations: int,
-        keeps_couplings: bool,
+        ctx: Any, u: Tensor, scale: Tensor | None, per_square: Tensor | None, iterations: int, keeps_couplings: bool
     ) -> tuple[Tensor, Tensor]:
-        u, (num_children, num_parents) = votes.transpose(0, 1), sizes
+        images, children, parents, dim = u.shape
         scale, per_square = (u.new_empty(0) if x is None else x.t().contiguous() for x in (scale, per_square))
-        c = empty((len(u) if keeps_couplings else 0, iterations - 1, num_parents, num_children), u)
-        s = u.new_zeros(len(u), iterations, num_parents, u.shape[-1])
-        D = (None,) * u.shape[-1]  # its length is D, known when a kernel is compiled
-        ctx.sizes = {"D": D, "children": num_children, "parents": num_parents, "iterations": iterations}
-        run_on_threads(route_images, _ranges(len(u)), u=u, **ctx.sizes, scale=scale, c=c, s=s)
-        ctx.save_for_backward(votes, scale, per_square, c, s)
+        c = empty((images if keeps_couplings else 0, iterations - 1, parents, children), u)
+        s = u.new_zeros(images, iterations, parents, dim)
+        ctx.sizes = {"D": (None,) * dim, "children": children, "parents": parents, "iterations": iterations}
+        run_on_threads(route_images, _ranges(u), u=u, **ctx.sizes, scale=scale, c=c, s=s)
+        ctx.save_for_backward(u, scale, per_square, c, s)
         ctx.mark_non_differentiable(c)
         ctx.set_materialize_grads(False)
-        return s[:, -1].transpose(0, 1).contiguous(), c
+        return s[:, -1].clone(), c
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if grad is None:
-            return (None,) * 6
-        votes, scale, per_square, c, s = ctx.saved_tensors
-        u, ds = votes.transpose(0, 1), grad.transpose(0, 1).contiguous()
+            return (None,) * 5
+        u, scale, per_square, c, s = ctx.saved_tensors
         du, dscale = empty(u.shape, u), torch.zeros_like(scale)
-        state = {"scale": scale, "per_square": per_square, "c": c, "s": s, "ds": ds, "du": du, "dscale": dscale}
-        run_on_threads(images_backward, _ranges(len(u)), u=u, **ctx.sizes, **state)
-        return du.transpose(0, 1), dscale.t() if len(scale) else None, None, None, None, None
+        state = {"u": u, "scale": scale, "per_square": per_square, "c": c, "s": s, "ds": grad.contiguous(), "du": du}
+        run_on_threads(images_backward, _ranges(u), **ctx.sizes, **state, dscale=dscale)
+        return du, dscale.t() if len(scale) else None, None, None, None
 
 
-def _ranges(images: int) -> list[tuple[int, int]]:
-    """Return the range of images of each thread."""
-    parts = min(images, torch.get_num_threads())
-    return [(images * part // parts, images * (part + 1) // parts) for part in range(parts)]
+def _ranges(u: Tensor) -> list[tuple[int, int]]:
+    """Return the images of each thread."""
+    return equal_ranges(np.arange(len(u) + 1), min(len(u), torch.get_num_threads()))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import llvmlite
 import numba
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
+from numba.misc.appdirs import user_cache_dir
 
 config: Any = numba.config  # Numba's types don't declare its settings
 
@@ -33,23 +33,15 @@ def hash_of(sources: Path) -> str:
 KERNELS = f"kernels-{hash_of(Path(__file__).parent)}"
 
 
-def user_cache() -> Path:
-    """Return the user's folder for caches on this platform. It may not exist yet."""
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return Path(local) if local else Path.home() / "AppData" / "Local"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return xdg if xdg.is_absolute() else Path.home() / ".cache"  # the XDG specification ignores relative paths
-
-
 def cache_folder() -> Path | None:
     """Make a folder in ``NUMBA_CACHE_DIR``, or else in the user's cache. Return None if it can't be written."""
+    of_user = Path(user_cache_dir("graphcaps", appauthor=False, opinion=False))
     try:
-        folder = (Path(config.CACHE_DIR) if config.CACHE_DIR else user_cache() / "graphcaps") / KERNELS
+        folder = (Path(config.CACHE_DIR).absolute() if config.CACHE_DIR else of_user) / KERNELS
+        if not folder.is_absolute():  # the user has no home folder
+            return None
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
+    except OSError:
         return None
     return folder if os.access(folder, os.W_OK) else None
 

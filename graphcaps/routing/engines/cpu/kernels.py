@@ -1,27 +1,22 @@
 """Numba kernels: the passes of routing over the votes, by blocks of children. `README.md` derives them.
 
-A block is some neighbouring children and some images. An iteration does all its work on a block while the block's votes
-are in cache. Linear votes of a block are made in a buffer. `tiles` has the work on one block.
+A block is some neighbouring children and images. An iteration does all its work on a block while the block's votes are
+in cache. Linear votes of a block are made in a buffer. `tiles` has the work on one block.
 
-The first arguments of each kernel are the range of children begin:end and the values that are the same in all passes
-(`arguments`). Numbers per edge (prior, c, db) are (E, B), sorted by child, and rows per parent (before, s, ds, v) are
-(J, B, D). An array may be empty only if the docstring allows it. Kernels for both kinds of votes take P, which is ()
-for given votes, so that Numba leaves out the code for the other kind.
-
-A kernel is compiled for each P, D and dtype, and cached on disk (`kernel_cache`).
+Numbers per edge (prior, c, db) are (E, B), sorted by child, and rows per parent (before, s, ds, v) are (J, B, D). P is
+() for given votes. Numba leaves out the code for the other kind of votes, because P is an argument of its own.
 """
 
 from __future__ import annotations
 
-from .arguments import BlockVotes
+from .arguments import Votes
 from .kernel_cache import compiled
-from .simd import fma, get, load, multiply, prefetch, splat, store, store_nontemporal, zeros
+from .simd import fma, get, load, prefetch, splat, store, stream, zeros
 from .tiles import (
     AHEAD,
     EQUAL,
     LANES,
     SOFTMAX,
-    add_agreement,
     add_parents,
     add_votes,
     block_at,
@@ -48,19 +43,19 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
         row, to = get(eid, k) * images * size, k * images * size
         prefetch(u, get(eid, min(k + AHEAD, last)) * images * size)
         for x in range(images):
-            store_nontemporal(gathered, to + x * size, load(u, row + x * size, D))
+            stream(gathered, to + x * size, load(u, row + x * size, D))
 
 
 @compiled
-def iterate(begin, end, edges, votes, P, sizes, prior, before, c, s, start):
-    """One iteration: c = softmax(prior + <u_hat, before>), s += c u_hat.
+def iterate(begin, end, edges, votes, P, sizes, prior, before, start, b, c, s):
+    """One iteration: b = prior + <u_hat, before>, c = softmax(b), s += c u_hat.
 
-    ``prior`` and ``before`` may be empty, for zero. ``c`` is filled unless empty. ``start`` is SOFTMAX, or EQUAL or ONE
-    for couplings without logits.
+    ``prior`` and ``before`` may be empty, for zero; b and c are filled unless empty. ``start`` is SOFTMAX, or EQUAL or
+    ONE for couplings without logits.
     """
-    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
-    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
-    of_block = BlockVotes(u_hat, linear, votes.D)
+    indptr, sizes = edges.indptr, constant(sizes)
+    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if len(P) > 0 else votes.u
+    of_block = Votes(u_hat, votes.weight, votes.P, votes.D)
     tile = sizes.edges * sizes.lanes + LANES
     coupling, logit = zeros(tile, votes.u), zeros(tile, votes.u)
     child = begin
@@ -68,12 +63,14 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, c, s, start):
         stop = block_end(child, end, indptr, sizes.edges)
         for image in range(0, sizes.batch, sizes.images):
             block = block_at(child, stop, image, indptr, sizes)
-            if linear:
+            if len(P) > 0:
                 make_votes(u_hat, block, edges, votes)
             if start != SOFTMAX:
                 couple_equally(coupling, block, indptr, start)
             else:
                 couple(coupling, logit, block, edges, of_block, prior, before, 0)
+                if len(b) > 0:
+                    store_tile(logit, block, b)
             if len(c) > 0:
                 store_tile(coupling, block, c)
             add_votes(s, coupling, block, edges, of_block)
@@ -81,26 +78,55 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, c, s, start):
 
 
 @compiled
-def iterate_backward(begin, end, edges, votes, sizes, ds, c, db_above, db, dv):
-    """Given votes: the gradient through one iteration, db = db_above + softmax' <u_hat, ds>, dv += db u_hat.
+def iterate_backward(
+    begin, end, edges, votes, P, sizes, prior, before, c, ds, db_above, v, iterations, start, adds, db, dv, du, dweight
+):
+    """The gradient through one iteration: db = db_above + softmax' <u_hat, ds>, dv += db u_hat, each unless empty.
 
-    ``c`` is this iteration's. ``db_above`` is the next iteration's db, or empty for zero. ``dv`` may be empty.
+    Given votes have ``c`` of this iteration, and the next one's db as ``db_above``, which is empty for zero. Linear
+    votes recompute both: ``before`` and ``ds`` have ``iterations`` one after the other, each (J, B, D), and ``adds``
+    says whether an iteration's logits are a term of the next ones. If du isn't empty, the gradients through all of
+    these are added to du and dweight, by du_hat as in `votes_gradient`.
     """
-    indptr, sizes = edges.indptr, constant(sizes)
-    of_block, tile = BlockVotes(votes.u, False, votes.D), sizes.edges * sizes.lanes + LANES
-    coupling, slope = zeros(tile, votes.u), zeros(tile, votes.u)
-    change, above = zeros(tile, votes.u), zeros(tile, votes.u)
+    indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
+    step, size, last = len(ds) // iterations, len(D), len(du) > 0
+    numbers = sizes.edges * sizes.lanes
+    u_hat = zeros(numbers * size, like) if len(P) > 0 else like
+    du_hat = zeros(numbers * size, like) if len(P) > 0 else like
+    of_block, transposed = Votes(u_hat, votes.weight, votes.P, D), zeros(len(P) * size, like)
+    coupling, slope = zeros(numbers + LANES, like), zeros(numbers + LANES, like)
+    change, above = zeros(numbers + LANES, like), zeros(numbers + LANES, like)
     child = begin
     while child < end:
         stop = block_end(child, end, indptr, sizes.edges)
         for image in range(0, sizes.batch, sizes.images):
             block = block_at(child, stop, image, indptr, sizes)
             clear(above, block)
-            if len(db_above) > 0:
+            if len(P) > 0:
+                make_votes(u_hat, block, edges, votes)
+                for at in range(0, (block.edge_end - block.edge_begin) * sizes.lanes * size if last else 0, size):
+                    store(du_hat, at, splat(like.dtype.type(0), D))
+            elif len(db_above) > 0:
                 load_tile(above, block, db_above)
-            load_tile(coupling, block, c)
-            couple_backward(change, above, coupling, slope, block, edges, of_block, ds, 0)
-            store_tile(change, block, db)
+            for r in range(iterations - 1, -1, -1):
+                if len(P) == 0:
+                    load_tile(coupling, block, c)
+                elif last and r == 0 and start != SOFTMAX:
+                    couple_equally(coupling, block, indptr, start)
+                else:
+                    couple(coupling, slope, block, edges, of_block, prior, before, r * step)
+                if len(P) > 0 and last:
+                    add_parents(du_hat, coupling, block, edges.dst, ds, r * step, D)
+                if r > 0 or not last:
+                    couple_backward(change, above, coupling, slope, block, edges, of_block, ds, r * step)
+                    if len(P) > 0 and adds:
+                        copy_tile(above, change, block)
+                if len(P) > 0 and last and r > 0:
+                    add_parents(du_hat, change, block, edges.dst, v, (r - 1) * step, D)
+            if len(P) > 0 and last:
+                make_votes_backward(du, dweight, du_hat, transposed, block, edges, votes)
+            if len(db) > 0:
+                store_tile(change, block, db)
             if len(dv) > 0:
                 add_votes(dv, change, block, edges, of_block)
         child = stop
@@ -132,79 +158,11 @@ def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, 
                 above, at = parent + x * rows * size, number + x
                 if start != EQUAL:
                     share = get(c, at)
-                change = multiply(splat(share, D), load(parents, above, D))
+                change = share * load(parents, above, D)
                 for r in range(1, iterations):
                     above += 2 * size
                     change = fma(get(c, r * numbers - skipped + at), load(parents, above - size, D), change)
                     change = fma(get(db, (r - 1) * numbers + at), load(parents, above, D), change)
                 if len(bend) > 0:
                     change = fma(get(bend, get(dst, k) * images + x), load(votes.u, to + x * size, D), change)
-                store_nontemporal(du, to + x * size, change)
-
-
-@compiled
-def linear_backward(
-    begin, end, edges, votes, sizes, prior, before, ds, v, iterations, start, adds, db, dv, du, dweight
-):
-    """Linear votes: db and dv of the first of ``iterations``; or, if du isn't empty, the gradients du and dweight.
-
-    c and db are recomputed from ``before`` and ``ds``, which have these iterations one after the other, each (J, B, D).
-    Without du, db is filled and dv += db u_hat, each unless empty. With du, the gradients are added to du and dweight,
-    by du_hat as in `votes_gradient`. ``adds``: whether an iteration's logits are a term of the next ones.
-    """
-    indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
-    step, size, last = len(ds) // iterations, len(D), len(du) > 0
-    u_hat = zeros(sizes.edges * sizes.lanes * size, like)
-    du_hat = zeros(sizes.edges * sizes.lanes * size, like)
-    of_block, transposed = BlockVotes(u_hat, True, D), zeros(len(votes.P) * size, like)
-    tile = sizes.edges * sizes.lanes + LANES
-    coupling, slope = zeros(tile, like), zeros(tile, like)
-    change, above = zeros(tile, like), zeros(tile, like)
-    child = begin
-    while child < end:
-        stop = block_end(child, end, indptr, sizes.edges)
-        for image in range(0, sizes.batch, sizes.images):
-            block = block_at(child, stop, image, indptr, sizes)
-            make_votes(u_hat, block, edges, votes)
-            clear(above, block)
-            for at in range(0, (block.edge_end - block.edge_begin) * sizes.lanes * size if last else 0, size):
-                store(du_hat, at, splat(like.dtype.type(0), D))
-            for r in range(iterations - 1, -1, -1):
-                if last and r == 0 and start != SOFTMAX:
-                    couple_equally(coupling, block, indptr, start)
-                else:
-                    couple(coupling, slope, block, edges, of_block, prior, before, r * step)
-                if last:
-                    add_parents(du_hat, coupling, block, edges.dst, ds, r * step, D)
-                if r > 0 or not last:
-                    couple_backward(change, above, coupling, slope, block, edges, of_block, ds, r * step)
-                    if adds:
-                        copy_tile(above, change, block)
-                if last and r > 0:
-                    add_parents(du_hat, change, block, edges.dst, v, (r - 1) * step, D)
-            if last:
-                make_votes_backward(du, dweight, du_hat, transposed, block, edges, votes)
-            if len(db) > 0:
-                store_tile(change, block, db)
-            if len(dv) > 0:
-                add_votes(dv, change, block, edges, of_block)
-        child = stop
-
-
-@compiled
-def agree(begin, end, edges, votes, P, sizes, v, agreement):
-    """agreement (E, B) = <u_hat, v>."""
-    indptr, sizes, linear = edges.indptr, constant(sizes), len(P) > 0
-    u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if linear else votes.u
-    of_block, tile = BlockVotes(u_hat, linear, votes.D), zeros(sizes.edges * sizes.lanes + LANES, votes.u)
-    child = begin
-    while child < end:
-        stop = block_end(child, end, indptr, sizes.edges)
-        for image in range(0, sizes.batch, sizes.images):
-            block = block_at(child, stop, image, indptr, sizes)
-            if linear:
-                make_votes(u_hat, block, edges, votes)
-            clear(tile, block)
-            add_agreement(tile, block, edges, of_block, v, 0)
-            store_tile(tile, block, agreement)
-        child = stop
+                stream(du, to + x * size, change)

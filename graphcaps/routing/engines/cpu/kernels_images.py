@@ -6,8 +6,7 @@ vector has one number per child, and a tile has one vector per parent. The last 
 doesn't divide I. The overlapping children then count with couplings of 0, and their stored values are written twice.
 
 u is (B, I, J, D) and s (B, R, J, D). c is (B, R - 1, J, I), without the first iteration, whose couplings are 1 / J.
-``scale`` (B, J) is kappa / rho, or empty for dynamic routing. ``votes``, ``sums`` and ``couplings`` are offsets in u, s
-and c: the starts of an image, or of its current block or iteration.
+``scale`` (B, J) is kappa / rho, or empty for dynamic routing. ``votes``, ``sums``, ``couplings`` are places in u, s, c.
 """
 
 from __future__ import annotations
@@ -16,25 +15,8 @@ import math
 
 from .kernel_cache import compiled
 from .parts import inlined
-from .simd import (
-    divide,
-    dot,
-    dots_with,
-    exp,
-    fma,
-    get,
-    load,
-    maximum,
-    multiply,
-    put,
-    select_first,
-    splat,
-    store,
-    store_nontemporal,
-    subtract,
-    zeros,
-)
-from .tiles import LANES, VECTOR
+from .simd import dots, fma, get, load, reduce_sum, select_first, splat, store, stream, zeros
+from .tiles import LANES, VECTOR, softmax
 
 SHORTEST = 1e-12  # a sum of at most this length has no direction
 
@@ -72,7 +54,7 @@ def route_images(begin, end, u, D, children, parents, iterations, scale, c, s):
                     store(before, towards, fma(factor, total, load(before, towards, D)))
                 else:
                     factor = get(scale, image * parents + j) * inverse(n, u.dtype.type(1))
-                    store(before, towards, multiply(splat(factor, D), total))
+                    store(before, towards, factor * total)
 
 
 @compiled
@@ -99,22 +81,22 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, per_
                 votes = (image * children + child) * row
                 mean = nothing
                 for j in range(parents):
-                    dc = dots_with(u, votes + j * size, row, load(of_parents, (j * rows + 2 * r - 1) * size, D), VECTOR)
+                    dc = dots(u, votes + j * size, row, of_parents, (j * rows + 2 * r - 1) * size, 0, VECTOR, D)
                     mean = fma(load(c, couplings + of_r + j * children + child, VECTOR), dc, mean)
                     store(tile, j * LANES, dc)
                 for j in range(parents):
                     at = of_r + j * children + child
-                    slope = subtract(load(tile, j * LANES, VECTOR), mean)
-                    change = multiply(load(c, couplings + at, VECTOR), slope)
+                    slope = load(tile, j * LANES, VECTOR) - mean
+                    change = load(c, couplings + at, VECTOR) * slope
                     if len(scale) == 0 and r < iterations - 1:
-                        change = fma(one, load(db, at + numbers, VECTOR), change)
+                        change = load(db, at + numbers, VECTOR) + change
                     store(db, at, change)
                     store(tile, j * LANES, select_first(block - child, nothing, change))
                 add_block(dx, 0, tile, u, votes, parents, D)
             for j in range(parents):
                 total = load(s, ((image * iterations + r - 1) * parents + j) * size, D)
                 slope, n = load(dx, j * size, D), norm(total)
-                along, per_n = dot(total, slope), inverse(n, one)
+                along, per_n = reduce_sum(total * slope), inverse(n, one)
                 if len(scale) == 0:  # x = n / (1 + n^2) s
                     factor = n / (one + n * n)
                     bend = (one - n * n) / (one + n * n) / (one + n * n) * per_n * along
@@ -122,10 +104,10 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, per_
                     at = image * parents + j
                     factor = get(scale, at) * per_n
                     bend = -factor * per_n * per_n * along
-                    put(dscale, at, get(dscale, at) + along * per_n)
+                    store(dscale, at, get(dscale, at) + along * per_n)
                 first = j * rows * size
-                store(of_parents, first + 2 * r * size, multiply(splat(factor, D), total))
-                below = fma(bend, total, multiply(splat(factor, D), slope))
+                store(of_parents, first + 2 * r * size, factor * total)
+                below = fma(bend, total, factor * slope)
                 store(of_parents, first + max(0, 2 * r - 3) * size, below)
                 store(dx, j * size, splat(u.dtype.type(0), D))
         for block in range(0, children, LANES):
@@ -136,52 +118,41 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, per_
                 if len(scale) > 0:
                     bend = -get(dscale, image * parents + j) * get(per_square, image * parents + j)
                 for x in range(LANES):
-                    change = multiply(splat(one / u.dtype.type(parents), D), load(of_parents, first, D))
+                    change = one / u.dtype.type(parents) * load(of_parents, first, D)
                     if len(scale) > 0:
                         change = fma(bend, load(u, to + x * row, D), change)
                     for r in range(1, iterations):
                         at, back = (r - 1) * numbers + j * children + child + x, first + (2 * r - 1) * size
                         change = fma(get(c, couplings + at), load(of_parents, back, D), change)
                         change = fma(get(db, at), load(of_parents, back + size, D), change)
-                    store_nontemporal(du, to + x * row, change)
+                    stream(du, to + x * row, change)
 
 
 @inlined
 def couple(tile, u, votes, before, parents, width):
     """tile = softmax over parents of <u_hat, before>, for the block whose votes start at ``votes``."""
-    size, one = len(width), u.dtype.type(1)
-    top = splat(u.dtype.type(-math.inf), VECTOR)
+    size = len(width)
     for j in range(parents):
-        logit = dots_with(u, votes + j * size, parents * size, load(before, j * size, width), VECTOR)
-        top = maximum(logit, top)
-        store(tile, j * LANES, logit)
-    total = splat(u.dtype.type(0), VECTOR)
-    for j in range(parents):
-        raised = exp(subtract(load(tile, j * LANES, VECTOR), top))
-        total = fma(one, raised, total)
-        store(tile, j * LANES, raised)
-    share = divide(splat(one, VECTOR), total)
-    for j in range(parents):
-        store(tile, j * LANES, multiply(load(tile, j * LANES, VECTOR), share))
+        store(tile, j * LANES, dots(u, votes + j * size, parents * size, before, j * size, 0, VECTOR, width))
+    softmax(tile, tile, 0, parents * LANES, LANES)
 
 
 @inlined
 def add_block(sums, at, tile, u, votes, parents, width):
     """sums += the tile times a block's votes. The sums (J, D) start at ``at``."""
-    size, one = len(width), u.dtype.type(1)
-    step = parents * size
+    size, step = len(width), parents * len(width)
     for j in range(parents):
         even, odd, vote = load(sums, at + j * size, width), splat(u.dtype.type(0), width), votes + j * size
         for x in range(j * LANES, (j + 1) * LANES, 2):
             even = fma(get(tile, x), load(u, vote, width), even)
             odd = fma(get(tile, x + 1), load(u, vote + step, width), odd)
             vote += 2 * step
-        store(sums, at + j * size, fma(one, even, odd))
+        store(sums, at + j * size, even + odd)
 
 
 @inlined
 def norm(vector):
-    return math.sqrt(dot(vector, vector))
+    return math.sqrt(reduce_sum(vector * vector))
 
 
 @inlined

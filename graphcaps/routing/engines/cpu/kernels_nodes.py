@@ -1,36 +1,21 @@
 """Numba kernels for routing among a node's capsules: all iterations of a node while its neighbours' votes are in cache.
 
-A row is a capsule of an edge's source, and has a vote of D numbers for each of the node's K capsules. s and w of each
-iteration and their gradients are (K, D) per node. Nothing is kept for the backward pass: it recomputes the couplings.
-The first arguments of a kernel are its range of nodes begin:end. `nodes` has the formulas and describes the other
-arguments. `kernels_mutual` uses the same functions.
+A row is a capsule of an edge's source, and has a vote of D numbers for each of the node's K capsules. `nodes` has the
+formulas and describes ``rows``.
+
+With MUTUAL, an edge e = (u, v) and its reverse e' share their logits b_e = <u_hat_e, w_v> + <u_hat_e', w_u>. Then an
+iteration needs the products of the iteration before along all edges, so a call runs one iteration of all nodes. It
+computes a node's s together with its rows' products for the next iteration, while the votes are in cache.
 """
 
 from __future__ import annotations
 
 import math
 
+from .arguments import Kept, Slopes
 from .kernel_cache import compiled
 from .parts import inlined
-from .simd import (
-    add_rows,
-    divide,
-    dot,
-    dots,
-    exp,
-    fma,
-    get,
-    load,
-    multiply,
-    prefetch,
-    put,
-    reduce_max,
-    reduce_sum,
-    splat,
-    store,
-    subtract,
-    zeros,
-)
+from .simd import add_rows, dots, exp, fma, get, load, prefetch, reduce_max, reduce_sum, splat, store, zeros
 
 MIN_MEAN_SQUARE = 1e-24  # kappa / rho is 0 if the votes' mean squared norm is at most this
 MIN_NORM = 1e-12  # a sum of at most this norm has no direction
@@ -51,6 +36,13 @@ def look_ahead(rows, k, last):
 
 
 @inlined
+def look_ahead_twice(rows, k, last, x, start):
+    """Prefetch the votes of a later row, and its reverse's row in x. x (rows, K) starts at ``start``."""
+    look_ahead(rows, k, last)
+    prefetch(x, start + get(rows.reverse, min(k + AHEAD, last)) * len(rows.K))
+
+
+@inlined
 def scales(rows, k):
     """Return the factors (K,) of row k's votes."""
     K = rows.K
@@ -62,15 +54,13 @@ def scales(rows, k):
 @inlined
 def products(rows, k, parents, at):
     """(K,): the products of row k's votes with ``parents`` (K, D), which start at ``at``."""
-    K = rows.K
-    unscaled = dots(rows.u_hat, start_of(rows, k), parents, at, splat(parents.dtype.type(0), K), rows.D)
-    return multiply(unscaled, scales(rows, k))
+    return dots(rows.u_hat, start_of(rows, k), len(rows.D), parents, at, len(rows.D), rows.K, rows.D) * scales(rows, k)
 
 
 @inlined
 def add_votes(sums, at, factors, rows, k):
     """sums += row k's votes, each times its factor. The sums (K, D) start at ``at``."""
-    add_rows(sums, at, multiply(factors, scales(rows, k)), rows.u_hat, start_of(rows, k), rows.D)
+    add_rows(sums, at, factors * scales(rows, k), rows.u_hat, start_of(rows, k), rows.D)
 
 
 @inlined
@@ -79,27 +69,27 @@ def with_reverse(x, start, k, rows):
     K = rows.K
     row = load(x, start + k * len(K), K)
     if len(rows.reverse) > 0:
-        row = fma(x.dtype.type(1), load(x, start + get(rows.reverse, k) * len(K), K), row)
+        row = load(x, start + get(rows.reverse, k) * len(K), K) + row
     return row
 
 
 @inlined
-def softmax(b, K):
+def softmax(b):
     """Return the couplings of one row: the softmax of b."""
-    raised = exp(subtract(b, splat(reduce_max(b), K)))
-    return divide(raised, splat(reduce_sum(raised), K))
+    raised = exp(b - reduce_max(b))
+    return raised / reduce_sum(raised)
 
 
 @inlined
-def softmax_backward(c, dc, K):
+def softmax_backward(c, dc):
     """db = c (dc - sum of c dc)."""
-    return multiply(c, subtract(dc, splat(reduce_sum(multiply(c, dc)), K)))
+    return c * (dc - reduce_sum(c * dc))
 
 
 @inlined
 def clear(x, begin, end):
     for at in range(begin, end):
-        put(x, at, x.dtype.type(0))
+        store(x, at, x.dtype.type(0))
 
 
 @inlined
@@ -121,14 +111,14 @@ def couple_equally(s, at, squares, norm, i, kappa, j, rows, first, last):
     for k in range(first, last):
         look_ahead(rows, k, last - 1)
         row, scale = start_of(rows, k), scales(rows, k)
-        square = multiply(dots(rows.u_hat, row, rows.u_hat, row, splat(number.type(0), K), D), scale)
+        square = dots(rows.u_hat, row, len(D), rows.u_hat, row, len(D), K, D) * scale
         total = fma(square, scale, total)
-        add_votes(s, at, equal, rows, k)
+        add_rows(s, at, equal * scale, rows.u_hat, row, D)
     store(squares, i, total)
     for capsule in range(len(K)):
         mean = get(squares, i + capsule) / number.type(last - first)
         ratio = get(kappa, j + capsule) / math.sqrt(mean)
-        put(norm, i + capsule, ratio if mean > MIN_MEAN_SQUARE else number.type(0))
+        store(norm, i + capsule, ratio if mean > MIN_MEAN_SQUARE else number.type(0))
 
 
 @inlined
@@ -141,22 +131,22 @@ def next_w(w, s, at, norm, i, adds, rows):
     for capsule in range(len(rows.K)):
         x = at + capsule * len(D)
         row = load(s, x - size, D)
-        n = w.dtype.type(math.sqrt(dot(row, row)))
+        n = w.dtype.type(math.sqrt(reduce_sum(row * row)))
         if adds:
             store(w, x, fma(n / (one + n * n), row, load(w, x - size, D)))
         else:
-            store(w, x, multiply(splat(get(norm, i + capsule) / (n if n > MIN_NORM else one), D), row))
+            store(w, x, get(norm, i + capsule) / (n if n > MIN_NORM else one) * row)
 
 
 @inlined
-def next_w_backward(ds, s, at, dw, norm, dnorm, i, adds, rows):
-    """Compute ds (K, D) of an iteration, at ``at``, from the next one's dw (K, D). Add to dnorm (K,), at i."""
+def next_w_backward(ds, s, at, dw, j, norm, dnorm, i, adds, rows):
+    """Compute ds (K, D) of an iteration, at ``at``, from the next one's dw (K, D), at j. Add to dnorm (K,), at i."""
     D, one = rows.D, ds.dtype.type(1)
     for capsule in range(len(rows.K)):
         x = at + capsule * len(D)
-        row, slope = load(s, x, D), load(dw, capsule * len(D), D)
-        n = ds.dtype.type(math.sqrt(dot(row, row)))
-        along = dot(row, slope)
+        row, slope = load(s, x, D), load(dw, j + capsule * len(D), D)
+        n = ds.dtype.type(math.sqrt(reduce_sum(row * row)))
+        along = reduce_sum(row * slope)
         if adds:
             square = one + n * n
             factor = n / square
@@ -164,10 +154,10 @@ def next_w_backward(ds, s, at, dw, norm, dnorm, i, adds, rows):
         else:
             long = n > MIN_NORM
             n = n if long else one
-            put(dnorm, i + capsule, get(dnorm, i + capsule) + along / n)
+            store(dnorm, i + capsule, get(dnorm, i + capsule) + along / n)
             factor = get(norm, i + capsule) / n
             back = -factor * along / n / n if long else ds.dtype.type(0)
-        store(ds, x, fma(factor, slope, multiply(splat(back, D), row)))
+        store(ds, x, fma(factor, slope, back * row))
 
 
 @inlined
@@ -177,9 +167,9 @@ def norm_backward(squares, norm, dnorm, i, dkappa, j, through_rho, count):
     for capsule in range(len(through_rho)):
         mean, slope = get(squares, i + capsule) / number.type(count), get(dnorm, i + capsule)
         nonzero = mean > MIN_MEAN_SQUARE
-        put(dkappa, j + capsule, slope / math.sqrt(mean) if nonzero else number.type(0))
+        store(dkappa, j + capsule, slope / math.sqrt(mean) if nonzero else number.type(0))
         factor = -slope * get(norm, i + capsule) / mean / number.type(count)
-        put(through_rho, capsule, factor if nonzero else number.type(0))
+        store(through_rho, capsule, factor if nonzero else number.type(0))
 
 
 @inlined
@@ -189,7 +179,7 @@ def votes_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through
     c and db (rows, K) of iteration r start at begin + r * stride. ``change`` (K, D) is a buffer.
     """
     K, D, row, scale = rows.K, rows.D, start_of(rows, k), scales(rows, k)
-    zero, size = change.dtype.type(0), len(change)
+    size = len(change)
     clear(change, 0, size)
     add_rows(change, 0, splat(change.dtype.type(1) / change.dtype.type(len(K)), K), ds, at, D)
     for r in range(1, iterations):
@@ -198,73 +188,117 @@ def votes_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through
         add_rows(change, 0, with_reverse(db, start, k, rows), w, at + r * size, D)
     add_votes(change, 0, load(through_rho, 0, K), rows, k)
     if len(dscale) > 0:
-        store(dscale, get(rows.eid, k) * len(K), dots(change, 0, rows.u_hat, row, splat(zero, K), D))
+        store(dscale, get(rows.eid, k) * len(K), dots(change, 0, len(D), rows.u_hat, row, len(D), K, D))
     add_rows(du, row, scale, change, 0, D)
 
 
-@compiled
-def route(begin, end, rows, kappa, iterations, adds, s, c):
-    """Compute s (N, K, D) of the last iteration and, unless c is empty, its couplings c in the graph's order.
-
-    With one iteration c isn't written: the caller fills it with equal couplings.
-    """
-    K, size, caps, like = rows.K, len(rows.K) * len(rows.D), len(rows.K), rows.u_hat
-    sums, w = zeros(iterations * size, like), zeros(iterations * size, like)
-    squares, norm = zeros(caps, like), zeros(caps, like)
-    for node in range(begin, end):
-        first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
-        clear(sums, 0, iterations * size)
-        couple_equally(sums, 0, squares, norm, 0, kappa, node * caps, rows, first, last)
-        for r in range(1, iterations):
-            next_w(w, sums, r * size, norm, 0, adds, rows)
+@inlined
+def iterate(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling):
+    """Run iterations r_begin:r_end of a node. `route` describes the arguments."""
+    size, caps, (s, w, squares, norm, products_of, c) = len(rows.K) * len(rows.D), len(rows.K), kept
+    first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
+    home, start = (node, 0) if len(MUTUAL) > 0 else (0, -first * caps)
+    for r in range(r_begin, r_end):
+        at, current, following = (home * iterations + r) * size, r % 2 * stride, (1 - r % 2) * stride
+        clear(s, at, at + size)
+        if r == 0:
+            couple_equally(s, at, squares, norm, home * caps, kappa, node * caps, rows, first, last)
+            if len(MUTUAL) > 0:
+                clear(w, at, at + size)
+        else:
+            if len(MUTUAL) == 0:
+                next_w(w, s, at, norm, 0, adds, rows)
             for k in range(first, last):
-                coupling = softmax(products(rows, k, w, r * size), K)
-                if len(c) > 0 and r == iterations - 1:
-                    store(c, get(rows.eid, k) * caps, coupling)
-                add_votes(sums, r * size, coupling, rows, k)
-        copy(s, node * size, sums, (iterations - 1) * size, rows)
+                if len(MUTUAL) > 0:
+                    look_ahead_twice(rows, k, last - 1, products_of, current)
+                    couplings = softmax(with_reverse(products_of, current, k, rows))
+                else:
+                    couplings = softmax(products(rows, k, w, at))
+                if len(c) > 0:
+                    store(c, start + r * stride + k * caps, couplings)
+                if len(coupling) > 0 and r == iterations - 1:
+                    store(coupling, get(rows.eid, k) * caps, couplings)
+                add_votes(s, at, couplings, rows, k)
+        if len(MUTUAL) > 0 and r < iterations - 1:
+            next_w(w, s, at + size, norm, node * caps, adds, rows)
+            for k in range(first, last):
+                store(products_of, following + k * caps, products(rows, k, w, at + size))
 
 
 @compiled
-def route_backward(begin, end, rows, kappa, iterations, adds, max_rows, grad, du, dkappa, dscale):
-    """Compute the gradients through all iterations from ``grad`` (N, K, D), the gradient of the last s.
+def route(begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, sums, coupling):
+    """Run iterations r_begin:r_end of the nodes. The last one fills ``sums`` (N, K, D) and, unless empty, ``coupling``.
 
-    The votes' gradient is added to du (sources, K, D). dkappa (N, K) is filled, and dscale (rows, K) unless empty.
-    ``max_rows`` is the largest number of rows of a node.
+    With MUTUAL, a call runs one iteration, and ``kept`` has the values of all nodes. Else it runs all iterations, and
+    keeps the values of one node. ``coupling`` (rows, K) is in the graph's order. It isn't written if there is one
+    iteration. ``stride`` is the size of c for an iteration.
     """
-    K, like = rows.K, rows.u_hat
-    size, caps, stride, end_at = len(K) * len(rows.D), len(K), max_rows * len(K), iterations - 1
-    sums, w, ds = zeros(iterations * size, like), zeros(iterations * size, like), zeros(iterations * size, like)
-    dw, change, through_rho = zeros(size, like), zeros(size, like), zeros(caps, like)
-    squares, norm, dnorm = zeros(caps, like), zeros(caps, like), zeros(caps, like)
-    c, db = zeros(iterations * stride, like), zeros(iterations * stride, like)
+    size, caps, like = len(rows.K) * len(rows.D), len(rows.K), rows.u_hat
+    if len(MUTUAL) == 0:
+        s, w, nothing = zeros(iterations * size, like), zeros(iterations * size, like), zeros(0, like)
+        kept = Kept(s, w, zeros(caps, like), zeros(caps, like), nothing, nothing)
+    for node in range(begin, end):
+        iterate(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling)
+        if r_end == iterations:
+            home = node if len(MUTUAL) > 0 else 0
+            copy(sums, node * size, kept.s, (home * iterations + iterations - 1) * size, rows)
+
+
+@compiled
+def route_backward(
+    begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, grad, slopes, du, dkappa, dscale
+):
+    """Run the backward pass of iterations r_begin:r_end, from ``grad`` (N, K, D), the gradient of the last s.
+
+    The first iteration adds the votes' gradient to du (sources, K, D), and fills dkappa (N, K), and dscale (rows, K)
+    unless empty. With MUTUAL, ``kept`` and ``slopes`` have the values of all nodes; dw and dnorm are zeros before. Else
+    the values of a node are computed again.
+    """
+    K, like, size, caps, top = rows.K, rows.u_hat, len(rows.K) * len(rows.D), len(rows.K), iterations - 1
+    change, through_rho, nothing = zeros(size, like), zeros(caps, like), zeros(0, like)
+    if len(MUTUAL) == 0:
+        of_parents, of_rows = iterations * size, iterations * stride
+        s, w, c = zeros(of_parents, like), zeros(of_parents, like), zeros(of_rows, like)
+        kept = Kept(s, w, zeros(caps, like), zeros(caps, like), nothing, c)
+        slopes = Slopes(zeros(of_parents, like), zeros(of_rows, like), zeros(size, like), zeros(caps, like))
+    (s, w, squares, norm, _, c), (ds, db, dw, dnorm) = kept, slopes
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
-        start = -first * caps
-        clear(sums, 0, iterations * size)
-        couple_equally(sums, 0, squares, norm, 0, kappa, node * caps, rows, first, last)
-        for r in range(1, iterations):
-            next_w(w, sums, r * size, norm, 0, adds, rows)
-            if r < end_at:
+        home, start = (node, 0) if len(MUTUAL) > 0 else (0, -first * caps)
+        i, to = home * caps, home * size
+        if len(MUTUAL) == 0:
+            iterate(node, rows, MUTUAL, kappa, 0, max(1, top), iterations, adds, kept, stride, nothing)
+            if top > 0:
+                next_w(w, s, top * size, norm, 0, adds, rows)
+            clear(dw, 0, size)
+            clear(dnorm, 0, caps)
+        for r in range(r_end - 1, r_begin - 1, -1):
+            at, x = (home * iterations + r) * size, start + r * stride
+            if r == top:
+                copy(ds, at, grad, node * size, rows)
+            elif len(MUTUAL) > 0:
+                if not adds:
+                    clear(dw, to, to + size)
                 for k in range(first, last):
-                    coupling = softmax(products(rows, k, w, r * size), K)
-                    store(c, start + r * stride + k * caps, coupling)
-                    add_votes(sums, r * size, coupling, rows, k)
-        copy(ds, end_at * size, grad, node * size, rows)
-        clear(dw, 0, size)
-        clear(dnorm, 0, caps)
-        for r in range(end_at, 0, -1):
-            at = r * size
-            if not adds:
-                clear(dw, 0, size)
+                    look_ahead_twice(rows, k, last - 1, db, x + stride)
+                    add_votes(dw, to, with_reverse(db, x + stride, k, rows), rows, k)
+                next_w_backward(ds, s, at, dw, to, norm, dnorm, i, adds, rows)
+            if r > 0:
+                if len(MUTUAL) == 0 and not adds:
+                    clear(dw, 0, size)
+                for k in range(first, last):
+                    if r == top and len(MUTUAL) > 0:
+                        look_ahead(rows, k, last - 1)
+                    if r == top and len(MUTUAL) == 0:
+                        store(c, x + k * caps, softmax(products(rows, k, w, at)))
+                    slope = softmax_backward(load(c, x + k * caps, K), products(rows, k, ds, at))
+                    store(db, x + k * caps, slope)
+                    if len(MUTUAL) == 0:
+                        add_votes(dw, 0, slope, rows, k)
+                if len(MUTUAL) == 0:
+                    next_w_backward(ds, s, at - size, dw, 0, norm, dnorm, 0, adds, rows)
+        if r_begin == 0:
+            at = home * iterations * size
+            norm_backward(squares, norm, dnorm, i, dkappa, node * caps, through_rho, last - first)
             for k in range(first, last):
-                x = start + r * stride + k * caps
-                if r == end_at:
-                    store(c, x, softmax(products(rows, k, w, at), K))
-                slope = softmax_backward(load(c, x, K), products(rows, k, ds, at), K)
-                store(db, x, slope)
-                add_votes(dw, 0, slope, rows, k)
-            next_w_backward(ds, sums, at - size, dw, norm, dnorm, 0, adds, rows)
-        norm_backward(squares, norm, dnorm, 0, dkappa, node * caps, through_rho, last - first)
-        for k in range(first, last):
-            votes_backward(rows, k, iterations, ds, w, 0, c, db, start, stride, through_rho, change, du, dscale)
+                votes_backward(rows, k, iterations, ds, w, at, c, db, start, stride, through_rho, change, du, dscale)

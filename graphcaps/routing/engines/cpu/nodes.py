@@ -5,12 +5,8 @@
     s_vl      = sum over e and k of c_ekl u_hat_ekl
     b_ekl     = <u_hat_ekl, w_vl>          w = kappa / rho s / |s| (spherical), or the sum of all v so far (dynamic)
 
-The other engines compute this on ``graphcaps.graph.expand(graph, K_in, K_out, "capsules")``, and need the votes of all
-edges (E, K_in, K_out, D). Here these are never made.
-
 Without ``mutual``, one pass over the nodes runs all iterations, and another computes the gradient. With it, an edge
-adds its reverse's products to its logits, so each iteration needs a pass. Between passes, an edge keeps K products and,
-for the gradient, K couplings and K gradients of logits per iteration.
+adds its reverse's products to its logits, so each iteration needs a pass. `README.md` derives both.
 """
 
 from __future__ import annotations
@@ -24,16 +20,13 @@ from torch import Tensor
 from ...._dgl import DGLGraph
 from ....graph import cached_per_structure, links, reverse_edges
 from ...second_derivative import once_differentiable
-from . import kernels_mutual, kernels_nodes
-from .memory import empty, zeros
-from .passes import MAX_SUMS, flat, run_on_threads, sum_of
+from .arguments import Kept, Slopes
+from .kernels_nodes import route, route_backward
+from .passes import MAX_SUMS, empty, equal_ranges, flat, run_on_threads, sum_of, zeros
 
 
 class Rows(NamedTuple):
-    """The kernels' argument for the rows. A row is one capsule of an edge's source; rows are sorted by destination.
-
-    For fields in capitals, only the length matters; it is known when a kernel is compiled.
-    """
+    """The kernels' argument for the rows. A row is one capsule of an edge's source; rows are sorted by destination."""
 
     indptr: np.ndarray  # (N_dst + 1,): the rows of node v are indptr[v]:indptr[v + 1]
     source: np.ndarray  # (rows,): the place of the row's votes in u_hat, u * K_in + k, or e * K_in + k with per_edge
@@ -46,13 +39,9 @@ class Rows(NamedTuple):
 
 
 class RowsByNode:
-    """A graph's edges sorted by destination, with one row for each capsule of an edge's source.
+    """A graph's edges sorted by destination, with one row for each of the ``caps_in`` capsules of an edge's source.
 
-    Args:
-        graph: any graph with one canonical edge type.
-        caps_in: K_in.
-        per_edge: whether each edge has its own votes, in edge order.
-        mutual: whether rows have a reverse; K_in is then 1.
+    With ``mutual``, rows have a reverse, and ``caps_in`` is 1.
     """
 
     def __init__(self, graph: DGLGraph, caps_in: int, per_edge: bool, mutual: bool) -> None:
@@ -85,11 +74,7 @@ class RowsByNode:
 
     def ranges(self, parts: int | None = None) -> list[tuple[int, int]]:
         """Return the range of nodes (begin, end) of each thread, with about equal numbers of rows."""
-        indptr = self.indptr.numpy()
-        parts = torch.get_num_threads() if parts is None else parts
-        cuts = np.searchsorted(indptr, np.linspace(0, indptr[-1], parts + 1)[1:-1]).tolist()
-        ends = [0, *cuts, len(indptr) - 1]
-        return list(zip(ends[:-1], ends[1:], strict=True))
+        return equal_ranges(self.indptr.numpy(), parts or torch.get_num_threads())
 
     def ranges_and_sums(self, u_hat: Tensor) -> tuple[list[tuple[int, int]], Tensor, list[Tensor]]:
         """Return the nodes of each thread, zeros (parts, *u_hat.shape) for the gradient, and each thread's part.
@@ -117,15 +102,9 @@ def route_nodes(
 ) -> tuple[Tensor, Tensor | None]:
     """Return s (N_dst, K_out, D) of the last iteration and its couplings (E, K_in, K_out), detached, or None.
 
-    Args:
-        graph: any graph with one canonical edge type; E edges.
-        z: (N_src, K_in, K_out, D) on the CPU, float32 or float64; with ``per_edge`` (E, K_in, K_out, D).
-        scale: broadcastable with (E, K_in, K_out), or None for 1.
-        kappa: the concentration of spherical routing, () or (K_out,); None for dynamic routing.
-        iterations: R >= 1. With 1 all couplings are equal.
-        mutual: whether an edge and its reverse share their logits. Each edge then needs a reverse, and K_in = 1.
-        per_edge: whether each edge has its own votes.
-        get_coupling: whether to return couplings.
+    z is (N_src, K_in, K_out, D) or, with ``per_edge``, (E, K_in, K_out, D), on the CPU in float32 or float64. ``scale``
+    is broadcastable with (E, K_in, K_out). Spherical routing has ``kappa``, () or (K_out,). With ``mutual``, an edge
+    and its reverse share their logits; each edge then needs a reverse, and K_in = 1.
     """
     caps_in, caps_out, dim = z.shape[1:]
     num_nodes, num_edges = graph.num_dst_nodes(), graph.num_edges()
@@ -135,8 +114,9 @@ def route_nodes(
     per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(num_nodes, caps_out)
     scale = None if scale is None else scale.to(z.dtype).expand(num_edges, caps_in, caps_out)
     rows = rows_by_node(graph, caps_in, per_edge, mutual)
-    learning = torch.is_grad_enabled()
-    s, c = _RouteNodes.apply(z, scale, per_node, rows, iterations, kappa is None, mutual, get_coupling, learning)
+    how = {"MUTUAL": (None,) * mutual, "iterations": iterations, "adds": kappa is None}
+    how |= {"get_coupling": get_coupling, "learning": torch.is_grad_enabled()}
+    s, c = _RouteNodes.apply(z, scale, per_node, rows, how)
     return s, c.view(num_edges, caps_in, caps_out) if get_coupling else None
 
 
@@ -145,63 +125,42 @@ class _RouteNodes(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        z: Tensor,
-        scale: Tensor | None,
-        kappa: Tensor,
-        rows: RowsByNode,
-        iterations: int,
-        adds: bool,
-        mutual: bool,
-        get_coupling: bool,
-        learning: bool,
+        ctx: Any, z: Tensor, scale: Tensor | None, kappa: Tensor, rows: RowsByNode, how: dict[str, Any]
     ) -> tuple[Tensor, Tensor]:
-        (num_nodes, caps), num_rows = kappa.shape, len(rows.source)
-        given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "iterations": iterations, "adds": adds}
-        coupling = z.new_full((num_rows if get_coupling else 0, caps), 1 / caps)
-        if not mutual:
-            ctx.save_for_backward(z, scale, kappa)
-            s = z.new_empty(num_nodes, *z.shape[2:])
-            run_on_threads(kernels_nodes.route, rows.ranges(), **given, s=s, c=coupling)
-        else:
-            all_s, w = (empty((num_nodes, iterations, *z.shape[2:]), z) for _ in range(2))
-            squares, norm = (z.new_zeros(num_nodes, caps) for _ in range(2))
-            c = empty((iterations, num_rows if learning or get_coupling else 0, caps), z)
-            sums = {"s": all_s, "w": w, "squares": squares, "norm": norm, "c": c}
-            products = empty((2, num_rows, caps), z)
-            for r in range(iterations):
-                run_on_threads(kernels_mutual.iterate, rows.ranges(), **given, r=r, **sums, products_of=products)
-            s = all_s[:, -1].clone()
-            if get_coupling and iterations > 1:
-                coupling[rows.eid.long()] = c[-1]
-            if learning:
-                ctx.save_for_backward(z, scale, kappa, all_s, w, squares, norm, c)
-        ctx.settings = rows, iterations, adds, mutual
+        (num_nodes, caps), num_rows, dims = kappa.shape, len(rows.source), z.shape[2:]
+        iterations, mutual = how["iterations"], len(how["MUTUAL"]) > 0
+        all_nodes, all_rows = (num_nodes, num_rows) if mutual else (0, 0)
+        s, w = (empty((all_nodes, iterations, *dims), z) for _ in range(2))
+        squares, norm = (z.new_zeros(all_nodes, caps) for _ in range(2))
+        c = empty((iterations, all_rows if how["learning"] else 0, caps), z)
+        kept = Kept(*map(flat, (s, w, squares, norm, empty((2, all_rows, caps), z), c)))
+        sums = z.new_empty(num_nodes, *dims)
+        coupling = z.new_full((num_rows if how["get_coupling"] else 0, caps), 1 / caps)
+        how = how | {"stride": caps * (num_rows if mutual else rows.max_rows)}
+        given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept} | how
+        calls = [(r, r + 1) for r in range(iterations)] if mutual else [(0, iterations)]
+        for begin, end in calls:
+            run_on_threads(route, rows.ranges(), **given, r_begin=begin, r_end=end, sums=sums, coupling=coupling)
+        ctx.save_for_backward(z, scale, kappa, s, w, squares, norm, c)
+        ctx.settings = rows, calls, how
         ctx.mark_non_differentiable(coupling)
-        return s, coupling
+        return sums, coupling
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-        z, scale, kappa, *kept = ctx.saved_tensors
-        rows, iterations, adds, mutual = ctx.settings
+        z, scale, kappa, s, w, squares, norm, c = ctx.saved_tensors
+        rows, calls, how = ctx.settings
         ranges, du, parts = rows.ranges_and_sums(z)
         dkappa = torch.zeros_like(kappa, memory_format=torch.contiguous_format)
-        wants_scale = ctx.needs_input_grad[1]
-        dscale = torch.empty_like(scale, memory_format=torch.contiguous_format) if wants_scale else z.new_empty(0)
-        given = {"rows": rows.arrays(z, scale), "iterations": iterations, "adds": adds}
-        given |= {"dkappa": dkappa, "dscale": dscale}
-        if not mutual:
-            last = {"kappa": kappa.contiguous(), "max_rows": rows.max_rows, "grad": grad.contiguous()}
-            run_on_threads(kernels_nodes.route_backward, ranges, **given, **last, du=parts)
-        else:
-            s, w, squares, norm, c = kept
-            ds, db, dnorm = empty(s.shape, s), empty(c.shape, c), torch.zeros_like(norm)
-            dw = zeros((len(s) if adds else 0, *s.shape[2:]), s)
-            ds[:, -1] = grad
-            given |= {"s": s, "w": w, "squares": squares, "norm": norm, "c": c}
-            given |= {"ds": ds, "db": db, "dw": dw, "dnorm": dnorm}
-            for r in reversed(range(1, iterations)):
-                run_on_threads(kernels_mutual.iterate_backward, rows.ranges(), **given, r=r, du=z.new_empty(0))
-            run_on_threads(kernels_mutual.iterate_backward, ranges, **given, r=0, du=parts)
-        return sum_of(du), dscale if wants_scale else None, dkappa, *[None] * 6
+        wants_scale, nothing = ctx.needs_input_grad[1], z.new_empty(0)
+        dscale = torch.empty_like(scale, memory_format=torch.contiguous_format) if wants_scale else nothing
+        dw = zeros((len(s), *grad.shape[1:]), s)
+        kept = Kept(*map(flat, (s, w, squares, norm, nothing, c)))
+        slopes = Slopes(*map(flat, (empty(s.shape, s), empty(c.shape, c), dw, torch.zeros_like(norm))))
+        given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept, "slopes": slopes} | how
+        given |= {"grad": grad.contiguous(), "dkappa": dkappa, "dscale": dscale}
+        for begin, end in reversed(calls):
+            nodes, of_threads = (rows.ranges(), nothing) if begin else (ranges, parts)
+            run_on_threads(route_backward, nodes, **given, r_begin=begin, r_end=end, du=of_threads)
+        return sum_of(du), dscale if wants_scale else None, dkappa, None, None

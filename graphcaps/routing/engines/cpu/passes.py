@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,14 +17,15 @@ from ...._dgl import DGLGraph
 from ....graph import cached_per_structure
 from ...votes import LinearVotes
 from .arguments import Edges, Sizes, Votes
-from .kernels import gather_votes, iterate, iterate_backward, linear_backward, votes_gradient
-from .memory import empty, zeros
+from .kernels import gather_votes, iterate
 from .tiles import LANES, SOFTMAX
 
 # The most numbers in the votes of one child's images, and in those of a block of small children.
 TILE, BLOCK = 2**15, 2**12
 MAX_SORTED_ROW = 512  # bytes: up to this size of an edge's votes, sorting them by child saves time
 MAX_SUMS = 2**28  # bytes: limit for the sums of all threads together
+HUGE_PAGES_FROM = 2**22  # bytes: NumPy requests huge pages for arrays from this size on; torch doesn't
+CACHE_LINE = 64  # bytes; torch's tensors start at a cache line
 MAX_BUFFER = 2**24  # bytes: up to this size, buffers for one child's linear votes are always allowed
 
 
@@ -40,7 +42,7 @@ class EdgesByChild:
         self.out_degrees = torch.bincount(src, minlength=self.num_children)  # (I,)
         self.max_degree = max(1, int(self.out_degrees.max()))
         self.indptr = torch.cat([self.out_degrees.new_zeros(1), self.out_degrees.cumsum(0)]).numpy()
-        self._matrices: dict[tuple[int, int], torch.Tensor] = {}
+        self._matrices: dict[int, torch.Tensor] = {}
 
     def arrays(self, weight: torch.Tensor, index: torch.Tensor | None) -> Edges:
         """Return the argument ``edges`` of the kernels.
@@ -48,36 +50,19 @@ class EdgesByChild:
         The index is sorted in each call, because the caller may have changed it. This takes 5 ns an edge, or 0.3 ns if
         edges are sorted by child. A pass over the votes of one image (P = D = 8) takes 20 ns an edge.
         """
-        matrix = self._matrices_of(weight) if index is None else self.by_child(index).to(self.eid.dtype)
-        return Edges(indptr=self.indptr, eid=self.eid.numpy(), dst=self.dst.numpy(), matrix=matrix.numpy())
+        matrix = self._matrices_of(weight) if index is None else self.by_child(index)
+        return Edges(self.indptr, self.eid.numpy(), self.dst.numpy(), matrix.to(self.eid.dtype).numpy())
 
     def _matrices_of(self, weight: torch.Tensor) -> torch.Tensor:
         """(E,): the number of each edge's matrix. ``weight`` has one per edge, one per child type, or one for all."""
-        types = weight.shape[0] if weight.dim() == 4 else 0
-        key = weight.dim(), types
-        if key not in self._matrices:
-            matrix = self.eid
-            if weight.dim() == 2:
-                matrix = torch.zeros_like(self.eid)
-            elif weight.dim() == 4:
-                type_of_child = torch.arange(self.num_children) // (self.num_children // types)
-                of_edge = torch.repeat_interleave(type_of_child, self.out_degrees)
-                matrix = of_edge * self.num_parents + self.dst
-            self._matrices[key] = matrix.to(self.eid.dtype)
-        return self._matrices[key]
-
-    @functools.cached_property
-    def order(self) -> torch.Tensor:
-        """(E,) 0, 1, 2, ...: ``eid`` for votes that are already sorted by child."""
-        return torch.arange(len(self.eid), dtype=self.eid.dtype)
-
-    def ranges(self, parts: int) -> list[tuple[int, int]]:
-        """Return the range of children (begin, end) of each thread, with about equal numbers of edges."""
-        if parts == 1:
-            return [(0, self.num_children)]
-        cuts = np.searchsorted(self.indptr, np.linspace(0, self.indptr[-1], parts + 1)[1:-1])
-        ends = [0, *cuts.tolist(), self.num_children]
-        return list(zip(ends[:-1], ends[1:], strict=True))
+        if weight.dim() not in (2, 4):
+            return self.eid
+        types = len(weight) if weight.dim() == 4 else 0
+        if types not in self._matrices:
+            child = torch.repeat_interleave(torch.arange(self.num_children), self.out_degrees)
+            of_type = child // (self.num_children // types) * self.num_parents + self.dst if types else child * 0
+            self._matrices[types] = of_type.to(self.eid.dtype)
+        return self._matrices[types]
 
     def by_child(self, values: torch.Tensor) -> torch.Tensor:
         """(E, ...) values in the graph's edge order -> sorted by child."""
@@ -111,22 +96,12 @@ def _block_sizes(edges: EdgesByChild, batch: int, parent_dim: int) -> tuple[int,
 
 
 class Passes:
-    """The votes and all other values that are the same in all passes. The methods run the kernels on all threads.
+    """The values that are the same in all passes: votes (E, B, D), or children (I, B, P), ``weight`` and ``index``.
 
-    Args:
-        u: (E, B, D) votes, or with ``weight`` the children (I, B, P).
-        weight: empty, or the matrices of ``LinearVotes``.
-        index: None, or the index of ``LinearVotes``.
-        edges: the graph's edges.
+    The methods run the kernels on all threads. ``weight`` is empty for given votes.
     """
 
-    def __init__(
-        self,
-        u: torch.Tensor,
-        weight: torch.Tensor,
-        index: torch.Tensor | None,
-        edges: EdgesByChild,
-    ) -> None:
+    def __init__(self, u: torch.Tensor, weight: torch.Tensor, index: torch.Tensor | None, edges: EdgesByChild) -> None:
         self.u, self.weight, self.edges = u.contiguous(), weight.contiguous(), edges
         self.linear = weight.numel() > 0
         self.batch, self.parent_dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
@@ -139,7 +114,7 @@ class Passes:
         self.arrays = edges.arrays(weight, index)
         self.shared = index is not None or weight.dim() != 3  # several children use the same matrix
         sums = edges.num_parents * self.batch * self.parent_dim * u.element_size()  # per thread
-        self.ranges = edges.ranges(min(torch.get_num_threads(), max(1, MAX_SUMS // max(1, sums))))
+        self.ranges = equal_ranges(edges.indptr, min(torch.get_num_threads(), max(1, MAX_SUMS // max(1, sums))))
         self.nothing = u.new_empty(0)
 
     def with_sorted_votes(self) -> Passes:
@@ -149,9 +124,9 @@ class Passes:
             return self
         gathered = empty(self.u.shape, self.u)
         self.run(gather_votes, gathered=gathered)
-        passes = copy.copy(self)
+        passes, eid = copy.copy(self), self.arrays.eid
         passes.u, passes.votes = gathered, self.votes._replace(u=flat(gathered))
-        passes.arrays = self.arrays._replace(eid=self.edges.order.numpy())
+        passes.arrays = self.arrays._replace(eid=np.arange(len(eid), dtype=eid.dtype))
         return passes
 
     def sums(self) -> torch.Tensor:
@@ -162,113 +137,49 @@ class Passes:
         """Return uninitialised memory (iterations, E, B) for numbers per edge and image, sorted by child."""
         return empty((iterations, len(self.edges.eid), self.batch), self.u)
 
-    def iterate(self, prior: torch.Tensor, before: torch.Tensor, c: torch.Tensor, start: int) -> torch.Tensor:
+    def iterate(self, before: torch.Tensor, start: int = SOFTMAX, **arrays: torch.Tensor) -> torch.Tensor:
         """Run one iteration; return s (J, B, D)."""
         parts = self.sums()
-        self.run(iterate, prior=prior, before=before, c=c, s=list(parts), start=start)
+        self.run(iterate, before=before, start=start, s=list(parts), **arrays)
         return sum_of(parts)
 
-    def iterate_backward(
-        self,
-        prior: torch.Tensor,
-        before: torch.Tensor,
-        c: torch.Tensor,
-        ds: torch.Tensor,
-        above: torch.Tensor,
-        db: torch.Tensor,
-        dv: torch.Tensor,
-    ) -> None:
-        """Fill db and the threads' dv of one iteration, each unless empty.
+    def run(self, kernel: Any, **arguments: Any) -> None:
+        """Call ``kernel`` on each thread's children. Arguments that aren't given are empty arrays."""
+        of_votes = {"edges": self.arrays, "votes": self.votes, "P": self.votes.P, "sizes": self.sizes}
+        empty_arrays = dict.fromkeys(names_of_arguments(kernel), self.nothing)
+        run_on_threads(kernel, self.ranges, **empty_arrays | of_votes | arguments)
 
-        For given votes, c is the iteration's and ``above`` the next one's db. Linear votes recompute both from
-        ``before`` and ds (iterations, J, B, D), of this iteration and the later ones whose logits contain this one's.
-        """
-        if self.linear:
-            logits = {"prior": prior, "before": before, "ds": ds, "v": self.nothing, "iterations": len(ds)}
-            how = {"start": SOFTMAX, "adds": True, "du": self.nothing, "dweight": self.nothing}
-            self.run(linear_backward, **logits, **how, db=db, dv=list(dv))
-        else:
-            self.run(iterate_backward, ds=ds[0], c=c, db_above=above, db=db, dv=list(dv))
 
-    def gradient(
-        self,
-        prior: torch.Tensor,
-        before: torch.Tensor,
-        c: torch.Tensor,
-        ds: torch.Tensor,
-        db: torch.Tensor,
-        v: torch.Tensor,
-        start: int,
-        adds: bool = True,
-        bend: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return du and dweight for linear votes, or du_hat and None for given ones.
-
-        ``adds``: whether logits add up over iterations. ``bend`` (J, B): the gradient of a given vote gets the term
-        bend u_hat.
-        """
-        if not self.linear:
-            du = empty(self.u.shape, self.u)
-            rows = [ds[0], *(row for pair in zip(ds[1:], v, strict=True) for row in pair)]
-            parents = empty((*ds[0].shape[:2], len(rows), self.parent_dim), self.u)  # (J, B, 2R - 1, D)
-            torch.stack(rows, dim=2, out=parents)
-            bend = self.nothing if bend is None else bend
-            self.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), start=start, bend=bend, du=du)
-            return du, None
-        du = torch.zeros_like(self.u)
-        # Several threads would add to one shared matrix, so each gets its own copy.
-        parts = self.weight.new_zeros(len(self.ranges) if self.shared else 1, *self.weight.shape)
-        per_thread = list(parts) if self.shared else [parts[0]] * len(self.ranges)
-        logits = {"prior": prior, "before": before, "ds": ds, "v": v, "iterations": len(ds), "start": start}
-        nothing = {"db": self.nothing, "dv": self.nothing}
-        self.run(linear_backward, **logits, **nothing, adds=adds, du=du, dweight=per_thread)
-        return du, sum_of(parts)
-
-    def run(self, kernel: Callable, **arguments: Any) -> None:
-        """Call ``kernel`` on each thread's children, as `run_on_threads` does."""
-        of_votes = {"votes": self.votes, "P": self.votes.P}
-        run_on_threads(kernel, self.ranges, edges=self.arrays, sizes=self.sizes, **of_votes, **arguments)
+def names_of_arguments(kernel: Any) -> tuple[str, ...]:
+    """Return the names of a kernel's arguments after ``begin`` and ``end``."""
+    code = kernel.py_func.__code__
+    return code.co_varnames[2 : code.co_argcount]
 
 
 def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:
     """Call ``kernel(begin, end, ...)`` on each range, in threads. The k-th call gets the k-th tensor of each list."""
-    shared, per_thread = {}, {}
-    for name, value in arguments.items():
-        if isinstance(value, list):
-            per_thread[name] = [flat(tensor) for tensor in value]
-        else:
-            shared[name] = flat(value) if isinstance(value, torch.Tensor) else value
 
-    names = kernel.py_func.__code__.co_varnames[2 : kernel.py_func.__code__.co_argcount]
+    def arrays(value: Any) -> Any:
+        if isinstance(value, list):
+            return [*map(flat, value)]
+        return flat(value) if isinstance(value, torch.Tensor) else value
+
+    values = [arrays(arguments[name]) for name in names_of_arguments(kernel)]
 
     def part(k: int) -> None:
-        mine = shared | {name: arrays[k] for name, arrays in per_thread.items()}
-        kernel(*ranges[k], *(mine[name] for name in names))
+        kernel(*ranges[k], *(value[k] if isinstance(value, list) else value for value in values))
 
-    if len(ranges) == 1:
-        part(0)
-        return
-    # The first call of a kind compiles the kernel, so it runs alone: else all threads would compile it.
-    kind = kernel, tuple(_kind(shared[name] if name in shared else per_thread[name][0]) for name in names)
-    alone = kind not in _COMPILED
-    if alone:
-        part(0)
-        _COMPILED.add(kind)
     others = [pool(len(ranges)).submit(part, k) for k in range(1, len(ranges))]
-    if not alone:
-        part(0)
+    part(0)
     for other in others:
         other.result()
 
 
-_COMPILED: set[tuple] = set()
-
-
-def _kind(value: Any) -> object:
-    """Return the properties that Numba compiles for: dtypes of arrays, lengths of tuples, types of numbers."""
-    if isinstance(value, np.ndarray):
-        return value.dtype.char
-    return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
+def equal_ranges(indptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
+    """Divide the nodes of ``indptr`` into ranges (begin, end) with about equal numbers of edges, one per thread."""
+    cuts = np.searchsorted(indptr, np.linspace(0, indptr[-1], parts + 1)[1:-1]).tolist()
+    ends = [0, *cuts, len(indptr) - 1]
+    return list(zip(ends[:-1], ends[1:], strict=True))
 
 
 @functools.cache
@@ -287,3 +198,21 @@ def flat(tensor: torch.Tensor) -> np.ndarray:
 def sum_of(parts: torch.Tensor) -> torch.Tensor:
     """The sum of the threads' parts."""
     return parts[0] if len(parts) == 1 else parts.sum(dim=0)
+
+
+def empty(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    """Return an uninitialised tensor in huge pages if it is large. It starts at a cache line and has ``like``'s dtype.
+
+    A processor caches the addresses of a few thousand pages. With pages of 4 KB these cover less than the votes of a
+    million edges, so nearly every edge in random order waits for an address; with pages of 2 MB they cover gigabytes.
+    """
+    size = math.prod(shape) * like.element_size()
+    if size < HUGE_PAGES_FROM:
+        return torch.empty(shape, dtype=like.dtype)
+    memory = np.empty(size + CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    return torch.from_numpy(memory[start : start + size]).view(like.dtype).view(shape)
+
+
+def zeros(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    return empty(shape, like).zero_()

@@ -1,8 +1,7 @@
 """Routing by a rule on the CPU: R passes over the votes, and for the gradient R - 1 more and one write.
 
 This module has the order of the passes, the work between them, and the autograd function; `README.md` derives both. The
-passes are in `kernels`. Linear votes are not built, unless one child has most of the edges. The children are divided
-among torch's threads, each with its own sums, so that the order of additions is the same in every run.
+passes are in `kernels`. Linear votes are not built, unless one child has most of the edges.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from ...second_derivative import once_differentiable
 from ...votes import LinearVotes, Votes
 from ..edges import Observer
 from .images import sums_by_image, votes_by_image
-from .kernels import agree
-from .memory import empty, zeros
-from .passes import EdgesByChild, Passes, edges_by_child, has_hub, sum_of
+from .kernels import iterate_backward, votes_gradient
+from .passes import EdgesByChild, Passes, edges_by_child, empty, has_hub, sum_of, zeros
 from .tiles import EQUAL, ONE, SOFTMAX
 
 
@@ -43,7 +41,7 @@ def sums(
     """Return the last sums s (J, *, D) and, with ``coupling``, the last couplings (E, *), detached."""
     by_image = votes_by_image(graph, votes, rule, prior) if observer is None else None
     if by_image is not None:
-        length, per_square = _length_of_given(graph, by_image, rule) if rule.kappa is not None else (None, None)
+        length, per_square = _length(graph, by_image, rule.kappa)
         return sums_by_image(graph, by_image, rule.iterations, length, per_square, coupling)
     edges, trailing = edges_by_child(graph), tuple(prior.shape[1:])
     if isinstance(votes, LinearVotes) and not has_hub(edges, votes):
@@ -52,12 +50,7 @@ def sums(
         u = votes.build(graph)
         weight, index = u.new_empty(0), None
     u, weight = u.reshape(len(u), -1, u.shape[-1]).contiguous(), weight.contiguous()  # (I, B, P), or (E, B, D)
-    length = per_square = None
-    if rule.kappa is not None:
-        if weight.numel():
-            length = _LengthOfLinear.apply(u, weight, rule.kappa, index, graph)
-        else:
-            length, per_square = _length_of_given(graph, u, rule)
+    length, per_square = _length(graph, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
     learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, length))
     call = Call(edges, rule, trailing, observer, coupling, learning)
     s, c = _Route.apply(u, weight, prior.reshape(len(prior), -1), length, per_square, index, call)
@@ -79,7 +72,7 @@ class _Route(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """Return the last s (J, B, D) and the last couplings (E, B), which are empty without ``call.coupling``.
 
-        Spherical routing has ``length`` (J, B), which is kappa / rho, and ``per_square``, see `_length_of_given`.
+        Spherical routing has ``length`` (J, B), which is kappa / rho, and ``per_square``, see `_length`.
         """
         edges, rule = call.edges, call.rule
         given = Passes(u, weight, index, edges)
@@ -100,7 +93,8 @@ class _Route(torch.autograd.Function):
             kept = c[r - skipped] if len(c) and r >= skipped else passes.nothing
             seen = call.observer is not None and couples or call.coupling and last
             coupling = passes.numbers(1)[0] if seen and not len(kept) else kept
-            s[r] = passes.iterate(by_child, w[r] if r else passes.nothing, coupling, start if r == 0 else SOFTMAX)
+            before, how = (w[r], SOFTMAX) if r else (passes.nothing, start)
+            s[r] = passes.iterate(before, how, prior=by_child, c=coupling)
             if call.observer is not None and couples:
                 _observe(call, passes, r, prior, w[r], coupling, s[r])
         if call.learning:
@@ -131,9 +125,11 @@ class _Route(torch.autograd.Function):
             if needs_prior and not len(of_r) and (r == 0 or not rule.adds):
                 of_r = passes.numbers(1)[0]
             dw = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
-            of_logits = slice(r, None if rule.adds else r + 1)  # the iterations whose logits contain those of r
-            kept = nothing if passes.linear else c[r - (start == EQUAL)]
-            reading.iterate_backward(prior, w[of_logits], kept, ds[of_logits], above, of_r, dw)
+            # Linear votes recompute db of the later iterations whose logits contain those of r.
+            logits = slice(r, None if rule.adds and passes.linear else r + 1)
+            kept: dict[str, Any] = {} if passes.linear else {"c": c[r - (start == EQUAL)], "db_above": above}
+            kept |= {"prior": prior, "before": w[logits], "ds": ds[logits], "iterations": len(ds[logits])}
+            reading.run(iterate_backward, **kept, start=SOFTMAX, adds=True, db=of_r, dv=list(dw))
             if needs_prior:
                 dprior = of_r if rule.adds or dprior is None else dprior + of_r
             if r > 0:
@@ -143,8 +139,11 @@ class _Route(torch.autograd.Function):
         du = dweight = ctx.reading = reading = None  # free the sorted copy before du is allocated
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             added = squash(s[:-1]) if rule.adds else w[1:]  # the term that each iteration adds to the query
-            bend = None if per_square is None or dlength is None else -dlength * per_square
-            du, dweight = passes.gradient(prior, w, c, ds, db, added, start, adds=rule.adds, bend=bend)
+            if passes.linear:
+                du, dweight = _gradient_of_linear(passes, prior, w, ds, added, start, rule.adds)
+            else:
+                bend = nothing if per_square is None or dlength is None else -dlength * per_square
+                du = _gradient_of_given(passes, c, ds, db, added, start, bend)
         return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dlength, None, None, None
 
 
@@ -165,20 +164,49 @@ def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Te
 def _agreement(passes: Passes, v: Tensor) -> Tensor:
     """<u_hat, v> (E, B) in edge order."""
     agreement = passes.numbers(1)[0]
-    passes.run(agree, v=v, agreement=agreement)
+    passes.iterate(v, b=agreement)
     return passes.edges.in_edge_order(agreement)
 
 
-def _length_of_given(graph: DGLGraph, votes: Tensor, rule: Rule) -> tuple[Tensor, Tensor]:
-    """Return length = kappa / rho (J, B) of votes (E, B, D), and per_square = length / sum of |u_hat|^2 (0 for 0 / 0).
+def _gradient_of_given(
+    passes: Passes, c: Tensor, ds: Tensor, db: Tensor, added: Tensor, start: int, bend: Tensor
+) -> Tensor:
+    """Return du_hat (E, B, D), with the term bend u_hat unless bend (J, B) is empty."""
+    du = empty(passes.u.shape, passes.u)
+    rows = [ds[0], *(row for pair in zip(ds[1:], added, strict=True) for row in pair)]
+    parents = empty((*ds[0].shape[:2], len(rows), passes.parent_dim), passes.u)  # (J, B, 2R - 1, D)
+    torch.stack(rows, dim=2, out=parents)
+    passes.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), start=start, bend=bend, du=du)
+    return du
 
-    For autograd, length depends on kappa alone, because autograd would need four tensors of the votes' size for the
-    squares. The kernels add the votes' gradient through length, which is -dlength per_square u_hat.
+
+def _gradient_of_linear(
+    passes: Passes, prior: Tensor, w: Tensor, ds: Tensor, added: Tensor, start: int, adds: bool
+) -> tuple[Tensor, Tensor]:
+    """Return du (I, B, P) and dweight."""
+    du, weight, threads = torch.zeros_like(passes.u), passes.weight, len(passes.ranges)
+    # Several threads would add to one shared matrix, so each gets its own copy.
+    parts = weight.new_zeros(threads if passes.shared else 1, *weight.shape)
+    dweight = list(parts) if passes.shared else [parts[0]] * threads
+    logits = {"prior": prior, "before": w, "ds": ds, "iterations": len(ds), "start": start, "adds": adds}
+    passes.run(iterate_backward, **logits, v=added, du=du, dweight=dweight)
+    return du, sum_of(parts)
+
+
+def _length(graph: DGLGraph, votes: Tensor | LinearVotes, kappa: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Return length = kappa / rho (J, B), and for votes (E, B, D) per_square = length / sum of |u_hat|^2 (0 for 0 / 0).
+
+    For given votes, autograd sees length as a function of kappa alone, because it would need four tensors of the
+    votes' size for the squares. The kernels add the votes' gradient through length, which is -dlength per_square u_hat.
     """
+    if kappa is None:
+        return None, None
     ends = links(graph, votes.device)
+    count = ends.in_degrees.to(votes.dtype).unsqueeze(-1)
+    if isinstance(votes, LinearVotes):
+        return concentration_per_length(squared_lengths(votes, graph), count, kappa), None
     squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1).square_(), ends)
-    assert rule.kappa is not None
-    length = concentration_per_length(squares, ends.in_degrees.to(votes.dtype).unsqueeze(-1), rule.kappa)
+    length = concentration_per_length(squares, count, kappa)
     value = length.detach()
     return length, torch.where(value > 0, value / squares, 0)
 
@@ -191,10 +219,8 @@ def squared_lengths(votes: LinearVotes, graph: DGLGraph) -> Tensor:
         return _sum_to_parents(of_child.index_select(0, ends.src), ends)
     if ends.complete and votes.index is None:
         # |u W|^2 = <u u^T, W W^T>, so the u u^T of children that share W are added first.
-        if weight.dim() == 4:
-            by_type = u.unflatten(0, (len(weight), -1))  # (T, I/T, B, P)
-        else:
-            by_type, weight = u.unsqueeze(1), weight.unflatten(0, (ends.num_children, ends.num_parents))
+        types = len(weight) if weight.dim() == 4 else ends.num_children
+        by_type, weight = u.unflatten(0, (types, -1)), weight.reshape(types, ends.num_parents, *weight.shape[-2:])
         products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
         return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
     return _sum_to_parents(votes.build(graph).square().sum(-1), ends)
@@ -202,29 +228,3 @@ def squared_lengths(votes: LinearVotes, graph: DGLGraph) -> Tensor:
 
 def _sum_to_parents(numbers: Tensor, ends: Links) -> Tensor:
     return numbers.new_zeros(ends.num_parents, numbers.shape[1]).index_add(0, ends.dst, numbers)
-
-
-class _LengthOfLinear(torch.autograd.Function):
-    """kappa / rho of linear votes, with torch's gradients. Second derivatives are refused, as in `_Route`."""
-
-    @staticmethod
-    def forward(ctx: Any, u: Tensor, weight: Tensor, kappa: Tensor, index: Tensor | None, graph: DGLGraph) -> Tensor:
-        learned, ctx.given = ctx.needs_input_grad, [u, weight, kappa]
-        with torch.enable_grad():
-            for k, given in enumerate(ctx.given):
-                ctx.given[k] = given.detach().requires_grad_(learned[k])
-            u, weight, kappa = ctx.given
-            squares = squared_lengths(LinearVotes(u, weight, index), graph)
-            count = links(graph, u.device).in_degrees.to(u.dtype).unsqueeze(-1)
-            ctx.length = concentration_per_length(squares, count, kappa)
-        return ctx.length.detach()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        learned = [k for k in range(3) if ctx.needs_input_grad[k]]
-        slopes = torch.autograd.grad(ctx.length, [ctx.given[k] for k in learned], grad, retain_graph=True)
-        gradients: list[Tensor | None] = [None] * 5
-        for k, gradient in zip(learned, slopes, strict=True):
-            gradients[k] = gradient
-        return tuple(gradients)

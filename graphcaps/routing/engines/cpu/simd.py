@@ -1,25 +1,26 @@
 """SIMD vectors for Numba: a row of numbers is loaded, computed with and stored as one value.
 
 With plain Numba, a loop over the D numbers of a vote compiles to scalar code: LLVM can't rule out that two arrays
-overlap, and a possibly negative index hides that the numbers are contiguous. In these functions an index always counts
-from the array's start, and loaded numbers stay in registers. They check no bounds.
+overlap, and an index might be negative. Here an index counts from the array's start, and bounds aren't checked.
 
     y = load(votes, at, width)           # a vector of len(width) numbers; width is a tuple, its length part of the type
     s = fma(c, y, s)                     # s + c y
     store(sums, at, s)
 
-All functions work with float32 and float64.
+All functions work with float32 and float64. The operators + - * / take two vectors, or a vector and a number.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.datamodel import default_manager
-from numba.extending import intrinsic, models, register_model
+from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.extending import intrinsic, lower_builtin, models, register_model
 from numba.np.arrayobj import populate_array
 
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
@@ -63,12 +64,6 @@ def get(typing, x, i):
 
 
 @intrinsic
-def put(typing, x, i, number):
-    """``put(x, i, number)``: x[i] = number."""
-    return types.void(x, i, x.dtype), _code(lambda builder, x, i, value: builder.store(value, _element(builder, x, i)))
-
-
-@intrinsic
 def zeros(typing, count, x):
     """``zeros(count, x)``: a new array of ``count`` zeros with x's dtype. ``np.zeros`` takes longer to compile."""
     made = types.Array(x.dtype, 1, "C")
@@ -94,16 +89,16 @@ def load(typing, x, i, width):
 
 
 @intrinsic
-def store(typing, x, i, vector):
-    """``store(x, i, vector)``: x[i:i + lanes] = vector."""
-    return types.void(x, i, vector), _code(_store)
+def store(typing, x, i, value):
+    """``store(x, i, value)``: x[i:i + lanes] = value, a vector, or x[i] = value, a number."""
+    return types.void(x, i, value if isinstance(value, Vector) else x.dtype), _code(_store)
 
 
 @intrinsic
-def store_nontemporal(typing, x, i, vector):
-    """``store_nontemporal(x, i, vector)``: a ``store`` that bypasses the cache, for rows that won't be read soon.
+def stream(typing, x, i, vector):
+    """``stream(x, i, vector)``: a ``store`` that bypasses the cache if rows are whole cache lines (64 bytes).
 
-    x must start at a cache line, as from `memory.empty`. Rows that aren't whole lines (64 bytes) are stored as usual.
+    x must start at a cache line, as from `passes.empty`.
     """
     whole_lines = vector.lanes * x.dtype.bitwidth // 8 % 64 == 0
 
@@ -175,18 +170,44 @@ def fma(typing, a, x, y):
     return x(a if isinstance(a, Vector) else x.dtype, x, x), _code(emit)
 
 
-def _lane_by_lane(emit):
-    @intrinsic
-    def function(typing, x, y):
-        return x(x, x), _code(emit)
-
-    return function
+@intrinsic
+def maximum(typing, x, y):
+    """``maximum(x, y)``: the larger number of each lane."""
+    return x(x, x), _code(_maximum)
 
 
-multiply = _lane_by_lane(ir.IRBuilder.fmul)  # multiply(x, y): x y
-subtract = _lane_by_lane(ir.IRBuilder.fsub)  # subtract(x, y): x - y
-divide = _lane_by_lane(ir.IRBuilder.fdiv)  # divide(x, y): x / y
-maximum = _lane_by_lane(lambda *args: _maximum(*args))  # maximum(x, y): the larger number of each lane
+def _define(symbol, emit):
+    """Define an operator for two vectors, and for a vector and a number."""
+
+    @infer_global(symbol)
+    class Operator(AbstractTemplate):
+        def generic(self, args, kws):
+            vector = next((x for x in args if isinstance(x, Vector)), None)
+            if vector is not None and all(x in (vector, vector.dtype) for x in args):
+                return vector(*args)
+
+    def lower(context, builder, signature, args):
+        kinds, lanes = signature.args, signature.return_type.lanes
+        vectors = (
+            x if isinstance(kind, Vector) else _splat(builder, x, lanes) for x, kind in zip(args, kinds, strict=True)
+        )
+        return emit(builder, *vectors)
+
+    for kinds in (Vector, Vector), (types.Float, Vector), (Vector, types.Float):
+        lower_builtin(symbol, *kinds)(lower)
+
+
+_define(operator.add, ir.IRBuilder.fadd)
+_define(operator.sub, ir.IRBuilder.fsub)
+_define(operator.mul, ir.IRBuilder.fmul)
+_define(operator.truediv, ir.IRBuilder.fdiv)
+
+
+# By LLVM type: bits of the fraction, ln 2 in two parts, terms of the series, logarithm of the smallest normal number.
+EXP_CONSTANTS = {
+    "float": (23, 0.693145751953125, 1.42860682030941723212e-6, 8, -87.33654),
+    "double": (52, 0.6931471803691238, 1.9082149292705877e-10, 14, -708.3964185322641),
+}
 
 
 @intrinsic
@@ -196,45 +217,49 @@ def exp(typing, x):
     exp(x) = 2^n exp(r) with n = round(x / ln 2). exp(r) is a Taylor series for |r| <= ln 2 / 2; its first omitted term
     is below a tenth of a unit. Results below the smallest normal number are 0.
     """
-    return x(x), _code(_exp)
+
+    def emit(builder, x):
+        digits, high, low, terms, smallest = EXP_CONSTANTS[str(x.type.element)]
+        lanes, bits = x.type.count, _INT if digits == 23 else _LONG
+
+        def every(value, kind=x.type.element):
+            return _constant(kind, [value] * lanes)
+
+        tiny = builder.fcmp_ordered("<", x, every(smallest))
+        x = builder.select(tiny, every(0.0), x)
+        shifter = every(1.5 * 2.0**digits)  # adding it rounds to an integer, which is then in the last bits
+        shifted = _fma(builder, x, every(1.4426950408889634), shifter)
+        n = builder.fsub(shifted, shifter)
+        r = _fma(builder, n, every(-high), x)
+        r = _fma(builder, n, every(-low), r)
+        series = every(1 / math.factorial(terms - 1))
+        for k in reversed(range(terms - 1)):
+            series = _fma(builder, series, r, every(1 / math.factorial(k)))
+        exponent = builder.shl(builder.bitcast(shifted, ir.VectorType(bits, lanes)), every(digits, bits))
+        scaled = builder.add(builder.bitcast(series, ir.VectorType(bits, lanes)), exponent)
+        whole = builder.select(builder.fcmp_unordered("uno", x, x), x, builder.bitcast(scaled, x.type))
+        return builder.select(tiny, every(0.0), whole)
+
+    return x(x), _code(emit)
 
 
 @intrinsic
-def dot(typing, x, y):
-    """``dot(x, y)``: <x, y>."""
-    return x.dtype(x, x), _code(lambda builder, x, y: _sum(builder, builder.fmul(x, y)))
+def dots(typing, x, ix, x_stride, y, iy, y_stride, rows, width):
+    """``dots(x, ix, x_stride, y, iy, y_stride, rows, width)``: the products <x, y> of len(rows) rows, as a vector.
 
-
-@intrinsic
-def dots(typing, x, ix, y, iy, z, width):
-    """``dots(x, ix, y, iy, z, width)``: z + the products <x, y> of rows, one row per lane of z.
-
-    The lanes of all products are added together, by halves of two vectors, until each lane is a sum.
+    The rows have len(width) numbers, and start at ix and iy, each a stride apart.
     """
-    size, lanes = len(width), z.lanes
+    size, lanes = len(width), len(rows)
 
-    def emit(builder, x, ix, y, iy, z, _):
+    def emit(builder, x, i, x_stride, y, j, y_stride, *_):
         products = []
-        for row in range(lanes):
-            i, j = (builder.add(index, ir.Constant(index.type, row * size)) for index in (ix, iy))
+        for _ in range(lanes):
             products.append(builder.fmul(_load(builder, x, i, size), _load(builder, y, j, size)))
-        return builder.fadd(_sums(builder, products, z.type), z)
+            i, j = builder.add(i, x_stride), builder.add(j, y_stride)
+        return _sums(builder, products, ir.VectorType(products[0].type.element, lanes))
 
-    return z(x, ix, y, iy, z, width), _code(emit)
-
-
-@intrinsic
-def dots_with(typing, x, ix, stride, y, width):
-    """``dots_with(x, ix, stride, y, width)``: <x, y> of a vector y and len(width) rows of x, ``stride`` apart."""
-
-    def emit(builder, x, at, stride, y, _):
-        products = []
-        for _ in range(len(width)):
-            products.append(builder.fmul(_load(builder, x, at, y.type.count), y))
-            at = builder.add(at, stride)
-        return _sums(builder, products, ir.VectorType(y.type.element, len(width)))
-
-    return Vector(x.dtype, len(width))(x, ix, types.int64, y, width), _code(emit)
+    index = types.int64
+    return Vector(x.dtype, lanes)(x, index, index, y, index, index, rows, width), _code(emit)
 
 
 @intrinsic
@@ -267,9 +292,10 @@ def _load(builder, array, index, lanes):
     return builder.load(pointer, align=_bytes(element.type.pointee))
 
 
-def _store(builder, array, index, vector, align=None):
-    pointer = builder.bitcast(_element(builder, array, index), vector.type.as_pointer())
-    return builder.store(vector, pointer, align=align or _bytes(vector.type.element))
+def _store(builder, array, index, value, align=None):
+    element = _element(builder, array, index)
+    pointer = builder.bitcast(element, value.type.as_pointer())
+    return builder.store(value, pointer, align=align or _bytes(element.type.pointee))
 
 
 def _bytes(number):
@@ -327,33 +353,3 @@ def _sum(builder, vector):
     name = f"llvm.vector.reduce.fadd.v{vector.type.count}f{8 * _bytes(number)}"
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number, vector.type]), name)
     return builder.call(function, [ir.Constant(number, -0.0), vector], fastmath=("reassoc",))
-
-
-# By LLVM type: bits of the fraction, ln 2 in two parts, terms of the series, logarithm of the smallest normal number.
-_EXP_CONSTANTS = {
-    "float": (23, 0.693145751953125, 1.42860682030941723212e-6, 8, -87.33654),
-    "double": (52, 0.6931471803691238, 1.9082149292705877e-10, 14, -708.3964185322641),
-}
-
-
-def _exp(builder, x):
-    digits, high, low, terms, smallest = _EXP_CONSTANTS[str(x.type.element)]
-    lanes, bits = x.type.count, _INT if digits == 23 else _LONG
-
-    def every(value, kind=x.type.element):
-        return _constant(kind, [value] * lanes)
-
-    tiny = builder.fcmp_ordered("<", x, every(smallest))
-    x = builder.select(tiny, every(0.0), x)
-    shifter = every(1.5 * 2.0**digits)  # adding it rounds to an integer, which is then in the last bits
-    shifted = _fma(builder, x, every(1.4426950408889634), shifter)
-    n = builder.fsub(shifted, shifter)
-    r = _fma(builder, n, every(-high), x)
-    r = _fma(builder, n, every(-low), r)
-    series = every(1 / math.factorial(terms - 1))
-    for k in reversed(range(terms - 1)):
-        series = _fma(builder, series, r, every(1 / math.factorial(k)))
-    exponent = builder.shl(builder.bitcast(shifted, ir.VectorType(bits, lanes)), every(digits, bits))
-    scaled = builder.add(builder.bitcast(series, ir.VectorType(bits, lanes)), exponent)
-    whole = builder.select(builder.fcmp_unordered("uno", x, x), x, builder.bitcast(scaled, x.type))
-    return builder.select(tiny, every(0.0), whole)

@@ -11,25 +11,7 @@ import numpy as np
 
 from .arguments import Block, Sizes
 from .parts import inlined
-from .simd import (
-    divide,
-    dot,
-    dots,
-    exp,
-    fma,
-    get,
-    load,
-    maximum,
-    multiply,
-    prefetch,
-    put,
-    reduce_max,
-    reduce_sum,
-    select_first,
-    splat,
-    store,
-    subtract,
-)
+from .simd import dots, exp, fma, get, load, maximum, prefetch, reduce_max, reduce_sum, select_first, splat, store
 
 LANES = 16
 VECTOR = (None,) * LANES
@@ -79,7 +61,7 @@ def load_tile(tile, block, numbers):
     for k in range(block.edge_begin, block.edge_end):
         row, at = (k - block.edge_begin) * block.lanes, k * block.batch + block.image_begin
         for x in range(block.images):
-            put(tile, row + x, get(numbers, at + x))
+            store(tile, row + x, get(numbers, at + x))
 
 
 @inlined
@@ -88,7 +70,7 @@ def store_tile(tile, block, numbers):
     for k in range(block.edge_begin, block.edge_end):
         row, at = (k - block.edge_begin) * block.lanes, k * block.batch + block.image_begin
         for x in range(block.images):
-            put(numbers, at + x, get(tile, row + x))
+            store(numbers, at + x, get(tile, row + x))
 
 
 @inlined
@@ -139,47 +121,48 @@ def make_votes(u_hat, block, edges, votes):
 
 
 @inlined
+def places(k, block, edges, votes, parents, offset):
+    """Return edge k's place in a tile, in u_hat and in ``parents`` (J, B, D), which start at ``offset``.
+
+    A later edge's votes and parent are prefetched.
+    """
+    eid, dst, batch, size = edges.eid, edges.dst, block.batch, len(votes.D)
+    at, ahead = (k - block.edge_begin) * block.lanes, min(k + AHEAD, len(eid) - 1)
+    row = at if len(votes.P) > 0 else get(eid, k) * batch + block.image_begin
+    if len(votes.P) == 0:
+        prefetch(votes.u, (get(eid, ahead) * batch + block.image_begin) * size)
+    if block.lanes == 1:
+        prefetch(parents, offset + get(dst, ahead) * size)
+    return at, row * size, offset + (get(dst, k) * batch + block.image_begin) * size
+
+
+@inlined
 def add_agreement(tile, block, edges, votes, parents, offset):
     """tile += <u_hat, the parent's row>. The rows (J, B, D) start at ``offset`` in ``parents``."""
-    eid, dst, u_hat, D = edges.eid, edges.dst, votes.u_hat, votes.D
-    size, last = len(D), len(eid) - 1
+    u_hat, D, size = votes.u, votes.D, len(votes.D)
     for k in range(block.edge_begin, block.edge_end):
-        at = (k - block.edge_begin) * block.lanes
-        row = (at if votes.made else get(eid, k) * block.batch + block.image_begin) * size
-        parent = offset + (get(dst, k) * block.batch + block.image_begin) * size
-        if not votes.made:
-            prefetch(u_hat, (get(eid, min(k + AHEAD, last)) * block.batch + block.image_begin) * size)
-        if block.lanes == 1:
-            prefetch(parents, offset + get(dst, min(k + AHEAD, last)) * size)
+        at, row, parent = places(k, block, edges, votes, parents, offset)
         for x in range(0, block.images - LANES + 1, LANES):
-            before = load(tile, at + x, VECTOR)
-            store(tile, at + x, dots(u_hat, row + x * size, parents, parent + x * size, before, D))
+            agreement = dots(u_hat, row + x * size, size, parents, parent + x * size, size, VECTOR, D)
+            store(tile, at + x, agreement + load(tile, at + x, VECTOR))
         for x in range(block.images - block.images % LANES, block.images):
-            number = dot(load(u_hat, row + x * size, D), load(parents, parent + x * size, D))
-            put(tile, at + x, get(tile, at + x) + number)
+            number = reduce_sum(load(u_hat, row + x * size, D) * load(parents, parent + x * size, D))
+            store(tile, at + x, get(tile, at + x) + number)
 
 
 @inlined
 def add_votes(sums, tile, block, edges, votes):
     """Each edge adds its number in the tile times u_hat to its parent's row of sums (J, B, D)."""
-    eid, dst, u_hat, D = edges.eid, edges.dst, votes.u_hat, votes.D
-    size, last = len(D), len(eid) - 1
+    D, size = votes.D, len(votes.D)
     for k in range(block.edge_begin, block.edge_end):
-        at = (k - block.edge_begin) * block.lanes
-        row = (at if votes.made else get(eid, k) * block.batch + block.image_begin) * size
-        if not votes.made:
-            prefetch(u_hat, (get(eid, min(k + AHEAD, last)) * block.batch + block.image_begin) * size)
-        if block.lanes == 1:
-            prefetch(sums, get(dst, min(k + AHEAD, last)) * size)
-        parent = (get(dst, k) * block.batch + block.image_begin) * size
+        at, row, parent = places(k, block, edges, votes, sums, 0)
         for x in range(block.images):
             to = parent + x * size
-            store(sums, to, fma(get(tile, at + x), load(u_hat, row + x * size, D), load(sums, to, D)))
+            store(sums, to, fma(get(tile, at + x), load(votes.u, row + x * size, D), load(sums, to, D)))
 
 
 # A child's last vector may extend into the next child's numbers, or beyond the block's end, where a tile has room. So
-# the functions below write into another tile than they read: the next child overwrites the surplus numbers there.
-# (Partial stores would work in place, but the processor waits for them when the next child is loaded.)
+# the functions below write into another tile than they read, if they do: the next child overwrites the surplus numbers.
 
 
 @inlined
@@ -194,28 +177,28 @@ def softmax(c, b, begin, end, lanes):
         if lanes == 1:
             top = splat(reduce_max(top), VECTOR)
         for at in range(lane, end, step):
-            raised = exp(subtract(load(b, at, VECTOR), top))
-            total = fma(one, select_first(end - at, raised, splat(zero, VECTOR)), total)
+            raised = exp(load(b, at, VECTOR) - top)
+            total = select_first(end - at, raised, splat(zero, VECTOR)) + total
             store(c, at, raised)
-        share = splat(one / reduce_sum(total), VECTOR) if lanes == 1 else divide(splat(one, VECTOR), total)
+        share = splat(one / reduce_sum(total), VECTOR) if lanes == 1 else one / total
         for at in range(lane, end, step):
-            store(c, at, multiply(load(c, at, VECTOR), share))
+            store(c, at, load(c, at, VECTOR) * share)
 
 
 @inlined
 def softmax_backward(db, above, c, dc, begin, end, lanes):
     """db = above + c (dc - sum of c dc) over the edges of one child, at [begin:end] in each."""
-    zero, one = splat(c.dtype.type(0), VECTOR), c.dtype.type(1)
+    zero = splat(c.dtype.type(0), VECTOR)
     step = max(lanes, LANES)
     for lane in range(begin, min(begin + step, end), LANES):
         mean = zero
         for at in range(lane, end, step):
-            product = multiply(load(c, at, VECTOR), load(dc, at, VECTOR))
-            mean = fma(one, select_first(end - at, product, zero), mean)
+            product = load(c, at, VECTOR) * load(dc, at, VECTOR)
+            mean = select_first(end - at, product, zero) + mean
         if lanes == 1:
             mean = splat(reduce_sum(mean), VECTOR)
         for at in range(lane, end, step):
-            slope = subtract(load(dc, at, VECTOR), mean)
+            slope = load(dc, at, VECTOR) - mean
             store(db, at, fma(load(c, at, VECTOR), slope, load(above, at, VECTOR)))
 
 
@@ -276,6 +259,6 @@ def make_votes_backward(du, dweight, du_hat, transposed, block, edges, votes):
             w, row = get(matrix, k) * child_dim * parent_dim, (k - block.edge_begin) * block.lanes * parent_dim
             for p in range(child_dim):
                 for d in range(parent_dim):
-                    put(transposed, d * child_dim + p, get(weight, w + p * parent_dim + d))
+                    store(transposed, d * child_dim + p, get(weight, w + p * parent_dim + d))
             add_matrix_product(du, child, du_hat, row, parent_dim, 1, transposed, 0, images, parent_dim, P)
             add_matrix_product(dweight, w, u, child, 1, child_dim, du_hat, row, child_dim, images, D)
