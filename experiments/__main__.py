@@ -114,11 +114,11 @@ def make(given: argparse.Namespace) -> None:
     from experiments.tasks import images, overview, pruning
     from graphcaps.training.run_folder import Run
 
-    if given.name in ("pretrained", "pruning"):
+    if given.name in ("decoder", "pretrained", "pruning"):
         expect(len(given.runs) == 1, given.name, "one run folder", len(given.runs))
         run = Run.open(given.runs[0])
     if given.name == "decoder":
-        return print(pretrained.add_decoder(str(run), given.data))
+        return print(pretrained.add_decoder(run, given.data))
     if given.name == "pretrained":
         return print(pretrained.write(run, given.data))
     name, whole = Path(given.name).stem, True

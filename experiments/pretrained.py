@@ -107,14 +107,13 @@ def write(run: Run, data: Path) -> str:
     return "\n".join([*(f"{name}: {value}" for name, value in numbers.items()), f"{path}: {size:,} bytes"])
 
 
-def add_decoder(name: str, data: Path) -> str:
+def add_decoder(run: Run, data: Path) -> str:
     """Train a small decoder for a network that comes with graphcaps, on its frozen capsules, and put it into its file.
 
     The decoder learns from training images, as in section 6.1 of the 2017 paper. The answers stay the same. The
     images of the trace become the clearest. Return their ranks and the file's size as text.
     """
-    run = Run.open(name)
-    path, model, splits = run.checkpoint("best"), load(run), load_images(name, data)
+    path, model, splits = run.checkpoint("best"), load(run), load_images(run.config.dataset, data)
     tensors, head = checkpoint.read(path)
     torch.manual_seed(0)
     decoder = Decoder(len(model.class_names), model.capsules.weight.shape[-1], model.image_shape, HIDDEN)

@@ -140,6 +140,7 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         widths = [tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2)]
         fits = all(width is not None and width.dim() == 1 for width in widths)
         # A network that comes with graphcaps has a small decoder, or none.
-        model.decoder = Decoder(*model.decoder.of, model.image_shape, tuple(map(len, widths))) if fits else None
+        sizes = model.decoder.num_parents, model.decoder.parent_dim, model.image_shape
+        model.decoder = Decoder(*sizes, tuple(map(len, widths))) if fits else None
     restore_model(model, tensors, path)
     return model, head
