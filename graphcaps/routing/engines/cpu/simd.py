@@ -251,7 +251,7 @@ def dots(typing, x, ix, x_stride, y, iy, y_stride, rows, width):
     """
     size, lanes = len(width), len(rows)
 
-    def emit(builder, x, i, x_stride, y, j, y_stride, *_):
+    def emit(builder, x, i, x_stride, y, j, y_stride, *widths):
         products = []
         for _ in range(lanes):
             products.append(builder.fmul(_load(builder, x, i, size), _load(builder, y, j, size)))
