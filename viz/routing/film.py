@@ -16,7 +16,7 @@ from graphcaps.errors import GraphcapsError
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
 
-_COLORS = 216  # colours that Pillow chooses; the palette also has the style's colours and greys for images
+_COLORS = 190  # colours that Pillow chooses; the palette also has the style's colours and greys for images
 _NEAR = 6  # leave out chosen colours this near to the others (on a scale to 255), so that white paper stays white
 _FPS = 50 / 3  # an mp4 frame is 0.06 s, the shortest frame of a timeline
 
@@ -31,12 +31,13 @@ def pixels(picture: Picture, position: float) -> np.ndarray:
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def palette_of(samples: list[np.ndarray]) -> Image.Image:
+def palette_of(samples: list[np.ndarray], medium: style.Medium) -> Image.Image:
     """An image whose palette has the style's colours, greys, and the colours that fit the samples best."""
     sample = Image.fromarray(np.concatenate(samples))
     chosen = sample.quantize(_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).getpalette()
-    greys = [3 * [value] for value in range(0, 256, 15)]
-    known = np.array([*greys, *([round(255 * part) for part in to_rgb(name)] for name in style.COLORS)])
+    greys = [3 * [round(value)] for value in np.linspace(0, 255, 43)]
+    named = (medium.paper, medium.ink, medium.muted, medium.faint, *style.COLORS)
+    known = np.array([*greys, *([round(255 * part) for part in to_rgb(name)] for name in named)])
     others = np.array(chosen).reshape(-1, 3)
     others = others[(abs(others[:, None] - known).max(axis=-1) > _NEAR).all(axis=1)]
     image = Image.new("P", (1, 1))
@@ -53,7 +54,7 @@ def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
     frames = picture.timeline.frames()
     with replacing(path) as temporary:
         samples = [pixels(picture, position) for position in np.linspace(0, picture.timeline.end, 4)]
-        palette = palette_of(samples) if path.suffix == ".gif" else None
+        palette = palette_of(samples, picture.medium) if path.suffix == ".gif" else None
 
         def images() -> Iterator[Image.Image]:
             for frame in frames:
