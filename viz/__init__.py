@@ -13,7 +13,6 @@ PICTURES = {
     "entropy": "how undecided the children are",
     "graph": "the image in the colours of the parents, the graph, and how undecided each child is",
     "histogram": "of the couplings",
-    "places": "which part of the image votes for what, if children see a part each",
     "nodes": "a graph with its edges in the colours of the capsules they are coupled with, of CapsuleConv",
 }
 """The moving pictures, each with what it shows."""
@@ -30,7 +29,6 @@ __all__ = [
     "GraphPicture",
     "HistogramPicture",
     "NodesPicture",
-    "PlacesPicture",
     "animations",
     "color",
     "confusion",
@@ -58,7 +56,6 @@ if TYPE_CHECKING:
     from graphcaps.viz.routing.graph import GraphPicture
     from graphcaps.viz.routing.histogram import HistogramPicture
     from graphcaps.viz.routing.nodes import NodesPicture
-    from graphcaps.viz.routing.places import PlacesPicture
     from graphcaps.viz.style import color, save
 
 

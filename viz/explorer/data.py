@@ -46,10 +46,9 @@ import numpy as np
 from graphcaps.viz import style
 from graphcaps.viz.explorer.arrays import packed
 from graphcaps.viz.routing.entropy import entropies
-from graphcaps.viz.routing.places import credit_by_place, places_of
 from graphcaps.viz.routing.selection import children_in_order
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
-from graphcaps.viz.routing.tint import smooth
+from graphcaps.viz.routing.tint import places_of, smooth
 from graphcaps.viz.routing_trace import RoutingTrace
 
 VERSION = 1
@@ -149,12 +148,14 @@ def _saliency(trace: RoutingTrace, n: int) -> dict | None:
 
 
 def _credit(trace: RoutingTrace, n: int, c: np.ndarray) -> dict | None:
-    """The credit of each place for each parent."""
+    """The sum over each place's children of their credit for each parent; 0 if it is negative."""
     if trace.fields is None or trace.images is None or trace.saliency is not None:
         return None
+    places, place_of = places_of(trace)
+    cells, size = trace.dst * len(places) + place_of[trace.src], trace.num_parents * len(places)
     credit = (c * trace.agreement[:, :, n]).reshape(-1, trace.num_edges)  # (K * R, E)
-    sums = np.maximum(credit_by_place(trace, places_of(trace)[1], credit), 0)  # (K * R, J, F)
-    return _quantised(sums.reshape(*c.shape[:2], -1))
+    sums = np.stack([np.bincount(cells, state, size) for state in credit])  # (K * R, J * F)
+    return _quantised(np.maximum(sums, 0).reshape(*c.shape[:2], -1))
 
 
 def _quantised(values: np.ndarray) -> dict:

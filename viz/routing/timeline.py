@@ -77,10 +77,6 @@ class Timeline:
         after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" else ""
         return f"{name} of {self.steps[-1]}{after}"
 
-    def untrained(self, position: float) -> bool:
-        """Whether this is epoch 0 of several, where the longest parent means nothing."""
-        return self.over == "epochs" and int(self.steps[round(position)]) == 0
-
     def frames(self) -> list[Frame]:
         """The answer, then each step, held for a while, with eased frames in between, up to the answer again."""
         number = min(_EASED_FRAMES, _MAX_FRAMES // len(self) - 1) if len(self) < _MAX_FRAMES else 0
