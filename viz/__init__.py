@@ -18,30 +18,9 @@ PICTURES = {
 """The moving pictures, each with what it shows."""
 
 
-def class_name(picture: str) -> str:
-    """The name of the class in ``viz/routing`` that draws a picture of ``PICTURES``."""
-    return f"{picture.title().replace('_', '')}Picture"
-
-
-__all__ = [
-    "PICTURES",
-    "EntropyPicture",
-    "GraphPicture",
-    "HistogramPicture",
-    "NodesPicture",
-    "animations",
-    "color",
-    "confusion",
-    "draw",
-    "equivariance",
-    "explorer_page",
-    "parts",
-    "picture",
-    "robustness",
-    "save",
-    "segmentation",
-    "sheet",
-]
+__all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "HistogramPicture", "NodesPicture"]
+__all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]
+__all__ += ["confusion", "equivariance", "parts", "robustness", "segmentation"]
 
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import animations, draw, picture
@@ -69,7 +48,7 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker accepts any name
         "results.robustness": "robustness",
         "results.segmentation": "segmentation",
         "results.training_sheet": "sheet",
-        **{f"routing.{name}": class_name(name) for name in PICTURES},
+        **{f"routing.{name}": f"{name.title()}Picture" for name in PICTURES},
         "style": "color save",
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

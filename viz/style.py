@@ -11,7 +11,6 @@ from __future__ import annotations
 import colorsys
 import io
 import os
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,18 +26,7 @@ from matplotlib.text import Text
 
 from graphcaps.atomic import replacing
 
-PALETTE = (
-    "#3b8af7",
-    "#e76b09",
-    "#a0011f",
-    "#13a65a",
-    "#7a2cbe",
-    "#a25910",
-    "#fe49a5",
-    "#2b3f8b",
-    "#5f726b",
-    "#039caf",
-)
+PALETTE = ("#3b8af7", "#e76b09", "#a0011f", "#13a65a", "#7a2cbe", "#a25910", "#fe49a5", "#2b3f8b", "#5f726b", "#039caf")
 INK = "#22262b"
 MUTED = "#5f6670"
 FAINT = "#c9ced4"
@@ -70,10 +58,6 @@ class Medium:
     ink: str = INK
     muted: str = MUTED
     faint: str = FAINT
-
-    @property
-    def dark(self) -> bool:
-        return self.paper != "white"
 
 
 SCREEN = Medium(720, (400, (0.115, 0.135, 0.85, 0.585)), TEXT, SMALL, 1.0, True)
@@ -256,11 +240,6 @@ def turn_names(axes: Axes) -> None:
         text.set(rotation=45, ha="right", rotation_mode="anchor")
 
 
-def short(names: Iterable[str]) -> list[str]:
-    """Cut names at 14 characters."""
-    return [cut(name, 14) for name in names]
-
-
-def cut(name: str, most: int) -> str:
+def cut(name: str, most: int = 14) -> str:
     """Shorten ``name`` to at most ``most`` characters."""
     return name if len(name) <= most else name[: most - 1] + "…"

@@ -230,7 +230,7 @@ def test_draw_writes_every_file_and_reports_each(tmp_path):
     wanted = [*(f"{name}.gif" for name in names), *(f"{name}-epochs.gif" for name in names), "sheet.png"]
     assert [path.name for path in written] == wanted and reported == [(path, True) for path in written]
     assert sorted(path.name for path in folder.iterdir()) == sorted(wanted)
-    with pytest.raises(InputError, match="what: expected entropy, .*, sheet or all, got 'graphs'"):
+    with pytest.raises(InputError, match="what: expected one of entropy, .*, sheet, all, got 'graphs'"):
         viz.draw(short, tmp_path / "none", what="graphs")
     assert not (tmp_path / "none").exists()
     for path in viz.draw(short, tmp_path / "stills", what="graph", over="iterations", format="svg"):

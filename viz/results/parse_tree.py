@@ -63,7 +63,7 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
     expect(seen, "trace", "saliency or fields of its children", "neither", then)
     shown, about = _parts(trace, tree, images.shape[2:]), tree.graph
     image = style.rgb(images[about["image"]])
-    names = style.short(trace.parent_names)
+    names = [style.cut(name) for name in trace.parent_names]
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)
         links = f"{about['kept_edges']:,} of {about['of_edges']:,} links make up {100 * about['keep']:g}% of"

@@ -207,7 +207,7 @@ class NodesPicture(Picture):
         entropy, levels = entropies(self.trace, self.timeline.c)
         over, line, level = self.timeline.over, self.medium.line, levels.mean()
         self._means = entropy.mean(axis=1)
-        self._x = np.arange(len(self.timeline)) + (1.0 if over == "iterations" else 0.0)
+        self._x = self.timeline.x
         axes.axhline(level, color=style.INK, lw=line, ls=(0, (4, 3)))
         axes.plot(self._x, self._means, color=style.ACCENT, lw=2 * line)
         (self._tip,) = axes.plot([], [], "o", color=style.ACCENT, ms=7 * line, clip_on=False)
