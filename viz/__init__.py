@@ -1,7 +1,8 @@
 """Pictures of routing, drawn from a trace alone: they need no model, no data set and no torch.
 
 To add a moving picture, write ``NamePicture``, a subclass of ``viz.routing.picture.Picture``, into
-``viz/routing/name.py``, and add a line to ``PICTURES``. Names are imported on first use: matplotlib is slow to import.
+``viz/routing/name.py``, and add a line to ``PICTURES``, to ``__all__`` and to the imports. Names are imported on first
+use, since matplotlib is slow to import.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from typing import TYPE_CHECKING
 PICTURES = {
     "entropy": "how undecided the children are",
     "graph": "the image in the colours of the parents, the graph, and how undecided each child is",
-    "histogram": "of the couplings",
-    "nodes": "a graph with its edges in the colours of the capsules they are coupled with, of CapsuleConv",
+    "histogram": "how many edges have which coupling",
+    "nodes": "the graph of a CapsuleConv, with edges in the colours of the capsules that they are coupled with",
 }
 """The moving pictures, each with what it shows."""
-
 
 __all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "HistogramPicture", "NodesPicture"]
 __all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]

@@ -148,7 +148,7 @@ def chart(medium: Medium) -> tuple[Figure, Heading, Axes]:
     """A figure with a heading and one pair of axes."""
     height, box = medium.chart
     figure = blank(medium.width, height)
-    return figure, Heading.on(figure, medium), figure.add_axes(box)
+    return figure, Heading(figure, medium), figure.add_axes(box)
 
 
 def legend(axes: Axes, medium: Medium) -> None:
@@ -159,27 +159,20 @@ def legend(axes: Axes, medium: Medium) -> None:
         axes.legend(loc="lower left", bbox_to_anchor=(-0.2, 1.0), ncols=2, columnspacing=1.2, handlelength=1.5)
 
 
-@dataclass(frozen=True)
 class Heading:
-    """The text above a picture, as text artists: a title, a line below it, and a note at its right."""
+    """The text above a picture: a title, a line below it, and a note at the line's right."""
 
-    title: Text
-    line: Text
-    note: Text
-
-    @classmethod
-    def on(cls, figure: Figure, medium: Medium = SCREEN) -> Heading:
+    def __init__(self, figure: Figure, medium: Medium = SCREEN):
         height = figure.get_figheight()
         looks: dict[str, Any] = {"va": "top", "visible": medium.heading}
-        title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", **looks)
-        line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, **looks)
-        note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, ha="right", **looks)
-        return cls(title, line, note)
+        self._title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", **looks)
+        self._line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, **looks)
+        self._note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, ha="right", **looks)
 
     def say(self, title: str, line: str, note: str = "") -> None:
-        self.title.set_text(title)
-        self.line.set_text(line)
-        self.note.set_text(note)
+        self._title.set_text(title)
+        self._line.set_text(line)
+        self._note.set_text(note)
 
 
 def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> None:

@@ -99,13 +99,7 @@ def _source(trace: RoutingTrace) -> list[str]:
     return [*run, *([count(int(trace.epochs[-1]), "epoch")] if trace.epochs[-1] > 0 else [])]
 
 
-def _image(
-    trace: RoutingTrace,
-    n: int,
-    degrees: np.ndarray,
-    order: np.ndarray,
-    places: tuple[np.ndarray, np.ndarray] | None,
-) -> dict:
+def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray, places: tuple | None) -> dict:
     c = trace.c[:, :, n].astype(np.float64)  # (K, R, E)
     shown = _shown_edges(trace, c[-1, -1])
     linked = np.zeros((*c.shape[:2], trace.num_children))

@@ -51,7 +51,7 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
         axes.set(xlabel="predicted class", ylabel="true class")
         right, total = int(matrix.trace()), int(matrix.sum())
         share = f" ({100 * right / total:.2f} %)" if total else ""
-        style.Heading.on(figure).say("Which class is taken for which", f"{right:,} of {total:,} right{share}")
+        style.Heading(figure).say("Which class is taken for which", f"{right:,} of {total:,} right{share}")
     return figure
 
 

@@ -68,7 +68,7 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
         figure = style.blank(_WIDTH, _HEIGHT)
         links = f"{about['kept_edges']:,} of {about['of_edges']:,} links make up {100 * about['keep']:g}% of"
         source = ", ".join(caption(trace, "iterations", about["image"]))
-        style.Heading.on(figure).say("Parts that made the answer", f"{links} all credit c <û, v>", source)
+        style.Heading(figure).say("Parts that made the answer", f"{links} all credit c <û, v>", source)
         label = f": {style.cut(about['label'], 20)}" if "label" in about else ""
         style.show_image(_panel(figure, "input", f"input{label}", _LEFT, _TOP, _BIG), images[about["image"]])
         second = _LEFT + _BIG + _GAP
@@ -89,16 +89,14 @@ def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ..
         i, j = tree.nodes[child]["index"], tree.nodes[parent]["index"]
         credit[j, i if fields is None else tuple(fields[i].tolist())] += link["credit"]
     total, made = tree.graph["credit"], []
-    for (parent, child_or_field), value in sorted(credit.items(), key=lambda item: -item[1]):
-        if isinstance(child_or_field, tuple):
-            top, left, height, width = child_or_field
-            look = np.zeros(size)
+    for (parent, seen), value in sorted(credit.items(), key=lambda item: -item[1]):
+        if isinstance(seen, tuple):
+            (top, left, height, width), look = seen, np.zeros(size)
             look[max(top, 0) : top + height, max(left, 0) : left + width] = 1  # fields may cross the border
-            made.append(_Part(parent, value / total, look, child_or_field))
+            made.append(_Part(parent, value / total, look, seen))
         else:
             assert trace.saliency is not None, "else there are fields"
-            look = smooth(trace.saliency[tree.graph["image"], child_or_field])
-            made.append(_Part(parent, value / total, look, None))
+            made.append(_Part(parent, value / total, smooth(trace.saliency[tree.graph["image"], seen]), None))
     return made
 
 

@@ -44,7 +44,7 @@ def sheet(trace: RoutingTrace) -> Figure:
     with style.applied():
         figure, top = style.blank(_WIDTH, 70 + sum(parts.values())), 70
         source = [word for word in caption(trace, "iterations", 0) if not word.startswith("image")]
-        style.Heading.on(figure).say("What the network learned", ", ".join(source))
+        style.Heading(figure).say("What the network learned", ", ".join(source))
         for part, height in parts.items():
             part(figure, top, trace)
             top += height

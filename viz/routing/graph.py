@@ -60,7 +60,7 @@ class GraphPicture(Picture):
         (_, top, _, tall), strip = places[0][2], 14 * medium.small + 16  # the strip is that of the curves
         height = round(top + tall + 4.5 * medium.small + strip)
         self.figure = style.blank(medium.width, height, medium.paper)
-        self._heading = style.Heading.on(self.figure, medium)
+        self._heading = style.Heading(self.figure, medium)
         canvas = self.figure.add_axes((0, 0, 1, 1), xlim=(0, medium.width), ylim=(height, 0))
         canvas.set_axis_off()
         self.panels = [Panel(self, canvas, square, box) for _, square, box in places]

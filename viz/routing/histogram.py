@@ -58,8 +58,9 @@ class HistogramPicture(Picture):
             axes.set_ylim(0, 1.05 * edges)
 
     def _draw_uniform(self, axes: Axes) -> None:
-        degrees = np.unique(np.bincount(self.trace.src))
-        degrees = degrees[degrees > 0]
+        degrees = np.unique(
+            np.unique(self.trace.src, return_counts=True)[1]
+        )  # the different numbers of edges of a child
         fewest, most = degrees[0], degrees[-1]
         shown = degrees if len(degrees) <= _MAX_MARKS else [fewest, most]
         dashed: dict[str, Any] = {"color": style.INK, "lw": 1.1 * self.medium.line, "ls": (0, (4, 3))}
