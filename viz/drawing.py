@@ -51,8 +51,8 @@ def draw(
         over: iterations, epochs or both. Both leaves epochs out if the trace has one, and for stills but entropy's.
         format: gif, webp or mp4 (needs ``pip install -e ".[video]"``) for films, html for the explorer, which shows
             everything, and png, svg or pdf for stills. A still shows the network's answer in the last epoch, or all of
-            the entropy's curves. It is 3.4 inches wide for a column of a paper. The graph is 6.9 inches wide for a page,
-            and the sheet 9 inches.
+            the entropy's curves. It is 3.4 inches wide for a column of a paper. The graph is 6.9 inches wide for a
+            page, and the sheet 9 inches.
         image: index of the image that is drawn, or that the explorer shows first.
         node: draw this node of a graph and those that vote for it; None: the whole graph, or as much as fits.
         dark: make the film of the graph for a dark page.

@@ -15,7 +15,7 @@ from graphcaps.viz.routing.timeline import until
 if TYPE_CHECKING:
     from graphcaps.viz.routing.graph import GraphPicture
 
-_MAX_OTHERS = 40  # curves of folded children
+_MAX_OTHERS = 40  # at most this many curves of folded children are drawn
 
 
 class EntropyCurves:

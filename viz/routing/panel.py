@@ -22,7 +22,7 @@ _CURVE = np.linspace(0, 1, 18)
 
 
 def inked(*images: np.ndarray | None) -> tuple[slice, slice]:
-    """Rows and columns of the smallest centred square that holds nearly all ink of images (..., H, W) uint8."""
+    """Rows and columns of images (..., H, W) uint8 without their blank border, cut equally at all four sides."""
     ink = np.max([each.max(axis=tuple(range(each.ndim - 2))) for each in images if each is not None], axis=0) > 64
     places = [(size, np.flatnonzero(ink.any(axis=1 - axis))) for axis, size in enumerate(ink.shape)]
     margin = min((k for size, at in places if len(at) for k in (at[0], size - 1 - at[-1])), default=0)
@@ -55,7 +55,7 @@ class Panel:
         self._time, self._medium, self._trace = picture.timeline, picture.medium, picture.trace
         self._chosen, self._tint, self._axes, self._names = picture.chosen, picture.tint, axes, picture.names
         self._colors = [picture.color(j) for j in range(picture.trace.num_parents)]
-        # Decoded images belong to the iterations of the last epoch.
+        # Decoded images are those of the last epoch's iterations, so a picture over epochs has none.
         self._votes, self._parents = (
             None if images is None or self._time.over == "epochs" else images[picture.image]
             for images in (self._trace.decoded_votes, self._trace.decoded_parents)
