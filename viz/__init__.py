@@ -1,7 +1,8 @@
 """Pictures of routing, drawn from a trace alone: they need no model, no data set and no torch.
 
 To add a moving picture, write ``NamePicture``, a subclass of ``viz.routing.picture.Picture``, into
-``viz/routing/name.py``, and add a line to ``PICTURES``. Names are imported on first use: matplotlib is slow to import.
+``viz/routing/name.py``, and add a line to ``PICTURES``, to ``__all__`` and to the imports. Names are imported on first
+use, since matplotlib is slow to import.
 """
 
 from __future__ import annotations
@@ -12,38 +13,14 @@ from typing import TYPE_CHECKING
 PICTURES = {
     "entropy": "how undecided the children are",
     "graph": "the image in the colours of the parents, the graph, and how undecided each child is",
-    "histogram": "of the couplings",
-    "places": "which part of the image votes for what, if children see a part each",
-    "nodes": "a graph with its edges in the colours of the capsules they are coupled with, of CapsuleConv",
+    "histogram": "how many edges have which coupling",
+    "nodes": "the graph of a CapsuleConv, with edges in the colours of the capsules that they are coupled with",
 }
 """The moving pictures, each with what it shows."""
 
-
-def class_name(picture: str) -> str:
-    """The name of the class in ``viz/routing`` that draws a picture of ``PICTURES``."""
-    return f"{picture.title().replace('_', '')}Picture"
-
-
-__all__ = [
-    "PICTURES",
-    "EntropyPicture",
-    "GraphPicture",
-    "HistogramPicture",
-    "NodesPicture",
-    "PlacesPicture",
-    "animations",
-    "color",
-    "confusion",
-    "draw",
-    "equivariance",
-    "explorer_page",
-    "parts",
-    "picture",
-    "robustness",
-    "save",
-    "segmentation",
-    "sheet",
-]
+__all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "HistogramPicture", "NodesPicture"]
+__all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]
+__all__ += ["confusion", "equivariance", "parts", "robustness", "segmentation"]
 
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import animations, draw, picture
@@ -58,7 +35,6 @@ if TYPE_CHECKING:
     from graphcaps.viz.routing.graph import GraphPicture
     from graphcaps.viz.routing.histogram import HistogramPicture
     from graphcaps.viz.routing.nodes import NodesPicture
-    from graphcaps.viz.routing.places import PlacesPicture
     from graphcaps.viz.style import color, save
 
 
@@ -72,7 +48,7 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker accepts any name
         "results.robustness": "robustness",
         "results.segmentation": "segmentation",
         "results.training_sheet": "sheet",
-        **{f"routing.{name}": class_name(name) for name in PICTURES},
+        **{f"routing.{name}": f"{name.title()}Picture" for name in PICTURES},
         "style": "color save",
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

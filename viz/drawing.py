@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,13 +14,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from graphcaps import viz
-from graphcaps.atomic import made, write_text
-from graphcaps.errors import GraphcapsError, check_name, expect
+from graphcaps.atomic import write_text
+from graphcaps.errors import check_name, expect
 from graphcaps.progress import bar
 from graphcaps.viz import PICTURES, style
 from graphcaps.viz.explorer.html import explorer_page
-from graphcaps.viz.results.training_sheet import is_drawable, sheet
-from graphcaps.viz.routing.film import check_video, write_gif, write_mp4
+from graphcaps.viz.results.training_sheet import sections, sheet
+from graphcaps.viz.routing.film import write_gif, write_mp4
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import OVER, size_in_words
 from graphcaps.viz.routing_trace import RoutingTrace
@@ -52,7 +51,8 @@ def draw(
         over: iterations, epochs or both. Both leaves epochs out if the trace has one, and for stills but entropy's.
         format: gif, webp or mp4 (needs ``pip install -e ".[video]"``) for films, html for the explorer, which shows
             everything, and png, svg or pdf for stills. A still shows the network's answer in the last epoch, or all of
-            the entropy's curves. It is 3.4 inches wide for a column of a paper; the sheet is 9 inches wide for a page.
+            the entropy's curves. It is 3.4 inches wide for a column of a paper. The graph is 6.9 inches wide for a
+            page, and the sheet 9 inches.
         image: index of the image that is drawn, or that the explorer shows first.
         node: draw this node of a graph and those that vote for it; None: the whole graph, or as much as fits.
         dark: make the film of the graph for a dark page.
@@ -66,12 +66,9 @@ def draw(
         InputError: an argument that doesn't fit the trace.
         GraphcapsError: a folder that can't be written, mp4 without imageio-ffmpeg, couplings that are not finite.
     """
-    choices = {"what": (*PICTURES, "sheet", "all"), "over": ("both", *OVER), "format": FORMATS}
-    for name, value in (("what", what), ("over", over), ("format", format)):
-        known = choices[name]
-        expect(value in known, name, f"{', '.join(known[:-1])} or {known[-1]}", repr(value))
-    if format == "mp4" and what != "sheet":
-        check_video()
+    check_name("what", what, (*PICTURES, "sheet", "all"))
+    check_name("over", over, ("both", *OVER))
+    check_name("format", format, FORMATS)
     if format == "html":
         whole = (what, over) == ("all", "both")
         expect(whole, "what and over", "all and both for html", f"{what} and {over}", "The explorer shows everything")
@@ -79,6 +76,7 @@ def draw(
     moving = [name for name in PICTURES if what == name or (what == "all" and kind_of(name).suits(trace))]
     expect(node is None or "nodes" in moving, "node", "none unless a graph's nodes are drawn", node)
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
+    own: dict[str, dict[str, Any]] = {"nodes": {"node": node}, "graph": {"show_all": show_all}}
     written = []
 
     def done(path: Path) -> None:
@@ -86,33 +84,31 @@ def draw(
         if on_written is not None:
             on_written(path)
 
-    with writable(folder):
-        if format == "html":
-            path = folder / "explorer.html"
-            with bar(path.name):
-                write_text(path, explorer_page(trace, image))
-            done(path)
-            return written
-        for span in spans:
-            for name in moving:
-                if format in STILL and name != "entropy" and span == "epochs" and over == "both":
-                    continue  # the still over iterations already shows the last epoch
-                path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
-                options: dict[str, Any] = {"nodes": {"node": node}, "graph": {"show_all": show_all}}.get(name, {})
-                kind = kind_of(name)
-                medium = kind.still if format in STILL else style.DARK if dark else kind.film
-                _write(kind(trace, span, image, medium=medium, **options), path)
-                done(path)
-        if what == "sheet" or (what == "all" and is_drawable(trace)):
-            path = folder / f"sheet.{format if format in STILL else 'png'}"
-            style.save(sheet(trace), path)
-            done(path)
+    if format == "html":
+        path = folder / "explorer.html"
+        with bar(path.name):
+            write_text(path, explorer_page(trace, image))
+        done(path)
         return written
+    for span in spans:
+        for name in moving:
+            if format in STILL and name != "entropy" and span == "epochs" and over == "both":
+                continue  # the still over iterations already shows the last epoch
+            path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
+            kind = kind_of(name)
+            medium = kind.still if format in STILL else style.DARK if dark and name == "graph" else kind.film
+            _write(kind(trace, span, image, medium=medium, **own.get(name, {})), path)
+            done(path)
+    if what == "sheet" or (what == "all" and sections(trace)):
+        path = folder / f"sheet.{format if format in STILL else 'png'}"
+        style.save(sheet(trace), path)
+        done(path)
+    return written
 
 
 def kind_of(name: str) -> Any:
     """The class that draws a picture of ``viz.PICTURES``."""
-    return getattr(viz, viz.class_name(name))
+    return getattr(viz, f"{name.title()}Picture")
 
 
 def picture(
@@ -123,8 +119,8 @@ def picture(
     Args:
         what: a name of ``viz.PICTURES``; auto: nodes if routing follows the edges of a graph, else graph.
         path: a file to write that ends in .gif, .webp, .mp4, .png, .svg or .pdf; None: return a figure.
-        options: ``over`` ("iterations" or "epochs") and ``image``; for graph also
-            ``show_all`` and ``medium``; for nodes also ``node`` and ``view``.
+        options: ``over`` ("iterations" or "epochs"), ``image``, ``medium``; for graph also ``show_all``; for nodes also
+            ``node`` and ``view``.
 
     Returns:
         The path, or a matplotlib figure of the network's answer.
@@ -135,8 +131,6 @@ def picture(
         return kind_of(what)(trace, **options).figure
     path = Path(path)
     check_name("path", path.suffix[1:], FORMATS[:-1])
-    if path.suffix == ".mp4":
-        check_video()
     _write(kind_of(what)(trace, **options), path)
     return path
 
@@ -155,24 +149,6 @@ def animations(traces: dict[str, RoutingTrace]) -> str:
             opened = " open" * (name == list(traces)[-1])
             parts.append(f"<details{opened}><summary>{summary}</summary>{image}</details>")
     return "\n".join(parts) or "Nothing has routed in watch's block"
-
-
-@contextmanager
-def writable(folder: Path) -> Iterator[None]:
-    """Make the folder for the block, and remove it again if the block fails and leaves it empty.
-
-    Raises:
-        GraphcapsError: no file can be written there. This is checked before anything is drawn.
-    """
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(made(folder))
-            got = "" if os.access(folder, os.W_OK) else "no permission"
-        except OSError as error:
-            got = error.strerror or str(error)
-        if got:
-            raise GraphcapsError(f"folder: expected one that can be written, got {folder}: {got}. Choose another")
-        yield
 
 
 def _write(picture: Picture, path: Path) -> None:

@@ -239,21 +239,19 @@ class RoutingTrace:
 
     def check(self, image: int | None = None) -> None:
         """Raise ``InputError`` if the arrays don't fit together, or lack this image."""
-        known: dict[str, float] = {"I": self.num_children, "J": self.num_parents}
+        sizes = {"I": self.num_children, "J": self.num_parents}
         if self.node_names:
-            known["V"] = len(self.node_names)
-        sizes = {**known, "4": 4, "2": 2}
+            sizes["V"] = len(self.node_names)
         for name, dims in _DIMS.items():
             array = getattr(self, name)
             if array is None:
                 expect(name not in _REQUIRED, f"trace: {name}", f"({', '.join(dims.split())})", "none")
                 continue
             shape = dict(zip(dims.split(), array.shape, strict=False))
-            wanted = "(" + ", ".join(f"{d}={sizes[d]}" if d in known else d for d in dims.split()) + ")"
-            fits = len(array.shape) == len(dims.split()) and all(sizes.get(d, n) == n for d, n in shape.items())
-            expect(fits, f"trace: {name}", wanted, array.shape)
-            sizes.update(shape)
-            known.update((d, n) for d, n in shape.items() if not d.isdigit())
+            wanted = "(" + ", ".join(f"{d}={sizes[d]}" if d in sizes else d for d in dims.split()) + ")"
+            known = all(n == (int(d) if d.isdigit() else sizes.get(d, n)) for d, n in shape.items())
+            expect(known and array.ndim == len(dims.split()), f"trace: {name}", wanted, array.shape)
+            sizes |= {d: n for d, n in shape.items() if not d.isdigit()}
         counts = {"src": self.num_children, "dst": self.num_parents, "nodes": sizes.get("V", np.inf)}
         for name, count in counts.items():
             values = getattr(self, name)

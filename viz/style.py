@@ -11,7 +11,6 @@ from __future__ import annotations
 import colorsys
 import io
 import os
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,18 +26,7 @@ from matplotlib.text import Text
 
 from graphcaps.atomic import replacing
 
-PALETTE = (
-    "#3b8af7",
-    "#e76b09",
-    "#a0011f",
-    "#13a65a",
-    "#7a2cbe",
-    "#a25910",
-    "#fe49a5",
-    "#2b3f8b",
-    "#5f726b",
-    "#039caf",
-)
+PALETTE = ("#3b8af7", "#e76b09", "#a0011f", "#13a65a", "#7a2cbe", "#a25910", "#fe49a5", "#2b3f8b", "#5f726b", "#039caf")
 INK = "#22262b"
 MUTED = "#5f6670"
 FAINT = "#c9ced4"
@@ -70,10 +58,6 @@ class Medium:
     ink: str = INK
     muted: str = MUTED
     faint: str = FAINT
-
-    @property
-    def dark(self) -> bool:
-        return self.paper != "white"
 
 
 SCREEN = Medium(720, (400, (0.115, 0.135, 0.85, 0.585)), TEXT, SMALL, 1.0, True)
@@ -164,7 +148,7 @@ def chart(medium: Medium) -> tuple[Figure, Heading, Axes]:
     """A figure with a heading and one pair of axes."""
     height, box = medium.chart
     figure = blank(medium.width, height)
-    return figure, Heading.on(figure, medium), figure.add_axes(box)
+    return figure, Heading(figure, medium), figure.add_axes(box)
 
 
 def legend(axes: Axes, medium: Medium) -> None:
@@ -175,27 +159,20 @@ def legend(axes: Axes, medium: Medium) -> None:
         axes.legend(loc="lower left", bbox_to_anchor=(-0.2, 1.0), ncols=2, columnspacing=1.2, handlelength=1.5)
 
 
-@dataclass(frozen=True)
 class Heading:
-    """The text above a picture, as text artists: a title, a line below it, and a note at its right."""
+    """The text above a picture: a title, a line below it, and a note at the line's right."""
 
-    title: Text
-    line: Text
-    note: Text
-
-    @classmethod
-    def on(cls, figure: Figure, medium: Medium = SCREEN) -> Heading:
+    def __init__(self, figure: Figure, medium: Medium = SCREEN):
         height = figure.get_figheight()
         looks: dict[str, Any] = {"va": "top", "visible": medium.heading}
-        title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", **looks)
-        line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, **looks)
-        note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, ha="right", **looks)
-        return cls(title, line, note)
+        self._title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", **looks)
+        self._line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, **looks)
+        self._note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, ha="right", **looks)
 
     def say(self, title: str, line: str, note: str = "") -> None:
-        self.title.set_text(title)
-        self.line.set_text(line)
-        self.note.set_text(note)
+        self._title.set_text(title)
+        self._line.set_text(line)
+        self._note.set_text(note)
 
 
 def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> None:
@@ -256,11 +233,6 @@ def turn_names(axes: Axes) -> None:
         text.set(rotation=45, ha="right", rotation_mode="anchor")
 
 
-def short(names: Iterable[str]) -> list[str]:
-    """Cut names at 14 characters."""
-    return [cut(name, 14) for name in names]
-
-
-def cut(name: str, most: int) -> str:
+def cut(name: str, most: int = 14) -> str:
     """Shorten ``name`` to at most ``most`` characters."""
     return name if len(name) <= most else name[: most - 1] + "…"

@@ -26,7 +26,7 @@ def compared(result: dict) -> Figure:
     high = 68 + lines * (tall + _BELOW)
     with style.applied():
         figure = style.blank(style.SCREEN.width, high)
-        heading = style.Heading.on(figure)
+        heading = style.Heading(figure)
         names = [style.cut(row["name"], 40) for row in rows]
         left, right, gap = 0.04 + 0.0092 * max(map(len, names)), 0.955, 0.06
         width = (right - left - gap * (across - 1)) / across

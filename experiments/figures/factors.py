@@ -28,7 +28,7 @@ def recovered(picture: dict) -> Figure:
     order = matched(table)
     with style.applied():
         figure = style.blank(style.SCREEN.width, _HEIGHT)
-        heading = style.Heading.on(figure)
+        heading = style.Heading(figure)
         side = 0.40
         matrix = figure.add_axes((0.085, 0.15, side, side * style.SCREEN.width / _HEIGHT))
         _draw_matrix(matrix, table[:, order], order)

@@ -105,7 +105,7 @@ class CapsuleConv(nn.Module):
         self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options)
 
     def reset_parameters(self) -> None:
-        """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         self.capsules.reset_parameters()
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
@@ -198,7 +198,7 @@ class CapsuleReadout(nn.Module):
         self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options)
 
     def reset_parameters(self) -> None:
-        """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
+        """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
         self.capsules.reset_parameters()
 
     @uncompiled

@@ -103,7 +103,7 @@ class NodeCapsules(nn.Module):
         return nn.Parameter(torch.empty(self.in_caps, feats, self.num_caps, self.out_feats))
 
     def reset_parameters(self) -> None:
-        """Draw the weights as DGL's ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        """Draw the weights like DGL's ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         for weight in (self.weight, self.weight_edge, self.weight_target):
             if weight is not None and not is_lazy(weight):
                 self._draw(weight)

@@ -79,7 +79,7 @@ class CapsuleConv(MessagePassing):
         self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options)
 
     def reset_parameters(self) -> None:
-        """Draw the weights as DGL's ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        """Draw the weights like DGL's ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         self._routed = None
         self.capsules.reset_parameters()
 

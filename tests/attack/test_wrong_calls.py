@@ -213,7 +213,7 @@ WRONG = [
     ("num_caps: expected an integer >= 1, got 0...", lambda: nn.BeliefConv(4, 3, 0)),
     ("feat: expected (N, F) = (3, 4), got (3, 3)...", lambda: BELIEFS(RING, X[:, 1:])),
     ("feat: expected logits (N, K, D) = (3, 2, 3)...", lambda: nn.BeliefConv(None, 3, 2)(RING, X)),
-    ("feat: expected torch.float32, as the layer's weights...", lambda: BELIEFS(RING, X.double())),
+    ("feat: expected torch.float32, like the layer's weights...", lambda: BELIEFS(RING, X.double())),
     ("edge_weight: expected (E=6,), got (1, 6)...", lambda: BELIEFS(RING, X, torch.ones(1, 6))),
     ("graph: expected nodes of one kind, got a block...", lambda: BELIEFS(dgl.to_block(RING), X)),
     # Pages of graphs

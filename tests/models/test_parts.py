@@ -54,8 +54,8 @@ def test_the_trace_is_the_networks_routing_and_says_what_each_child_sees(run):
 
 def test_pictures_explanations_and_the_explorer_are_made_of_it(run, tmp_path, monkeypatch):
     small.use(monkeypatch, small.digits(size=SIZE))
-    assert main(["viz", str(run), "--what", "places", "--format", "png", "--to", str(tmp_path)]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["places.png"]
+    assert main(["viz", str(run), "--what", "graph", "--format", "png", "--to", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.png"]
     assert main(["explain", str(run), "--image", "1", "--device", "cpu"]) == 0
     tree = json.loads((run / "explain" / "image-1.json").read_text())
     child = next(node for node in tree["nodes"] if node["layer"] == 0)

@@ -97,7 +97,7 @@ def test_a_file_is_drawn_and_moves(tmp_path, capsys):
     trace_of(epochs=(1,)).save(tmp_path / "routing.npz")
     assert main(["viz", str(tmp_path / "routing.npz"), "--what", "nodes", "--node", "1"]) == 0
     path = tmp_path / "figures-routing" / "nodes.gif"
-    assert capsys.readouterr().out == f"{path}\n" and Image.open(path).n_frames == 2 * 5 + 1
+    assert capsys.readouterr().out == f"{path}\n" and Image.open(path).n_frames == 1 + 2 * 5 + 1
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from traces import drawn_texts, entropy_by_hand, make_trace, with_pictures, word
 from graphcaps import viz
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.viz import style
+from graphcaps.viz.routing.tint import windows
 
 PICTURES = (viz.EntropyPicture, viz.GraphPicture, viz.HistogramPicture)
 
@@ -129,13 +130,27 @@ def test_children_and_parents_are_drawn_as_their_decoded_images(trace):
         assert all(any(image.shape == want.shape and (image == want).all() for image in drawn) for want in wanted)
 
 
-def test_equal_couplings_leave_the_image_as_it_is_and_choices_colour_it(trace):
-    picture = viz.GraphPicture(trace, image=1)
+FIELDS = np.array([[2 * y, 2 * x, 5, 5] for y in range(4) for x in range(4)], np.int32)
+
+
+@pytest.mark.parametrize("seen", [{}, {"saliency": None, "fields": FIELDS}], ids=["saliency", "fields"])
+def test_equal_couplings_leave_the_image_as_it_is_and_choices_colour_it(trace, seen):
+    picture = viz.GraphPicture(dataclasses.replace(trace, **seen), image=1)
     picture.show(0)  # all couplings are equal
     plain = style.rgb(trace.images[1])
     assert np.asarray(picture.figure.axes[0].images[0].get_array()) == pytest.approx(plain, abs=2e-3)
     picture.show(2)
     assert np.abs(np.asarray(picture.figure.axes[0].images[0].get_array()) - plain).max() > 0.1
+
+
+def test_a_pixel_is_shared_out_among_the_fields_that_hold_it():
+    shares = windows(FIELDS, 12, 12)  # (F, H, W)
+    assert (shares >= 0).all() and (shares.sum(axis=0) <= 1).all()
+    for share, (top, left, high, wide) in zip(shares, FIELDS, strict=True):
+        outside = np.ones((12, 12), bool)
+        outside[top : top + high, left : left + wide] = False
+        assert not share[outside].any() and not outside[np.unravel_index(share.argmax(), share.shape)]
+    assert shares.sum(axis=0)[3:8, 3:8].min() > 0.6 and not shares[:, 11].any(), "no child sees the last row"
 
 
 def test_a_wrong_answer_is_marked(trace):
@@ -215,7 +230,7 @@ def test_draw_writes_every_file_and_reports_each(tmp_path):
     wanted = [*(f"{name}.gif" for name in names), *(f"{name}-epochs.gif" for name in names), "sheet.png"]
     assert [path.name for path in written] == wanted and reported == [(path, True) for path in written]
     assert sorted(path.name for path in folder.iterdir()) == sorted(wanted)
-    with pytest.raises(InputError, match="what: expected entropy, .*, sheet or all, got 'graphs'"):
+    with pytest.raises(InputError, match="what: expected one of entropy, .*, sheet, all, got 'graphs'"):
         viz.draw(short, tmp_path / "none", what="graphs")
     assert not (tmp_path / "none").exists()
     for path in viz.draw(short, tmp_path / "stills", what="graph", over="iterations", format="svg"):

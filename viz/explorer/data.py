@@ -46,10 +46,9 @@ import numpy as np
 from graphcaps.viz import style
 from graphcaps.viz.explorer.arrays import packed
 from graphcaps.viz.routing.entropy import entropies
-from graphcaps.viz.routing.places import credit_by_place, places_of
 from graphcaps.viz.routing.selection import children_in_order
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
-from graphcaps.viz.routing.tint import smooth
+from graphcaps.viz.routing.tint import places_of, smooth
 from graphcaps.viz.routing_trace import RoutingTrace
 
 VERSION = 1
@@ -71,6 +70,7 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
             raise not_finite(name, n, f"epoch {trace.epochs[k]}, iteration {r + 1}")
     degrees = np.bincount(trace.src, minlength=trace.num_children)
     present = np.unique(degrees[degrees > 0])
+    places = None if trace.fields is None or trace.images is None else places_of(trace)
     order = children_in_order(trace, trace.c[-1, trace.answer_at].astype(np.float64).mean(axis=0))
     return {
         "version": VERSION,
@@ -89,8 +89,8 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "degrees": present.tolist(),
         "order": order.tolist(),
         "looks": trace.saliency is not None,
-        "fields": _fields(trace),
-        "images": [_image(trace, n, degrees, order) for n in range(trace.num_images)],
+        "fields": places and {"places": places[0].tolist(), "of": places[1].tolist()},
+        "images": [_image(trace, n, degrees, order, places) for n in range(trace.num_images)],
     }
 
 
@@ -99,15 +99,7 @@ def _source(trace: RoutingTrace) -> list[str]:
     return [*run, *([count(int(trace.epochs[-1]), "epoch")] if trace.epochs[-1] > 0 else [])]
 
 
-def _fields(trace: RoutingTrace) -> dict | None:
-    """The image regions that children see, and the index of each child's region."""
-    if trace.fields is None or trace.images is None:
-        return None
-    places, place_of = places_of(trace)
-    return {"places": places.tolist(), "of": place_of.tolist()}
-
-
-def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) -> dict:
+def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray, places: tuple | None) -> dict:
     c = trace.c[:, :, n].astype(np.float64)  # (K, R, E)
     shown = _shown_edges(trace, c[-1, -1])
     linked = np.zeros((*c.shape[:2], trace.num_children))
@@ -126,7 +118,7 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
         "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
         "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),
         "saliency": _saliency(trace, n),
-        "credit": _credit(trace, n, c),
+        "credit": _credit(trace, n, c, *places) if places and trace.saliency is None else None,
     }
 
 
@@ -148,13 +140,12 @@ def _saliency(trace: RoutingTrace, n: int) -> dict | None:
     return packed((255 * spots).round(), "uint8")
 
 
-def _credit(trace: RoutingTrace, n: int, c: np.ndarray) -> dict | None:
-    """The credit of each place for each parent."""
-    if trace.fields is None or trace.images is None or trace.saliency is not None:
-        return None
+def _credit(trace: RoutingTrace, n: int, c: np.ndarray, places: np.ndarray, place_of: np.ndarray) -> dict:
+    """The sum over each place's children of their credit for each parent; 0 if it is negative."""
+    cells, size = trace.dst * len(places) + place_of[trace.src], trace.num_parents * len(places)
     credit = (c * trace.agreement[:, :, n]).reshape(-1, trace.num_edges)  # (K * R, E)
-    sums = np.maximum(credit_by_place(trace, places_of(trace)[1], credit), 0)  # (K * R, J, F)
-    return _quantised(sums.reshape(*c.shape[:2], -1))
+    sums = np.stack([np.bincount(cells, state, size) for state in credit])  # (K * R, J * F)
+    return _quantised(np.maximum(sums, 0).reshape(*c.shape[:2], -1))
 
 
 def _quantised(values: np.ndarray) -> dict:

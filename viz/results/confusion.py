@@ -33,7 +33,7 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
     expect(bool(whole), "matrix", "integers >= 0", f"{matrix.dtype} from {matrix.min()}")
     number = len(matrix)
     expect(len(class_names) in (0, number), "class_names", f"{number} names or none", len(class_names))
-    names = style.short(class_names or map(str, range(number)))
+    names = [style.cut(name) for name in class_names or map(str, range(number))]
     longest = max(map(len, names))
     turned = longest > 4
     size = (46 if number <= 12 else 36) * number  # pixels
@@ -51,7 +51,7 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
         axes.set(xlabel="predicted class", ylabel="true class")
         right, total = int(matrix.trace()), int(matrix.sum())
         share = f" ({100 * right / total:.2f} %)" if total else ""
-        style.Heading.on(figure).say("Which class is taken for which", f"{right:,} of {total:,} right{share}")
+        style.Heading(figure).say("Which class is taken for which", f"{right:,} of {total:,} right{share}")
     return figure
 
 

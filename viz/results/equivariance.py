@@ -32,7 +32,7 @@ def equivariance(measured: dict, images: np.ndarray) -> Figure:
         figure = style.blank(_WIDTH, _HEIGHT)
         source = f"{measured['dataset']}, {measured['model']}, {measured['images']:,} test images"
         note = "its numbers, strong: the three that move most; dotted: line fit"
-        style.Heading.on(figure).say("How the winning class's capsule moves", source, note)
+        style.Heading(figure).say("How the winning class's capsule moves", source, note)
         _draw_examples(figure, measured, images)
         wide = (_WIDTH - _LEFT - _RIGHT - 40) / 2
         titles = {"fit": "fit: change of v that a line in p explains", "readout": "read-out: p from v, held-out images"}

@@ -17,7 +17,6 @@ from matplotlib.patches import Rectangle
 
 from graphcaps.errors import expect, required
 from graphcaps.viz import style
-from graphcaps.viz.routing.places import painted
 from graphcaps.viz.routing.timeline import caption, count
 from graphcaps.viz.routing.tint import smooth
 from graphcaps.viz.routing_trace import RoutingTrace
@@ -27,6 +26,7 @@ _TOP, _LEFT, _GAP = 92, 27, 18  # place of the first panel, and the space betwee
 _BIG, _SMALL = 232, 72  # sides of the panels in pixels
 _COLUMNS, _MAX_PARTS = 4, 12  # columns of small panels, and the most parts that have one
 _MAX_NAMED = 5  # at most this many parents are named under the parts
+_DIM = 0.3  # brightness of the image where nothing is painted
 
 Field = tuple[int, int, int, int]
 """Top, left, height and width in pixels."""
@@ -63,12 +63,12 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
     expect(seen, "trace", "saliency or fields of its children", "neither", then)
     shown, about = _parts(trace, tree, images.shape[2:]), tree.graph
     image = style.rgb(images[about["image"]])
-    names = style.short(trace.parent_names)
+    names = [style.cut(name) for name in trace.parent_names]
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)
         links = f"{about['kept_edges']:,} of {about['of_edges']:,} links make up {100 * about['keep']:g}% of"
         source = ", ".join(caption(trace, "iterations", about["image"]))
-        style.Heading.on(figure).say("Parts that made the answer", f"{links} all credit c <û, v>", source)
+        style.Heading(figure).say("Parts that made the answer", f"{links} all credit c <û, v>", source)
         label = f": {style.cut(about['label'], 20)}" if "label" in about else ""
         style.show_image(_panel(figure, "input", f"input{label}", _LEFT, _TOP, _BIG), images[about["image"]])
         second = _LEFT + _BIG + _GAP
@@ -89,16 +89,14 @@ def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ..
         i, j = tree.nodes[child]["index"], tree.nodes[parent]["index"]
         credit[j, i if fields is None else tuple(fields[i].tolist())] += link["credit"]
     total, made = tree.graph["credit"], []
-    for (parent, child_or_field), value in sorted(credit.items(), key=lambda item: -item[1]):
-        if isinstance(child_or_field, tuple):
-            top, left, height, width = child_or_field
-            look = np.zeros(size)
+    for (parent, seen), value in sorted(credit.items(), key=lambda item: -item[1]):
+        if isinstance(seen, tuple):
+            (top, left, height, width), look = seen, np.zeros(size)
             look[max(top, 0) : top + height, max(left, 0) : left + width] = 1  # fields may cross the border
-            made.append(_Part(parent, value / total, look, child_or_field))
+            made.append(_Part(parent, value / total, look, seen))
         else:
             assert trace.saliency is not None, "else there are fields"
-            look = smooth(trace.saliency[tree.graph["image"], child_or_field])
-            made.append(_Part(parent, value / total, look, None))
+            made.append(_Part(parent, value / total, smooth(trace.saliency[tree.graph["image"], seen]), None))
     return made
 
 
@@ -109,13 +107,21 @@ def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
     """
     maps = np.array([part.share * part.look for part in shown]).reshape(-1, *image.shape[:2])
     colors = np.array([style.color(part.parent) for part in shown]).reshape(-1, 3)
-    axes.imshow(painted(image, maps, colors, maps.sum(axis=0).max()))
+    axes.imshow(_painted(image, maps, colors))
     style.bare(axes)
     if len(shown) == 1 and shown[0].field:
         top, left, height, width = shown[0].field
         box = Rectangle((left - 0.5, top - 0.5), width, height, fill=False, lw=1.2)
         box.set_edgecolor(style.color(shown[0].parent))
         axes.add_patch(box)
+
+
+def _painted(image: np.ndarray, maps: np.ndarray, colors: np.ndarray) -> np.ndarray:
+    """The image (H, W, 3), dimmed, and lit by maps (N, H, W) >= 0 in their colours (N, 3)."""
+    weight, tint = maps.sum(axis=0), np.tensordot(maps, colors, axes=(0, 0))
+    alpha = np.sqrt(np.minimum(weight / max(weight.max(), 1e-9), 1))[..., None]  # the root makes weak parts visible
+    tint /= np.maximum(weight, 1e-9)[..., None]
+    return np.clip(_DIM * image * (1 - alpha) + alpha * tint * (0.5 + 0.5 * image), 0, 1)
 
 
 def _draw_one_by_one(figure: Figure, left: float, image: np.ndarray, shown: list[_Part], names: list[str]) -> None:

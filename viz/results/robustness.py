@@ -41,7 +41,7 @@ def robustness(measured: dict) -> Figure:
         below.set_xticks(columns, [_marked(row["name"], n == measured["clean"]) for n, row in enumerate(rows)])
         below.set_xlabel(measured["says"])
         source = f"{measured['dataset']}, {measured['model']}, {rows[measured['clean']]['images']:,} test images"
-        style.Heading.on(figure).say(f"Test images, {measured['on']}", source, "with 95 % intervals")
+        style.Heading(figure).say(f"Test images, {measured['on']}", source, "with 95 % intervals")
     return figure
 
 

@@ -56,7 +56,7 @@ def segmentation(
     with style.applied():
         figure = style.blank(width, height)
         line = "the capsule of the lower class in orange, of the higher in blue"
-        style.Heading.on(figure).say("Which pixels belong to which", line)
+        style.Heading(figure).say("Which pixels belong to which", line)
         write = partial(style.write, figure, va="center")
         tops = {name: _TOP + row * _STEP for row, name in enumerate(names)}
         sides = {"shown": 105, "answer": 127, **{name: top + _SIDE / 2 for name, top in tops.items()}}

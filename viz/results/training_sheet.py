@@ -39,30 +39,28 @@ def sheet(trace: RoutingTrace) -> Figure:
         InputError: the trace has none of these, or doesn't fit together.
     """
     trace.check()
-    parts = _parts(trace)
+    parts = sections(trace)
     expect(bool(parts), "trace", "training curves or pictures to draw", "none", "Traces of training runs have them")
-    heights = [_HEIGHTS[part] if part in _HEIGHTS else _mosaics(trace)[-1] for part in parts]
     with style.applied():
-        figure, top = style.blank(_WIDTH, 70 + sum(heights)), 70
+        figure, top = style.blank(_WIDTH, 70 + sum(parts.values())), 70
         source = [word for word in caption(trace, "iterations", 0) if not word.startswith("image")]
-        style.Heading.on(figure).say("What the network learned", ", ".join(source))
-        for part, height in zip(parts, heights, strict=True):
+        style.Heading(figure).say("What the network learned", ", ".join(source))
+        for part, height in parts.items():
             part(figure, top, trace)
             top += height
     return figure
 
 
-def is_drawable(trace: RoutingTrace) -> bool:
-    """Whether the trace has anything that the sheet shows."""
-    return bool(_parts(trace))
-
-
-def _parts(trace: RoutingTrace) -> list[Callable[[Figure, int, RoutingTrace], None]]:
-    """The functions that draw the parts of this trace's sheet, in order from top to bottom."""
-    reconstructed = trace.images is not None and trace.reconstructions is not None
-    perturbed = trace.perturbed is not None and trace.steps is not None and trace.perturbed.size > 0
-    parts = {_draw_curves: _curves_of(trace), _draw_reconstructions: reconstructed, _draw_perturbed: perturbed}
-    return [part for part, present in parts.items() if present]
+def sections(trace: RoutingTrace) -> dict[Callable[[Figure, int, RoutingTrace], None], int]:
+    """The functions that draw the parts of this trace's sheet, from top to bottom, and the height of each in pixels."""
+    parts: dict[Callable[[Figure, int, RoutingTrace], None], int] = {}
+    if _curves_of(trace):
+        parts[_draw_curves] = 250
+    if trace.images is not None and trace.reconstructions is not None:
+        parts[_draw_reconstructions] = 240
+    if trace.perturbed is not None and trace.steps is not None and trace.perturbed.size > 0:
+        parts[_draw_perturbed] = _mosaics(trace)[-1]
+    return parts
 
 
 def _curves_of(trace: RoutingTrace) -> list[str]:
@@ -74,7 +72,7 @@ def _draw_curves(figure: Figure, top: int, trace: RoutingTrace) -> None:
     """Draw loss and accuracy of training and validation images over epochs."""
     room = (_RIGHT - _LEFT - 70) / 2
     for k, kind in enumerate(_curves_of(trace)):
-        axes = style.panel(figure, kind, _LEFT + k * (room + 70), top + 25, room, _HEIGHTS[_draw_curves] - 90)
+        axes = style.panel(figure, kind, _LEFT + k * (room + 70), top + 25, room, 160)
         for part, looks in _LOOKS.items():
             values = trace.history.get(f"{part}_{kind}", [])
             epochs = trace.history.get("epoch") or range(1, len(values) + 1)
@@ -161,9 +159,6 @@ def _draw_perturbed(figure: Figure, top: int, trace: RoutingTrace) -> None:
         for tick, side in zip(axes.set_xticks([0, 1], [low, high]), ("left", "right"), strict=True):
             tick.label1.set(ha=side)
         axes.set_yticks((np.arange(len(dimensions)) + 0.5) / len(dimensions), [str(d + 1) for d in dimensions])
-
-
-_HEIGHTS = {_draw_curves: 250, _draw_reconstructions: 240}  # pixels
 
 
 def _mosaic(pictures: np.ndarray) -> np.ndarray:

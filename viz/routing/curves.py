@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.collections import LineCollection
-from matplotlib.ticker import MaxNLocator
 
 from graphcaps.viz import style
-from graphcaps.viz.routing.entropy import entropies
-from graphcaps.viz.routing.timeline import between
+from graphcaps.viz.routing.entropy import entropies, number_steps
+from graphcaps.viz.routing.timeline import until
 
 if TYPE_CHECKING:
     from graphcaps.viz.routing.graph import GraphPicture
 
-_MAX_OTHERS = 40  # curves of folded children
+_MAX_OTHERS = 40  # at most this many curves of folded children are drawn
 
 
 class EntropyCurves:
@@ -31,20 +30,14 @@ class EntropyCurves:
     def __init__(self, picture: GraphPicture, box: tuple[float, float, float, float]):
         self._time, medium, trace = picture.timeline, picture.medium, picture.trace
         self._entropies, levels = entropies(trace, self._time.c)  # (S, I'), (I',)
-        self._x = np.arange(len(self._time)) + (1 if self._time.over == "iterations" else 0)
+        self._x = self._time.x
         axes = style.panel(picture.figure, "entropy", *box)
         axes.set_facecolor("none")
         small: dict[str, Any] = {"size": medium.small, "color": medium.muted}
         highest, level = float(levels.max()) or 1.0, float(levels.mean())
         axes.set(xlim=(self._x[0] - 0.2, self._x[-1] + 0.2), ylim=(0, 1.06 * highest))
-        if self._time.over == "iterations":
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
-        else:
-            every = math.ceil(len(self._x) / 20)
-            axes.set_xticks(self._x[::every], [str(step) for step in self._time.steps[::every]])
+        number_steps(axes, picture, **small)
         axes.set_yticks([0, 1, 2] if 2 < highest < 3 else [0, round(highest / 2, 1)])
-        rounds = "routing iteration" if self._time.over == "iterations" else "epoch of training (those kept)"
-        axes.set_xlabel(rounds + f"  ({picture.source})" * (medium.heading and bool(picture.source)), **small)
         style.write(picture.figure, box[0] - 0.14 * medium.width, box[1], "how\nundecided\n(entropy, nat)", **small)
         axes.axhline(level, color=medium.muted, lw=0.9, ls=(0, (4, 3)))
         same = np.all(levels == levels[0])
@@ -67,9 +60,7 @@ class EntropyCurves:
 
     def show(self, position: float) -> None:
         """Draw the curves up to ``position``, in steps from 0."""
-        whole = int(position)
-        taken = [*range(whole + 1), *([position] if position > whole else [])]
-        x, curves = (np.stack([between(values, at) for at in taken]) for values in (self._x, self._entropies))
+        x, curves = until(position, self._x, self._entropies)
         for lines, rows in ((self.children, self._rows), (self.others, self._folded)):
             lines.set_segments([np.column_stack((x, curves[:, row])) for row in rows])
         means = curves.mean(axis=1)

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
-from graphcaps.viz.routing.timeline import between, count
+from graphcaps.viz.routing.timeline import count, until
 from graphcaps.viz.routing_trace import RoutingTrace
 
 NEARLY_EQUAL = 0.99  # above this share of the uniform entropy, couplings are called nearly equal
@@ -72,6 +72,18 @@ def choice_in_words(trace: RoutingTrace, c: np.ndarray, child: str = "child", ma
     return f"{f'{choosing:,}' if choosing else 'None'} of {children} {verb} by more than half"
 
 
+def number_steps(axes: Axes, picture: Picture, **looks: Any) -> None:
+    """Write the steps' numbers below the axes, and what they are. ``looks`` are those of the latter's text."""
+    time, iterations = picture.timeline, picture.timeline.over == "iterations"
+    label = "routing iteration" if iterations else "epoch of training (those kept)"
+    axes.set_xlabel(label + f"  ({picture.source})" * (picture.medium.heading and bool(picture.source)), **looks)
+    if iterations:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
+    else:
+        every = slice(None, None, math.ceil(len(time) / 20))
+        axes.set_xticks(time.x[every], [str(step) for step in time.steps[every]])
+
+
 class EntropyPicture(Picture):
     """Coupling entropy over iterations or epochs. Its curves end at the current position.
 
@@ -86,24 +98,13 @@ class EntropyPicture(Picture):
         self._entropies, levels = entropies(self.trace, self.timeline.c)  # (S, I'), (I',)
         self._means, self._spreads = self._entropies.mean(axis=1), self._entropies.std(axis=1)
         self._level = levels.mean()
-        # Recorded epochs grow like powers of two, so space them evenly. Iterations are placed at their numbers.
-        self._x = np.arange(len(self.timeline)) + (1 if self.timeline.over == "iterations" else 0)
+        self._x = self.timeline.x
         self.figure, self._heading, axes = style.chart(self.medium)
-        self._label_axes(axes)
+        axes.set_xlim(self._x[0] - 0.4, self._x[-1] + 0.4)
+        axes.set_ylabel("coupling entropy H (nat)")
+        number_steps(axes, self)
         self._draw_lines(axes, levels)
         style.legend(axes, self.medium)
-
-    def _label_axes(self, axes: Axes) -> None:
-        x, iterations = self._x, self.timeline.over == "iterations"
-        axes.set_xlim(x[0] - 0.4, x[-1] + 0.4)
-        axes.set_ylabel("coupling entropy H (nat)")
-        label = "routing iteration" if iterations else "epoch of training (those kept)"
-        axes.set_xlabel(label + f"  ({self.source})" * (self.medium.heading and bool(self.source)))
-        if iterations:
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
-        else:
-            shown = x[:: math.ceil(len(x) / 20)]
-            axes.set_xticks(shown, [str(self.timeline.steps[k]) for k in shown])
 
     def _draw_lines(self, axes: Axes, levels: np.ndarray) -> None:
         highest, line = float(levels.max()), self.medium.line
@@ -126,12 +127,7 @@ class EntropyPicture(Picture):
         self._tip = axes.plot([], [], "o", color=style.ACCENT, ms=7 * line, clip_on=False)[0]
 
     def show(self, position: float) -> None:
-        whole = int(position)
-        taken = [*range(whole + 1), *([position] if position > whole else [])]
-        x, means, spreads, children = (
-            np.stack([between(values, at) for at in taken])
-            for values in (self._x, self._means, self._spreads, self._entropies)
-        )
+        x, means, spreads, children = until(position, self._x, self._means, self._spreads, self._entropies)
         self.mean.set_data(x, means)
         self._tip.set_data(x[-1:], means[-1:])
         low, high = np.column_stack((x, means - spreads)), np.column_stack((x, means + spreads))

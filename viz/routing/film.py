@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -64,7 +65,7 @@ def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
 
         first, *others = images()
         milliseconds = [round(1000 * frame.seconds) for frame in frames]
-        kind = {"format": "GIF", "disposal": 1} if palette else {"format": "WEBP", "quality": 90}
+        kind: dict[str, Any] = {"format": "GIF", "disposal": 1} if palette else {"format": "WEBP", "quality": 90}
         first.save(temporary, save_all=True, append_images=others, duration=milliseconds, loop=0, **kind)
 
 
@@ -72,10 +73,14 @@ def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
     """Film ``picture`` at a constant frame rate by repeating the frames that are held.
 
     Raises:
-        GraphcapsError: the file can't be written. An older file stays unchanged.
+        GraphcapsError: imageio-ffmpeg is not installed, or the file can't be written. An older file stays unchanged.
     """
-    from imageio_ffmpeg import write_frames
-
+    try:
+        from imageio_ffmpeg import write_frames
+    except ImportError:
+        raise GraphcapsError(
+            'format: expected imageio-ffmpeg for mp4, got none installed. pip install -e ".[video]", or use gif'
+        ) from None
     with replacing(path) as temporary:
         height, width = pixels(picture, 0.0).shape[:2]
         options = {"fps": _FPS, "macro_block_size": 2, "quality": 8}
@@ -86,13 +91,3 @@ def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
                 for _ in range(round(frame.seconds * _FPS)):
                     writer.send(image)
                 on_frame()
-
-
-def check_video() -> None:
-    """Raise ``GraphcapsError`` if mp4 can't be written."""
-    try:
-        import imageio_ffmpeg  # noqa: F401
-    except ImportError:
-        raise GraphcapsError(
-            'format: expected imageio-ffmpeg for mp4, got none installed. pip install -e ".[video]", or use gif'
-        ) from None

@@ -14,6 +14,9 @@ from graphcaps.viz.routing_trace import RoutingTrace
 
 _MAX_PANELS = 5  # rounds side by side in a still
 
+_Places = list[tuple[float, tuple[float, float, float], tuple[float, float, float, float]]]
+"""For each panel: its step; left, top and side of the square for its image; left, top, width, height of its graph."""
+
 
 class GraphPicture(Picture):
     """Children at the left, parents at the right; width and opacity of a line show its coupling, from 0 to 1.
@@ -30,6 +33,7 @@ class GraphPicture(Picture):
         chosen: what is shown, a ``Selection``.
         panels: one ``Panel`` for a film, one per round for a still.
         curves: the ``EntropyCurves``.
+        tint: gives the image (H, W, 3) for couplings (E,); None if the trace has no image.
     """
 
     film, still = style.WIDE, style.PAGE
@@ -47,41 +51,50 @@ class GraphPicture(Picture):
         super().__init__(trace, over, image, medium=medium)
 
     def draw(self) -> None:
-        trace, time, medium, wide = self.trace, self.timeline, self.medium, self.medium.width
+        trace, time, medium = self.trace, self.timeline, self.medium
         self.chosen = selected(trace, time.c[-1], time.lengths[-1], self._show_all)
-        tint = tinted(trace, self.image)
+        self.tint = tinted(trace, self.image)
         self._words = ("part", "parts") if trace.images is not None else ("child", "children")
-        rows = max(len(self.chosen.children), 3 * len(self.chosen.parents))
-        steps, column, below = [time.end], wide / 30, 0.0
-        if medium.heading:
-            top, side = 84, 0.29 * wide if tint else 0.0
-            tall = float(np.clip(32 * rows, max(side, 150), 560))
-            boxes = [(column, top, wide - 2 * column, tall)]
-        else:
-            top = 20
-            steps = np.unique(np.linspace(0, time.end, min(_MAX_PANELS, len(time))).round()).tolist()
-            each = wide / max(3, len(steps))
-            side = 0.7 * each if tint else 0.0
-            tall = float(np.clip(15 * rows, 100, 420))
-            below = side and side + 8
-            boxes = [(k * each + 4, top, each - 24, below + tall) for k in range(len(steps))]
-        strip = 14 * medium.small + 16
-        height = round(top + below + tall + 4.5 * medium.small + strip)
-        self.figure = style.blank(wide, height, medium.paper)
-        self._heading = style.Heading.on(self.figure, medium)
-        canvas = self.figure.add_axes((0, 0, 1, 1), xlim=(0, wide), ylim=(height, 0))
+        rows = max(len(self.chosen.children), 3 * len(self.chosen.parents))  # a parent is as high as three children
+        places = self._film(rows) if medium.heading else self._still(rows)
+        (_, top, _, tall), strip = places[0][2], 14 * medium.small + 16  # the strip is that of the curves
+        height = round(top + tall + 4.5 * medium.small + strip)
+        self.figure = style.blank(medium.width, height, medium.paper)
+        self._heading = style.Heading(self.figure, medium)
+        canvas = self.figure.add_axes((0, 0, 1, 1), xlim=(0, medium.width), ylim=(height, 0))
         canvas.set_axis_off()
-        self.panels = [Panel(self, canvas, box, side, tint) for box in boxes]
+        self.panels = [Panel(self, canvas, square, box) for _, square, box in places]
         if not medium.heading:
-            for panel, step, (left, *_) in zip(self.panels, steps, boxes, strict=True):
+            for panel, (step, _, (left, *_)) in zip(self.panels, places, strict=True):
                 style.write(self.figure, left, 4, time.title(step).split(" of ")[0], size=medium.text, weight="bold")
                 panel.show(step)
-        box = (0.165 * wide, height - strip + 1.5 * medium.small, 0.715 * wide, strip - 5.5 * medium.small - 8)
-        self.curves = EntropyCurves(self, box)
+        top, wide = height - strip + 1.5 * medium.small, medium.width
+        self.curves = EntropyCurves(self, (0.165 * wide, top, 0.715 * wide, strip - 5.5 * medium.small - 8))
+
+    def _film(self, rows: int) -> _Places:
+        """One panel with the image at its left."""
+        top, edge, wide = 84.0, self.medium.width / 30, self.medium.width * 14 / 15
+        side = 0.29 * self.medium.width if self.tint else 0.0
+        tall = float(np.clip(32 * rows, max(side, 150), 560))
+        taken = side + 0.05 * wide if side else 0.0
+        return [(self.timeline.end, (edge, top + (tall - side) / 2, side), (edge + taken, top, wide - taken, tall))]
+
+    def _still(self, rows: int) -> _Places:
+        """A panel for each of up to five rounds, with the image above the graph."""
+        time = self.timeline
+        steps = np.unique(np.linspace(0, time.end, min(_MAX_PANELS, len(time))).round()).tolist()
+        each = self.medium.width / max(3, len(steps))
+        side, top = (0.7 * each, 28 + 0.7 * each) if self.tint else (0.0, 20.0)
+        tall = float(np.clip(15 * rows, 100, 420))
+        places: _Places = []
+        for k, step in enumerate(steps):
+            left, wide = k * each + 4, each - 24
+            places.append((step, (left + (wide - side) / 2, 20.0, side), (left, top, wide, tall)))
+        return places
 
     def color(self, parent: int) -> tuple[float, float, float]:
         """The colour of a parent on this medium's paper."""
-        return style.on_dark(style.color(parent)) if self.medium.dark else style.color(parent)
+        return style.on_dark(style.color(parent)) if self.medium is style.DARK else style.color(parent)
 
     def show(self, position: float) -> None:
         if self.medium.heading:

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import CHOICE, choice_in_words
 from graphcaps.viz.routing.picture import Picture
-from graphcaps.viz.routing.timeline import wide_range
 
 _BINS = 35  # bins from 0 to 1; 0.1 and 0.5 are centres of bins
 _MAX_MARKS = 6  # with more different uniform values, only the smallest and the largest are marked
@@ -30,8 +29,11 @@ class HistogramPicture(Picture):
     def draw(self) -> None:
         self._winner = int(self.timeline.lengths[-1].argmax())
         self._to_winner = self.trace.dst == self._winner
-        low, high = wide_range(self.timeline.c)
-        self.bins = np.linspace(0.0 if low < 0.3 * high else low, high, _BINS + 1)
+        low, high = float(self.timeline.c.min()), float(self.timeline.c.max())
+        missing = max(0.0, 0.2 * high - (high - low))  # bins span at least a fifth of the largest coupling
+        top = min(1.0, high + missing / 2)
+        low -= missing - (top - high)
+        self.bins = np.linspace(0.0 if low < 0.3 * top else low, top, _BINS + 1)
         self.figure, self._heading, axes = style.chart(self.medium)
         self._draw_bars(axes)
         self._draw_uniform(axes)
@@ -56,8 +58,9 @@ class HistogramPicture(Picture):
             axes.set_ylim(0, 1.05 * edges)
 
     def _draw_uniform(self, axes: Axes) -> None:
-        degrees = np.unique(np.bincount(self.trace.src))
-        degrees = degrees[degrees > 0]
+        degrees = np.unique(
+            np.unique(self.trace.src, return_counts=True)[1]
+        )  # the different numbers of edges of a child
         fewest, most = degrees[0], degrees[-1]
         shown = degrees if len(degrees) <= _MAX_MARKS else [fewest, most]
         dashed: dict[str, Any] = {"color": style.INK, "lw": 1.1 * self.medium.line, "ls": (0, (4, 3))}

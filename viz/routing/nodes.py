@@ -93,8 +93,7 @@ class NodesPicture(Picture):
         self.edges, self.couplings = pairs[drawn], couplings[:, drawn]
         self.shown, ends = np.unique(self.edges, return_inverse=True)
         self._ends = ends.reshape(-1, 2)  # (P, 2) places in shown
-        degrees = np.unique(np.bincount(trace.src))
-        degrees = degrees[degrees > 0]
+        degrees = np.unique(np.unique(trace.src, return_counts=True)[1])  # the different numbers of edges of a child
         self.low = 1 / degrees[0] if len(degrees) == 1 else 0.0
         self.full = max(float(self.couplings.max()), self.low + _MIN_RANGE)
         edge_is_child = len(degrees) == 1 and degrees[0] == trace.num_caps
@@ -131,7 +130,7 @@ class NodesPicture(Picture):
         self._key_at = (right - 34, below + tall + 62) if screen else (190, below - 22)
         height = max(top + side + 34, self._key_at[1] + 76 + 16 * rows, below + tall + 42)
         self.figure = style.blank(medium.width, height)
-        self._heading = style.Heading.on(self.figure, medium)
+        self._heading = style.Heading(self.figure, medium)
         self._main = style.panel(self.figure, "graph", left, top, side, side)
         self._chart = style.panel(self.figure, "entropy", right, below, wide, tall)
         looks: dict[str, Any] = {"size": medium.small, "color": style.MUTED}
@@ -207,7 +206,7 @@ class NodesPicture(Picture):
         entropy, levels = entropies(self.trace, self.timeline.c)
         over, line, level = self.timeline.over, self.medium.line, levels.mean()
         self._means = entropy.mean(axis=1)
-        self._x = np.arange(len(self.timeline)) + (1.0 if over == "iterations" else 0.0)
+        self._x = self.timeline.x
         axes.axhline(level, color=style.INK, lw=line, ls=(0, (4, 3)))
         axes.plot(self._x, self._means, color=style.ACCENT, lw=2 * line)
         (self._tip,) = axes.plot([], [], "o", color=style.ACCENT, ms=7 * line, clip_on=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -23,7 +22,7 @@ _CURVE = np.linspace(0, 1, 18)
 
 
 def inked(*images: np.ndarray | None) -> tuple[slice, slice]:
-    """Rows and columns of the smallest centred square that holds nearly all ink of images (..., H, W) uint8."""
+    """Rows and columns of images (..., H, W) uint8 without their blank border, cut equally at all four sides."""
     ink = np.max([each.max(axis=tuple(range(each.ndim - 2))) for each in images if each is not None], axis=0) > 64
     places = [(size, np.flatnonzero(ink.any(axis=1 - axis))) for axis, size in enumerate(ink.shape)]
     margin = min((k for size, at in places if len(at) for k in (at[0], size - 1 - at[-1])), default=0)
@@ -36,9 +35,8 @@ class Panel:
     """A round of a ``GraphPicture``, drawn on axes in pixels of the figure.
 
     Args:
-        box: left, top, width, height.
-        side: the image's longer side; 0: no image. It stands at the left in a film, above the graph in a still.
-        tint: gives the image (H, W, 3) for couplings (E,).
+        square: left, top and side of a square with the image in its middle, if the picture has one.
+        box: left, top, width, height of the graph.
 
     Attributes:
         edges: (K,) the edge of each line. The weakest coupling in the answer comes first.
@@ -51,42 +49,36 @@ class Panel:
         self,
         picture: GraphPicture,
         axes: Axes,
+        square: tuple[float, float, float],
         box: tuple[float, float, float, float],
-        side: float,
-        tint: Callable[[np.ndarray], np.ndarray] | None,
     ):
         self._time, self._medium, self._trace = picture.timeline, picture.medium, picture.trace
-        self._chosen, self._tint, self._axes, self._image = picture.chosen, tint, axes, None
+        self._chosen, self._tint, self._axes, self._names = picture.chosen, picture.tint, axes, picture.names
         self._colors = [picture.color(j) for j in range(picture.trace.num_parents)]
-        self._names = picture.names
-        # Decoded images belong to the iterations of the last epoch.
+        # Decoded images are those of the last epoch's iterations, so a picture over epochs has none.
         self._votes, self._parents = (
             None if images is None or self._time.over == "epochs" else images[picture.image]
             for images in (self._trace.decoded_votes, self._trace.decoded_parents)
         )
         if self._votes is not None or self._parents is not None:
             self._view = (..., *inked(self._votes, self._parents))
-        answer, shown = self._time.c[-1], picture.chosen
+        answer = self._time.c[-1]
         order = np.argsort(answer, kind="stable")
-        drawn = np.isin(self._trace.src, shown.children) & np.isin(self._trace.dst, shown.parents)
+        drawn = np.isin(self._trace.src, self._chosen.children) & np.isin(self._trace.dst, self._chosen.parents)
         self.edges = order[drawn[order]]
-        left, top, width, height = box
-        if tint is not None:
-            pixels = tint(answer)
-            high = side * min(1, pixels.shape[0] / pixels.shape[1])
-            wide = high * pixels.shape[1] / pixels.shape[0]
-            above = not self._medium.heading
-            x, y = (left + (width - wide) / 2, top) if above else (left, top + (height - high) / 2)
-            self._image = self._show(pixels, x, y, wide, high)
-            if picture.true is not None and not above:
-                true, answer_is = picture.true, int(self._time.lengths[-1].argmax())
-                text = f"true label: {self._names[true]}" + f", answer: {self._names[answer_is]}" * (true != answer_is)
-                axes.text(x, y + high + 6, text, va="top", size=self._medium.small)
-            if above:
-                top, height = top + side + 8, height - side - 8
-            else:
-                left, width = left + side + 0.05 * width, width - side - 0.05 * width
-        self._draw_graph(left, top, width, height)
+        if self._tint is not None:
+            self._draw_image(self._tint(answer), picture.true, *square)
+        self._draw_graph(*box)
+
+    def _draw_image(self, pixels: np.ndarray, true: int | None, left: float, top: float, side: float) -> None:
+        """Draw the image (H, W, 3). A film has its true label below it, and the answer if that is another."""
+        high, wide = (side * size / max(pixels.shape[:2]) for size in pixels.shape[:2])
+        x, y = left + (side - wide) / 2, top + (side - high) / 2
+        self._image = self._show(pixels, x, y, wide, high)
+        if true is not None and self._medium.heading:
+            answer = int(self._time.lengths[-1].argmax())
+            text = f"true label: {self._names[true]}" + f", answer: {self._names[answer]}" * (true != answer)
+            self._axes.text(x, y + high + 6, text, va="top", size=self._medium.small)
 
     def _show(self, pixels: np.ndarray, x: float, y: float, wide: float, high: float) -> Any:
         looks: dict[str, Any] = {"aspect": "auto", "zorder": 3, "vmin": 0, "vmax": 255, "cmap": "gray_r"}
@@ -108,7 +100,7 @@ class Panel:
         self._draw_children(left, child_y, thumb)
         self._draw_lines((left + thumb + 3, right - 2), child_y, parent_y, min(9.0, 0.5 * row * 72 / 100))
         self._draw_parents(right, parent_y, box, letter)
-        self._note(left, top + height, shown.folded, right)
+        self._note(left, top + height, right)
 
     def _draw_children(self, left: float, y: np.ndarray, side: float) -> None:
         """Draw each child as the decoded image of its vote, or as a dot."""
@@ -144,18 +136,16 @@ class Panel:
             self._labels.append(self._axes.text(left + side + 0.8 * letter, y[j], "", color=color, **looks))
         self._side, self._two_lines = side, side > 3.2 * self._medium.text
 
-    def _note(self, left: float, top: float, folded: int, right: float) -> None:
+    def _note(self, left: float, top: float, right: float) -> None:
         """Write how many children and parents are folded away."""
         looks: dict[str, Any] = {"va": "top", "size": self._medium.small, "color": self._medium.muted}
         others = len(self._names) - len(self._chosen.parents)
-        if folded:
+        if self._chosen.folded:
             stay = " undecided" if self._chosen.undecided else " more"
-            self._axes.text(left, top + 6, f"+ {folded:,}{stay}", **looks)
+            self._axes.text(left, top + 6, f"+ {self._chosen.folded:,}{stay}", **looks)
         if others:
-            self._axes.text(right, top + 6, f"+ {others:,} below {self._longest_other():.2f}", **looks)
-
-    def _longest_other(self) -> float:
-        return float(np.delete(self._time.lengths, self._chosen.parents, axis=1).max()) + 0.005
+            longest = np.delete(self._time.lengths, self._chosen.parents, axis=1).max() + 0.005
+            self._axes.text(right, top + 6, f"+ {others:,} below {longest:.2f}", **looks)
 
     def width(self, c: Numbers) -> Numbers:
         """Width of a line in points, linear in its coupling."""
@@ -171,13 +161,13 @@ class Panel:
         c = couplings[self.edges]
         colors = np.array(self._colors)[self._trace.dst[self.edges]]
         self.lines.set(linewidth=self.width(c), color=np.column_stack((colors, self.alpha(c))))
-        if self._image is not None:
+        if self._tint is not None:
             self._image.set_data(self._tint(couplings))
         for k, j in enumerate(self._chosen.parents):
             length = lengths[j]
             self.frames[k].set_linewidth(self._medium.line * (0.5 + 3.5 * length))
             self.bars[k].set(height=-self._side * length)
             self._labels[k].set_text(f"{self._names[j]}{chr(10) if self._two_lines else ' '}{length:.2f}")
-            if self._decoded:
+            if self._parents is not None:
                 shown = between(self._parents[:, j].astype(np.float64), position)
                 self._decoded[k].set_data(style.displayed(shown[self._view]))

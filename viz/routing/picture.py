@@ -38,7 +38,7 @@ class Picture:
         self.trace, self.image, self.medium = trace, image, medium
         self.timeline = Timeline.of(trace, over, image)
         self.source = ", ".join(caption(trace, over, image))
-        self.names = style.short(trace.parent_names)
+        self.names = [style.cut(name) for name in trace.parent_names]
         self.true = true_parent(trace, image)
         with style.applied(medium):
             self.draw()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphcaps.errors import GraphcapsError, expect
+from graphcaps.errors import GraphcapsError, check_name, expect
 from graphcaps.viz.routing_trace import RoutingTrace
 
 OVER = ("iterations", "epochs")
@@ -52,11 +52,18 @@ class Timeline:
             GraphcapsError: couplings or lengths of this image are not finite.
         """
         check_drawable(trace, image)
-        expect(over in OVER, "over", " or ".join(OVER), repr(over))
-        several = over == "iterations" or len(trace.epochs) > 1
+        check_name("over", over, OVER)
+        iterations, last = over == "iterations", trace.answer_at
+        several = iterations or len(trace.epochs) > 1
         expect(several, "over", "iterations for a trace with one epoch", repr(over), "Epochs need a training run")
-        c, lengths = (series(trace, name, over, image) for name in ("c", "lengths"))
-        return cls(over, _steps(trace, over), c, lengths, trained=trace.answer_at + 1)
+        steps = np.arange(1, last + 2) if iterations else np.asarray(trace.epochs)
+        index = (-1, slice(last + 1), image) if iterations else (slice(None), last, image)
+        values = {name: getattr(trace, name)[index].astype(np.float64) for name in ("c", "lengths")}
+        for name, array in values.items():
+            broken = ~np.isfinite(array).all(axis=1)
+            if broken.any():
+                raise not_finite(name, image, f"{over[:-1]} {steps[broken.argmax()]}")
+        return cls(over, steps, **values, trained=last + 1)
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -65,6 +72,11 @@ class Timeline:
     def end(self) -> float:
         """Position of the last step, which is the network's answer."""
         return float(len(self) - 1)
+
+    @property
+    def x(self) -> np.ndarray:
+        """(S,) places of the steps on an axis: iterations at their numbers; epochs evenly, as they double."""
+        return np.arange(len(self)) + (1 if self.over == "iterations" else 0)
 
     def at(self, position: float) -> tuple[np.ndarray, np.ndarray]:
         """Couplings (E,) and lengths (J,) at ``position``, interpolated linearly between steps."""
@@ -77,10 +89,6 @@ class Timeline:
         after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" else ""
         return f"{name} of {self.steps[-1]}{after}"
 
-    def untrained(self, position: float) -> bool:
-        """Whether this is epoch 0 of several, where the longest parent means nothing."""
-        return self.over == "epochs" and int(self.steps[round(position)]) == 0
-
     def frames(self) -> list[Frame]:
         """The answer, then each step, held for a while, with eased frames in between, up to the answer again."""
         number = min(_EASED_FRAMES, _MAX_FRAMES // len(self) - 1) if len(self) < _MAX_FRAMES else 0
@@ -90,21 +98,6 @@ class Timeline:
             frames.append(Frame(float(step), _HOLD))
             frames += [Frame(step + part, _MOVE) for part in eased]
         return [*frames, Frame(self.end, _END)]
-
-
-def series(trace: RoutingTrace, name: str, over: str, image: int) -> np.ndarray:
-    """An array of the trace along a timeline, (S, E) or (S, J) float64. NaN or inf raise ``GraphcapsError``."""
-    last = trace.answer_at
-    index = (-1, slice(last + 1), image) if over == "iterations" else (slice(None), last, image)
-    values = getattr(trace, name)[index].astype(np.float64)
-    broken = ~np.isfinite(values).all(axis=1)
-    if broken.any():
-        raise not_finite(name, image, f"{over[:-1]} {_steps(trace, over)[broken.argmax()]}")
-    return values
-
-
-def _steps(trace: RoutingTrace, over: str) -> np.ndarray:
-    return np.arange(1, trace.answer_at + 2) if over == "iterations" else np.asarray(trace.epochs)
 
 
 def true_parent(trace: RoutingTrace, image: int) -> int | None:
@@ -134,16 +127,9 @@ def between(values: np.ndarray, position: float) -> np.ndarray:
     return values[low] * (1 - part) + values[high] * part if part else values[low]
 
 
-def wide_range(c: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest of ``c``, at least a fifth of the largest apart, within [0, 1].
-
-    >>> wide_range(np.array([0.1, 0.6])), wide_range(np.array([1.0, 1.0]))
-    ((0.1, 0.6), (0.8, 1.0))
-    """
-    low, high = float(c.min()), float(c.max())
-    missing = max(0.0, 0.2 * high - (high - low))
-    top = min(1.0, high + missing / 2)
-    return low - (missing - (top - high)), top
+def until(position: float, *arrays: np.ndarray) -> list[np.ndarray]:
+    """The part of each array (S, ...) up to ``position``, along the first axis: all steps before, and the position."""
+    return [np.stack([between(values, at) for at in (*range(math.ceil(position)), position)]) for values in arrays]
 
 
 def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
