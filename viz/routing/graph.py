@@ -33,6 +33,7 @@ class GraphPicture(Picture):
         chosen: what is shown, a ``Selection``.
         panels: one ``Panel`` for a film, one per round for a still.
         curves: the ``EntropyCurves``.
+        words: for a child and for several.
         tint: gives the image (H, W, 3) for couplings (E,); None if the trace has no image.
     """
 
@@ -54,7 +55,7 @@ class GraphPicture(Picture):
         trace, time, medium = self.trace, self.timeline, self.medium
         self.chosen = selected(trace, time.c[-1], time.lengths[-1], self._show_all)
         self.tint = tinted(trace, self.image)
-        self._words = ("part", "parts") if trace.images is not None else ("child", "children")
+        self.words = ("part", "parts") if trace.images is not None else ("child", "children")
         rows = max(len(self.chosen.children), 3 * len(self.chosen.parents))  # a parent is as high as three children
         places = self._film(rows) if medium.heading else self._still(rows)
         (_, top, _, tall), strip = places[0][2], 14 * medium.small + 16  # the strip is that of the curves
@@ -73,7 +74,7 @@ class GraphPicture(Picture):
 
     def _film(self, rows: int) -> _Places:
         """One panel with the image at its left."""
-        top, edge, wide = 84.0, self.medium.width / 30, self.medium.width * 14 / 15
+        top, edge, wide = 106.0, self.medium.width / 30, self.medium.width * 14 / 15
         side = 0.29 * self.medium.width if self.tint else 0.0
         tall = float(np.clip(32 * rows, max(side, 150), 560))
         taken = side + 0.05 * wide if side else 0.0
@@ -101,8 +102,9 @@ class GraphPicture(Picture):
             self.panels[0].show(position)
         self.curves.show(position)
         couplings, _ = self.timeline.at(position)
-        choice = choice_by_name(self.trace, couplings, self.names, *self._words)
+        choice = choice_by_name(self.trace, couplings, self.names, *self.words)
         line = self.timeline.title(position)
+        line = f"routing {line}" if self.timeline.over == "iterations" else line
         if self.timeline.over == "iterations":
-            line += f". Each {self._words[0]} votes for the look of the whole; votes that agree count more next time"
+            line += f". Each {self.words[0]} votes for the look of the whole; votes that agree count more next time"
         self._heading.say(choice, line[0].upper() + line[1:])

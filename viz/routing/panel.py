@@ -1,4 +1,4 @@
-"""One round of routing: the image, the children as what they vote for, lines to the parents, and the parents."""
+"""One iteration of routing: the image, the children, each drawn as its decoded vote, the parents, and lines between."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Panel:
         edges: (K,) the edge of each line. The weakest coupling in the answer comes first.
         lines: LineCollection of K lines.
         frames: a rectangle around each parent shown.
-        bars: a rectangle in each frame, as high as the parent is long; hidden if there is a decoded image.
+        bars: a bar in each frame, whose height is the length of the parent; hidden if there is a decoded image.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Panel:
     ):
         self._time, self._medium, self._trace = picture.timeline, picture.medium, picture.trace
         self._chosen, self._tint, self._axes, self._names = picture.chosen, picture.tint, axes, picture.names
+        self._word = picture.words[1 if len(self._chosen.children) > 1 else 0]
         self._colors = [picture.color(j) for j in range(picture.trace.num_parents)]
         # Decoded images are those of the last epoch's iterations, so a picture over epochs has none.
         self._votes, self._parents = (
@@ -101,6 +102,12 @@ class Panel:
         self._draw_lines((left + thumb + 3, right - 2), child_y, parent_y, min(9.0, 0.5 * row * 72 / 100))
         self._draw_parents(right, parent_y, box, letter)
         self._note(left, top + height, right)
+        if medium.heading:
+            children = f"{len(shown.children)} {self._word}" + ", drawn as what they vote for" * (
+                self._votes is not None
+            )
+            for x, text in ((left, children), (right, "parents, and their lengths")):
+                self._axes.text(x, top - 8, text, va="bottom", size=medium.small, color=medium.muted)
 
     def _draw_children(self, left: float, y: np.ndarray, side: float) -> None:
         """Draw each child as the decoded image of its vote, or as a dot."""
@@ -121,7 +128,7 @@ class Panel:
         self._thick = max(thick, 3 * _THIN)
 
     def _draw_parents(self, left: float, y: np.ndarray, side: float, letter: float) -> None:
-        """Draw a frame for each parent, with its decoded image or with a bar as high as the parent is long."""
+        """Draw a frame for each parent, with its decoded image, or else with a bar whose height is its length."""
         self.frames, self._decoded, self.bars, self._labels = [], [], [], []
         looks: dict[str, Any] = {"va": "center", "size": self._medium.text, "weight": "bold", "linespacing": 1.3}
         for j in self._chosen.parents:
@@ -141,11 +148,11 @@ class Panel:
         looks: dict[str, Any] = {"va": "top", "size": self._medium.small, "color": self._medium.muted}
         others = len(self._names) - len(self._chosen.parents)
         if self._chosen.folded:
-            stay = " undecided" if self._chosen.undecided else " more"
+            stay = " that stay undecided" if self._chosen.undecided and self._medium.heading else " others"
             self._axes.text(left, top + 6, f"+ {self._chosen.folded:,}{stay}", **looks)
         if others:
             longest = np.delete(self._time.lengths, self._chosen.parents, axis=1).max() + 0.005
-            self._axes.text(right, top + 6, f"+ {others:,} below {longest:.2f}", **looks)
+            self._axes.text(right, top + 6, f"+ {others:,} others below {longest:.2f}", **looks)
 
     def width(self, c: Numbers) -> Numbers:
         """Width of a line in points, linear in its coupling."""
