@@ -29,7 +29,7 @@ DRAWS, KEEP = 5, (1, 2, 3, 5)
 
 
 def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
-    """(I, J) bool: the k strongest edges of each child, for strengths (I, J). Of equal edges, the first is chosen."""
+    """(I, J) bool: the k strongest edges of each child, for strengths (I, J). Of equal ones, the first is chosen."""
     order = strength.argsort(dim=1, descending=True, stable=True)[:, :k]
     return torch.zeros_like(strength, dtype=torch.bool).scatter(1, order, True)
 
