@@ -130,7 +130,7 @@ def training(setup: Setup) -> Iterator[Table]:
 
 
 def epoch(setup: Setup) -> Iterator[Table]:
-    """Time epochs of the paper's network on random images, which are shifted. At the end, the loss is read."""
+    """Time epochs of the paper's network on random images, which are shifted. The loss is read after each epoch."""
     sizes, device = setup.sizes, setup.device
     draw = torch.Generator().manual_seed(SEED)
     pixels = torch.randint(256, (sizes.epoch_images, *sizes.image_shape), generator=draw, dtype=torch.uint8)

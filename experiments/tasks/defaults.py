@@ -1,4 +1,5 @@
-"""Does default routing cost accuracy? ``CapsuleConv`` and ``CapsuleReadout`` are trained with it and without routing.
+"""Does default routing cost accuracy? ``CapsuleConv`` and ``CapsuleReadout`` with it are compared with the same layers
+with equal couplings.
 
 Settings are the same for all graphs. A row is a graph and a layout. With layout ``own``, each label is read from its
 own capsule. With ``joined``, all labels are read from all capsules, and tasks with one label have a second layer. With

@@ -73,7 +73,7 @@ PART, DROPOUT, WEIGHT_DECAY = 16, 0.5, 5e-4
 
 
 class OwnHeads(nn.Module):
-    """Map parts (N, K * D) to scores (N, K * J). The scores of factor k depend only on part k."""
+    """Map parts (N, K * D) of nodes to scores (N, K * J). The scores of factor k depend only on part k."""
 
     def __init__(self, factors: int, part: int, classes: int):
         super().__init__()
@@ -86,10 +86,10 @@ class OwnHeads(nn.Module):
 
 
 class Network(nn.Module):
-    """Layers one after the other, and scores (M, J, L) of the J classes of each of L labels.
+    """Apply layers one after the other, and map nodes to scores (M, J, L) of the J classes of each of L labels.
 
-    Each layer returns nodes with parts. With ``own``, a label's classes are read only from its own part of a node,
-    otherwise from all ``width`` numbers of the node. M items are all nodes, or the given nodes or pairs of nodes.
+    Each layer returns ``width`` numbers for a node, in equal parts. With ``own``, a label's classes are read only from
+    its own part, otherwise from all parts. The M items are all nodes, or ``items``: nodes (M,) or pairs (M, 2) of them.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
 
 @torch.no_grad()
 def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
-    """(E,) float64: the last layer's couplings after as many iterations as in training, their mean over all images."""
+    """(E,) float64: means over all images of the last layer's couplings, after as many iterations as in training."""
     total = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64)
     with bar("couplings of the training images") as on_progress:
         for images, _ in in_eval_mode(model, batches, on_progress):
