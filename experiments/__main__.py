@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import time
@@ -143,9 +142,8 @@ def make(given: argparse.Namespace) -> None:
 def on_graphs(name: str, place, given: argparse.Namespace) -> dict:
     """Run a task on graphs. The result also has the command, the time and the machine."""
     import joblib
-    import torch
 
-    from graphcaps import __version__, dgl
+    from experiments.run import made_with
 
     start, molecules = time.perf_counter(), name in ("mutag", "proteins")
     module = import_module(f"experiments.tasks.{'molecules' if molecules else name}")
@@ -162,8 +160,7 @@ def on_graphs(name: str, place, given: argparse.Namespace) -> dict:
         **entry,
         "minutes": (time.perf_counter() - start) / 60,
         "processes": place.processes or joblib.cpu_count(only_physical_cores=True),
-        "system": f"{platform.system()} {platform.machine()}",
-        "versions": {"graphcaps": __version__, "torch": torch.__version__, "dgl": dgl.__version__},
+        **made_with(),
     }
 
 

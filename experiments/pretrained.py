@@ -1,8 +1,9 @@
 """Turn a run's network into a run folder that comes with graphcaps, ``graphcaps/models/weights/NAME``.
 
-``checkpoints/best.safetensors`` has the run's best weights in half precision, without the decoder, which would be nine
-tenths of the file. It also has test images: one per class, with their routing in ``trace.npz``, and ten hard ones.
-``images`` are uint8 (N, C, H, W), ``labels`` (N,) or (N, K). ``result.json`` has the accuracy of the rounded weights.
+``checkpoints/best.safetensors`` has the run's best weights in half precision. Its decoder would be nine tenths of the
+file, so it is left out; ``add_decoder`` trains a small one. The file also has test images: one per class, with their
+routing in ``trace.npz``, and ten hard ones. ``images`` are uint8 (N, C, H, W), ``labels`` (N,) or (N, K).
+``result.json`` has the accuracy of the rounded weights.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from graphcaps.analysis.accuracy import EVALUATION_BATCH, Evaluation, evaluate
 from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.atomic import write_text
 from graphcaps.config import TrainConfig
-from graphcaps.data import Batches, load_images, to_float
+from graphcaps.data import Batches, Images, Pairs, load_images, to_float
 from graphcaps.errors import GraphcapsError
-from graphcaps.models import routing_network
+from graphcaps.models import CapsNet, routing_network
 from graphcaps.models.answers import is_correct, longest, overlaid
 from graphcaps.nn import Decoder
 from graphcaps.nn.routed import route_layer
@@ -35,7 +36,7 @@ MAX_BYTES = 1_000_000
 HARD = 10
 """Number of hard test images that the explorer offers."""
 HIDDEN = (128, 192)
-"""Widths of the hidden layers of the decoder that ``add_decoder`` trains, a quarter of the file of a usual one."""
+"""Widths of the hidden layers of a small decoder, whose weights are a quarter of a usual one's."""
 EPOCHS, RATE = 4, 2e-3
 AMONG = 1000
 """Number of test images from which the clearest are chosen for pictures."""
@@ -94,27 +95,17 @@ def write(run: Run, data: Path) -> str:
         "state": {"epoch": result["best_epoch"]},
         "settings": settings,
     }
-    made = Run(folder, TrainConfig(**settings))
-    path = made.checkpoint("best")
-    checkpoint.write(path, tensors, head)
-    write_text(folder / "config.json", made.config.to_json())
-    made.write_result(numbers)
-    count = len(model.class_names)
-    _record(made, model, to_float(tensors["images"][:count]), labels[:count], result["best_epoch"])
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise GraphcapsError(f"{path}: expected at most {MAX_BYTES:,} bytes, got {size:,}")
-    return "\n".join([*(f"{name}: {value}" for name, value in numbers.items()), f"{path}: {size:,} bytes"])
+    write_text(folder / "config.json", TrainConfig(**settings).to_json())
+    return _save(Run(folder, TrainConfig(**settings)), model, tensors, head, numbers)
 
 
 def add_decoder(run: Run, data: Path) -> str:
-    """Train a small decoder for a network that comes with graphcaps, on its frozen capsules, and put it into its file.
+    """Train a small decoder for a network that comes with graphcaps, and write it into the network's file.
 
-    The decoder learns from training images, as in section 6.1 of the 2017 paper. The answers stay the same. The
-    images of the trace become the clearest. Return their ranks and the file's size as text.
+    The decoder learns from the frozen capsules of training images, as in section 6.1 of the 2017 paper. Answers stay
+    the same. The images of the trace become the clearest ones. Return the measurements and the file's size as text.
     """
-    path, model, splits = run.checkpoint("best"), load(run), load_images(run.config.dataset, data)
-    tensors, head = checkpoint.read(path)
+    model, splits = load(run), load_images(run.config.dataset, data)
     torch.manual_seed(0)
     decoder = Decoder(len(model.class_names), model.capsules.weight.shape[-1], model.image_shape, HIDDEN)
     optimizer = torch.optim.Adam(decoder.parameters(), lr=RATE)
@@ -122,7 +113,7 @@ def add_decoder(run: Run, data: Path) -> str:
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.01, EPOCHS * len(batches))
     with bar("decoder") as on_progress:
         for epoch in range(EPOCHS):
-            for step, (layers, labels) in enumerate(batches.epoch(epoch)):
+            for step, (layers, labels) in enumerate(batches.epoch(epoch), 1):
                 with torch.no_grad():
                     capsules = model(overlaid(layers)).capsules
                 errors = (decoder(capsules, labels) - layers).square().flatten(-3).sum(dim=-1).mean()
@@ -130,54 +121,61 @@ def add_decoder(run: Run, data: Path) -> str:
                 errors.backward()
                 optimizer.step()
                 schedule.step()
-                on_progress((epoch + (step + 1) / len(batches)) / EPOCHS)
-    decoder.load_state_dict(rounded(decoder.state_dict()))
+                on_progress((epoch + step / len(batches)) / EPOCHS)
+    weights = rounded(decoder.state_dict())
+    decoder.load_state_dict(weights)
     model.decoder = decoder
-    tensors |= {f"model.decoder.{key}": value for key, value in rounded(decoder.state_dict()).items()}
-    chosen, ranks = clearest(model, splits.test)
-    layers, labels = Batches(splits.test, 1).at(chosen)
+    ranks = clearest(model, splits.test)
+    layers, labels = Batches(splits.test, 1).at(torch.tensor([*ranks]))
+    tensors, head = checkpoint.read(run.checkpoint("best"))
+    tensors |= {f"model.decoder.{name}": tensor for name, tensor in weights.items()}
     for key, shown in (("images", torch.from_numpy(to_bytes(overlaid(layers)))), ("labels", labels)):
-        tensors[key] = torch.cat((shown, tensors[key][len(chosen) :]))
-    checkpoint.write(path, tensors, head)
-    _record(run, model, overlaid(layers), labels, head["state"]["epoch"])
-    run.write_result({**(run.result() or {}), "shown_ranks": ranks})
-    return f"ranks {ranks} of {AMONG}, {path.stat().st_size:,} bytes"
+        tensors[key] = torch.cat((shown, tensors[key][len(ranks) :]))
+    return _save(run, model, tensors, head, {**(run.result() or {}), "shown_ranks": [*ranks.values()]})
 
 
 @torch.no_grad()
-def clearest(model: Any, test: Any) -> tuple[torch.Tensor, list[int]]:
-    """Of the first 1,000 test images, the clearest one with each class, and their ranks from 1.
+def clearest(model: CapsNet, test: Images | Pairs) -> dict[int, int]:
+    """Of the first 1,000 test images, the clearest one with each class, and its rank from 1.
 
-    A wrong answer has clearness 0. That of a right one is the couplings above 1/J with a class of the image, summed
-    over children, at the class with less.
+    A wrong answer has clearness 0. For a right answer, the parts of the children's couplings above 1 / J are summed for
+    each class of the image. The clearness is the smallest of these sums.
     """
     layers, labels = Batches(test, 1).at(torch.arange(AMONG))
-    images = overlaid(layers)
-    routed = route_layer(model.capsules, model.children_of(images), coupling=True)
-    pull = (routed.coupling.unflatten(0, (-1, len(model.class_names))) - 1 / len(model.class_names)).clamp_min(0).sum(0)
-    shares = pull.t().gather(1, labels).amin(dim=1)  # (N,)
+    images, classes = overlaid(layers), len(model.class_names)
+    coupling = route_layer(model.capsules, model.children_of(images), coupling=True).coupling  # (E, N)
+    sums = (coupling.unflatten(0, (-1, classes)) - 1 / classes).clamp_min(0).sum(0)  # (J, N)
+    clearness = sums.t().gather(1, labels.view(AMONG, -1)).amin(dim=1)  # (N,)
     right = is_correct(longest(model(images).lengths, model.objects), labels)
-    order = torch.where(right, shares, 0).argsort(descending=True, stable=True)
-    chosen: list[int] = []
-    for j in range(len(model.class_names)):
-        chosen.append(next(n for n in order.tolist() if (labels[n] == j).any() and n not in chosen))
-    return torch.tensor(chosen), [order.tolist().index(n) + 1 for n in chosen]
+    order = torch.where(right, clearness, 0).argsort(descending=True, stable=True).tolist()
+    ranks: dict[int, int] = {}
+    for j in range(classes):
+        image = next(n for n in order if (labels[n] == j).any() and n not in ranks)
+        ranks[image] = order.index(image) + 1
+    return ranks
 
 
-def _record(run: Run, model: Any, images: torch.Tensor, labels: torch.Tensor, epoch: int) -> None:
-    """Write the run's trace: the routing of images (N, C, H, W)."""
-    about = {key: getattr(run.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
+def _save(run: Run, model: CapsNet, tensors: dict[str, torch.Tensor], head: dict, result: dict) -> str:
+    """Write a run's weights, its result, and a trace of the first image of each class. Return text about them."""
+    path, count = run.checkpoint("best"), len(model.class_names)
+    checkpoint.write(path, tensors, head)
+    run.write_result(result)
+    images, labels = to_float(tensors["images"][:count]), tensors["labels"][:count]
     trace = dataclasses.replace(
         routing_of(model, images),
-        epochs=np.array([epoch], np.int32),
+        epochs=np.array([head["state"]["epoch"]], np.int32),
         labels=labels.numpy() if labels.dim() == 1 else None,  # a trace has one label per image or none
         class_names=model.class_names,
-        about=about,
+        about={key: getattr(run.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")},
         **pictures(model, images),
     )
     trace.save(run.path / "trace.npz")
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise GraphcapsError(f"{path}: expected at most {MAX_BYTES:,} bytes, got {size:,}")
+    return "\n".join([*(f"{name}: {value}" for name, value in result.items()), f"{path}: {size:,} bytes"])
 
 
-def _tested(model: Any, batches: Batches) -> Evaluation:
+def _tested(model: CapsNet, batches: Batches) -> Evaluation:
     with bar("test images") as on_progress:
         return evaluate(model, batches, on_progress)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import platform
 import random
 import signal
 import time
@@ -31,6 +32,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from graphcaps import __version__, dgl
 from graphcaps.atomic import write_text
 from graphcaps.errors import GraphcapsError, check_name
 from graphcaps.progress import bar
@@ -45,6 +47,12 @@ class Place:
     cache: Path  # folder of finished trials, and of the run folders of image networks
     device: str = "auto"  # device of image networks; graph networks are trained on the CPU
     processes: int | None = None  # number of processes for trials of one thread; default: one per core
+
+
+def made_with() -> dict:
+    """The system and the versions of the libraries, for results."""
+    versions = {"graphcaps": __version__, "torch": torch.__version__, "dgl": dgl.__version__}
+    return {"system": f"{platform.system()} {platform.machine()}", "versions": versions}
 
 
 def key(function: Callable[..., dict], settings: dict) -> str:
@@ -98,15 +106,12 @@ def _attempts(jobs: list[tuple], processes: int) -> Iterator[str]:
     if processes <= 1:
         yield from (_attempt(*job) for job in jobs)
         return
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), _start_process)
+    # After Ctrl-C, only the parent process prints a message.
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_DFL))
     try:
         yield from (future.result() for future in as_completed([pool.submit(_attempt, *job) for job in jobs]))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _start_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # after Ctrl-C, only the parent process prints a message
 
 
 def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_thread: bool) -> str:

@@ -29,11 +29,8 @@ def build(preset: str = "compact", num_classes: int = 3, image_shape=SHAPE) -> C
 
 
 def head_of(model: CapsNet) -> dict:
-    return {
-        "preset": model.preset,
-        "class_names": [f"class {k}" for k in range(model.preset["num_classes"])],
-        "limits": [],
-    }
+    names = [f"class {k}" for k in range(model.preset["num_classes"])]
+    return {"preset": model.preset, "class_names": names, "limits": []}
 
 
 @pytest.fixture

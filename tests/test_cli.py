@@ -221,9 +221,8 @@ def test_evaluate_prints_a_table_and_draws_the_confusion_matrix(capsys, finished
     picture.unlink(missing_ok=True)
     code, out, _ = call(capsys, "evaluate", "--out", run.parent)
     result = Run.open(run).result()
-    assert code == 0 and out.startswith(
-        f"{Run.open(run)}: compact on digits, weights best on validation images\ntest accuracy "
-    )
+    head = f"{Run.open(run)}: compact on digits, weights best on validation images\ntest accuracy "
+    assert code == 0 and out.startswith(head)
     assert f"test accuracy {result['test_accuracy']:.2%} (95 % interval " in out
     assert f"({41 - result['test_correct']} of 41 images wrong)" in out
     table = [line.split() for line in out.splitlines()[5:15]]
@@ -255,13 +254,11 @@ def test_explain_prints_tables_and_the_files_it_wrote(capsys, finished):
     tree = json.loads(Path(files[1]).read_text())
     first = max(tree["edges"], key=lambda edge: edge["credit"])
     assert re.fullmatch(r"image 3: longest is \d \(0\.\d\d\), label 3", said[0])
-    assert said[1].startswith(f"{len(tree['edges'])} of 160 links, from ") and said[1].endswith(
-        " make up 90% of all credit"
-    )
+    assert said[1].startswith(f"{len(tree['edges'])} of 160 links, from ")
+    assert said[1].endswith(" make up 90% of all credit")
     assert said[2].startswith(f"the strongest link: {first['source']} to {first['target'].split()[1]}, ")
-    assert code == 0 and files == [str(folder / f"image-3.{kind}") for kind in ("graphml", "json", "png")] + [
-        str(folder / "capsules.json")
-    ]
+    made = [*(f"image-3.{kind}" for kind in ("graphml", "json", "png")), "capsules.json"]
+    assert code == 0 and files == [str(folder / name) for name in made]
     assert lines[3].startswith("41 test images") and lines[29].split()[:2] == ["all", "16"]
     assert {path.name for path in folder.iterdir()} == {Path(file).name for file in files}
     assert json.loads((folder / "capsules.json").read_text())["images"] == 41

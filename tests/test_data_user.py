@@ -192,12 +192,8 @@ def write_csv(path: Path, pixels=SQUARES, labels=LABELS, head=True, last=False) 
     return path
 
 
-MEDMNIST = {
-    "train_images": COLOURS,
-    "train_labels": LABELS[:, None],
-    "val_images": COLOURS[:6],
-    "val_labels": LABELS[:6],
-}
+MEDMNIST = {"train_images": COLOURS, "train_labels": LABELS[:, None]}
+MEDMNIST |= {"val_images": COLOURS[:6], "val_labels": LABELS[:6]}
 FIRST = COLOURS.transpose(0, 3, 1, 2)
 ARRAYS = {
     "idx": lambda to: ("idx", write_idx(to / "raw"), GREYS, 6),

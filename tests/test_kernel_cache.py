@@ -8,7 +8,7 @@ import pytest
 from numba import config
 
 from graphcaps.routing.engines.cpu import kernel_cache
-from graphcaps.routing.engines.cpu.kernel_cache import KERNELS, cache_folder, compiled, hash_of
+from graphcaps.routing.engines.cpu.kernel_cache import KERNELS, compiled, hash_of
 
 
 def doubled(x):
@@ -44,11 +44,6 @@ def test_the_folder_has_another_name_where_any_source_has_changed(tmp_path):
     assert hash_of(tmp_path) == before
     (tmp_path / "tiles.py").write_text("a = 2\n")
     assert hash_of(tmp_path) != before
-
-
-def test_the_user_may_have_another_place_for_caches(home, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "other"))
-    assert cache_folder().parent == home / "other" / "graphcaps"
 
 
 def test_the_users_own_setting_of_numba_wins(home, monkeypatch):

@@ -39,13 +39,6 @@ MUTATIONS = [
         "test_facts.py sum_to_one and dynamic-dgl",
     ),
     Mutation(
-        "fact 1: couplings that are not normalised",
-        "routing/engines/edges.py",
-        "return exp / self.child_sum(exp)",
-        "return exp",
-        "test_facts.py sum_to_one and dynamic-torch",
-    ),
-    Mutation(
         "fact 2: mean of the agreement over the batch",
         "routing/dynamic.py",
         "b = b + edges.agreement(votes, v)",
@@ -65,13 +58,6 @@ MUTATIONS = [
         "        b = prior\n",
         "        b = self.__dict__.setdefault('last', prior)\n        self.last = votes.sum(-1)\n",
         "test_facts.py second_call and dynamic-torch",
-    ),
-    Mutation(
-        "fact 4: an observer that changes the logits",
-        "routing/dynamic.py",
-        "edges.observe(r, b, c, v, votes)\n",
-        "edges.observe(r, b, c, v, votes)\n            b = b + c * (edges.observer is not None)\n",
-        "test_facts.py observer_does_not_change and dynamic-dgl",
     ),
     Mutation(
         "fact 4: features left on the caller's graph",
@@ -177,13 +163,6 @@ MUTATIONS = [
         "torch.where(some, mean, 1).rsqrt()",
         "torch.ones_like(mean)",
         "test_routings.py longer_votes and spherical-torch",
-    ),
-    Mutation(
-        "spherical: logits that add up over iterations",
-        "routing/spherical.py",
-        "b = prior + edges.agreement(votes, with_length(s, length))",
-        "b = b + edges.agreement(votes, with_length(s, length))",
-        "test_facts.py equal_the_oracles and spherical-dgl",
     ),
     Mutation(
         "spherical: the direction's length in its gradient, fused",

@@ -17,10 +17,7 @@ def test_a_newer_python_gets_the_wheel_for_3_12(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/an env/bin/python")
     monkeypatch.setattr(sysconfig, "get_path", {"platlib": "/an env/site-packages"}.get)
     rest = 'install --no-deps --target "/an env/site-packages" --python-version 3.12 --only-binary=:all: "dgl>=2.1"'
-    for spec, pip in (
-        ("installed", '"/an env/bin/python" -m pip'),
-        (None, "uv pip"),
-    ):  # `uv venv` installs no pip
+    for spec, pip in (("installed", '"/an env/bin/python" -m pip'), (None, "uv pip")):  # `uv venv` installs no pip
         monkeypatch.setattr("importlib.util.find_spec", lambda name, spec=spec: spec)
         assert _dgl.install_command() == f"{pip} {rest}"
     monkeypatch.setattr(sys, "version_info", (3, 12, 1))

@@ -46,10 +46,7 @@ def environment(folder: Path, *install) -> Path:
     python = folder / "bin" / "python"
     site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
     # Python searches a folder named in a .pth file, but doesn't read that folder's own .pth files.
-    libraries = {
-        sysconfig.get_path("purelib"),
-        str(Path(pytest.__file__).parents[1]),
-    }  # the first may link to the second
+    libraries = {sysconfig.get_path("purelib"), str(Path(pytest.__file__).parents[1])}  # one may link to the other
     Path(site, "libraries.pth").write_text("\n".join(libraries) + "\n")
     run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", *install, cwd=folder)
     return folder / "bin"

@@ -16,7 +16,7 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """Seconds per call in each round, by name. Every call is made twice before the first round.
 
-    All rounds together take about ``seconds``. ``rounds`` are their smallest and largest number.
+    All rounds together take about ``seconds``. ``rounds`` are the smallest and the largest number of rounds.
     """
     repeats = {}
     for name, call in calls.items():

@@ -85,7 +85,7 @@ def unsupported_reason(way: Formulation, case: Case, wanted: list[torch.Tensor],
     """The reason why the formulation can't run here, or "" if it can.
 
     Raises:
-        GraphcapsError: it runs, but its value or gradients differ from the wanted ones, those of engine dgl.
+        GraphcapsError: it runs, but its value or gradients differ from the wanted ones, which engine dgl computed.
     """
     try:
         got = results(way, case)

@@ -61,7 +61,7 @@ class Case(NamedTuple):
 
     @property
     def num_votes(self) -> int:
-        """The number of elements of all votes, which needn't be built."""
+        """The number of elements of all votes, also of linear votes that aren't built."""
         return self.graph.num_edges() * self.cotangent[0].numel()
 
     def to(self, device: str, dtype: torch.dtype = torch.float32) -> Case:
@@ -73,8 +73,8 @@ class Case(NamedTuple):
 def case(kind: str, sizes: Sizes, order: str = "random") -> Case:
     """Draw a case of one kind: ``"given"``, ``"linear"`` or ``"sparse"``.
 
-    The first two are image capsules on a complete graph, with votes, or with children u and the weights that map them
-    to votes. ``"sparse"`` is a random graph with votes. Its edges are in ``order``.
+    ``"given"`` has votes of image capsules on a complete graph. ``"linear"`` has their children u and weights instead.
+    ``"sparse"`` has votes on a random graph, whose edges are in ``order``.
     """
     generator = torch.Generator().manual_seed(SEED)
     if kind == "sparse":

@@ -38,9 +38,9 @@ def memory(setup: Setup) -> Iterator[Table]:
 
 
 def in_process(function: Callable[..., dict[str, float]], *arguments, device: str) -> tuple[dict[str, float], str]:
-    """The numbers that ``function(*arguments, device)`` returns, or no numbers and a note with the reason of a failure.
+    """Call ``function(*arguments, device)``, on a CPU in a new process.
 
-    On a CPU, the function runs in a new process.
+    Return its numbers and an empty note. If it fails, return no numbers and a note with the reason.
     """
     try:
         if device != "cpu":
@@ -59,7 +59,7 @@ def prepare(threads: int) -> None:
 
 
 def measure(kind: str, name: str, sizes: Sizes, device: str) -> dict[str, float]:
-    """Peak memory of a row, the gradients' part of it, both in MB, and the peak's ratios to the size of the votes."""
+    """Measure a row: peak memory and the gradients' part of it in MB, and ratios to the size of the votes."""
     own, small = (case(kind, each).to(device) for each in (sizes, dataclasses.replace(sizes, children=16, edges=1000)))
     call_of(WAYS[name], small, backward=True)()  # compile kernels first
     total = peak(call_of(WAYS[name], own, backward=True), device)

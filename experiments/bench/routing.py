@@ -74,8 +74,8 @@ def call_of(way: Formulation, own: Case, backward: bool) -> Callable[[], object]
 def floor_of(setup: Setup, own: Case, backward: bool) -> tuple[float, str]:
     """Milliseconds for the memory traffic of given votes, at the measured copy rate, and its description.
 
-    Each pass reads the votes once per iteration, and the backward pass also writes their gradient once. (Without a
-    gradient of the prior, engine ``fused`` needs one read less.)
+    Each pass reads the votes once per iteration, and the backward pass also writes their gradient once. If the prior
+    needs no gradient, engine ``fused`` needs one read less.
     """
     reads = (2 if backward else 1) * own.iterations
     size = own.num_votes * own.tensors[0].element_size() * (reads + backward)

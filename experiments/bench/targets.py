@@ -15,10 +15,10 @@ EINSUMS = ("einsum", "einsum, compiled")
 
 
 class Target(NamedTuple):
-    """A bound for a number in a table: the smallest allowed number, or with ``most`` the largest.
+    """A bound for a number in a table. It is the smallest allowed number; with ``most``, it is the largest.
 
     With ``others``, the bound is for a ratio: the smallest number of the rows ``others``, divided by the number of
-    ``row``. With ``most``, it is the inverse of this ratio.
+    ``row``. With ``most``, the ratio is the inverse of this one.
     """
 
     benchmark: str

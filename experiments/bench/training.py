@@ -32,8 +32,8 @@ PRESETS, CLASSES = ("compact", "parts", "paper"), 10
 OURS, OURS_FLOAT32, PLAIN, READABLE = "graphcaps", "graphcaps, float32", "plain PyTorch", "readable PyTorch"
 RATE = TrainConfig().peak_rate / 25
 
-# Largest accepted error of a gradient, relative to its length. It is much larger than a rounding error, which can turn
-# the sign of a ReLU's input, with an effect that batch normalisation and routing increase.
+# Largest accepted error of a gradient, relative to its length. A rounding error can turn the sign of a ReLU's input.
+# Batch normalisation and routing increase the effect.
 TOLERANCE = {"float32": 0.05, "bfloat16": 0.4}
 
 
@@ -130,7 +130,7 @@ def training(setup: Setup) -> Iterator[Table]:
 
 
 def epoch(setup: Setup) -> Iterator[Table]:
-    """Time epochs of the paper's network on random images, which are shifted. At the end, the loss is read."""
+    """Time epochs of the paper's network on random images, which are shifted. The loss is read after each epoch."""
     sizes, device = setup.sizes, setup.device
     draw = torch.Generator().manual_seed(SEED)
     pixels = torch.randint(256, (sizes.epoch_images, *sizes.image_shape), generator=draw, dtype=torch.uint8)

@@ -20,19 +20,12 @@ from graphcaps import dgl
 
 @dataclass(frozen=True, eq=False)
 class Citation:
-    """A graph of papers with classes.
+    """A graph of papers with classes."""
 
-    Args:
-        graph: N papers; edges in both directions between two papers if one cites the other; no self-loops.
-        features: float32 (N, F): 1 / (number of words) for each word in the paper, else 0.
-        labels: int64 (N,), class numbers from 0.
-        train, val, test: int64 node numbers, disjoint, each ascending.
-    """
-
-    graph: dgl.DGLGraph
-    features: Tensor
-    labels: Tensor
-    train: Tensor
+    graph: dgl.DGLGraph  # N papers; if one cites another, they have edges in both directions; no self-loops
+    features: Tensor  # float32 (N, F): 1 / (number of words) for each word in the paper, else 0
+    labels: Tensor  # int64 (N,), class numbers from 0
+    train: Tensor  # int64 node numbers, ascending; train, val and test are disjoint
     val: Tensor
     test: Tensor
 

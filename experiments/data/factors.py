@@ -23,26 +23,17 @@ TOLERANCE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class FactorGraph:
-    """A graph and the factors that generated its edges.
+    """A graph and the factors that generated its edges."""
 
-    Args:
-        graph: N nodes; an edge in both directions for each joined pair; no self-loops; E edges.
-        features: float32 (N, N), the adjacency matrix with ones on its diagonal.
-        labels: int64 (N, K), class numbers from 0, one per factor.
-        factors: bool (E, K), the factors that generated each edge: one or more.
-        train, val, test: int64 node numbers, disjoint, each ascending.
-        p, q: probabilities of an edge within and between the classes of one factor.
-    """
-
-    graph: dgl.DGLGraph
-    features: Tensor
-    labels: Tensor
-    factors: Tensor
-    train: Tensor
+    graph: dgl.DGLGraph  # N nodes and E edges, one in each direction for each joined pair; no self-loops
+    features: Tensor  # float32 (N, N), the adjacency matrix with ones on its diagonal
+    labels: Tensor  # int64 (N, K), class numbers from 0, one per factor
+    factors: Tensor  # bool (E, K), the factors that generated each edge: one or more
+    train: Tensor  # int64 node numbers, ascending; train, val and test are disjoint
     val: Tensor
     test: Tensor
-    p: float
-    q: float
+    p: float  # probability of an edge within a class of one factor
+    q: float  # probability of an edge between classes of one factor
 
     @property
     def num_classes(self) -> int:

@@ -32,17 +32,13 @@ NAMES = ("MUTAG", "PROTEINS")
 
 @dataclass(frozen=True, eq=False)
 class GraphSet:
-    """G graphs to classify, with ten test folds.
+    """G graphs to classify, with ten test folds."""
 
-    Args:
-        graphs: ``ndata["tag"]`` int64 (n,), kinds of nodes from 0, and ``ndata["feat"]`` float32 (n, T), one-hot.
-        labels: int64 (G,), class numbers from 0.
-        folds: for each test fold, the numbers of its graphs, ascending.
-    """
-
-    graphs: list[dgl.DGLGraph]
-    labels: np.ndarray
-    folds: tuple[np.ndarray, ...]
+    graphs: list[
+        dgl.DGLGraph
+    ]  # with ndata "tag", int64 (n,), kinds of nodes from 0, and "feat", one-hot float32 (n, T)
+    labels: np.ndarray  # int64 (G,), class numbers from 0
+    folds: tuple[np.ndarray, ...]  # for each test fold, the numbers of its graphs, ascending
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -2,8 +2,7 @@
 
 ``CapsuleConv`` has equal couplings (uniform), the routing of the 2017 paper (dynamic), or spherical routing, whose
 kappa starts at 0.5 and is learned (capsules). GCN (Kipf & Welling 2017, https://arxiv.org/abs/1609.02907) and GAT
-(Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) are DGL's layers. The settings to choose from include those
-of their papers.
+(Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) are DGL's layers.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LAYERS: dict[str, Callable[[int, int, int, float], nn.Module]] = {
     "dynamic": lambda *sizes: capsule_layer(*sizes, routing="dynamic"),
     "capsules": lambda *sizes: capsule_layer(*sizes, routing=Spherical(concentration=0.5)),
 }
-# Each network has four settings to choose from. The first ones of GCN and GAT are those of their papers.
+# Each network has four settings to choose from. The first settings of GCN and of GAT are those of their papers.
 _HEADS = [
     {"width": 8, "heads": 8, "dropout": 0.6, "lr": lr, "weight_decay": decay}
     for lr, decay in [(0.005, 5e-4), (0.005, 1e-3), (0.01, 5e-4), (0.01, 1e-3)]
@@ -92,13 +91,13 @@ def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> d
 
 
 def rows(place: Place, seeds: int = SEEDS, quick: bool = False) -> dict:
-    """Choose each network's settings on validation papers. Then train and test it from ``seeds`` other seeds."""
+    """Choose each network's settings on validation papers. Then train and test it with ``seeds`` other seeds."""
     common = {"epochs": 3 if quick else EPOCHS}
     return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
 
 
 def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
-    """The only part of ``table.graphs``."""
+    """Make the only part of the result; ``table.graphs`` makes a table of it."""
     made = rows(place, seeds=seeds, quick=quick)
     how = f"highest validation accuracy over {len(TRIAL_SEEDS)} other seeds"
     protocol = table.protocol(table.counted(seeds, "seed"), len(_HEADS), how, seeds > 1)

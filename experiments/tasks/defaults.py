@@ -1,4 +1,5 @@
-"""Does default routing cost accuracy? ``CapsuleConv`` and ``CapsuleReadout`` are compared with equal couplings.
+"""Does default routing cost accuracy? ``CapsuleConv`` and ``CapsuleReadout`` with it are compared with the same layers
+with equal couplings.
 
 Settings are the same for all graphs. A row is a graph and a layout. With layout ``own``, each label is read from its
 own capsule. With ``joined``, all labels are read from all capsules, and tasks with one label have a second layer. With
@@ -23,7 +24,7 @@ from experiments.data.cora import load_cora
 from experiments.data.relations import Related, joined, read_archive
 from experiments.run import Place
 from experiments.tasks import molecules, relations
-from experiments.tasks.factors import capsule_layer
+from experiments.tasks.factors import Network, capsule_layer, concentrations
 from graphcaps import dgl
 from graphcaps.routing import Routing, Spherical, Uniform
 
@@ -49,7 +50,7 @@ def cora(root: Path, seed: int) -> Related:
 
 
 def from_dgl(name: str, root: Path, seed: int) -> Related:
-    """One of DGL's data sets, which is downloaded into ``root/dgl`` if missing. The seed picks one of its splits."""
+    """A graph of DGL, from ``root/dgl``. If it isn't there, DGL downloads it. The seed picks one of its splits."""
     graph = getattr(dgl.data, f"{name}Dataset")(raw_dir=str(root / "dgl"), verbose=False)[0]
     masks = [graph.ndata[f"{part}_mask"].view(graph.num_nodes(), -1) for part in ("train", "val", "test")]
     split = [mask[:, seed % mask.shape[1]].nonzero().flatten() for mask in masks]
@@ -57,7 +58,7 @@ def from_dgl(name: str, root: Path, seed: int) -> Related:
 
 
 def blog_catalog(root: Path, seed: int) -> Related:
-    """Bloggers, with groups as labels. Features are 128 left singular vectors of the adjacency matrix."""
+    """Bloggers. Labels are their groups, and features are 128 left singular vectors of the adjacency matrix."""
     arrays = read_archive(root / "graphs" / "blogcatalog.npz")
     starts, edges = arrays["groups_indptr"], arrays["edges"].astype(np.int64)
     nodes = len(starts) - 1
@@ -87,7 +88,7 @@ ROWS = [
 
 
 class TwoLayers(nn.Module):
-    """Two layers with scores (M, J, 1), for nodes with one label."""
+    """Two layers for nodes with one label. They return scores (M, J, 1)."""
 
     def __init__(self, routing: Callable[[], Routing], inputs: int, classes: int):
         super().__init__()
@@ -115,10 +116,9 @@ def fit(place: Place, network: str, data: str, layout: str, seed: int, epochs: i
     else:
         parts = labels if related.own else PARTS
         layer = capsule_layer(inputs, PART, parts, routing())
-        model = relations.Network(layer, PART * parts, classes, labels, layout == "own", DROPOUT)
+        model = Network([layer], PART * parts, classes, labels, layout == "own", DROPOUT)
     result = relations.fit_items(model, related, dgl.add_self_loop(related.graph), epochs, RATES)
-    kappas = [float(part.kappa.detach()) for part in model.modules() if isinstance(part, Spherical)]
-    return result | {"concentration": kappas}
+    return result | {"concentration": concentrations(model)}
 
 
 def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:

@@ -1,18 +1,18 @@
 """Graphs with latent factors: predict a node's K classes, and compare couplings with the factors of the edges.
 
 ``experiments.data.factors`` draws the graphs. Six networks with equally many features per node are compared: GCN, GAT,
-and ``CapsuleConv`` with equal couplings (uniform), with the routing of the 2017 paper (dynamic), with spherical routing
-(capsules), and with spherical routing and logits that both directions of an edge share (mutual). The couplings of the
-last two are compared with the true factors of the edges, which no network gets. A node has one class per factor, so the
-share of right classes is the micro-F1.
+and ``CapsuleConv`` with four routings. These are equal couplings (uniform), the routing of the 2017 paper (dynamic),
+spherical routing (capsules), and spherical routing whose logits both directions of an edge share (mutual). The
+couplings of the last two are compared with the true factors of the edges. No network gets these factors. A node has one
+class per factor, so the share of right classes is the micro-F1.
 
-Settings are chosen on validation nodes, among them whether a factor's classes are read from all features of a node or
-from one of K parts: a capsule, a head of GAT, or 16 channels of GCN.
+Settings are chosen on validation nodes. One of them, ``heads``, says from where a factor's classes are read: from all
+features of a node, or from one of its K parts. A part is a capsule, a head of GAT, or 16 channels of GCN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import product
 
@@ -73,7 +73,7 @@ PART, DROPOUT, WEIGHT_DECAY = 16, 0.5, 5e-4
 
 
 class OwnHeads(nn.Module):
-    """Map parts (N, K * D) to scores (N, K * J). The scores of factor k depend only on part k."""
+    """Map parts (N, K * D) of nodes to scores (N, K * J). The scores of factor k depend only on part k."""
 
     def __init__(self, factors: int, part: int, classes: int):
         super().__init__()
@@ -85,25 +85,25 @@ class OwnHeads(nn.Module):
         return (torch.einsum("nkd,kdj->nkj", parts, self.weight) + self.bias).flatten(1)
 
 
-class Layers(nn.Module):
-    """Map features (N, F) to scores (N, J, K) of the J classes of each factor, by ``layers`` layers of the same kind.
+class Network(nn.Module):
+    """Apply layers one after the other, and map nodes to scores (M, J, L) of the J classes of each of L labels.
 
-    Each layer returns K parts with PART numbers each. If ``heads`` is ``"all"``, a factor's classes are read from all
-    parts of a node; if it is ``"own"``, only from the factor's own part. ``own`` are settings of capsule layers.
+    Each layer returns ``width`` numbers for a node, in equal parts. With ``own``, a label's classes are read only from
+    its own part, otherwise from all parts. The M items are all nodes, or ``items``: nodes (M,) or pairs (M, 2) of them.
     """
 
-    def __init__(self, network, inputs, classes, factors, layers: int, heads: str, **own):
+    def __init__(
+        self, layers: Iterable[nn.Module], width: int, classes: int, labels: int, own: bool, dropout: float = DROPOUT
+    ):
         super().__init__()
-        width, layer, self.factors = PART * factors, LAYERS[network], factors
-        self.dropout = nn.Dropout(DROPOUT)
-        self.layers = nn.ModuleList(layer(size, PART, factors, **own) for size in [inputs, *[width] * (layers - 1)])
-        separate = heads == "own"
-        self.heads = OwnHeads(factors, PART, classes) if separate else nn.Linear(width, classes * factors)
+        self.layers, self.dropout, self.labels = nn.ModuleList(layers), nn.Dropout(dropout), labels
+        self.heads = OwnHeads(labels, PART, classes) if own else nn.Linear(width, classes * labels)
 
-    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor, items: Tensor | None = None) -> Tensor:
         for layer in self.layers:
             feat = F.elu(layer(graph, self.dropout(feat)).flatten(1))
-        return self.heads(self.dropout(feat)).unflatten(1, (self.factors, -1)).transpose(1, 2)
+        feat = feat if items is None else gathered(feat, items)
+        return self.heads(self.dropout(feat)).unflatten(1, (self.labels, -1)).transpose(1, 2)
 
     @torch.no_grad()
     def couplings(self, graph: dgl.DGLGraph, feat: Tensor) -> list[Tensor]:
@@ -115,9 +115,18 @@ class Layers(nn.Module):
             couplings.append(c.flatten(1))
         return couplings
 
-    def concentrations(self) -> list[float]:
-        """Kappa of each layer with spherical routing."""
-        return [float(part.kappa.detach()) for part in self.modules() if isinstance(part, Spherical)]
+
+def gathered(nodes: Tensor, items: Tensor) -> Tensor:
+    """Features (M, F) of items. The features of a pair are the elementwise product of its two nodes' features."""
+    if items.dim() == 1:
+        return nodes[items]
+    # Give all vectors the same length first, because products of small numbers are hard to learn from.
+    return (F.normalize(nodes[items], dim=2) * nodes.shape[1] ** 0.5).prod(dim=1)
+
+
+def concentrations(model: nn.Module) -> list[float]:
+    """Kappa of each layer with spherical routing."""
+    return [float(part.kappa.detach()) for part in model.modules() if isinstance(part, Spherical)]
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epochs: int) -> dict:
@@ -125,8 +134,11 @@ def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epo
     data = factor_graph(seed, factors)
     torch.manual_seed(seed)
     graph, shape = dgl.add_self_loop(data.graph), dict(settings)  # self-loops come after the other edges
-    rates = {"lr": shape.pop("lr"), "weight_decay": WEIGHT_DECAY}
-    model = Layers(network, data.features.shape[1], data.num_classes, factors, **shape)
+    rates, width = {"lr": shape.pop("lr"), "weight_decay": WEIGHT_DECAY}, PART * factors
+    count, own = shape.pop("layers"), shape.pop("heads") == "own"
+    sizes = [data.features.shape[1], *[width] * (count - 1)]
+    layers = (LAYERS[network](size, PART, factors, **shape) for size in sizes)
+    model = Network(layers, width, data.num_classes, factors, own)
 
     def answers(part: Tensor) -> tuple[Tensor, Tensor]:
         return model(graph, data.features)[part], data.labels[part]
@@ -136,19 +148,19 @@ def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epo
 
     result = run.fit(model, losses, answers, data.val, data.test, epochs=epochs, patience=PATIENCE, **rates)
     if network in ROUTED:
-        layers = [recovery(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
-        result["picture"], result["information"] = layers, [layer["score"] for layer in layers]
-        result["concentration"] = model.concentrations()
+        result["picture"] = [recovery(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
+        result["information"] = [layer["score"] for layer in result["picture"]]
+        result["concentration"] = concentrations(model)
     return result
 
 
 def recovery(c: Tensor, data: FactorGraph) -> dict:
-    """How well couplings (E, K) reveal the factors of the edges that only one factor generated.
+    """Measure how well couplings (E, K) reveal the factors of edges, for edges that only one factor generated.
 
     Returns:
-        ``score``: the ``information`` of factors and capsules, where an edge's capsule is the one with its largest
-        coupling. ``table`` (K, K): number of edges by factor (rows) and capsule. ``edges``: neighbour, factor and
-        capsule of each edge into node 0.
+        ``score``: the ``information`` of factors and capsules. An edge's capsule is the one with its largest coupling.
+        ``table`` (K, K): the number of edges for each factor (row) and capsule (column). ``edges``: neighbour, factor
+        and capsule of each edge into node 0.
     """
     which, factor = data.single()
     capsule = c[which].argmax(dim=1)
@@ -181,7 +193,7 @@ def rows(place: Place, factors: int, seeds: int = SEEDS, quick: bool = False) ->
 
 
 def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
-    """Make a part of ``table.graphs`` for each number of factors, with a picture of the network ``mutual``."""
+    """Make a part of the result for each number of factors, with a picture of the network ``mutual``."""
     return [_part(place, factors, seeds, quick) for factors in NUMBERS]
 
 

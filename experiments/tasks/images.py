@@ -1,7 +1,7 @@
 """Networks for images, trained by a plan. Each has its own run folder and is measured after training.
 
-Only the training itself reads the test images. The use of capsules is counted on validation images. A training that was
-stopped continues from its last checkpoint.
+Test images are read once, at the end of a training. The use of capsules is counted on validation images. A training
+that was stopped continues from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from graphcaps.training.run_folder import Run, load
 from graphcaps.training.train import train
 
 MAX_VOTES = 2**20
-"""Limit of the votes in a batch in which the use of capsules is counted."""
+"""Largest number of votes in a batch when the use of capsules is counted."""
 
 
 def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
     """Train a network, or continue its training, and measure it.
 
-    For each set of images, the result ``right`` is a text with 1 for each image whose answer is right, else 0.
-    ``capsules`` describes the use of capsules in each routed layer, lowest layer first; it is None for CNNs.
+    In the result, ``right`` has a text for each set of images, with 1 for a right answer and 0 for a wrong one.
+    ``capsules`` describes the use of capsules in each routed layer, lowest layer first. It is None for CNNs.
     """
     name = run.key(fit, {"settings": settings, "seed": seed, "on": on})
     fixed = {"seed": seed, "name": name, "out": place.cache / "runs", "data": place.data, "device": place.device}

@@ -1,13 +1,13 @@
 """Graphs with latent factors, where the classes of training nodes are inputs and those of other nodes are predicted.
 
 A training step hides a quarter of the training nodes' classes and predicts them. Validation and test nodes are
-predicted from the classes of all training nodes (as in Shi et al. 2021, Masked label prediction, IJCAI). For
-``BeliefConv``, the classes are logits of its capsules. One control is ``BeliefConv`` with equal evidence on all edges.
-For the other controls, four of ``relations.NETWORKS`` and a network without edges, the classes are features, next to
-the rows of the adjacency matrix.
+predicted from the classes of all training nodes (as in Shi et al. 2021, Masked label prediction, IJCAI).
+``BeliefConv`` gets the classes as logits of its capsules. One control is ``BeliefConv`` with equal evidence on all
+edges. The other controls are four of ``relations.NETWORKS`` and a network without edges. They get the classes as
+features, next to the rows of the adjacency matrix.
 
-With ``heads="told"``, a network knows which classes belong to the same factor. With ``"found"``, it doesn't, and for
-``BeliefConv`` each class is assigned to a capsule, so that no training node has two classes in the same capsule.
+With ``heads="told"``, a network knows which classes belong to the same factor. With ``"found"``, it doesn't know this.
+Then ``exclusive`` assigns each class to a capsule of ``BeliefConv``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from experiments import run, table
 from experiments.data.relations import Related
 from experiments.run import Place
 from experiments.tasks import relations
-from experiments.tasks.factors import PART, WEIGHT_DECAY, OwnHeads, information
+from experiments.tasks.factors import PART, WEIGHT_DECAY, Network, information
 from graphcaps import dgl
 from graphcaps.nn import BeliefConv
 
@@ -44,22 +44,21 @@ class Without(nn.Module):
 
 
 class Control(nn.Module):
-    """A network with scores (N, L, J), from the rows of the adjacency matrix and the given classes (N, L, J)."""
+    """Map the rows of the adjacency matrix and the given classes (N, L, J) to scores (N, L, J)."""
 
     def __init__(self, network: str, data: Related, classes: int, *, heads: str, dropout: float = 0.5, **own):
         super().__init__()
-        parts, layer = data.labels.shape[1], {**relations.NETWORKS, "no edges": Without}[network]
-        self.rows, self.dropout = data.features, nn.Dropout(dropout)
-        self.layer = layer(self.rows.shape[1] + parts * classes, PART, parts, **own)
-        self.heads = OwnHeads(parts, PART, classes) if heads == "told" else nn.Linear(PART * parts, classes * parts)
+        self.rows, parts = data.features, data.labels.shape[1]
+        inputs, kinds = self.rows.shape[1] + parts * classes, {**relations.NETWORKS, "no edges": Without}
+        layer, width = kinds[network](inputs, PART, parts, **own), PART * parts
+        self.network = Network([layer], width, classes, parts, heads == "told", dropout)
 
     def forward(self, graph: dgl.DGLGraph, given: Tensor) -> Tensor:
-        nodes = F.elu(self.layer(graph, self.dropout(torch.cat([self.rows, given.flatten(1)], dim=1))).flatten(1))
-        return self.heads(self.dropout(nodes)).view_as(given)
+        return self.network(graph, torch.cat([self.rows, given.flatten(1)], dim=1)).transpose(1, 2)
 
 
 class Beliefs(nn.Module):
-    """``BeliefConv`` with a state of a capsule for each class. Scores (N, L, J) are logarithms of its result."""
+    """``BeliefConv``. Each class is a state of a capsule. Scores (N, L, J) are logarithms of the layer's result."""
 
     def __init__(self, network: str, data: Related, classes: int, *, heads: str, iterations: int):
         super().__init__()

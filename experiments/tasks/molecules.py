@@ -57,15 +57,11 @@ class ClassCapsules(nn.Module):
         return self.route(graph, feat).norm(dim=-1)
 
 
-def _attention(width: int, classes: int) -> Pooled:
-    return Pooled(dgl.nn.pytorch.GlobalAttentionPooling(nn.Linear(width, 1)), width, classes)
-
-
 Readout = Callable[[int, int], Pooled | ClassCapsules]
 READOUTS: dict[str, Readout] = {
     # Arguments: numbers per node, number of classes. The module maps a batched graph and its nodes to class scores.
-    "mean": lambda width, classes: Pooled(dgl.nn.pytorch.AvgPooling(), width, classes),
-    "attention": _attention,
+    "mean": lambda width, classes: Pooled(dgl.nn.AvgPooling(), width, classes),
+    "attention": lambda width, classes: Pooled(dgl.nn.GlobalAttentionPooling(nn.Linear(width, 1)), width, classes),
     "uniform": lambda width, classes: ClassCapsules(width, classes, "uniform"),
     "dynamic": lambda width, classes: ClassCapsules(width, classes, "dynamic"),
     "capsules": lambda width, classes: ClassCapsules(width, classes, Spherical(concentration=0.5)),
@@ -80,7 +76,7 @@ class GraphNet(nn.Module):
     def __init__(self, readout: Readout, num_tags: int, num_classes: int, width: int, dropout: float):
         super().__init__()
         sizes = [num_tags] + [width] * LAYERS
-        self.convs = nn.ModuleList(dgl.nn.pytorch.GINConv(_perceptron(i, width), "sum") for i in sizes[:-1])
+        self.convs = nn.ModuleList(dgl.nn.GINConv(_perceptron(i, width), "sum") for i in sizes[:-1])
         self.dropout = nn.Dropout(dropout)
         self.readout = readout(width * LAYERS, num_classes)
 
@@ -147,7 +143,7 @@ def rows(place: Place, name: str, seeds: int = SEEDS, quick: bool = False) -> di
 
 
 def parts(place: Place, name: str, seeds: int, quick: bool) -> list[dict]:
-    """The only part of ``table.graphs``."""
+    """Make the only part of the result; ``table.graphs`` makes a table of it."""
     made = rows(place, name, seeds=seeds, quick=quick)
     each = f"the mean of {seeds} trainings" if seeds > 1 else "one training"
     protocol = (

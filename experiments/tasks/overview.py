@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
-
-import torch
 
 from experiments import run, table
 from experiments.plan import read_plan
 from experiments.run import Place
 from experiments.statistics import paired
 from experiments.tasks import cora, factors, images, molecules
-from graphcaps import __version__
 from graphcaps.errors import GraphcapsError
 
 COLUMNS = ("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")
@@ -25,10 +21,10 @@ FOLDS_OVERLAP = 1 / 9  # for ten folds: number of test graphs / number of other 
 class Task(NamedTuple):
     """A task with several networks. For a task on images, these are the networks of the plan with its name."""
 
-    titles: dict[str, str]  # for the title of each row, the name of its set of images in images.summary
+    titles: dict[str, str]  # the title of each row, and the name of its set of images in images.summary
     columns: dict[str, tuple[str, ...]]  # the networks of each column
     rows: Callable[[Place], dict[str, dict]] | None = None  # for graphs: makes each network's table.row
-    unit: str = "seeds"  # test scores are of different seeds, folds or graphs
+    unit: str = "seeds"  # there is a test score for each of several seeds, folds or graphs
     measure: str = "accuracy"
 
 
@@ -82,8 +78,7 @@ def _table(rows: list[dict]) -> dict:
         "command": "python -m experiments overview",
         "columns": [*COLUMNS],
         "rows": sorted(rows, key=lambda row: [*TASKS].index(row["task"])),
-        "system": f"{platform.system()} {platform.machine()}",
-        "versions": {"graphcaps": __version__, "torch": torch.__version__},
+        **run.made_with(),
     }
 
 

@@ -29,14 +29,14 @@ DRAWS, KEEP = 5, (1, 2, 3, 5)
 
 
 def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
-    """(I, J) bool: the k strongest edges of each child, for strengths (I, J). Of equal edges, the first is chosen."""
+    """(I, J) bool: the k strongest edges of each child, for strengths (I, J). Of equal ones, the first is chosen."""
     order = strength.argsort(dim=1, descending=True, stable=True)[:, :k]
     return torch.zeros_like(strength, dtype=torch.bool).scatter(1, order, True)
 
 
 @torch.no_grad()
 def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
-    """(E,) float64: the last layer's couplings after as many iterations as in training, their mean over all images."""
+    """(E,) float64: means over all images of the last layer's couplings, after as many iterations as in training."""
     total = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64)
     with bar("couplings of the training images") as on_progress:
         for images, _ in in_eval_mode(model, batches, on_progress):

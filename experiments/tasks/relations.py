@@ -2,8 +2,8 @@
 
 A network of one layer is trained to classify the nodes of a graph, or pairs of nodes. The layer's couplings before and
 after training are compared with the kinds of the edges. Two other methods are references. R-GCN (Schlichtkrull et al.
-2018, https://arxiv.org/abs/1703.06103) gets the kinds: an upper bound for the score in the task. k-means clusters the
-edges by the features of their two ends, without training: a lower bound for how well couplings reveal the kinds.
+2018, https://arxiv.org/abs/1703.06103) gets the kinds, so its score in the task is an upper bound. k-means clusters the
+edges by the features of their two ends, without training. Trained couplings must reveal the kinds better than it does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiments import run, table
 from experiments.data import relations
 from experiments.data.relations import Related
 from experiments.run import Place
-from experiments.tasks.factors import LAYERS, OwnHeads, information
+from experiments.tasks.factors import LAYERS, PART, WEIGHT_DECAY, Network, information
 from graphcaps import dgl
 from graphcaps.nn import BeliefConv
 
@@ -93,25 +93,12 @@ _BELIEFS = [
 SETTINGS = dict.fromkeys(NETWORKS, _OTHERS) | dict.fromkeys(("capsules", "unit votes", "mutual"), _ROUTED)
 SETTINGS["beliefs"] = _BELIEFS
 SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 150, 50
-PART, PARTS, WEIGHT_DECAY = 16, 8, 5e-4
-"""Numbers in each part of a node's result; number of parts if labels have no parts of their own; weight decay."""
+PARTS = 8
+"""Number of parts of a node if labels have no parts of their own."""
 HIDDEN = 0.3
-"""Share of the joined training pairs that are predicted in a step, without their edges in the graph."""
+"""Share of the joined training pairs that a step predicts. Their edges aren't in the graph of that step."""
 FEWEST = 30
 """Kinds with fewer pairs of nodes have no average precision."""
-
-
-class Network(nn.Module):
-    """A layer, and scores (M, J, L) of the J classes of each of L labels."""
-
-    def __init__(self, layer: nn.Module, width: int, classes: int, labels: int, own: bool, dropout: float):
-        super().__init__()
-        self.dropout, self.labels, self.layer = nn.Dropout(dropout), labels, layer
-        self.heads = OwnHeads(labels, PART, classes) if own else nn.Linear(width, classes * labels)
-
-    def forward(self, graph: dgl.DGLGraph, feat: Tensor, items: Tensor) -> Tensor:
-        nodes = gathered(F.elu(self.layer(graph, self.dropout(feat)).flatten(1)), items)
-        return self.heads(self.dropout(nodes)).unflatten(1, (self.labels, -1)).transpose(1, 2)
 
 
 @torch.no_grad()
@@ -120,14 +107,6 @@ def couplings(layer: nn.Module, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
     attention = isinstance(layer, dgl.nn.pytorch.GATConv)
     c = layer(graph, feat, **{"get_attention" if attention else "get_coupling": True})[1].flatten(1)
     return c / c.sum(dim=1, keepdim=True)
-
-
-def gathered(nodes: Tensor, items: Tensor) -> Tensor:
-    """Features (M, F) of items. The features of a pair are the elementwise product of its two nodes' features."""
-    if items.dim() == 1:
-        return nodes[items]
-    # Give all vectors the same length first, because products of small numbers are hard to learn from.
-    return (F.normalize(nodes[items], dim=2) * nodes.shape[1] ** 0.5).prod(dim=1)
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs: int) -> dict:
@@ -141,7 +120,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs
         graph.edata["shares"] = shares(graph, related.kinds)
     dropout, rates = own.pop("dropout"), {"lr": own.pop("lr"), "weight_decay": WEIGHT_DECAY}
     layer = NETWORKS[network](related.features.shape[1], PART, parts, **own)
-    model = Network(layer, PART * parts, classes, labels, related.own, dropout)
+    model = Network([layer], PART * parts, classes, labels, related.own, dropout)
 
     def recovered() -> dict | None:
         if network in WITHOUT_COUPLINGS:
@@ -199,14 +178,13 @@ def measured(scores: Tensor, labels: Tensor) -> float:
 
 
 def recovery(c: Tensor, data: Related, seed: int) -> dict:
-    """How well couplings (E, K) reveal the kinds of the edges.
+    """Measure how well couplings (E, K) reveal the kinds of the edges.
 
     Returns:
-        ``information``: adjusted mutual information of kind and capsule, over edges with one kind; an edge's capsule is
+        ``information``: adjusted mutual information of kind and capsule, over edges with one kind. An edge's capsule is
         the one with its largest coupling. ``unseen``: the same over edges without a training node; None if items are
-        pairs. ``precisions``: for each kind, the average precision of the couplings with the capsule that suits it
-        best. The capsule is chosen on one half of the joined pairs and measured on the other half. ``precision``: the
-        mean of ``precisions``.
+        pairs. ``precisions``: for each kind, the average precision of the couplings with one capsule. On half of the
+        joined pairs, the best capsule is chosen; on the other half, it is measured. ``precision``: their mean.
     """
     one, kind, capsule = data.kinds.sum(dim=1) == 1, data.kinds.int().argmax(dim=1), c.argmax(dim=1)
     result: dict = {"information": information(kind[one], capsule[one]), "unseen": None}

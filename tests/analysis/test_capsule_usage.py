@@ -82,9 +82,8 @@ def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(im
 def layers_of(name: str) -> tuple[torch.nn.Module, list]:
     """An untrained network, and the usage of the capsules of each layer on three images."""
     torch.manual_seed(0)
-    size = 23
-    model = from_preset(name, image_shape=(1, size, size), num_classes=10).eval()
-    pixels = torch.randint(256, (3, 1, size, size), dtype=torch.uint8)
+    model = from_preset(name, image_shape=(1, 23, 23), num_classes=10).eval()
+    pixels = torch.randint(256, (3, 1, 23, 23), dtype=torch.uint8)
     return model, capsule_usage(model, Batches(Images(pixels, torch.arange(3)), 2), all_layers=True)
 
 

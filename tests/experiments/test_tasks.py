@@ -167,6 +167,5 @@ def test_mistakes_are_answered_in_one_line(capsys):
     assert capsys.readouterr().err.startswith("experiments: plan: expected a YAML file, got routing: ")
     assert main([]) == 0
     listed = capsys.readouterr().out
-    assert all(
-        f"  {name} " in listed for name in ("routings", "cora", "factors", "overview", "pruning RUN", "bench NAME")
-    )
+    named = "routings", "cora", "factors", "overview", "pruning RUN", "bench NAME"
+    assert all(f"  {name} " in listed for name in named)

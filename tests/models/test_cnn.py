@@ -29,10 +29,7 @@ def test_cnn_has_the_parameters_of_the_paper():
 
 
 def test_cnn_small_has_the_parameters_of_compact_without_its_decoder():
-    ours, compact = (
-        CNN.from_preset("cnn-small", (3, 32, 32), 3),
-        CapsNet.from_preset("compact", (3, 32, 32), 3),
-    )
+    ours, compact = CNN.from_preset("cnn-small", (3, 32, 32), 3), CapsNet.from_preset("compact", (3, 32, 32), 3)
     wanted = count(compact) - count(compact.decoder)
     assert abs(count(ours) - wanted) <= (128 + 1 + 3) / 2  # half of one unit's
 

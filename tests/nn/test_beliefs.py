@@ -111,10 +111,3 @@ def test_nodes_that_are_sure_of_different_states_are_coupled_equally_and_half_pr
     layer, x = layer_of().float(), draw(N, F).float()
     got, wanted = layer.bfloat16()(GRAPH, x.bfloat16()), layer.float()(GRAPH, x.bfloat16().float())
     torch.testing.assert_close(got.float(), wanted, atol=0.02, rtol=0.02)
-
-
-def test_gradients_by_functions_are_those_of_autograd(draw):
-    layer, x = layer_of(), draw(N, F)
-    by_function = torch.func.grad(lambda given: layer(GRAPH, given).square().sum())(x)
-    x.requires_grad_()
-    torch.testing.assert_close(by_function, torch.autograd.grad(layer(GRAPH, x).square().sum(), x)[0])

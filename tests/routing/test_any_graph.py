@@ -1,4 +1,4 @@
-"""Graphs that break layers: hubs, parallel edges, and batches of many graphs.
+"""Graphs that break layers: hubs, and batches of many graphs.
 
 tests/pyg/test_layers.py proves that the layers for PyTorch Geometric give the same.
 """
@@ -46,20 +46,6 @@ def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(draw):
     torch.testing.assert_close(out[0], wanted[0], **EXACT)
     torch.testing.assert_close(couplings, c.repeat(10_000, 1, 1), **EXACT)
     assert c.std() > 0.03  # couplings are not uniform
-
-
-def test_parallel_edges_vote_as_edges_of_copies_of_their_source(draw):
-    layer, x = conv(), draw(3, F)
-    edges = torch.tensor([[0, 0, 0, 1, 2], [2, 2, 2, 2, 1]])
-    out, c = convolve(layer, x, edges)
-    copies = torch.tensor([[0, 3, 4, 1, 2], [2, 2, 2, 2, 1]])
-    wanted, of_copies = convolve(layer, torch.cat((x, x[:1], x[:1])), copies)
-    torch.testing.assert_close(out, wanted[:3], **EXACT)
-    torch.testing.assert_close(c, of_copies, **EXACT)
-    once, _ = convolve(layer, x, edges[:, 2:])
-    assert (once[2] - out[2]).abs().max() > 1e-3
-    twice, _ = convolve(layer, x, edges.repeat(1, 2))
-    torch.testing.assert_close(twice, out, **EXACT)
 
 
 def test_ten_thousand_graphs_in_a_batch_are_each_as_alone(draw):

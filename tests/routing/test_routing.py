@@ -186,10 +186,8 @@ def test_the_routed_graph_holds_the_last_iteration_detached(name, linear, graphs
     assert torch.equal(v, last_v) and v.requires_grad
     assert not graph.edata and not graph.dstdata and routed.canonical_etypes == graph.canonical_etypes
     assert torch.equal(dynamic_routing(graph, u_hat, 4), route(graph, u_hat, Dynamic(4)).v)
-    assert torch.equal(coupling_entropy(routed), coupling_entropy(graph, c)) and coupling_entropy(routed).shape == (
-        4,
-        2,
-    )
+    entropy = coupling_entropy(routed)
+    assert torch.equal(entropy, coupling_entropy(graph, c)) and entropy.shape == (4, 2)
 
 
 # Linear votes

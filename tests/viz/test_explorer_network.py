@@ -54,7 +54,6 @@ ASK = """({ found, pixels, rounds }) => {
 @pytest.fixture(scope="module")
 def ask(chromium):
     """A function that gives the page's numbers of all iterations for a network and pixels (C, H, W)."""
-
     page = page_that_computes(chromium)
 
     def answers(model: CapsNet, pixels: np.ndarray) -> dict:
