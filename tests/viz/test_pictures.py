@@ -109,7 +109,7 @@ def test_undecided_children_and_parents_that_none_chooses_are_folded_with_their_
     picture = viz.GraphPicture(settled)
     assert sorted(picture.chosen.children) == list(range(6)) and picture.chosen.parents.tolist() == [2, 7]
     shown = words(picture.figure)
-    assert "+ 10 undecided" in shown and "4 children choose parent 2, 2 choose parent 7" in shown
+    assert "+ 10 that stay undecided" in shown and "4 children choose parent 2, 2 choose parent 7" in shown
     assert "parent 2\n0.90" in shown and "parent 7\n0.80" in shown
     assert [bar.get_height() / bar.get_width() for bar in picture.panels[0].bars] == pytest.approx([-0.9, -0.8])
     everything = viz.GraphPicture(settled, show_all=True)
