@@ -12,7 +12,7 @@ import torch
 
 from .._dgl import DGLGraph
 from ..errors import expect
-from ..tracing import run_untraced
+from ..torch_tracing import run_untraced
 
 P = ParamSpec("P")
 T = TypeVar("T")

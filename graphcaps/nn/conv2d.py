@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ..tracing import is_tracing
+from ..torch_tracing import is_tracing
 
 
 class Conv2d(nn.Conv2d):
