@@ -52,9 +52,9 @@ def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor
 
 
 def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean of -ln(coupling of a child with the class of the object at its field's centre), weighted by ink.
+    """Mean of -ln c, weighted by ink: c couples a child with the class of the object at its field's centre.
 
-    It is 0 if there is no ink, and ln J if all couplings are equal.
+    The loss is 0 if there is no ink, and ln J if all couplings are equal.
 
     Args:
         logits: b (I, J, B), routing logits.
@@ -62,7 +62,7 @@ def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor)
         labels: (B,) or (B, K), classes of the objects.
     """
     check_labels(labels, logits.shape[1])
-    expect(labels.numel() == ink[..., 0].numel(), "labels", f"of {tuple(ink.shape[:2])} objects", tuple(labels.shape))
+    expect(labels.numel() == ink[..., 0].numel(), "labels", f"{tuple(ink.shape[:2])}, per object", tuple(labels.shape))
     classes = labels.reshape(len(labels), -1).t().unsqueeze(0).expand(len(logits), -1, -1)  # (I, K, B)
     ink = ink.permute(2, 1, 0)  # (I, K, B)
     return -(ink * logits.log_softmax(dim=1).gather(1, classes)).sum() / ink.sum().clamp_min(1)

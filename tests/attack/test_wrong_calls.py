@@ -205,7 +205,7 @@ WRONG = [
     ("graph: expected a graph whose formats include coo, got csc...", lambda: CONV(RING.formats("csc"), X)),
     ("feat: expected a pair, with the destination's features...", lambda: conv(residual=True)(WORDS, X)),
     ("feat[1]: expected (N=2, *, 7), got (2, 4)...", lambda: conv((4, 7), residual=True)(WORDS, (X, X[:2]))),
-    ("...a reverse for each edge, got the edge 0 -> 1 without. Add...", lambda: conv(mutual=True)(ONE_WAY, X)),
+    ("...a reverse for each edge, got the edge 0 -> 1 without one. Add...", lambda: conv(mutual=True)(ONE_WAY, X)),
     ("engine: expected 'auto' or 'torch' with mutual=True, got 'dgl'...", on_dgl),
     ("...both ways, ... got a block. Give it mutual=...", lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), X)),
     ("...got sources and destinations. Give it...",
@@ -263,7 +263,7 @@ def test_images_that_a_network_would_misread_are_refused(kind):
     network = kind.from_preset(name, (1, 20, 20)).eval()
     for images, text in (
         (255 * IMAGES, r"numbers in \[0, 1\], got .* to 25\d.*\. Divide them: images / 255"),
-        ((IMAGES - 0.13) / 0.31, r"numbers in \[0, 1\], got -0\.\d+ to 2\.\d+\. Networks here read images as they are"),
+        ((IMAGES - 0.13) / 0.31, r"numbers in \[0, 1\], got -0\.\d+ to 2\.\d+\. The networks of graphcaps read images"),
         (IMAGES * float("nan"), r"numbers in \[0, 1\], got NaN or infinity$"),
         (IMAGES[0], r"\(B, C=1, H=20, W=20\), got \(1, 20, 20\)\. One image is a batch too: images\[None\]"),
     ):
