@@ -40,11 +40,11 @@ BELIEFS, EDGES = nn.BeliefConv(4, 3, 2), torch.tensor([[0, 1], [1, 8]])
 NO_TENSORS = {
     "a list": (lambda x: x.tolist(), r"a tensor, got list\. Convert it: torch\.as_tensor\({name}\)"),
     "an array": (lambda x: x.numpy(), "a tensor, got ndarray"),
-    "complex": (lambda x: x + 1j, r"(real numbers|torch\.float32, as .*), got torch\.complex64"),
+    "complex": (lambda x: x + 1j, r"(real numbers|torch\.float32, like .*), got torch\.complex64"),
     "sparse": (lambda x: x.to_sparse(), r"a dense tensor, got torch\.sparse_coo\. Convert it: {name}\.to_dense\(\)"),
     "nested": (lambda x: torch.nested.nested_tensor([x, x]), "a dense tensor, got a nested tensor"),
-    "float8": (lambda x: x.to(torch.float8_e4m3fn), r"(floating point|torch\.float32, as .*), got torch\.float8"),
-    "integers": (lambda x: x.long(), r"(floating point|torch\.float32, as .*), got torch\.int64\. Convert it"),
+    "float8": (lambda x: x.to(torch.float8_e4m3fn), r"(floating point|torch\.float32, like .*), got torch\.float8"),
+    "integers": (lambda x: x.long(), r"(floating point|torch\.float32, like .*), got torch\.int64\. Convert it"),
 }
 DOORS = {
     "u_hat": lambda wrong: route(GRAPH, wrong(VOTES)),
@@ -213,7 +213,7 @@ WRONG = [
     ("num_caps: expected an integer >= 1, got 0...", lambda: nn.BeliefConv(4, 3, 0)),
     ("feat: expected (N, F) = (3, 4), got (3, 3)...", lambda: BELIEFS(RING, X[:, 1:])),
     ("feat: expected logits (N, K, D) = (3, 2, 3)...", lambda: nn.BeliefConv(None, 3, 2)(RING, X)),
-    ("feat: expected torch.float32, as the layer's weights...", lambda: BELIEFS(RING, X.double())),
+    ("feat: expected torch.float32, like the layer's weights...", lambda: BELIEFS(RING, X.double())),
     ("edge_weight: expected (E=6,), got (1, 6)...", lambda: BELIEFS(RING, X, torch.ones(1, 6))),
     ("graph: expected nodes of one kind, got a block...", lambda: BELIEFS(dgl.to_block(RING), X)),
     # Pages of graphs
