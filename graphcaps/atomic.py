@@ -1,4 +1,4 @@
-"""Atomic writes: after a crash, or on a full disk, the file is either the old one or the new one, never half of one."""
+"""Atomic writes: a crash or a full disk leaves the old file or the new one, never half a file."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class DatasetSpec:
     train: int  # images in the training files
     test: int  # images in the test files
     val: int = 5000  # training images held out for the choice of the model
-    ink: float | None = None  # share of the image that a drawing's longer side fills, if it is the same for all images
+    ink: float | None = None  # a drawing's longer side as a share of the image's side, if it is always the same
     pairs: bool = False  # whether an image is made of two images from the files
     border: int | None = None  # width in pixels of the black border; images are shifted by up to this
     detail: int | None = None  # pixels per side before the images were enlarged, if they were

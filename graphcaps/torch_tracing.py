@@ -1,4 +1,4 @@
-"""Whether torch is tracing the current call, and how to compute something outside the trace."""
+"""Whether torch traces the current call, and how to compute outside the trace."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Evaluation:
         return wilson_interval(self.correct, len(self.labels))
 
     def per_class(self, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Count the images whose labels have each class, whose labels and answer both do, and whose answer does."""
+        """For each class, count images with it in the labels, in labels and answer, and in the answer: (J,) each."""
         shown, answered = present(self.labels, num_classes), present(self.predicted, num_classes)  # (N, J)
         return shown.sum(dim=0), (shown & answered).sum(dim=0), answered.sum(dim=0)
 

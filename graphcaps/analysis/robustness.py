@@ -10,7 +10,7 @@ Results are plain data for JSON and for ``viz.robustness``::
     clean    index of the row of unchanged images                    seed    random seed of the transforms
     rows     {"name", "correct", "images", "accuracy", "interval_95", "winning_score", "recall"} for each version:
              interval_95 is the Wilson score interval, winning_score the mean score of the answers, and recall, for
-             each class, the share of its images whose answer has the class, or None without images
+             each class, the share of its images whose answer contains the class (None if it has no images)
 """
 
 from __future__ import annotations

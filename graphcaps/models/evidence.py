@@ -1,4 +1,4 @@
-"""Doubtful answers: answers to blank images, and answers outside limits that nearly all right answers keep.
+"""Doubtful answers: answers to blank images, and answers that lie outside the range of nearly all right answers.
 
 Three numbers are compared with limits, which were measured on right answers to validation images: the answer's score,
 the next highest score, and the correlation of image and reconstruction. Frosst, Sabour & Hinton 2018, "DARCCC" (arXiv
@@ -23,7 +23,7 @@ BLANK_TEXT = f"the image is blank: its lightest and darkest pixels differ by {{:
 
 
 class Limits(NamedTuple):
-    """Least score of the answer, largest next score and least correlation without a doubt. None means no limit."""
+    """Limits of answers without a doubt: least score, largest next score, least correlation. None means no limit."""
 
     answer: float | None = None
     other: float | None = None

@@ -21,7 +21,7 @@ def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor
     """Route children u (I, B, P); return parents v (J, B, D) and the last iteration's logits b (I, J, B).
 
     The logits are a differentiable function of the votes, the prior and kappa, with everything else held fixed. So a
-    child learns which parent to vote for, and parents don't learn to follow their children:
+    child learns which parent to vote for, and parents don't learn to follow their children. The logits are
 
         dynamic      b = <u_hat, sum of v over the iterations before>
         spherical    b = kappa <u_hat, mu> / rho
@@ -52,7 +52,7 @@ def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor
 
 
 def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean of -ln c, weighted by ink: c couples a child with the class of the object at its field's centre.
+    """Mean of -ln c, weighted by ink, where c couples a child with the class of the object at its field's centre.
 
     The loss is 0 if there is no ink, and ln J if all couplings are equal.
 

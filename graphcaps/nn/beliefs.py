@@ -18,7 +18,7 @@ EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 
 
 class NodeBeliefs(nn.Module):
-    """The weights and iterations of ``BeliefConv``. ``names`` is ``DGL`` or ``PYG``: argument names for messages."""
+    """The weights and iterations of ``BeliefConv``. Error messages use the argument names in ``names``."""
 
     in_caps = 1  # `graphcaps.watch` reads this
 
@@ -36,7 +36,7 @@ class NodeBeliefs(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         if self.weight is not None:
             nn.init.normal_(self.weight, std=2 / (len(self.weight) + self.weight[0].numel()) ** 0.5)
         nn.init.zeros_(self.bias)
@@ -154,7 +154,7 @@ class BeliefConv(nn.Module):
         self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations)
 
     def reset_parameters(self) -> None:
-        """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         self.beliefs.reset_parameters()
 
     @uncompiled

@@ -82,7 +82,7 @@ def _phases(x: Tensor, n: int, step: int) -> Tensor:
 
 @functools.lru_cache(maxsize=8)
 def _transforms(n: int, taps: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Matrices: of images (F * 2, n * n) and kernels (F * 2, t * t) to frequencies, and back (h * h, F * 2 * 2)."""
+    """Return the matrices for images (F * 2, n * n), for kernels (F * 2, t * t) and for outputs (h * h, F * 2 * 2)."""
     place, half = torch.arange(n, dtype=torch.float64), n // 2 + 1
     wave = torch.exp(-2j * math.pi / n * place.outer(place))  # (frequencies, places)
     waves = torch.einsum("fr,gc->fgrc", wave, wave[:half])

@@ -47,13 +47,13 @@ class CapsuleLayer(RoutedLayer):
 class SharedCaps(RoutedLayer):
     """Fully connected capsules with one matrix per child type and parent; the matrix is linear in the child's position.
 
-    Let row_i and column_i, in [-1, 1], be the centre of child i's receptive field. If the child is of type t, it votes
+    Let row_i and column_i in [-1, 1] be the centre of child i's receptive field, and t the child's type. Its vote is
 
         u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
 
     All positions share the matrices of a type, as in the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules
     with EM routing", section 4. Differs: there, a child's row and column are added to two numbers of its vote. In this
-    layer, activations don't weight the votes. So at equal couplings, the sum would add the same numbers to every image.
+    layer, activations don't weight the votes. So at equal couplings, this would add the same numbers for every image.
 
     Args:
         child_types: T, number of child types. Children are ordered by type first, as ``PrimaryCaps`` returns them.

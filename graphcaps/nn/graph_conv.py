@@ -17,7 +17,7 @@ from .node_caps import NodeCapsules, dropped
 class CapsuleConv(nn.Module):
     """Graph convolution by routing: nodes vote for the capsules of their neighbours, and votes that agree count more.
 
-    Node u votes z_ul = x_u W_l for capsule l of a neighbour. For node v with in-edges e = (u, v), each iteration is
+    Node u votes z_ul = x_u W_l for capsule l of a neighbour. For node v with in-edges e = (u, v), an iteration computes
 
         c = softmax of b over the K capsules l of edge e
         s_vl = sum over e of c_el z_ul
@@ -105,7 +105,7 @@ class CapsuleConv(nn.Module):
         self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options)
 
     def reset_parameters(self) -> None:
-        """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         self.capsules.reset_parameters()
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
@@ -198,7 +198,7 @@ class CapsuleReadout(nn.Module):
         self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options)
 
     def reset_parameters(self) -> None:
-        """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
+        """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
         self.capsules.reset_parameters()
 
     @uncompiled
@@ -225,8 +225,8 @@ def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
     check_graph(graph)
     if not allow_zero_in_degree and some_without_in_edges(graph):
         raise dgl.DGLError(
-            "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
-            "self-loops with dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
+            "graph: expected an in-edge for every node, got nodes without one. Add self-loops with "
+            "dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
         )
 
 

@@ -30,7 +30,7 @@ PYG = Names(feat="x", edge_feat="edge_attr", in_feats="in_channels", out_feats="
 class NodeCapsules(nn.Module):
     """The weights, routing, bias and squash of ``CapsuleConv``, whose docstring gives the formula and the arguments.
 
-    ``names`` is ``DGL`` or ``PYG``: argument names for error messages.
+    Error messages use the argument names in ``names``, which is ``DGL`` or ``PYG``.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class NodeCapsules(nn.Module):
         return nn.Parameter(torch.empty(self.in_caps, feats, self.num_caps, self.out_feats))
 
     def reset_parameters(self) -> None:
-        """Draw the weights as DGL's ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        """Draw the weights like DGL's ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         for weight in (self.weight, self.weight_edge, self.weight_target):
             if weight is not None and not is_lazy(weight):
                 self._draw(weight)

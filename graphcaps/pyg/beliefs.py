@@ -38,7 +38,7 @@ class BeliefConv(nn.Module):
         self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, PYG)
 
     def reset_parameters(self) -> None:
-        """Draw the weights as ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         self.beliefs.reset_parameters()
 
     @uncompiled

@@ -30,8 +30,8 @@ class CapsuleConv(MessagePassing):
     for ``AttentionExplainer``. An edge's couplings sum to 1, so their mean is constant: use their maximum.
 
     Args:
-        add_self_loops: whether one self-loop replaces all that a node has. Its weight is 1, its features are the mean
-            over the node's other in-edges. Ignored if x is a pair. None also means True, but ``to_hetero`` accepts it.
+        add_self_loops: whether each node gets one self-loop, which replaces those it has. Its weight is 1, its features
+            are the mean over other in-edges. Ignored if x is a pair. None means True, but ``to_hetero`` accepts it.
         concat: True: a node's capsules are joined, (*, N, num_caps * out_channels), like the heads of ``GATConv``.
             False: capsules have their own dim, (*, N, num_caps, out_channels), while ``GATConv`` returns the mean.
         cached: whether all later calls reuse the sorted edges of the first call, as in ``GCNConv``. Use it for a graph
@@ -79,7 +79,7 @@ class CapsuleConv(MessagePassing):
         self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options)
 
     def reset_parameters(self) -> None:
-        """Draw the weights as DGL's ``GATConv`` does (Glorot, normal, gain of ReLU); the bias is zero."""
+        """Draw the weights like DGL's ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         self._routed = None
         self.capsules.reset_parameters()
 

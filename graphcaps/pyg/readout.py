@@ -58,7 +58,7 @@ class CapsuleReadout(Aggregation):
         self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options, names=PYG)
 
     def reset_parameters(self) -> None:
-        """Draw the weights as ``CapsuleConv`` does; the bias is zero."""
+        """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
         self.capsules.reset_parameters()
 
     # The base class's default for dim is -2. Here it is 0, because a node's features may have two dims.

@@ -17,7 +17,7 @@ from ..routing.names import ROUTINGS, name_of
 from ..viz.routing_trace import RoutingTrace
 from .watched import watch
 
-ITERATIONS = 10  # at least this many are recorded, because three would be three nearly equal frames
+ITERATIONS = 10  # at least this many are recorded, because three would give three nearly equal frames
 STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)
 MOST_DECODED_PARENTS = 20
 MOST_DRAWN_CHILDREN = 64  # with more children, there is no saliency and no decoded vote for each child

@@ -69,7 +69,7 @@ def random_trace(num_children: int, num_parents: int, iterations: int = 10, seed
 
 
 class Watched:
-    """The last routing of each layer, by the name of the innermost submodule, or ``"route"`` outside the module.
+    """The last routing of each layer. A layer is named after the innermost submodule; outside the module: ``"route"``.
 
     After the first ``snapshot``, a layer's trace has one epoch for each snapshot.
     """
