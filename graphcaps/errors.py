@@ -168,7 +168,7 @@ def read_json(text: str, **wanted: type | tuple[float, float]) -> dict:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(content, dict):
-        raise ValueError(f"expected an object, got {content!r:.40}")
+        raise ValueError(f"JSON that isn't an object: {content!r:.40}")
     check_json(content, **wanted)
     return content
 

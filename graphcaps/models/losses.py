@@ -91,6 +91,6 @@ def capsnet_loss(
     if output.reconstruction is None:
         return margin
     drawn = tuple(output.reconstruction.shape)
-    expect(tuple(images.shape) == drawn, "images", f"{drawn}, as the reconstructions", tuple(images.shape))
+    expect(tuple(images.shape) == drawn, "images", f"{drawn}, like the reconstructions", tuple(images.shape))
     errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
     return margin + reconstruction_weight * errors.mean()

@@ -204,7 +204,7 @@ class NodeCapsules(nn.Module):
             check_dtype(names.edge_feat, edge_feat, self.weight)
         elif edge_feat is not None:
             then = f"Give it {names.edge_feats}={edge_feat.shape[-1]}"
-            expect(False, names.edge_feat, f"none, as the layer has no {names.edge_feats}", "some", then)
+            expect(False, names.edge_feat, f"none, because the layer has no {names.edge_feats}", "some", then)
         if self.weight_target is not None:
             wanted = "a pair, with the destination's features for the residual"
             target = required(target, names.feat, wanted, "no second")

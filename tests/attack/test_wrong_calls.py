@@ -273,7 +273,7 @@ def test_images_that_a_network_would_misread_are_refused(kind):
 
 def test_a_loss_does_not_broadcast_images():
     output = CapsNet.from_preset("compact", (1, 20, 20)).eval()(IMAGES)
-    with pytest.raises(InputError, match=r"^images: expected \(3, 1, 20, 20\), as the reconstructions, got "):
+    with pytest.raises(InputError, match=r"^images: expected \(3, 1, 20, 20\), like the reconstructions, got "):
         capsnet_loss(output, IMAGES[:1], torch.tensor([0, 1, 2]))
 
 
