@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .training.train import train
 
 
-if not TYPE_CHECKING:  # so that a type checker reports a misspelt name
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt names
     _MODULES = {
         "": "nn routing viz",
         "_dgl": "dgl",

@@ -1,7 +1,7 @@
 """The only module that imports DGL. It imports DGL on first use, and makes it work with any version of torch.
 
-``import dgl`` also imports ``dgl.graphbolt``, a loader of huge graphs that graphcaps doesn't use. GraphBolt needs a
-compiled library for the exact version of torch, and a part of ``torchdata`` that newer releases dropped. So ``import
+``import dgl`` also imports ``dgl.graphbolt``, a data loader for huge graphs that graphcaps doesn't use. GraphBolt needs
+a library compiled for the exact version of torch, and a part of ``torchdata`` that newer releases dropped. So ``import
 graphcaps`` calls `install`, which adds an import hook for every later ``import dgl`` in the process: if GraphBolt fails
 to load, an empty module replaces it.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["DGLGraph", "dgl", "edge_softmax", "function", "has_cuda", "install", "install_command", "ops"]
 
 GRAPHBOLT = "dgl.graphbolt"
-NEWEST_PYTHON = (3, 12)  # DGL has no wheels for newer ones
+NEWEST_PYTHON = (3, 12)  # DGL has no wheels for newer versions
 
 
 def __getattr__(name: str) -> Any:
@@ -59,19 +59,19 @@ def has_cuda() -> bool:
 def install_command() -> str:
     """Return the shell command that installs DGL for this Python.
 
-    DGL's wheel for 3.12 also works with a newer Python, where DGL uses ctypes in place of ``dgl/_ffi/_cy3``. But pip
-    installs it there only with ``--target``.
+    DGL's wheel for Python 3.12 also works with newer versions: DGL then uses ctypes instead of its compiled module
+    ``dgl/_ffi/_cy3``. But on newer versions, pip installs this wheel only with ``--target``.
     """
     if sys.version_info[:2] <= NEWEST_PYTHON:
         return "pip install dgl"
-    has_pip = importlib.util.find_spec("pip") is not None  # an environment that uv made has none
+    has_pip = importlib.util.find_spec("pip") is not None  # environments made by uv have no pip
     pip = f'"{sys.executable}" -m pip' if has_pip else "uv pip"
     only = f"--python-version {'.'.join(map(str, NEWEST_PYTHON))} --only-binary=:all:"
     return f'{pip} install --no-deps --target "{sysconfig.get_path("platlib")}" {only} "dgl>=2.1"'
 
 
 class GraphBoltFinder:
-    """An import hook that loads ``dgl.graphbolt`` by `GraphBoltLoader`."""
+    """An import hook that loads ``dgl.graphbolt`` with `GraphBoltLoader`."""
 
     @staticmethod
     def find_spec(name: str, path=None, target=None):
@@ -111,6 +111,6 @@ class GraphBoltLoader(importlib.machinery.SourceFileLoader):
 
 
 def install() -> None:
-    """Add `GraphBoltFinder` to Python's import hooks, unless it is there."""
+    """Add `GraphBoltFinder` to Python's import hooks, unless it is already there."""
     if GraphBoltFinder not in sys.meta_path:
         sys.meta_path.insert(0, GraphBoltFinder)

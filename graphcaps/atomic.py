@@ -1,4 +1,4 @@
-"""Atomic writes: a crash or a full disk leaves the old file or the new one, never half of one."""
+"""Atomic writes: a crash or a full disk leaves the old file or the new one, never half a file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ UNFINISHED = ".unfinished-"  # prefix of files and folders until they are comple
 
 
 def unfinished(path: Path) -> Path:
-    """Return a new name in the folder of ``path``, with its suffix, for a file or folder that is not complete yet."""
+    """Return a new path, with the folder and suffix of ``path``, for a file or folder that is not complete yet."""
     return path.with_name(f"{UNFINISHED}{path.stem}-{secrets.token_hex(4)}{path.suffix}")
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``. If the block succeeds, its file is synced and renamed to ``path``.
+    """Yield a temporary path beside ``path``. If the block succeeds, the file there is synced and renamed to ``path``.
 
-    With ``before``, an old file at ``path`` is renamed to ``before`` first; between the renames ``path`` is missing.
+    If ``before`` is given, an old file at ``path`` is first renamed to it; between the two renames ``path`` is missing.
 
     Raises:
         GraphcapsError: the folder can't be made or written, or the disk is full. The temporary file is removed.
@@ -46,7 +46,7 @@ def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[P
 
 @contextlib.contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """Make a folder for the block. If the block fails, remove the new folders that are empty.
+    """Make a folder and its parents. If the ``with`` block then fails, remove those that are new and still empty.
 
     Raises:
         OSError: the folder can't be made.

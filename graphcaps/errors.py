@@ -1,4 +1,4 @@
-"""Exceptions and argument checks. A message has the argument's name, the expected value, the actual one, and a fix."""
+"""Exceptions and argument checks. A message gives the argument's name, the expected and actual values, and a fix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDING = 0.01  # half precision, or resizing an image, may move numbers out of
 
 
 class GraphcapsError(Exception):
-    """An error with a text for the user. The command line prints the text and exits with 1."""
+    """An error whose message is written for the user. The command line prints it and exits with status 1."""
 
 
 class InputError(GraphcapsError, ValueError):
@@ -39,7 +39,7 @@ def expect(holds: bool, name: str, wanted: str, got: object, then: str = "") -> 
 
 
 def is_whole(value: object, least: int = 1, most: int | None = None) -> bool:
-    """Whether ``value`` is an integer, Python's or NumPy's but no bool, from ``least`` to ``most``.
+    """Whether ``value`` is an integer from ``least`` to ``most``, of Python or NumPy. A bool is not an integer here.
 
     >>> is_whole(3), is_whole(0), is_whole(3.0), is_whole(True), is_whole(3, most=2)
     (True, False, False, False, False)
@@ -79,7 +79,7 @@ def check_callable(name: str, value: object) -> None:
 
 
 def check_tensor(name: str, value: object, floating: bool = True, sparse: bool = False) -> Tensor:
-    """Return ``value``. Raise ``InputError`` unless it is a real tensor, by default dense and of floating point.
+    """Return ``value``. Raise ``InputError`` unless it is a tensor of real numbers, by default dense floating point.
 
     >>> check_tensor("u", [1.0])
     Traceback (most recent call last):
@@ -102,8 +102,8 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
 def check_unit(name: str, values: Tensor, then: str = "", everywhere: bool = False) -> None:
     """Raise ``InputError`` if a tensor on the CPU has numbers outside [0, 1] by more than ``ROUNDING``. NaN passes.
 
-    On other devices numbers are checked only with ``everywhere``, because the check waits for the device. Inside
-    ``torch.func.vmap`` and ``torch.compile`` there are no values to check.
+    On other devices, numbers are checked only if ``everywhere`` is set, because the check waits for the device. Inside
+    ``torch.func.vmap`` and ``torch.compile``, there are no values to check.
     """
     low, high = min_max(values, everywhere) or (0, 1)
     outside = low < -ROUNDING or high > 1 + ROUNDING
@@ -113,7 +113,7 @@ def check_unit(name: str, values: Tensor, then: str = "", everywhere: bool = Fal
 def check_labels(labels: Tensor, num_classes: int) -> None:
     """Raise ``InputError`` unless all labels are classes from 0 to J - 1.
 
-    This check waits for a GPU too, because a wrong label on a GPU would crash the whole process without a message.
+    Labels on a GPU are checked too, although this waits: a wrong label there would crash the process without a message.
     """
     low, high = min_max(labels, everywhere=True) or (0, -1)
     fits = low >= 0 and high < num_classes
@@ -121,9 +121,9 @@ def check_labels(labels: Tensor, num_classes: int) -> None:
 
 
 def min_max(values: Tensor, everywhere: bool = False) -> tuple[float, float] | None:
-    """Return a tensor's smallest and largest number, both NaN if any is; None if the numbers can't be read.
+    """Return a tensor's smallest and largest number, or None if they can't be read. If any number is NaN, both are.
 
-    Numbers on other devices than the CPU are read only with ``everywhere``, because reading waits for the device.
+    On devices other than the CPU, numbers are read only if ``everywhere`` is set, because reading waits for the device.
     """
     from torch.compiler import is_compiling
 
@@ -152,10 +152,10 @@ def check_name(kind: str, name: str, known: Sequence[str]) -> None:
 
 
 def read_json(text: str, **wanted: type | tuple[float, float]) -> dict:
-    """Return the object in a JSON text. It must have the entries ``wanted``: each has a type or (smallest, largest).
+    """Parse a JSON object. ``wanted`` gives the required type of an entry, or its (smallest, largest) number.
 
     Raises:
-        ValueError: the text isn't JSON or has no object, or an entry doesn't fit.
+        ValueError: the text isn't a JSON object, or an entry is missing or doesn't fit.
 
     >>> read_json('{"share": 0.5}', share=(0, 1))
     {'share': 0.5}
@@ -168,7 +168,7 @@ def read_json(text: str, **wanted: type | tuple[float, float]) -> dict:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(content, dict):
-        raise ValueError(f"no object but {content!r:.40}")
+        raise ValueError(f"JSON that isn't an object: {content!r:.40}")
     check_json(content, **wanted)
     return content
 

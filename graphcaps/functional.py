@@ -11,16 +11,16 @@ from .errors import check_labels, check_tensor, check_unit, expect
 
 
 def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
-    """Shrink vectors to length n^2 / (1 + n^2), n = |s|, keeping their direction (equation 1).
+    """Shrink vectors s to length n^2 / (1 + n^2), where n = |s|, and keep their direction (equation 1).
 
-    v = s n / (1 + n^2) equals the paper's n^2 / (1 + n^2) * s / n, but without a division by zero: the zero vector
-    gives zero, with a zero gradient.
+    v = s n / (1 + n^2) equals the paper's n^2 / (1 + n^2) * s / n, but doesn't divide by zero: the zero vector gives
+    zero, with a zero gradient.
 
     Args:
-        s: any floating tensor. Vectors lie along ``dim``.
+        s: any floating-point tensor. Vectors lie along ``dim``.
 
     Returns:
-        The same shape, with lengths in [0, 1). In float32, lengths from n = 1e3 on may round to 1, and n > 1e19 is NaN.
+        The same shape, with lengths in [0, 1). In float32, the length may round to 1 if n >= 1e3; n > 1e19 gives NaN.
 
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
@@ -33,14 +33,14 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
 def margin_loss(
     lengths: torch.Tensor, labels: torch.Tensor, m_plus: float = 0.9, m_minus: float = 0.1, lam: float = 0.5
 ) -> torch.Tensor:
-    """Margin loss on capsule lengths (equation 4): the sum over classes, the mean over the batch.
+    """Margin loss on capsule lengths (equation 4), summed over classes and averaged over the batch.
 
     L_k = T_k max(0, m+ - |v_k|)^2 + lam (1 - T_k) max(0, |v_k| - m-)^2; a scalar >= 0
 
     Args:
         lengths: (B, J) in [0, 1], lengths of the class capsules. Layers return capsules (J, B, D): transpose their
             lengths (J, B) first. If B = J, a missing transposition can't be detected.
-        labels: (B,) int64 classes in [0, J), or (B, J) of 0/1 if several classes may be present.
+        labels: (B,) int64 classes in [0, J), or (B, J) with 0 or 1 for each class if several classes may be present.
 
     Raises:
         InputError: shapes or labels don't fit or, on the CPU, lengths are outside [0, 1].
@@ -59,7 +59,7 @@ def margin_loss(
         present = torch.nn.functional.one_hot(labels, lengths.shape[1]).to(lengths.dtype)  # (B, J)
     else:
         expect(labels.shape == lengths.shape, "labels", f"(B,) or (B, J)={tuple(lengths.shape)}", tuple(labels.shape))
-        then = "Class numbers are labels (B,); (B, J) says which classes are there"
+        then = "Labels (B, J) say which classes are present; class numbers are labels (B,)"
         check_unit("labels", labels, then, everywhere=True)
         present = labels.to(lengths.dtype)
     loss = present * (m_plus - lengths).relu() ** 2 + lam * (1 - present) * (lengths - m_minus).relu() ** 2  # (B, J)
@@ -67,7 +67,7 @@ def margin_loss(
 
 
 def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) -> torch.Tensor:
-    """Spread loss (Hinton, Sabour & Frosst 2018, equation 3): the sum over wrong classes, the mean over the batch.
+    """Spread loss (Hinton, Sabour & Frosst 2018, equation 3), summed over wrong classes and averaged over the batch.
 
     L = sum over i != t of max(0, margin - (a_t - a_i))^2, where t is the true class; a scalar >= 0
 

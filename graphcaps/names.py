@@ -18,7 +18,7 @@ ROUTINGS = {
 
 ENGINES = ("auto", "fused", "torch", "dgl")
 AUGMENTS = ("none", "shift", "affine", "anywhere")
-OWN_KINDS = ("folder", "idx", "npz", "csv")  # kinds of your own images, whose data set is called KIND:PATH
+OWN_KINDS = ("folder", "idx", "npz", "csv")  # formats of your own images; their data set is called KIND:PATH
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Preset:
 
     network: Literal["CapsNet", "CNN", "MatrixCapsNet"]  # the class in ``graphcaps.models`` that builds it
     learning_rate: float  # default peak of Adam's one-cycle rate
-    routings: tuple[str, ...] = ()  # names of its routings, the default first; without capsules there are none
+    routings: tuple[str, ...] = ()  # names of its routings, the default first; empty without capsules
     settings: tuple[str, ...] = ()  # the fields of ``TrainConfig`` that its ``from_preset`` takes
     iterations: int = 3  # default number of routing iterations
 
@@ -56,9 +56,9 @@ class DatasetSpec:
     train: int  # images in the training files
     test: int  # images in the test files
     val: int = 5000  # training images held out for the choice of the model
-    ink: float | None = None  # share of the image that a drawing's longer side fills, if it is the same for all images
+    ink: float | None = None  # a drawing's longer side as a share of the image's side, if it is always the same
     pairs: bool = False  # whether an image is made of two images from the files
-    border: int | None = None  # black pixels on each side of an image; it is shifted by up to this many
+    border: int | None = None  # width in pixels of the black border; images are shifted by up to this
     detail: int | None = None  # pixels per side before the images were enlarged, if they were
 
 
@@ -84,13 +84,13 @@ DATASETS = {
 
 
 def own_images(dataset: str) -> tuple[str, Path] | None:
-    """Kind and path of your own images; None for a data set that has a name."""
+    """Return the format and the path of your own images, or None for a named data set."""
     kind, colon, path = dataset.partition(":")
     return (kind, Path(path).expanduser()) if colon and kind in OWN_KINDS else None
 
 
 def short_name(dataset: str) -> str:
-    """The data set's name in pictures, tables and file names: the last part of a path, without suffixes.
+    """The data set's name in pictures, tables and file names. For a file, it is the file's name without suffixes.
 
     >>> short_name("folder:photos/pets"), short_name("csv:/data/letters.csv.gz"), short_name("mnist")
     ('pets', 'letters', 'mnist')

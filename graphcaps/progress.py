@@ -1,4 +1,4 @@
-"""The progress of long work: a bar on a terminal, or else a line every 30 seconds. Both show the time left."""
+"""The progress of a long task: a bar on a terminal, otherwise a line every 30 seconds. Both show the time left."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     import rich.progress
 
-INTERVAL = 30.0  # seconds between two lines, without a terminal
+INTERVAL = 30.0  # seconds between two lines, if there is no terminal
 REFRESH = 0.2  # seconds between two updates of a bar
 
 
 class Progress:
-    """Shows the progress of the work ``title`` while its block runs. Lines go to standard error by default."""
+    """Shows the progress of the task ``title`` while a ``with`` block runs. Lines go to standard error by default."""
 
     def __init__(
         self, title: str, show: bool = True, lines: TextIO | None = None, clock: Callable[[], float] = time.monotonic
@@ -44,16 +44,16 @@ class Progress:
             self.bar.stop()
 
     def start_at(self, share: float) -> None:
-        """Set the share of the work, from 0 to 1, that was done before. The estimate of the time left ignores it."""
+        """Set the share of the task, from 0 to 1, that was done earlier. The estimate of the time left ignores it."""
         self.start = self.share = share
         self.began = self.printed = self.clock()
 
     def due(self) -> bool:
-        """Whether an update would be shown now. Check it first if the update has to wait for the device."""
+        """Whether an update would be shown now. Ask this first if computing the update waits for the device."""
         return self.clock() >= self.refreshed + REFRESH
 
     def set(self, share: float, title: str = "", note: str = "") -> None:
-        """Show that this share of the work, from 0 to 1, is done. ``note`` is printed after the title."""
+        """Show that this share of the task, from 0 to 1, is done. ``note`` is printed after the title."""
         self.share, self.refreshed = share, self.clock()
         title = title or self.title
         if self.bar is not None:
@@ -62,7 +62,7 @@ class Progress:
             self.say("  ".join(filter(None, [title, note, f"{share:.0%}", self.time_left()])))
 
     def time_left(self) -> str:
-        """The time left, such as ``0:02:00 left``; "" if it is unknown, below INTERVAL or on the bar."""
+        """The time left, such as ``0:02:00 left``; "" if it is unknown or below INTERVAL, or if the bar shows it."""
         done = self.share - self.start
         if self.bar is not None or done <= 0:
             return ""
@@ -70,7 +70,7 @@ class Progress:
         return f"{timedelta(seconds=round(seconds))} left" if seconds >= INTERVAL else ""
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a line that the bar doesn't overwrite."""
         self.printed = self.clock()
         if self.bar is not None:
             self.bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -80,6 +80,6 @@ class Progress:
 
 @contextlib.contextmanager
 def bar(title: str, show: bool = True) -> Iterator[Callable[[float], None]]:
-    """Show progress while the block runs. Yield the function that sets it, from 0 to 1."""
+    """Show progress while the block runs. Yield the function that sets the share that is done, from 0 to 1."""
     with Progress(title, show) as progress:
         yield progress.set

@@ -25,8 +25,8 @@ OnProgress = Callable[[float], object]
 class Evaluation:
     """Answers of a network to N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, and the mean ``loss``.
 
-    If images show K objects, ``predicted`` and ``labels`` are (N, K), rows ascending; for any number of classes, they
-    are (N, J) bool. An answer is right if it has exactly the classes of the image.
+    If images show K objects, ``predicted`` and ``labels`` are (N, K) with ascending rows. If an image may show any
+    number of classes (multi-label), they are (N, J) bool. An answer is right if it names exactly the image's classes.
     """
 
     predicted: Tensor
@@ -53,14 +53,14 @@ class Evaluation:
         return wilson_interval(self.correct, len(self.labels))
 
     def per_class(self, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Image counts (J,) int64 for each class: it is in the labels, in labels and answer, in the answer."""
+        """For each class, count images with it in the labels, in labels and answer, and in the answer: (J,) each."""
         shown, answered = present(self.labels, num_classes), present(self.predicted, num_classes)  # (N, J)
         return shown.sum(dim=0), (shown & answered).sum(dim=0), answered.sum(dim=0)
 
     def confusion(self, num_classes: int) -> Tensor:
-        """(J, J) int64 counts: rows are true classes, columns are predicted classes. Not for any number of classes.
+        """(J, J) int64 counts: rows are true classes, columns are predicted classes. Multi-label isn't supported.
 
-        If images show K objects, each counts once. Missed and wrong classes of an image are paired in ascending order.
+        Each of an image's K objects counts once. An image's missed and wrong classes are paired in ascending order.
         """
         labels, predicted = self.labels, self.predicted
         if labels.dim() > 1:
@@ -70,7 +70,7 @@ class Evaluation:
 
 
 def _matched(labels: Tensor, predicted: Tensor) -> tuple[Tensor, Tensor]:
-    """Reorder each row of both (N, K): shared classes first, then the others; both parts ascend."""
+    """Reorder each row of labels and answers (N, K): first the classes in both, then the others, each ascending."""
     same = labels.unsqueeze(2) == predicted.unsqueeze(1)  # (N, K, K)
     by_label, by_answer = ((~same.any(dim=dim)).long().argsort(dim=1, stable=True) for dim in (2, 1))
     return labels.gather(1, by_label), predicted.gather(1, by_answer)

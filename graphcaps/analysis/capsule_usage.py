@@ -53,7 +53,7 @@ class CapsuleUsage:
         self._away, self._weighted, self._weights = 0, 0.0, 0.0
 
     def add(self, activation: Tensor, c: Tensor, v: Tensor) -> None:
-        """Add a result of ``routed_batch``."""
+        """Add one batch, as ``routed_batch`` returns it."""
         src, dst = self._edges.src, self._edges.dst
         self.child_length = self.child_length.maximum(activation.amax(dim=1).cpu())
         self.parent_length = self.parent_length.maximum(torch.linalg.vector_norm(v, dim=-1).amax(dim=1).cpu())

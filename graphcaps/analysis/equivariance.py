@@ -1,8 +1,8 @@
 """Equivariance: how a capsule's vector changes while its object is rotated and shifted.
 
 A capsule should keep its length, and its vector should change with the object's pose. Each image is transformed with
-all values of one parameter p (a sweep). v(p), of D numbers, is the capsule of the class that wins on the clean image,
-so no labels are used. Three numbers are measured:
+all values of one parameter p (a sweep). v(p) is the vector, of D numbers, of the class that wins on the clean image, so
+no labels are used. Three numbers are measured:
 
     fit       how linear the vector's path is, for each image: v(p) is fitted by a + b p with least squares, and
               R^2 = 1 - sum |v(p) - a - b p|^2 / sum |v(p) - mean v|^2
@@ -32,7 +32,7 @@ from .accuracy import EVALUATION_BATCH, OnProgress, evaluating, no_progress
 
 MAX_IMAGES = 1000  # only the first images of the set are used
 MIN_IMAGES = 40  # least number of images of a class for a read-out
-MIN_MOVED = 1e-5  # a vector with a smaller ``moved`` has no fit: its change is rounding
+MIN_MOVED = 1e-5  # a vector with a smaller ``moved`` has no fit, because its change is only rounding
 MAX_EXAMPLES = 4
 
 
@@ -54,7 +54,7 @@ def equivariance(model: ImageNetwork, batches: Batches, on_progress: OnProgress 
         batches: the images, on the model's device. Their labels are ignored.
 
     Returns:
-        plain data for JSON and for ``viz.equivariance``: ``images`` (how many); ``parameters``, each with ``unit``,
+        plain data for JSON and for ``viz.equivariance``: ``images`` (their number); ``parameters``, each with ``unit``,
         ``values``, the mean and standard deviation of each number of ``measured``, and fit and read-out ``per_class``;
         ``examples``, the first images of different winning classes, with their vectors at each angle.
     """

@@ -5,8 +5,8 @@ and no ink of the others. The child is right if its coupling with that object's 
 the other objects' classes. It is half right if they are equal, so equal couplings score 1/2 for two objects. Children
 are weighted by their length. True layers and classes are used, so the network's answer doesn't matter.
 
-Two other measures replace the couplings, at the same pixels and with the same weights: the brightness of each object's
-reconstruction, and the saliency, that is how much the length of each class capsule depends on the pixel.
+For comparison, two other measures replace the couplings at the same pixels, with the same weights: the brightness of
+each object's reconstruction, and the saliency, which is how much the length of each class capsule depends on the pixel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INK = 0.5  # least brightness of a pixel with ink
 
 
 class InkAssigned(NamedTuple):
-    """Shares of right children, weighted by length, in [0, 1], by three measures."""
+    """The share in [0, 1] of right children, weighted by length, according to each of three measures."""
 
     couplings: float
     decoder: float
@@ -91,9 +91,9 @@ def _routed(model: CapsNet, images: Tensor, classes: Tensor) -> tuple[Tensor, Te
 
 @torch.no_grad()
 def owners(model: CapsNet, images: Tensor, classes: Tensor) -> Tensor:
-    """Share of each class in each pixel, by the couplings of the nearest children, weighted by their length.
+    """Share of each class in each pixel: the couplings of the nearest children, weighted by the children's length.
 
-    Images are (N, C, H, W) in [0, 1] and classes (N, K). Shares are (N, K, H, W) in [0, 1], with sum 1 over classes.
+    Images are (N, C, H, W) in [0, 1] and classes (N, K). Shares (N, K, H, W) are in [0, 1] and sum to 1 over classes.
     """
     lengths, c, _ = _routed(model, images, classes)
     rows, columns = (each.unique() for each in model.centres())  # ascending, (h,) and (w,)

@@ -27,7 +27,7 @@ FIELD = ("top", "left", "height", "width")
 KEEP = 0.9  # share of the positive credit that the links of a tree make up
 NOTES = {
     "inverted": "inverted attention normalises the sum of c u_hat: credits are parts of <s, v>, not of a length",
-    "em": "EM routing also weighs children by their activations: credits have the couplings c alone",
+    "em": "EM routing also weighs children by their activations: credits use only the couplings c",
 }
 """For each of these routings, the reason why credits don't add up to lengths."""
 

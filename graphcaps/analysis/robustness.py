@@ -1,16 +1,16 @@
 """Robustness of a trained network: accuracy and recall per class on transformed test images.
 
 Each version of an image set is classified like the set itself in ``graphcaps evaluate``: each image once, in order,
-without labels. Results also have the mean score of the answers. If accuracy falls and this score doesn't, the network
-is wrong but confident.
+without labels. Results include the mean score of the answers. If accuracy falls but this score doesn't, the network is
+wrong but confident.
 
 Results are plain data for JSON and for ``viz.robustness``::
 
     on       name of the transform, or of the comparison of sets     says    heading of the rows' names
-    clean    index of the row of unchanged images                    seed    of the transforms
+    clean    index of the row of unchanged images                    seed    random seed of the transforms
     rows     {"name", "correct", "images", "accuracy", "interval_95", "winning_score", "recall"} for each version:
              interval_95 is the Wilson score interval, winning_score the mean score of the answers, and recall, for
-             each class, the share of its images whose answer has the class, or None without images
+             each class, the share of its images whose answer contains the class (None if it has no images)
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def evaluate_sets(
 
     Args:
         on: name of the comparison, stored in the result.
-        parts: for the name of a set, its parts by name, each a bool mask (N,) over its images. Each part that isn't
-            empty gets a row below the set's row.
+        parts: named parts of each set, as ``parts[set][part]``, a bool mask (N,) over the set's images. Each part that
+            isn't empty gets a row below the set's row.
     """
     rows = []
     for n, (name, batches) in enumerate(sets.items()):

@@ -23,11 +23,11 @@ EDGE_TYPE = ("child", "votes", "parent")
 def complete_graph(num_children: int, num_parents: int, device: torch.device | str = "cpu") -> DGLGraph:
     """Link each of I children to each of J parents; edge ``i * J + j`` goes from child i to parent j.
 
-    Structures are cached; the graph's features are its own.
+    The structure is cached, and every call returns a new graph without features.
 
     Args:
-        num_children, num_parents: I, J >= 1, the capsules of the layers below and above.
-        device: the graph's device; others than "cpu" need a DGL that was built for them.
+        num_children, num_parents: I, J >= 1, the numbers of capsules in the layers below and above.
+        device: the graph's device. Devices other than "cpu" need a DGL that was built for them.
 
     Returns:
         DGLGraph with I * J edges of type ``("child", "votes", "parent")``.
@@ -60,7 +60,7 @@ def bipartite_graph(
         num_children, num_parents: I, J >= 0.
 
     Returns:
-        DGLGraph with E edges of type ``("child", "votes", "parent")``, edge ids in the order given.
+        DGLGraph with E edges of type ``("child", "votes", "parent")``, whose ids are in the order given.
 
     Raises:
         InputError: lengths or types differ, or indices are not int32 or int64 or lie outside the layers.
@@ -82,7 +82,7 @@ def bipartite_graph(
         expect(low >= 0 and high < count, name, f"indices in [0, {layer}={count})", f"{low} to {high}")
         ends.append(index)
     expect(len(ends[0]) == len(ends[1]), "dst", f"as many indices as src, {len(ends[0])}", len(ends[1]))
-    expect(ends[0].dtype == ends[1].dtype, "dst", f"{ends[0].dtype} as src", ends[1].dtype)
+    expect(ends[0].dtype == ends[1].dtype, "dst", f"{ends[0].dtype} like src", ends[1].dtype)
     return dgl.heterograph({EDGE_TYPE: tuple(ends)}, {"child": num_children, "parent": num_parents})
 
 

@@ -14,7 +14,7 @@ from .links import links
 def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Tensor:
     """Entropy of each child's couplings, H_i = -sum over its out-edges of c ln c, in nats.
 
-    It is ln of the number of out-edges for uniform couplings, and 0 for one chosen parent or no edges.
+    Uniform couplings have an entropy of ln(number of out-edges). The entropy is 0 for one chosen parent or no edges.
 
     Args:
         graph: bipartite graph with E edges.
@@ -24,7 +24,7 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
         (I, *) in [0, ln J].
 
     Raises:
-        InputError: there are no couplings, not one per edge, or (on the CPU) some are outside [0, 1].
+        InputError: couplings are missing, aren't one per edge or, on the CPU, are outside [0, 1].
 
     >>> from graphcaps import complete_graph
     >>> coupling_entropy(complete_graph(1, 4), torch.full((4,), 0.25))
@@ -46,7 +46,7 @@ def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.Multi
     """Copy a routed graph to networkx, ready to draw or to write as GraphML.
 
     Nodes are ``("child", i)`` and ``("parent", j)`` with the attributes ``layer`` (0 or 1), ``index`` and the position
-    ``x``, ``y``. An edge's key is its edge id. If the graph has ``c`` and ``b``, edges have them as floats.
+    ``x``, ``y``. An edge's key is its edge id. Its attributes are ``c`` and ``b`` as floats, if the graph has them.
 
     Args:
         routed: graph with edata ``c`` and ``b`` (E, *), as ``dynamic_routing(..., return_graph=True)`` returns it.

@@ -12,7 +12,7 @@ import torch
 
 from .._dgl import DGLGraph
 from ..errors import expect
-from ..tracing import run_untraced
+from ..torch_tracing import run_untraced
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Links:
 class cached_per_structure(Generic[P, T]):
     """Decorator for ``make(graph, *arguments)`` that caches results as long as the graph's edges stay the same.
 
-    A key contains the id of DGL's structure object. A graph that gains an edge gets a new one.
+    A key contains the id of DGL's structure object. A graph that gains an edge gets a new structure object.
     """
 
     def __init__(self, make: Callable[Concatenate[DGLGraph, P], T]):
@@ -58,15 +58,15 @@ class cached_per_structure(Generic[P, T]):
 
 
 def links(graph: DGLGraph | Links, device: torch.device | str = "cpu") -> Links:
-    """The graph's edges in edge order on ``device``, read from DGL once per structure; ``Links`` unchanged."""
+    """Return a graph's edges in edge order on ``device``, read from DGL once per structure; or ``Links`` unchanged."""
     return graph if isinstance(graph, Links) else links_on(graph, torch.device(device))
 
 
 @cached_per_structure
 def links_on(graph: DGLGraph, device: torch.device) -> Links:
-    """The same, with a device that can be a cache's key."""
+    """Compute ``links``. The device is a ``torch.device``, so that it can be part of the cache's key."""
     formats = [name for some in graph.formats().values() for name in some]
-    then = 'DGL has the order of edges in coo alone: graph.formats(["coo", "csr", "csc"])'
+    then = 'Only coo keeps the order of edges: graph.formats(["coo", "csr", "csc"])'
     expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), then)
     src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
     children, parents = graph.num_src_nodes(), graph.num_dst_nodes()

@@ -28,14 +28,14 @@ def local_graph(
 ) -> DGLGraph:
     """Link each child to the parents of all types whose kernel covers its position.
 
-    Edges are sorted by child, then by parent. A kernel as large as the grid makes the complete graph. Children behind
-    the last window, or between windows, have no parents. Structures are cached; the graph's features are its own.
+    Edges are sorted by child, then by parent. A kernel as large as the grid makes the complete graph. Children beyond
+    the last window, or between windows, have no parents. The structure is cached; every call returns a new graph.
 
     Args:
         grid, kernel, stride: (H, W), (rows, columns) and (down, across) >= 1, or one number for both. The parent at
             (y, x) sees the window of rows x columns children from (y * down, x * across) on.
         child_types, parent_types: numbers of children and of parents at each position, >= 1.
-        device: the graph's device; others than "cpu" need a DGL that was built for them.
+        device: the graph's device. Devices other than "cpu" need a DGL that was built for them.
 
     Returns:
         DGLGraph with ``child_types * parent_types * rows * columns * h * w`` edges.
@@ -55,7 +55,7 @@ def local_graph(
 def local_index(
     grid: Pair, kernel: Pair, stride: Pair = 1, child_types: int = 1, parent_types: int = 1
 ) -> torch.Tensor:
-    """Number the weight matrix of each edge of ``local_graph`` with these arguments; all positions share the matrices.
+    """Return the number of each edge's weight matrix in ``local_graph`` of these arguments; positions share matrices.
 
     Returns:
         (E,) int64, for ``LinearVotes(u, weight, index)``:

@@ -50,10 +50,10 @@ def _expanded(graph: DGLGraph, caps_in: int, caps_out: int) -> DGLGraph:
 
 @cached_per_structure
 def reverse_edges(graph: DGLGraph) -> torch.Tensor:
-    """Find the reverse (v, u) of each edge (u, v), as edge numbers (E,) int64; a self-loop is its own reverse.
+    """Return the edge number of each edge's reverse, (E,) int64: (v, u) for (u, v). A self-loop is its own reverse.
 
-    Sources and destinations must be the same nodes. Of several edges between two nodes, the first in one direction
-    belongs to the first in the other, and so on.
+    Sources and destinations must be the same nodes. If two nodes have several edges, the first in one direction is
+    paired with the first in the other, and so on.
 
     Raises:
         InputError: some edges have no reverse.
@@ -67,7 +67,7 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     order, other = torch.argsort(there, stable=True), torch.argsort(back, stable=True)
     if not bool((there[order] == back[other]).all()):
         alone = torch.cat([(~torch.isin(back, there)).nonzero().flatten(), order[there[order] != back[other]]])[0]
-        got = f"the edge {int(src[alone])} -> {int(dst[alone])} without"
+        got = f"the edge {int(src[alone])} -> {int(dst[alone])} without one"
         then = "Add them: dgl.to_bidirected(graph), or to keep features dgl.add_reverse_edges(graph, copy_edata=True)"
         expect(False, "graph", "a reverse for each edge", got, f"{then}; in PyG torch_geometric.utils.to_undirected")
     return torch.empty_like(order).index_copy(0, order, other)

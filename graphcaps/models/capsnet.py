@@ -59,10 +59,10 @@ class CapsNet(RoutingNetwork):
     """A capsule network for images; ``from_preset`` builds one of the presets.
 
     Args:
-        stem, image_shape: image (C, H, W) -> features.
-        primary: features -> primary capsules; a module with ``num_types``.
+        stem, image_shape: a module from images of shape (C, H, W) to features.
+        primary: a module from features to primary capsules, with an attribute ``num_types``.
         capsules: the last layer, u (I, B, P) -> v (J, B, D). Its routing is recorded and drawn.
-        between: layers of convolutional capsules from the primary capsules to u.
+        between: layers of convolutional capsules between the primary capsules and u.
 
     Set ``decoder`` to None for a network without a reconstruction.
 
@@ -105,10 +105,10 @@ class CapsNet(RoutingNetwork):
             image_shape: (C, H, W).
             num_classes: J, the number of parent capsules, one per class.
             routing: a routing such as ``Dynamic(3)``, or its name. Each layer holds a copy.
-            objects: K in [1, J], the number of classes in each image; None: any number. The answer is the K longest
-                capsules, or all longer than 0.5.
+            objects: K in [1, J], the number of classes in each image; None: any number (multi-label). The answer is the
+                K longest capsules or, for None, all that are longer than 0.5.
             reconstruction_weight: weight of the decoder's errors in the loss, >= 0. With 0 the decoder learns nothing.
-            prior: ``"learned"``: the initial logit of each edge of the last layer is a learned parameter.
+            prior: if ``"learned"``, the initial logit of each edge of the last layer is a learned parameter.
             coupling_weight: weight of ``coupling_loss`` in the loss, >= 0. It may be > 0 only for ``parts`` with
                 ``Dynamic`` or ``Spherical`` routing.
 
@@ -125,7 +125,7 @@ class CapsNet(RoutingNetwork):
             fits = name == "parts" and coupling_weight > 0 and by_agreement
             wanted = "0, or a number > 0 for 'parts' with Dynamic or Spherical of 2 iterations or more"
             expect(fits, "coupling_weight", wanted, f"{coupling_weight} for '{name}' with {routing}")
-            expect(objects is not None, "coupling_weight", "0 for any number of classes in an image", coupling_weight)
+            expect(objects is not None, "coupling_weight", "0 with objects=None", coupling_weight)
         if objects is not None:
             check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}, or None")
         stem, primary = build(image_shape[0], image_shape[1:])
@@ -154,9 +154,9 @@ class CapsNet(RoutingNetwork):
 
         Args:
             images: (B, C, H, W) in [0, 1]. Values are checked only on the CPU.
-            labels: (B,) int64, (B, K) for K > 1, or (B, J) of 0 and 1 for any number of classes. In training mode, the
-                capsules of these classes are decoded instead of the answer's: separately (section 6.1 of the 2017
-                paper), or together for any number of classes.
+            labels: (B,) int64, (B, K) for K > 1, or (B, J) of 0 and 1 for ``objects=None``. In training mode, the
+                capsules of these classes are decoded instead of the answer's: one image for each capsule (section 6.1
+                of the 2017 paper), or one image of all for ``objects=None``.
         """
         u, logits = self.children_of(images), None
         if self.coupling_weight and self.training and isinstance(self.capsules, SharedCaps):
@@ -170,7 +170,7 @@ class CapsNet(RoutingNetwork):
             fits = labels.shape == chosen.shape and (self.objects is None or labels.dtype == torch.int64)
             kinds = {1: "(B={0},) int64", None: "(B={0}, J={1}) of 0 and 1"}
             wanted = kinds.get(self.objects, "(B={0}, K={2}) int64").format(*lengths.shape, self.objects)
-            then = "For 0 and 1 of each class: from_preset(..., objects=None)" if labels.shape == lengths.shape else ""
+            then = "For labels of 0 and 1: from_preset(..., objects=None)" if labels.shape == lengths.shape else ""
             expect(fits, "labels", wanted, f"{tuple(labels.shape)} {labels.dtype}", then)
             chosen = labels > 0.5 if self.objects is None else labels
         reconstruction = None if self.decoder is None else self.decoder(capsules, chosen)

@@ -46,7 +46,7 @@ def _cnn(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequentia
 def _cnn_small(channels: int, size: tuple[int, int], num_classes: int) -> nn.Sequential:
     stem, primary = compact(channels, size)
     features = primary.conv.out_channels
-    matrices = features * num_classes * PARENT_DIM  # numbers in T x J matrices of P x D, T P = features
+    matrices = features * num_classes * PARENT_DIM  # numbers in T x J matrices of P x D, where T P = features
     units = round((matrices - num_classes) / (features + 1 + num_classes))
     classes = nn.Linear(features, units), nn.ReLU(), nn.Linear(units, num_classes)
     return nn.Sequential(stem, primary.conv, nn.Flatten(), nn.ReLU(), *classes)

@@ -1,8 +1,8 @@
-"""Doubtful answers: answers to blank images, and answers outside the limits of right answers.
+"""Doubtful answers: answers to blank images, and answers that lie outside the range of nearly all right answers.
 
-Three numbers are compared with their limits on right answers to validation images: the answer's score, the next score,
-and the correlation of image and reconstruction. Frosst, Sabour & Hinton 2018, "DARCCC" (arXiv 1811.06969), use the
-distance of the reconstruction for this.
+Three numbers are compared with limits, which were measured on right answers to validation images: the answer's score,
+the next highest score, and the correlation of image and reconstruction. Frosst, Sabour & Hinton 2018, "DARCCC" (arXiv
+1811.06969), use the distance between image and reconstruction for this.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch.nn.functional import cosine_similarity
 from .answers import overlaid
 
 BLANK = 0.1  # images with less contrast are blank; scanned blank paper has less
-# Share of right answers within the limits. Together with wrong answers, 1 % of MNIST's validation images are doubtful.
+# Share of right answers within the limits. With it, 1 % of MNIST's validation images, right or wrong, are doubtful.
 SHARE, MOST = 0.993, "99.3 %"
 MIN_ANSWERS = 20  # right answers that are needed to measure limits
-BLANK_TEXT = f"the image is blank: its lightest and its darkest pixel are {{:.2f}} apart, less than {BLANK:.2f} of 1"
+BLANK_TEXT = f"the image is blank: its lightest and darkest pixels differ by {{:.2f}}, less than {BLANK:.2f}"
 
 
 class Limits(NamedTuple):
-    """The least score of the answer, the largest next score, the least correlation. None means no limit."""
+    """Limits of answers without a doubt: least score, largest next score, least correlation. None means no limit."""
 
     answer: float | None = None
     other: float | None = None
@@ -83,7 +83,7 @@ def outside(evidence: torch.Tensor, limits: Limits) -> torch.Tensor:
 
 @torch.no_grad()
 def doubts(model: Any, images: torch.Tensor, output: Any = None) -> list[tuple[Doubt, ...]]:
-    """The doubts about each answer of a network in eval mode. A blank image has only that doubt.
+    """The reasons to doubt each answer of a network in eval mode. For a blank image, that is the only reason.
 
     ``graphcaps.load`` sets the network's ``limits``. Without limits, only answers to blank images are doubtful.
     """

@@ -21,7 +21,7 @@ def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor
     """Route children u (I, B, P); return parents v (J, B, D) and the last iteration's logits b (I, J, B).
 
     The logits are a differentiable function of the votes, the prior and kappa, with everything else held fixed. So a
-    child learns which parent to vote for, and parents don't learn to follow their children:
+    child learns which parent to vote for, and parents don't learn to follow their children. The logits are
 
         dynamic      b = <u_hat, sum of v over the iterations before>
         spherical    b = kappa <u_hat, mu> / rho
@@ -52,9 +52,9 @@ def routed_with_logits(layer: SharedCaps, u: torch.Tensor) -> tuple[torch.Tensor
 
 
 def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean of -ln(coupling of a child with the class of the object at its field's centre), weighted by ink.
+    """Mean of -ln c, weighted by ink, where c couples a child with the class of the object at its field's centre.
 
-    It is 0 if there is no ink, and ln J if all couplings are equal.
+    The loss is 0 if there is no ink, and ln J if all couplings are equal.
 
     Args:
         logits: b (I, J, B), routing logits.
@@ -62,7 +62,7 @@ def coupling_loss(logits: torch.Tensor, ink: torch.Tensor, labels: torch.Tensor)
         labels: (B,) or (B, K), classes of the objects.
     """
     check_labels(labels, logits.shape[1])
-    expect(labels.numel() == ink[..., 0].numel(), "labels", f"of {tuple(ink.shape[:2])} objects", tuple(labels.shape))
+    expect(labels.numel() == ink[..., 0].numel(), "labels", f"{tuple(ink.shape[:2])}, per object", tuple(labels.shape))
     classes = labels.reshape(len(labels), -1).t().unsqueeze(0).expand(len(logits), -1, -1)  # (I, K, B)
     ink = ink.permute(2, 1, 0)  # (I, K, B)
     return -(ink * logits.log_softmax(dim=1).gather(1, classes)).sum() / ink.sum().clamp_min(1)
@@ -91,6 +91,6 @@ def capsnet_loss(
     if output.reconstruction is None:
         return margin
     drawn = tuple(output.reconstruction.shape)
-    expect(tuple(images.shape) == drawn, "images", f"{drawn}, as the reconstructions", tuple(images.shape))
+    expect(tuple(images.shape) == drawn, "images", f"{drawn}, like the reconstructions", tuple(images.shape))
     errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
     return margin + reconstruction_weight * errors.mean()

@@ -27,10 +27,10 @@ from ..routing import EM
 from ..routing.names import to_json
 from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
 
-MIN_SIDE = 17  # smallest image side, in pixels: one position is left in the last layer
+MIN_SIDE = 17  # smallest image side, in pixels, which leaves one position in the last layer
 # name: (smallest side, A, B, C, D)
 _PRESETS = {"matrix-small": (MIN_SIDE, 64, 8, 16, 16), "matrix": (MIN_SIDE, 32, 32, 32, 32)}
-BETA_U = -0.4, -0.35, -0.2  # initial beta_u of each layer: half of the capsules are active on MNIST before training
+BETA_U = -0.4, -0.35, -0.2  # initial beta_u of each layer, chosen to make half of the capsules active on MNIST
 MARGINS = 0.2, 0.9  # margin of the loss at the first and the last step, linear in between: section 3
 
 

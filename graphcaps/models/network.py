@@ -23,7 +23,7 @@ class ImageNetwork(nn.Module):
     """
 
     routes = False  # whether it has capsules that are routed
-    objects: int | None = 1  # K, the number of classes that an image shows; None: any number
+    objects: int | None = 1  # K, the number of classes that an image shows; None: any number (multi-label)
     class_names: tuple[str, ...] = ()  # one per class, if known
     limits = Limits()  # limits for doubtful answers, if known
     preset: dict[str, Any] | None = None  # name and arguments for ``from_preset``, stored in checkpoints
@@ -72,8 +72,8 @@ class RoutingNetwork(ImageNetwork):
         """(I, 4) int64: top, left, height, width in pixels of the receptive field of each child of the last layer.
 
         If there are layers ``between``, the field covers all votes for the child. With more than one iteration, the
-        weight of each vote also depends on competing neighbours, that is on pixels outside this field. Fields of stems
-        with other layers than plain convolutions are measured, by a forward pass for each row and column of the image.
+        weight of each vote also depends on competing neighbours, that is on pixels outside this field. If a stem isn't
+        made of plain convolutions, fields are measured with a forward pass for each row and column of the image.
         """
         layers = [*self.stem.modules(), *self.primary.modules()]
         convs: list[Any] = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
@@ -96,14 +96,14 @@ def output_size(layers: nn.Module, image_shape: Sequence[int]) -> tuple[int, int
 def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> Tensor:
     """Measure the receptive fields (I, 4) of any layers from images (B, C, H, W) to children u (I, B, P).
 
-    Each of H + W images has NaN in one row or column. The children whose field contains it become NaN.
+    Each of H + W images has NaN in one row or column. Children whose field overlaps this row or column become NaN.
     """
     probed, ends = copy.deepcopy(front).to("cpu", torch.float64).eval(), []
     for axis, size in enumerate(image_shape[1:]):
         images = torch.zeros(size, *image_shape, dtype=torch.float64)
         images.diagonal(dim1=0, dim2=axis + 2).fill_(torch.nan)  # image k has NaN in row or column k
         seen = probed(images).isnan().any(dim=-1).long()  # (I, size)
-        expect(bool(seen.any(dim=1).all()), "front", "layers in which NaN reaches each child", "one that it doesn't")
+        expect(bool(seen.any(dim=1).all()), "front", "layers in which NaN reaches each child", "a child without")
         first = seen.argmax(dim=1)
         ends += [first, size - seen.flip(1).argmax(dim=1) - first]
     return torch.stack([ends[0], ends[2], ends[1], ends[3]], dim=1)
@@ -140,7 +140,7 @@ def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int], n
 def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:
     """Raise ``InputError`` unless images are floating point of shape (B, C, H, W) and, on the CPU, in [0, 1].
 
-    On a GPU the check of values would wait for the device. So there, images in [0, 255] pass and get wrong answers.
+    On a GPU, a check of the values would wait for the device. So images in [0, 255] pass there and get wrong answers.
     """
     expect(isinstance(images, torch.Tensor), "images", "a tensor", type(images).__name__)
     shape = tuple(images.shape)
@@ -151,7 +151,7 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> Non
     bounds = min_max(images)
     if bounds is not None and not (bounds[0] >= -ROUNDING and bounds[1] <= 1 + ROUNDING):
         bytes_ = bounds[0] >= 0 and bounds[1] > 2
-        then = "Divide them: images / 255" if bytes_ else "Networks here read images as they are, not normalised"
+        then = "Divide them: images / 255" if bytes_ else "The networks of graphcaps read images that aren't normalised"
         finite = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
         got = f"{bounds[0]:g} to {bounds[1]:g}" if finite else "NaN or infinity"
         expect(False, "images", "numbers in [0, 1]", got, then if finite else "")

@@ -28,7 +28,7 @@ def compact(channels: int, size: Size) -> Front:
 def _deep(channels: int, size: Size) -> Front:
     """Two layers of convolutional capsules: 9 x 9, 4 x 4 and 2 x 2 positions of 16 types for images of 28 x 28."""
     stem = nn.Sequential(*_convolutions((channels, 64, 5, 1), (64, 64, 3, 2)))
-    # Keep the features' scale: untrained batch normalisation doesn't, and later capsules would have lengths near 0.
+    # Keep the features' scale. Untrained batch normalisation doesn't, so later capsules would have lengths near 0.
     for conv in (stem[0], stem[3]):
         nn.init.kaiming_normal_(next(conv.parameters()), nonlinearity="relu")
     return stem, PrimaryCaps(64, 16, 8, 3, 1)
@@ -46,7 +46,7 @@ def _parts(channels: int, size: Size) -> Front:
 
 
 def _halving(channels: int, size: Size) -> tuple[list[nn.Module], int, Size]:
-    """Layers that halve each side until it is at most ``MAX_SIDE``; the channels and the size of their output."""
+    """Return layers that halve each side until it is at most ``MAX_SIDE``, and the channels and size of the output."""
     layers: list[nn.Module] = []
     while max(size) > MAX_SIDE:
         stride = tuple(2 if side > MAX_SIDE else 1 for side in size)

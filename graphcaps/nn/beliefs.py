@@ -18,7 +18,7 @@ EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 
 
 class NodeBeliefs(nn.Module):
-    """The weights and iterations of ``BeliefConv``. Errors call its arguments by ``names``: ``DGL`` or ``PYG``."""
+    """The weights and iterations of ``BeliefConv``. Error messages use the argument names in ``names``."""
 
     in_caps = 1  # `graphcaps.watch` reads this
 
@@ -103,9 +103,9 @@ class NodeBeliefs(nn.Module):
 class BeliefConv(nn.Module):
     """Graph layer with K beliefs per node as its capsules; nodes update them from their neighbours' beliefs.
 
-    Capsule k of node v is a distribution h_vk over D states. The layer assumes that an edge joins nodes that are in the
-    same state of one capsule, but not which capsule this is: two friends may share a school or a club. z_v = x_v W + b
-    are the logits from v's own features. The layer starts with h = softmax(z), and each iteration computes
+    Capsule k of node v is a distribution h_vk over D states. The layer assumes that the two nodes of an edge are in the
+    same state of one capsule, but doesn't know which: two friends may share a school or a club. z_v = x_v W + b are the
+    logits from v's own features. The layer starts with h = softmax(z), and each iteration computes
 
         a_ek = <h_uk, h_vk>                                    the probability that u and v are in the same state of k
         w_ek = g log(1 + 1 / (epsilon + sum over l != k of a_el))
@@ -113,13 +113,13 @@ class BeliefConv(nn.Module):
 
     So an edge moves capsule k of v towards the state of u, strongly if no other capsule explains the edge. The coupling
     is c_ek = a_ek / sum over l of a_el, from the beliefs before the last iteration. m_k accounts for the pairs of nodes
-    without an edge: it is d D / K times the mean of h_k over the graph's nodes, where d is their mean in-degree.
+    without an edge: it is d D / K times the mean of h_k over the graph's nodes, where d is the mean in-degree.
     epsilon > 0, g > 0 and nu > 0 are learned: ``beliefs.learned``.
 
     This is belief propagation for overlapping groups. Decelle et al. 2011 (Physical Review E 84, 066106) describe it
-    for one grouping. Differs: a node has one belief instead of a message for each neighbour, and the logarithm is
-    replaced by a function linear in h. This is exact if h is 0 or 1; epsilon is then the rate of edges between groups
-    divided by the rate within groups.
+    for one grouping. Differs: a node has one belief instead of a message for each neighbour, and a function linear in h
+    replaces the logarithm. The two are equal if h is 0 or 1; epsilon is then the rate of edges between groups divided
+    by the rate within groups.
 
     Args:
         in_feats: F, number of features of a node; None: the layer gets the logits z instead of features, and has no W.
@@ -127,7 +127,7 @@ class BeliefConv(nn.Module):
         num_caps: K, number of capsules of each node.
         iterations: T >= 1. Information travels along paths of T edges.
         feat_drop: dropout probability of features.
-        allow_zero_in_degree: False: a node without in-edges is an error, as in DGL's layers.
+        allow_zero_in_degree: if False, a node without in-edges is an error, as in DGL's layers.
 
     Shapes:
         graph, feat (N, in_feats), or (N, num_caps, out_feats) for in_feats=None -> (N, num_caps, out_feats), where
@@ -164,10 +164,10 @@ class BeliefConv(nn.Module):
         """Exchange beliefs along the graph's edges.
 
         Args:
-            graph: N nodes of one type and E edges of one type. Blocks are refused: their sources can't be updated. Add
-                self-loops before ``dgl.batch``, because ``dgl.add_self_loop`` joins the graphs of a batch into one.
+            graph: N nodes of one type and E edges of one type. Blocks are refused, because a block gives its source
+                nodes no in-edges. Add self-loops before ``dgl.batch``: ``dgl.add_self_loop`` makes a batch one graph.
             feat: (N, in_feats), or logits (N, num_caps, out_feats) for in_feats=None.
-            edge_weight: (E,), factors of w_ek; default 1. The in-degrees in d are then sums of these weights.
+            edge_weight: (E,), a factor for each edge's w_ek; default 1. An in-degree is the sum of these weights.
             get_coupling: also return c (E, 1, num_caps), detached.
 
         Raises:
@@ -175,7 +175,7 @@ class BeliefConv(nn.Module):
             InputError: shapes don't fit, or the graph's sources aren't its destinations.
         """
         check_edges(graph, self.allow_zero_in_degree)
-        check_one_kind(graph, "nodes of one kind", "Beliefs of both ends are updated: take CapsuleConv")
+        check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")
         check_tensor("feat", feat, floating=False, sparse=True)
         h, c = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())
         return (h, c) if get_coupling else h

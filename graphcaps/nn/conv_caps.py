@@ -1,8 +1,8 @@
 """Convolutional capsules: a parent's children lie in a window of a grid, and all positions share the matrices.
 
 The layer is that of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing", with vectors routed by agreement.
-As in the paper, a child's couplings compete over all its parents, of all types and *positions*. Other code cuts the
-grid into windows and routes each window by itself, so a child's couplings sum to 1 in each of its windows.
+As in the paper, a child's couplings compete over all its parents, of all types and *positions*. Other implementations
+route each window separately, so that a child's couplings sum to 1 in each window that contains the child.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .routed import RoutedLayer, graph_device, routing_for_images
 class ConvCaps(RoutedLayer):
     """Convolutional capsules with a matrix for each offset in the window, child type and parent type.
 
-    Precision and refused shapes are those of ``CapsuleLayer``. ``local_graph`` makes the graph, and ``local_index``
-    gives the matrix of each edge.
+    Precision and refused shapes are the same as for ``CapsuleLayer``. ``local_graph`` makes the graph, and
+    ``local_index`` gives the matrix of each edge.
 
     Args:
         grid: (H, W), positions of the children, or one number for both.

@@ -45,7 +45,7 @@ class Decoder(nn.Module):
         )
 
     def forward(self, capsules: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        """Decode the chosen capsules. If J = B, capsules (J, B, D) can't be refused, and the images are mixed."""
+        """Decode the chosen capsules. If J = B, the wrong order (J, B, D) can't be detected, and images get mixed."""
         wanted, shape = (chosen.shape[0], self.num_parents, self.parent_dim), tuple(capsules.shape)
         if shape != wanted:
             capsules_first = shape == (self.num_parents, chosen.shape[0], self.parent_dim)

@@ -23,7 +23,7 @@ class CapsuleLayer(RoutedLayer):
             priors of Sabour et al. 2017 and the B of Mazzia et al. 2021. They start at 0.
 
     Shapes:
-        u (I, B, P) -> v (J, B, D); (B, I, P) is refused, unless B = I: then images are mixed
+        u (I, B, P) -> v (J, B, D); (B, I, P) is refused, but if B = I it can't be detected and images are mixed up
 
     >>> CapsuleLayer(1152, 10)(torch.zeros(1152, 2, 8)).shape
     torch.Size([10, 2, 16])
@@ -47,19 +47,19 @@ class CapsuleLayer(RoutedLayer):
 class SharedCaps(RoutedLayer):
     """Fully connected capsules with one matrix per child type and parent; the matrix is linear in the child's position.
 
-    Child i of type t, whose receptive field has its centre at row_i and column_i in [-1, 1] of the image, has the vote
+    Let row_i and column_i in [-1, 1] be the centre of child i's receptive field, and t the child's type. Its vote is
 
         u_hat_ij = u_i (W_tj + row_i W'_tj + column_i W''_tj)
 
     All positions share the matrices of a type, as in the last layer of Hinton, Sabour & Frosst 2018, "Matrix capsules
-    with EM routing", section 4. Differs: there, a child's row and column are added to two numbers of its vote. Here,
-    where activations don't weight the votes, that would add the same to every image at equal couplings.
+    with EM routing", section 4. Differs: there, a child's row and column are added to two numbers of its vote. In this
+    layer, activations don't weight the votes. So at equal couplings, this would add the same numbers for every image.
 
     Args:
         child_types: T, number of child types. Children are ordered by type first, as ``PrimaryCaps`` returns them.
-        centres: (positions, 2), row and column of each receptive field's centre, in [0, 1] of the image.
-        num_parents, child_dim, parent_dim, routing: as in ``CapsuleLayer``, and so are precision and refused shapes.
-        learned_prior: as in ``CapsuleLayer``: a logit for each child and parent; positions don't share it.
+        centres: (positions, 2), row and column of each receptive field's centre, as shares of the image in [0, 1].
+        num_parents, child_dim, parent_dim, routing: as in ``CapsuleLayer``; so are precision and refused shapes.
+        learned_prior: as in ``CapsuleLayer``: a logit for each child and parent, not shared between positions.
 
     Shapes:
         u (I, B, P) -> v (J, B, D), I = T * positions
@@ -82,8 +82,8 @@ class SharedCaps(RoutedLayer):
     ):
         check_whole("child_types", child_types)
         check_centres(centres)
-        # The three matrices of each type and parent are stacked by rows to keep the weight at three dims:
-        # channels_last would change the layout of four dims, as if they were a convolution's.
+        # The three matrices of each type and parent are stacked by rows, so that the weight has three dims:
+        # channels_last would change the layout of a weight with four dims, as if it were a convolution's.
         matrices = (child_types * num_parents, 3 * child_dim, parent_dim)
         sizes = child_types * len(centres), num_parents, child_dim, parent_dim
         super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior=learned_prior)

@@ -17,7 +17,7 @@ from .node_caps import NodeCapsules, dropped
 class CapsuleConv(nn.Module):
     """Graph convolution by routing: nodes vote for the capsules of their neighbours, and votes that agree count more.
 
-    Node u votes z_ul = x_u W_l for capsule l of a neighbour. For node v with in-edges e = (u, v), each iteration has
+    Node u votes z_ul = x_u W_l for capsule l of a neighbour. For node v with in-edges e = (u, v), an iteration computes
 
         c = softmax of b over the K capsules l of edge e
         s_vl = sum over e of c_el z_ul
@@ -31,7 +31,7 @@ class CapsuleConv(nn.Module):
 
     Features may have any scale from 1e-11 to 1e18 in float32: the logits of spherical routing don't depend on it, and
     with ``normalise`` the squash doesn't either. Dynamic routing needs votes that are short compared to 1. If votes are
-    long, or neighbours many, the first iteration makes a random choice, and the layer learns little or nothing.
+    long, or a node has many neighbours, the first iteration chooses at random, and the layer learns little or nothing.
 
     The capsules compete as in the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML). Differs: capsules start from the sum of the votes instead of the node's own features (a self-loop adds
@@ -61,10 +61,10 @@ class CapsuleConv(nn.Module):
         edge_feats: number of features a_e of an edge, or None. They act as further features of the edge's source along
             this edge: z_ul + a_e U_l replaces z_ul, and f_v covers the elements of x_u and a_e.
         mutual: whether the two directions of an edge share their logits: the logit of (v, u) is added to b_el. This
-            suits graphs whose links have one cause, for which the votes of both ends are evidence. Each edge must have
-            a reverse, so blocks are refused, and ``in_caps`` must be 1.
-        unit_votes: whether each vote is divided by its length; f_v is then 1. Try it for votes of several kinds, with a
-            concentration of about 4.
+            suits graphs in which each link has one cause and the votes of both ends are evidence for it. Each edge must
+            have a reverse, so blocks are refused, and ``in_caps`` must be 1.
+        unit_votes: whether each vote is divided by its length; f_v is then 1. Try it, with a concentration of about 4,
+            if edges have several hidden causes.
 
     Shapes:
         graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats);
@@ -157,12 +157,12 @@ class CapsuleConv(nn.Module):
 class CapsuleReadout(nn.Module):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    The docstring of ``graphcaps.nn.CapsuleConv`` has the formula and the other arguments. Each node has one edge, to
+    The docstring of ``graphcaps.nn.CapsuleConv`` gives the formula and the other arguments. Each node has one edge, to
     its graph, and the C classes compete along it. At uniform couplings the result is the mean over the nodes. The layer
     replaces ``GlobalAttentionPooling``; the lengths of the capsules are class scores for ``graphcaps.margin_loss``.
 
-    Dynamic routing sums over all nodes. Unless the votes are very short, its first iteration makes a random choice,
-    and the layer learns nothing.
+    Dynamic routing sums over all nodes. Unless the votes are very short, its first iteration chooses at random, and the
+    layer learns nothing.
 
     Args:
         in_feats: number of features of a node, or of each of its capsules if ``in_caps`` > 1.
@@ -225,8 +225,8 @@ def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
     check_graph(graph)
     if not allow_zero_in_degree and some_without_in_edges(graph):
         raise dgl.DGLError(
-            "graph: expected an in-edge for every node, got nodes without; routing gives them nothing. Add "
-            "self-loops with dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
+            "graph: expected an in-edge for every node, got nodes without one. Add self-loops with "
+            "dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
         )
 
 

@@ -18,7 +18,7 @@ from .conv_caps import ConvCaps
 from .routed import Poses, RoutedLayer, check_centres, check_children, route_layer
 
 SIZE = 16  # numbers per pose
-FINAL_LAMBDA = 0.08  # 8 times EM's default; with that, matrix-small learns more slowly: 73 % instead of 81 %
+FINAL_LAMBDA = 0.08  # 8 times EM's default, with which matrix-small learns more slowly: 73 %, not 81 %
 ROW, COLUMN = 3, 7  # indices of the first two elements of a pose's right-hand column
 
 
@@ -75,8 +75,8 @@ class MatrixLayer(RoutedLayer):
 class MatrixConvCaps(MatrixLayer, ConvCaps):
     """Convolutional matrix capsules with a 4 x 4 matrix for each offset in the window, child type and parent type.
 
-    Precision, errors and arguments are those of ``ConvCaps``. But ``routing`` is an ``EM`` routing, or ``"em"`` for
-    ``EM(3, final_lambda=0.08)``.
+    Precision, errors and arguments are the same as for ``ConvCaps``, except that ``routing`` is an ``EM`` routing, or
+    ``"em"`` for ``EM(3, final_lambda=0.08)``.
 
     Shapes:
         ``Poses`` of child_types * H * W capsules -> ``Poses`` of parent_types * h * w, (h, w) = ``out_grid``
@@ -106,7 +106,7 @@ class MatrixClassCaps(MatrixLayer):
     """Matrix class capsules with coordinate addition and one 4 x 4 matrix per type and class for all positions.
 
     Coordinate addition adds the row and column of the centre of the child's receptive field to the first two elements
-    of the vote's right-hand column. The arguments are those of ``SharedCaps`` and ``MatrixConvCaps``.
+    of the vote's right-hand column. ``SharedCaps`` and ``MatrixConvCaps`` describe the arguments.
 
     Shapes:
         ``Poses`` of child_types * positions capsules -> ``Poses`` of num_parents
@@ -129,9 +129,9 @@ class MatrixClassCaps(MatrixLayer):
 
 
 def em_routing(routing: Routing | str) -> EM:
-    """Return the routing itself, or for ``"em"`` the default of matrix capsules."""
+    """Return the routing itself, or the default of matrix capsules for ``"em"``."""
     if routing == "em":
         return EM(final_lambda=FINAL_LAMBDA)
     if isinstance(routing, EM):
         return routing
-    raise InputError(f"routing: expected an EM routing, or 'em', got {routing!r}. Poses are routed by their spread")
+    raise InputError(f"routing: expected an EM routing, or 'em', got {routing!r}. Matrix capsules need EM")

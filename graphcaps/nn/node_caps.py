@@ -1,4 +1,4 @@
-"""Capsules on the nodes of a graph: the part that the layers for DGL and PyTorch Geometric share."""
+"""Capsules on the nodes of a graph: the code that the layers for DGL and PyTorch Geometric share."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from ..routing.rule import squash_saving_memory, with_length
 from ..routing.votes import NodeVotes
 
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
-# The names that a library's layers give to their arguments, for error messages.
+# The names of the arguments in each library's layers, for error messages.
 DGL = Names(feat="feat", edge_feat="edge_feat", in_feats="in_feats", out_feats="out_feats", edge_feats="edge_feats")
 PYG = Names(feat="x", edge_feat="edge_attr", in_feats="in_channels", out_feats="out_channels", edge_feats="edge_dim")
 
 
 class NodeCapsules(nn.Module):
-    """The weights, routing, bias and squash of ``CapsuleConv``, whose docstring has the formula and the arguments.
+    """The weights, routing, bias and squash of ``CapsuleConv``, whose docstring gives the formula and the arguments.
 
-    Errors call its arguments by ``names``: ``DGL`` or ``PYG``.
+    Error messages use the argument names in ``names``, which is ``DGL`` or ``PYG``.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class NodeCapsules(nn.Module):
         self.reset_parameters()
 
     def source_and_target(self, feat: Any, warn: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Return the sources' and the targets' features (or None); warn once if the targets' are given but unused."""
+        """Return the features of sources and targets (or None); warn once if target features are given but unused."""
         pair = isinstance(feat, (tuple, list)) and len(feat) == 2
         source, target = feat if pair else (feat, None)
         check_tensor(self.names.feat, source, floating=False, sparse=True)
@@ -137,10 +137,10 @@ class NodeCapsules(nn.Module):
         edge_feat: Tensor | None = None,
         target: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Route along the edges of any graph with one canonical edge type, or ``Links`` if torch traces the edges.
+        """Route along the edges of any graph with one canonical edge type, or of ``Links`` if torch traces the edges.
 
-        Arguments and result are those of ``CapsuleConv.forward``, with None for couplings that weren't asked for.
-        ``edge_feat`` may also be (E, *, edge_feats), with the ``*`` of ``feat``. ``target`` holds the destination
+        Arguments and result are those of ``CapsuleConv.forward``, but couplings are None if they weren't asked for.
+        ``edge_feat`` may also be (E, *, edge_feats), with the same ``*`` as ``feat``. ``target`` holds the destination
         nodes' features, for a residual.
         """
         edges = links(graph, feat.device)
@@ -204,7 +204,7 @@ class NodeCapsules(nn.Module):
             check_dtype(names.edge_feat, edge_feat, self.weight)
         elif edge_feat is not None:
             then = f"Give it {names.edge_feats}={edge_feat.shape[-1]}"
-            expect(False, names.edge_feat, f"none, as the layer has no {names.edge_feats}", "some", then)
+            expect(False, names.edge_feat, f"none, because the layer has no {names.edge_feats}", "some", then)
         if self.weight_target is not None:
             wanted = "a pair, with the destination's features for the residual"
             target = required(target, names.feat, wanted, "no second")
@@ -216,7 +216,7 @@ class NodeCapsules(nn.Module):
         fits = feat.dim() > len(capsules) and feat.shape[0] == num_nodes and feat.shape[-len(capsules) :] == capsules
         wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
         joined = self.in_caps == 1 and feat.dim() > 2 and feat.shape[-2:].numel() == weight.shape[1]
-        then = "Capsules of a layer before? .flatten(-2) joins them; in_caps={} reads each by itself"
+        then = "If these are a layer's capsules, join them with .flatten(-2), or keep them with in_caps={}"
         expect(fits, name, wanted, tuple(feat.shape), then.format(feat.shape[-2]) if joined else "")
         check_dtype(name, feat, self.weight)
 
@@ -227,7 +227,7 @@ class NodeCapsules(nn.Module):
 
 
 def dropped(dropout: nn.Dropout, feat: Tensor) -> Tensor:
-    """``dropout(feat)``, which for a sparse matrix drops stored values."""
+    """Apply dropout to features; in a sparse matrix, only to the stored values."""
     if feat.layout == torch.strided or not (dropout.training and dropout.p):
         return dropout(feat) if feat.layout == torch.strided else feat
     feat = feat.to_sparse_coo().coalesce()
@@ -243,9 +243,9 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
 
 
 def check_dtype(name: str, feat: Any, weight: Tensor) -> None:
-    """Raise ``InputError`` unless the features have the weights' precision or autocast converts them."""
+    """Raise ``InputError`` unless the features have the weights' precision, or autocast converts them."""
     fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
-    expect(fits, name, f"{weight.dtype}, as the layer's weights", feat.dtype, "Convert it, or the layer")
+    expect(fits, name, f"{weight.dtype}, like the layer's weights", feat.dtype, "Convert it, or the layer")
 
 
 def multiply(feat: Tensor, weight: Tensor) -> Tensor:
@@ -256,7 +256,7 @@ def multiply(feat: Tensor, weight: Tensor) -> Tensor:
 
 
 def spread(x: Tensor, dims: int) -> Tensor:
-    """Insert dims of size 1 after the first dim of x (N, ...), to get ``dims`` in all."""
+    """Insert dims of size 1 after the first dim of x (N, ...), so that x has ``dims`` dims."""
     return x.reshape(x.shape[0], *[1] * (dims - x.dim()), *x.shape[1:])
 
 
@@ -266,6 +266,6 @@ def squares(feat: Tensor) -> Tensor:
 
 
 def per_root(mean: Tensor) -> Tensor:
-    """1 / sqrt(mean), (N, *, 1, 1), of mean (N, *); 0 where the mean is zero."""
+    """1 / sqrt(mean) as (N, *, 1, 1), for mean (N, *); 0 where the mean counts as zero."""
     some = mean > MIN_MEAN_SQUARE
     return torch.where(some, torch.where(some, mean, 1).rsqrt(), 0)[..., None, None]

@@ -1,4 +1,4 @@
-"""Primary capsules, made from a feature map: the P channels of one type at one position are one capsule."""
+"""Primary capsules, made from a feature map: the P channels of one type at one position form a capsule."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DepthwisePrimaryCaps(nn.Module):
     Every channel becomes one number, computed from the whole map; P neighbouring channels form a capsule.
 
     Args:
-        channels, map_size: those of the feature map, (H, W); ``channels`` is a multiple of ``dim``.
+        channels, map_size: channels and size (H, W) of the feature map; ``channels`` is a multiple of ``dim``.
         dim: P, numbers per capsule.
 
     Shapes:
@@ -73,15 +73,15 @@ class DepthwisePrimaryCaps(nn.Module):
 
 
 def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tuple[int, int]) -> torch.Tensor:
-    """The receptive field of each primary capsule behind a chain of convolutions without padding and dilation.
+    """The receptive field of each primary capsule after a chain of convolutions without padding and dilation.
 
     Args:
-        convs: the convolutions in order; the last is that of the primary capsules.
+        convs: the convolutions in order; the last makes the primary capsules.
         num_types: T, capsules per position.
         image_size: (H, W) in pixels.
 
     Returns:
-        (I, 4) int64: top, left, height and width, ordered by type first.
+        (I, 4) int64: top, left, height and width of each field. Capsules are ordered by type first.
 
     >>> receptive_fields([nn.Conv2d(1, 256, 9), nn.Conv2d(256, 256, 9, 2)], 32, (28, 28))[35]
     tensor([10, 10, 17, 17])
@@ -89,7 +89,7 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tup
     size, step, positions = [1, 1], [1, 1], list(image_size)
     for conv in convs:
         plain = getattr(conv, "padding", (0, 0)) == (0, 0) and getattr(conv, "dilation", (1, 1)) == (1, 1)
-        then = "CapsNet.receptive_fields() measures those of any stem"
+        then = "CapsNet.receptive_fields() measures the fields of any stem"
         expect(plain, "convs", "convolutions without padding and dilation", conv, then)
         for axis in (0, 1):
             size[axis] += (conv.kernel_size[axis] - 1) * step[axis]

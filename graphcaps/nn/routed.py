@@ -123,11 +123,11 @@ def activation_of(u: Tensor | Poses) -> Tensor:
 
 
 def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
-    """Return the routing itself, or make the one of that name with these settings.
+    """Return the routing itself, or make the routing of that name with these settings.
 
-    For images, "spherical" starts at concentration 0.01, which is nearly uniform: accuracy on digits anywhere in the
-    frame is then 97.6 %, and 96.6 % with a start at 1. With Adam at 0.001 and the rate of 10, log kappa changes by 0.01
-    a step, so kappa gets from 0.01 to 1 in 460 steps.
+    For images, "spherical" starts at concentration 0.01, which is nearly uniform. Accuracy on digits anywhere in the
+    frame is then 97.6 %, instead of 96.6 % with a start at 1. With Adam at 0.001 and ``rate=10``, log kappa changes by
+    0.01 a step, so kappa gets from 0.01 to 1 in 460 steps.
     """
     if routing == "spherical":
         settings = {"concentration": 0.01, "rate": 10} | settings
@@ -140,11 +140,11 @@ def graph_device(device: torch.device | str) -> torch.device | str:
 
 
 def check_children(u: Tensor, num_children: int, dim: int) -> None:
-    """Raise ``InputError`` unless u are floating-point children (I, *, P); suggest the fix if the batch comes first."""
+    """Raise ``InputError`` unless u is floating point of shape (I, *, P); suggest the fix if the batch comes first."""
     check_tensor("u", u)
     shape, then = tuple(u.shape), ""
     fits = len(shape) >= 2 and (shape[0], shape[-1]) == (num_children, dim)
-    # Compare the batch's size only on failure: torch.export would record the comparison as a limit of that size.
+    # Compare the batch's size only on failure: torch.export would record the comparison as a constraint on that size.
     if not fits and len(shape) == 3 and shape[1:] == (num_children, dim):
         then = "Capsules come first, then the batch: u.transpose(0, 1)"
     expect(fits, "u", f"(I={num_children}, *, P={dim})", shape, then)
@@ -152,4 +152,4 @@ def check_children(u: Tensor, num_children: int, dim: int) -> None:
 
 def check_centres(centres: Tensor) -> None:
     expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
-    check_unit("centres", centres, "They are shares of the image: pixels / its size")
+    check_unit("centres", centres, "Divide pixels by the image's size")

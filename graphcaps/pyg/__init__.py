@@ -1,4 +1,4 @@
-"""CapsuleConv, BeliefConv and CapsuleReadout for PyTorch Geometric; those for DGL are in ``graphcaps.nn``.
+"""CapsuleConv, BeliefConv and CapsuleReadout for PyTorch Geometric; the layers for DGL are in ``graphcaps.nn``.
 
 Both versions have the same parameter names and shapes, and the same weights give the same results. This package needs
 ``pip install -e ".[pyg]"``; nothing else in graphcaps imports it.

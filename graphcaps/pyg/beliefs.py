@@ -18,8 +18,8 @@ from .edges import coalesced, pairs, routed_edges, values_of
 class BeliefConv(nn.Module):
     """Graph layer with K beliefs per node as its capsules; nodes update them from their neighbours' beliefs.
 
-    The docstring of ``graphcaps.nn.BeliefConv`` has the formula and the arguments. Its ``in_feats``, ``out_feats`` and
-    ``feat_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here. Nodes without in-edges are allowed.
+    The docstring of ``graphcaps.nn.BeliefConv`` gives the formula and the arguments. Its ``in_feats``, ``out_feats``
+    and ``feat_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here. Nodes without in-edges are allowed.
 
     Shapes:
         x (N, in_channels), or logits (N, num_caps, out_channels) for in_channels=None; edge_index (2, E)
@@ -69,7 +69,7 @@ class BeliefConv(nn.Module):
             fits = batch.shape == (num_nodes,) and batch.dtype == torch.int64
             expect(fits, "batch", f"int64 (N={num_nodes},)", f"{batch.dtype} {tuple(batch.shape)}")
             ascending = bool((batch.diff() >= 0).all()) and bool((batch[:1] >= 0).all())
-            expect(ascending, "batch", "graphs from 0 on in ascending order", "others")
+            expect(ascending, "batch", "graph numbers from 0 in ascending order", "others")
             sizes = batch.bincount()
         h, c = self.beliefs(graph, dropped(self.feat_drop, x), edge_weight, sizes)
         return (h, c) if return_coupling else h

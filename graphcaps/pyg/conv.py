@@ -22,7 +22,7 @@ from .edges import RoutedEdges, coalesced, in_form_of, is_exported, pairs, route
 class CapsuleConv(MessagePassing):
     """Graph convolution by routing.
 
-    The docstring of ``graphcaps.nn.CapsuleConv`` has the formula and the other arguments. Its ``in_feats``,
+    The docstring of ``graphcaps.nn.CapsuleConv`` gives the formula and the other arguments. Its ``in_feats``,
     ``out_feats``, ``vote_drop`` and ``edge_feats`` are ``in_channels``, ``out_channels``, ``dropout`` and ``edge_dim``.
 
     ``message`` returns the weights (E, 1) of the votes, and ``aggregate`` does the routing, which doesn't store votes.
@@ -30,8 +30,8 @@ class CapsuleConv(MessagePassing):
     for ``AttentionExplainer``. An edge's couplings sum to 1, so their mean is constant: use their maximum.
 
     Args:
-        add_self_loops: whether each node gets one self-loop, instead of those it has, with weight 1 and the mean
-            features of its other in-edges. Ignored if x is a pair. None also means True, but ``to_hetero`` accepts it.
+        add_self_loops: whether each node gets one self-loop, which replaces those it has. Its weight is 1, its features
+            are the mean over other in-edges. Ignored if x is a pair. None means True, but ``to_hetero`` accepts it.
         concat: True: a node's capsules are joined, (*, N, num_caps * out_channels), like the heads of ``GATConv``.
             False: capsules have their own dim, (*, N, num_caps, out_channels), while ``GATConv`` returns the mean.
         cached: whether all later calls reuse the sorted edges of the first call, as in ``GCNConv``. Use it for a graph
@@ -99,19 +99,19 @@ class CapsuleConv(MessagePassing):
         Args:
             x: (*, N, in_channels), or a pair of the source and target nodes' features; the latter may be None.
             edge_index: (2, E) integers, an ``EdgeIndex``, or the transposed adjacency matrix as a sparse tensor of
-                torch or torch_sparse. Its values are edge weights, or with ``edge_dim`` edge features.
+                torch or torch_sparse. The matrix's values are edge weights or, with ``edge_dim``, edge features.
             edge_weight: (E,), a factor for each edge's votes; default 1. With ``edge_dim``, this may be edge features,
                 as in ``GATConv``, if they have two dims or ``edge_dim`` is 1.
             size: numbers of source and target nodes, if x does not determine them.
             return_coupling: also return (edges, c), with c (E', *, in_caps, num_caps) detached. The edges include added
-                self-loops and have the form of edge_index; c has their order.
+                self-loops and have the form of edge_index; c is in the same order.
             edge_attr: (E, edge_dim), or (E,) for a single feature, if edges have features.
-            return_attention_weights: like ``return_coupling``, but if ``in_caps`` is 1 the couplings have no dim for
-                it: (E', *, num_caps), as in ``GATConv``.
+            return_attention_weights: like ``return_coupling``, but if ``in_caps`` is 1 that dim is dropped: the
+                couplings are (E', *, num_caps), as in ``GATConv``.
         """
         pair = not isinstance(x, Tensor)
         x, target = self.capsules.source_and_target(x)
-        both_ways = "the features of nodes that are sources and targets, with mutual=True"
+        both_ways = "one tensor of node features with mutual=True"
         expect(not (pair and self.capsules.mutual), "x", both_ways, "a pair", "Give it mutual=False")
         target = target if pair else x
         then = "residual=True adds them"
@@ -138,7 +138,7 @@ class CapsuleConv(MessagePassing):
             edge_weight = x.new_ones(routed.edges.size(1)) if edge_weight is None else edge_weight
             alpha = route(edge_weight, coupled=True)[1].flatten(1)
             edge_weight = edge_weight.view(-1, *[1] * (-self.node_dim - 1))
-            then = "GraphMaskExplainer puts messages of its own there, and routing builds none: take GNNExplainer"
+            then = "GraphMaskExplainer replaces messages, but routing builds none: use GNNExplainer"
             expect("explain_message" not in vars(self), "explain_message", "that of MessagePassing", "another", then)
         out, c = self.propagate(routed.edges, size=num_nodes, edge_weight=edge_weight, alpha=alpha, route=route)
         out = out.flatten(-2).movedim(0, -2) if self.concat else out.movedim(0, -3)
@@ -174,10 +174,10 @@ class CapsuleConv(MessagePassing):
                 check_tensor(name, given, floating=False)
         if self.edge_dim is not None and edge_attr is None:
             wide = edge_weight is not None and (edge_weight.dim() > 1 or self.edge_dim == 1)
-            wanted = f"(E, {self.edge_dim}), as the layer has edge_dim"
+            wanted = f"(E, {self.edge_dim}), because the layer has edge_dim"
             return None, required(edge_weight if wide else None, "edge_attr", wanted)
         narrow = edge_weight is None or edge_weight.shape[0] == edge_weight.numel()
-        then = "Edge features want a layer with edge_dim="
+        then = "Edge features need a layer with edge_dim="
         expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
         return edge_weight, edge_attr
 

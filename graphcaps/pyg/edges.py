@@ -15,7 +15,7 @@ from ..graph import Links, bipartite_graph
 
 
 class RoutedEdges(NamedTuple):
-    """The edges of a call after self-loops were replaced, and the graph made of them."""
+    """The edges of a call after self-loops were replaced, and the graph made from these edges."""
 
     edges: torch.Tensor  # (2, E')
     stayed: OptTensor  # indices of the kept edges, which come first; None: all are kept, and no self-loops added
@@ -45,7 +45,7 @@ def is_exported() -> bool:
 def routed_edges(
     edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, as_links: bool = False
 ) -> RoutedEdges:
-    """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with each node's one and only self-loop."""
+    """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with a single self-loop for each node."""
     expect(edges.dim() == 2 and edges.size(0) == 2, "edge_index", "(2, E)", tuple(edges.shape))
     num_given, stayed = edges.size(1), None
     if loops:
@@ -73,7 +73,7 @@ def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -
 
 
 def coalesced(edge_index: Adj) -> Adj:
-    """Coalesce edges in a sparse tensor, as a copy: PyG would coalesce the caller's tensor in place."""
+    """Return a coalesced copy of edges in a sparse tensor, because PyG would coalesce the caller's tensor in place."""
     if isinstance(edge_index, torch.Tensor) and edge_index.layout == torch.sparse_coo:
         return edge_index.coalesce()
     return edge_index

@@ -18,7 +18,7 @@ from .edges import members
 class CapsuleReadout(Aggregation):
     """Graph-level capsules: every node divides its vote among the C class capsules of its graph.
 
-    The docstring of ``graphcaps.nn.CapsuleReadout`` has the details and the other arguments. Its ``in_feats``,
+    The docstring of ``graphcaps.nn.CapsuleReadout`` gives the details and the other arguments. Its ``in_feats``,
     ``out_feats`` and ``vote_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here. Call it like any
     ``Aggregation``: ``readout(x, batch)``.
 
@@ -61,7 +61,7 @@ class CapsuleReadout(Aggregation):
         """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
         self.capsules.reset_parameters()
 
-    # The base class's default for dim is -2, but a node's features may have two dims here.
+    # The base class's default for dim is -2. Here it is 0, because a node's features may have two dims.
     @uncompiled
     def __call__(
         self,
@@ -91,10 +91,10 @@ class CapsuleReadout(Aggregation):
 
         Args:
             index: (N,), the graph of each node, in any order; default: all nodes are in one graph.
-            ptr: (B + 1,), the number of each graph's first node, and N at the end; an alternative to index.
+            ptr: (B + 1,), the index of each graph's first node, and N at the end; an alternative to ``index``.
             dim_size: B; default: one more than the largest index.
             dim: the dim that has size N in x and size B in the result.
-            max_num_elements: ignored, an argument of other aggregations.
+            max_num_elements: ignored; other aggregations use it.
             return_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
         """
         num_groups = required(dim_size, "dim_size", "the number of graphs")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .._dgl import DGLGraph, ops
 from ..graph import links
-from ..tracing import is_tracing
+from ..torch_tracing import is_tracing
 from .engines import use_node_kernels
 from .engines.chunks import products_along, sum_along
 from .engines.dgl import reversed_graph

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..functional import squash
-from ..tracing import is_tracing
+from ..torch_tracing import is_tracing
 
 MIN_NORM = 1e-12  # a sum that is not longer has no direction
 MIN_SQUARED_NORM = 1e-24  # a mean squared length of votes that is not larger counts as zero

@@ -1,4 +1,4 @@
-"""Recording of routing traces, from any network that runs and from training.
+"""Recording of routing traces, while any network runs or during training.
 
 Names are imported on first use, because ``watch`` needs torch and ``RoutingTrace`` doesn't.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .watched import Watched, random_trace, watch
 
 
-if not TYPE_CHECKING:  # so that a type checker reports a misspelt name
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt names
 
     def __getattr__(name: str):
         if name not in ("Watched", "random_trace", "watch"):

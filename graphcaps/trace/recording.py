@@ -1,4 +1,4 @@
-"""Recording in training: a network's routing of a few images, its reconstructions and its saliency."""
+"""Recording during training: a network's routing of a few images, its reconstructions and its saliency."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..routing.names import ROUTINGS, name_of
 from ..viz.routing_trace import RoutingTrace
 from .watched import watch
 
-ITERATIONS = 10  # at least this many are recorded, because three would be three nearly equal frames
+ITERATIONS = 10  # at least this many are recorded, because three would give three nearly equal frames
 STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)
 MOST_DECODED_PARENTS = 20
 MOST_DRAWN_CHILDREN = 64  # with more children, there is no saliency and no decoded vote for each child
@@ -42,7 +42,7 @@ def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
 def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
     """Trace of the last layer's routing of images (N, C, H, W) in [0, 1], for at least ten iterations.
 
-    A user-defined routing runs only for its own number of iterations, because its first one may depend on the number.
+    A user-defined routing runs only for its own number of iterations, because that number may affect all of them.
     """
     layer, trained = model.capsules, model.capsules.routing.iterations
     iterations = max(ITERATIONS, trained) if name_of(layer.routing) in ROUTINGS else trained
@@ -101,9 +101,9 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
 
 @torch.no_grad()
 def decoded(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
-    """The votes and the parents of images (N, C, H, W), decoded, as fields of ``RoutingTrace``.
+    """Decode the votes and the parents of images (N, C, H, W), as fields of ``RoutingTrace``.
 
-    A vote is squashed first: it is then the parent that this vote alone would make.
+    A vote is squashed first, which makes it the parent that this vote alone would give.
     """
     layer, u = model.capsules, model.children_of(images)
     graph = layer.graph(u.device)

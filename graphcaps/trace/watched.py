@@ -33,16 +33,16 @@ NO_LAYER = "route"  # name of a routing outside all layers
 def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int | None = 20_000) -> Watched:
     """Record every routing inside a ``with`` block, in a network's layers and in direct calls of ``graphcaps.route``.
 
-    The network's outputs and gradients change only by rounding, because layers for graphs use a slower path. Other
+    Layers for graphs use a slower path, so the network's outputs and gradients change by rounding, but no more. Other
     threads aren't recorded. Code that ``torch.compile`` has traced isn't recorded either.
 
     Args:
         module: the network. A routing is named after the submodule in which it runs, or after the network's class if
             it runs in no submodule. Without a network, and outside the network, its name is ``"route"``.
         images: number of images (all trailing dims together) to record of each routing; None: all.
-        edges: number of edges to record, those of the first children, each with all of its edges; None: all. If a
-            layer has more parents than this, only the parents of these edges are recorded. ``v`` is recorded only if
-            it has at most as many numbers per image. The trace's ``about`` lists omissions.
+        edges: number of edges to record; None: all. The first children are recorded, each with all of its edges. If a
+            layer has more parents than this number, only the parents of recorded edges are recorded. ``v`` is recorded
+            only if it has at most this many numbers per image. The trace's ``about`` lists what was left out.
 
     Returns:
         ``Watched``, for one or more ``with`` blocks. Index it by a layer's name for the trace of its last call.
@@ -69,7 +69,7 @@ def random_trace(num_children: int, num_parents: int, iterations: int = 10, seed
 
 
 class Watched:
-    """The last routing of each layer, by the name of the innermost submodule, or ``"route"`` outside the module.
+    """The last routing of each layer. A layer is named after the innermost submodule; outside the module: ``"route"``.
 
     After the first ``snapshot``, a layer's trace has one epoch for each snapshot.
     """
@@ -77,7 +77,7 @@ class Watched:
     def __init__(self, module: nn.Module | None, images: int | None, edges: int | None):
         self._module, self._limits = module, (images, edges)
         self._blocks: list[ExitStack] = []
-        self._running: list[tuple[str, bool]] = []  # layers in their forward pass; whether the input is a pair
+        self._running: list[tuple[str, bool]] = []  # layers that are running, and whether their input is a pair
         self._nodes: NodeGraph | None = None
         self._records: dict[str, LayerRecord] = {}
         self._snapshots: dict[str, RoutingTrace] = {}
@@ -85,7 +85,7 @@ class Watched:
     def __enter__(self) -> Watched:
         self._blocks.append(stack := ExitStack())
         for name, part in () if self._module is None else self._module.named_modules():
-            if isinstance(part, (NodeCapsules, NodeBeliefs)):  # part of a layer, whose name is used
+            if isinstance(part, (NodeCapsules, NodeBeliefs)):  # part of a layer; the layer's name is used
                 stack.callback(part.register_forward_pre_hook(self._enter_nodes).remove)
                 stack.callback(part.register_forward_hook(self._leave_nodes, always_call=True).remove)
             else:

@@ -40,11 +40,11 @@ BELIEFS, EDGES = nn.BeliefConv(4, 3, 2), torch.tensor([[0, 1], [1, 8]])
 NO_TENSORS = {
     "a list": (lambda x: x.tolist(), r"a tensor, got list\. Convert it: torch\.as_tensor\({name}\)"),
     "an array": (lambda x: x.numpy(), "a tensor, got ndarray"),
-    "complex": (lambda x: x + 1j, r"(real numbers|torch\.float32, as .*), got torch\.complex64"),
+    "complex": (lambda x: x + 1j, r"(real numbers|torch\.float32, like .*), got torch\.complex64"),
     "sparse": (lambda x: x.to_sparse(), r"a dense tensor, got torch\.sparse_coo\. Convert it: {name}\.to_dense\(\)"),
     "nested": (lambda x: torch.nested.nested_tensor([x, x]), "a dense tensor, got a nested tensor"),
-    "float8": (lambda x: x.to(torch.float8_e4m3fn), r"(floating point|torch\.float32, as .*), got torch\.float8"),
-    "integers": (lambda x: x.long(), r"(floating point|torch\.float32, as .*), got torch\.int64\. Convert it"),
+    "float8": (lambda x: x.to(torch.float8_e4m3fn), r"(floating point|torch\.float32, like .*), got torch\.float8"),
+    "integers": (lambda x: x.long(), r"(floating point|torch\.float32, like .*), got torch\.int64\. Convert it"),
 }
 DOORS = {
     "u_hat": lambda wrong: route(GRAPH, wrong(VOTES)),
@@ -194,7 +194,7 @@ WRONG = [
     ("graph: expected a graph whose formats include coo, got csc...", lambda: CONV(RING.formats("csc"), X)),
     ("feat: expected a pair, with the destination's features...", lambda: conv(residual=True)(WORDS, X)),
     ("feat[1]: expected (N=2, *, 7), got (2, 4)...", lambda: conv((4, 7), residual=True)(WORDS, (X, X[:2]))),
-    ("...a reverse for each edge, got the edge 0 -> 1 without. Add...", lambda: conv(mutual=True)(ONE_WAY, X)),
+    ("...a reverse for each edge, got the edge 0 -> 1 without one. Add...", lambda: conv(mutual=True)(ONE_WAY, X)),
     ("engine: expected 'auto' or 'torch' with mutual=True, got 'dgl'...", on_dgl),
     ("...both ways, ... got a block. Give it mutual=...", lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), X)),
     ("...got sources and destinations. Give it...",
@@ -248,7 +248,7 @@ def test_images_that_a_network_would_misread_are_refused(kind):
     network = kind.from_preset(name, (1, 20, 20)).eval()
     for images, text in (
         (255 * IMAGES, r"numbers in \[0, 1\], got .* to 25\d.*\. Divide them: images / 255"),
-        ((IMAGES - 0.13) / 0.31, r"numbers in \[0, 1\], got -0\.\d+ to 2\.\d+\. Networks here read images as they are"),
+        ((IMAGES - 0.13) / 0.31, r"numbers in \[0, 1\], got -0\.\d+ to 2\.\d+\. The networks of graphcaps read images"),
         (IMAGES * float("nan"), r"numbers in \[0, 1\], got NaN or infinity$"),
         (IMAGES[0], r"\(B, C=1, H=20, W=20\), got \(1, 20, 20\)\. One image is a batch too: images\[None\]"),
     ):
@@ -258,7 +258,7 @@ def test_images_that_a_network_would_misread_are_refused(kind):
 
 def test_a_loss_does_not_broadcast_images():
     output = CapsNet.from_preset("compact", (1, 20, 20)).eval()(IMAGES)
-    with pytest.raises(InputError, match=r"^images: expected \(3, 1, 20, 20\), as the reconstructions, got "):
+    with pytest.raises(InputError, match=r"^images: expected \(3, 1, 20, 20\), like the reconstructions, got "):
         capsnet_loss(output, IMAGES[:1], torch.tensor([0, 1, 2]))
 
 

@@ -47,7 +47,7 @@ def test_edges_keep_the_order_they_were_given_in(make):
         (([3], [0], 3, 2), "src: expected indices in [0, num_children=3), got 3 to 3"),
         (([0], [-1], 3, 2), "dst: expected indices in [0, num_parents=2), got -1 to -1"),
         (([0, 1], [0], 3, 2), "dst: expected as many indices as src, 2, got 1"),
-        ((torch.tensor([0], dtype=torch.int32), [0], 3, 2), "dst: expected torch.int32 as src, got torch.int64"),
+        ((torch.tensor([0], dtype=torch.int32), [0], 3, 2), "dst: expected torch.int32 like src, got torch.int64"),
         (([0], [0], 3, 2.0), "num_parents: expected an integer >= 0, got 2.0"),
     ],
 )

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..._dgl import DGLGraph
 from ...errors import GraphcapsError, expect
 from ...graph import Links, links
-from ...tracing import is_tracing
+from ...torch_tracing import is_tracing
 from ..observers import Observer
 from ..routing import Parents, Routing, squashed
 from ..votes import Votes

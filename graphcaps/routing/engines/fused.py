@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..._dgl import DGLGraph
-from ...tracing import is_tracing
+from ...torch_tracing import is_tracing
 from ..observers import watched
 from ..routing import Parents, Routing, rule_of, squashed
 from ..votes import GivenVotes, LinearVotes, NodeVotes, Votes

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..._dgl import DGLGraph
 from ...graph import Links, reverse_edges
-from ...tracing import is_tracing
+from ...torch_tracing import is_tracing
 from ..observers import observer_on_nodes
 from ..routing import Routing, rule_of
 from ..votes import NodeVotes

@@ -1,4 +1,4 @@
-"""Whether torch traces a call, and how to compute outside of the trace."""
+"""Whether torch traces the current call, and how to compute outside the trace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def is_tracing() -> bool:
-    """Whether torch traces or transforms the call: operations are recorded, and tensors may have no values."""
+    """Whether torch is tracing or transforming the current call; tensors may then have no values."""
     return (
         torch.compiler.is_compiling()  # comes first, because the compiler can't trace the other checks
         or torch.jit.is_tracing()
@@ -22,9 +22,9 @@ def is_tracing() -> bool:
 
 
 def run_untraced(make: Callable[[], T]) -> T:
-    """Return ``make()``, whose tensors have values even while torch traces or transforms the call.
+    """Return ``make()``. Its tensors have values even while torch is tracing or transforming the current call.
 
-    A trace or transform affects one thread, so another thread runs ``make``.
+    A trace or transform affects only its own thread, so ``make`` runs in another one.
     """
     if not is_tracing():
         return make()
