@@ -103,7 +103,8 @@ def add_decoder(run: Run, data: Path) -> str:
     """Train a small decoder for a network that comes with graphcaps, and write it into the network's file.
 
     The decoder learns from the frozen capsules of training images, as in section 6.1 of the 2017 paper. Answers stay
-    the same. The images of the trace become the clearest ones. Return the measurements and the file's size as text.
+    the same. The images of the trace become the clearest ones and the median. Return the measurements and the file's
+    size as text.
     """
     model, splits = load(run), load_images(run.config.dataset, data)
     torch.manual_seed(0)
@@ -130,13 +131,13 @@ def add_decoder(run: Run, data: Path) -> str:
     tensors, head = checkpoint.read(run.checkpoint("best"))
     tensors |= {f"model.decoder.{name}": tensor for name, tensor in weights.items()}
     for key, shown in (("images", torch.from_numpy(to_bytes(overlaid(layers)))), ("labels", labels)):
-        tensors[key] = torch.cat((shown, tensors[key][len(ranks) :]))
+        tensors[key] = torch.cat((shown, tensors[key][-HARD:]))
     return _save(run, model, tensors, head, {**(run.result() or {}), "shown_ranks": [*ranks.values()]})
 
 
 @torch.no_grad()
 def clearest(model: CapsNet, test: Images | Pairs) -> dict[int, int]:
-    """Of the first 1,000 test images, the clearest one with each class, and its rank from 1.
+    """Of the first 1,000 test images, the clearest one with each class, then the median, with their ranks from 1.
 
     A wrong answer has clearness 0. For a right answer, the parts of the children's couplings above 1 / J are summed for
     each class of the image. The clearness is the smallest of these sums.
@@ -152,22 +153,22 @@ def clearest(model: CapsNet, test: Images | Pairs) -> dict[int, int]:
     for j in range(classes):
         image = next(n for n in order if (labels[n] == j).any() and n not in ranks)
         ranks[image] = order.index(image) + 1
-    return ranks
+    return {**ranks, order[AMONG // 2]: AMONG // 2 + 1}
 
 
 def _save(run: Run, model: CapsNet, tensors: dict[str, torch.Tensor], head: dict, result: dict) -> str:
-    """Write a run's weights, its result, and a trace of the first image of each class. Return text about them."""
-    path, count = run.checkpoint("best"), len(model.class_names)
+    """Write a run's weights, its result, and a trace of all images but the hard ones. Return text about them."""
+    path = run.checkpoint("best")
     checkpoint.write(path, tensors, head)
     run.write_result(result)
-    images, labels = to_float(tensors["images"][:count]), tensors["labels"][:count]
+    images, labels = to_float(tensors["images"][:-HARD]), tensors["labels"][:-HARD]
     trace = dataclasses.replace(
         routing_of(model, images),
         epochs=np.array([head["state"]["epoch"]], np.int32),
         labels=labels.numpy() if labels.dim() == 1 else None,  # a trace has one label per image or none
         class_names=model.class_names,
         about={key: getattr(run.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")},
-        **pictures(model, images),
+        **{**pictures(model, images), "perturbed": None, "steps": None},  # pages compute these; they are half a file
     )
     trace.save(run.path / "trace.npz")
     size = path.stat().st_size

@@ -151,8 +151,9 @@ class Panel:
             stay = " that stay undecided" if self._chosen.undecided and self._medium.heading else " others"
             self._axes.text(left, top + 6, f"+ {self._chosen.folded:,}{stay}", **looks)
         if others:
+            rest = " others" if self._medium.heading else ""  # a still has less room
             longest = np.delete(self._time.lengths, self._chosen.parents, axis=1).max() + 0.005
-            self._axes.text(right, top + 6, f"+ {others:,} others below {longest:.2f}", **looks)
+            self._axes.text(right, top + 6, f"+ {others:,}{rest} below {longest:.2f}", **looks)
 
     def width(self, c: Numbers) -> Numbers:
         """Width of a line in points, linear in its coupling."""
