@@ -7,7 +7,7 @@ import re
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -89,7 +89,7 @@ def viz(
                 print(write_explorer(chosen, to or chosen.results / "figures", image))
                 return
             trace, folder = chosen.trace(), chosen.results / "figures"
-    shown = {"image": image, "node": node, "dark": dark, "show_all": all}
+    shown: dict[str, Any] = {"image": image, "node": node, "dark": dark, "show_all": all}
     draw(trace, to or folder, what=what, over=over, format=format, on_written=print, **shown)
 
 
