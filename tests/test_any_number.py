@@ -138,7 +138,7 @@ def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_pa
     assert {line.split()[1], line.split()[3]} == {"bar", "dot"}
     says("viz", path, "--what", "sheet")
     assert Path(says("explore", path, "--no-open").split()[-1]).exists()
-    assert "any number of classes isn't computed in the page" in page_parts(run)[2]
+    assert "the page doesn't support answers of any number of classes" in page_parts(run)[2]
     assert "network.pt2" in says("export", path, "--format", "pt2", "--check", "3")
     with pytest.raises(InputError, match="objects: expected 1 for 'cnn-small'"):
         CNN.from_preset("cnn-small", objects=None)

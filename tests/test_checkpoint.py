@@ -134,9 +134,9 @@ REFUSED = [
     (lambda path: save_file({"weight": torch.zeros(3)}, path), "expected weights written by graphcaps"),
     (Path.unlink, "got none. .* go on with: graphcaps train --resume .*run$"),
     (without_numbers, "expected finite numbers, got NaN or infinity in capsules.weight"),
-    (lambda path: rewritten(path, format_version=1), "expected format 2 in .*, got 1. A run of another version"),
+    (lambda path: rewritten(path, format_version=1), "expected format 2 in .*, got 1. Another version"),
     (lambda path: rewritten(path, preset=build().preset | {"speed": 9}), "expected a description of the network"),
-    (lambda path: rewritten(path, preset=build().preset | {"protocol": "official"}), "no longer has"),
+    (lambda path: rewritten(path, preset=build().preset | {"protocol": "official"}), "no longer supports"),
     (lambda path: rewritten(path, class_names=["one"]), "got: 1 class names for 3 classes"),
 ]
 
