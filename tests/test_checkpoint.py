@@ -109,7 +109,7 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(path):
 @pytest.mark.parametrize(
     ("preset", "dtype", "text"),
     [
-        ("paper", torch.float32, r"expected capsules.weight \(96, 8, 16\) .*, got \(48, 8, 16\) .* of another model"),
+        ("paper", torch.float32, r"expected capsules.weight \(96, 8, 16\) .*, got \(48, 8, 16\) .* for another model"),
         ("compact", torch.float64, r"expected capsules.weight .* torch.float64, got .* torch.float32"),
     ],
 )
