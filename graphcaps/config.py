@@ -41,13 +41,13 @@ class TrainConfig:
     40 x 40. smallnorb: toys, 32 x 32; you must get its files yourself. Your own images: folder:PATH, one folder per
     class in PATH, or in PATH/train, PATH/val and PATH/test; a folder a+b holds images of both classes. idx:PATH, files
     in MNIST's format. npz:PATH, arrays named as in Keras or MedMNIST. csv:PATH, one row per image: its label and
-    pixels, as on Kaggle, or the columns file,classes."""
+    pixels, as on Kaggle, or the columns file and classes."""
     size: int | None = None
     """Longer side of your own images, in pixels, after scaling; default: their own, but at least 28 and at most 64."""
     channels: Literal[1, 3] | None = None
     """Convert your own images to grey (1) or RGB (3); default: grey if none has colour, else RGB."""
     skip_bad: bool = False
-    """Skip those of your own files that can't be read, instead of stopping with an error."""
+    """Skip files of your own images that can't be read, instead of stopping with an error."""
     train_images: int | None = None
     """Train on this many images only: the same ones for every seed, each class in proportion; default: all images."""
     balance: bool = False

@@ -152,7 +152,7 @@ def export(
                 difference = float((_scores(temporary, format, images) - own).abs().max())
                 if not difference <= TOLERANCE:
                     wanted = f"scores within {TOLERANCE:g} of graphcaps' own"
-                    raise GraphcapsError(f"{path}: expected {wanted}, got {difference:.1e}. The file was not written")
+                    raise GraphcapsError(f"{path}: expected {wanted}, got {difference:.1e} off. It was not written")
     finally:
         network.train(training)
     return ExportedFile(path, outputs, difference)

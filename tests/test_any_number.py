@@ -108,7 +108,7 @@ def test_an_image_is_right_where_its_classes_are_found_and_no_others():
     assert result.correct == 2
     assert [counts.tolist() for counts in result.per_class(3)] == [[2, 2, 0], [2, 1, 0], [2, 1, 1]]
     lines = accuracy_table(result, NAMES).splitlines()
-    assert "all found and no others" in lines[1] and lines[-2].split()[:3] == ["dot", "2", "50.00%"]
+    assert "all its classes are found and no others" in lines[1] and lines[-2].split()[:3] == ["dot", "2", "50.00%"]
 
 
 def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_path, monkeypatch, capsys):

@@ -19,7 +19,7 @@ MIN_COLUMNS = 40  # tyro's help hangs on a terminal of two columns
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line. Return the exit status: 0 if all is well, 1: error, 2: wrong usage, 128 + n: signal n."""
+    """Run the command line. Return the exit status: 0: success, 1: error, 2: wrong usage, 128 + n: signal n."""
     stop = StopAtOnce()
     with stop:
         try:

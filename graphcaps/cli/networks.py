@@ -159,7 +159,7 @@ def predict(
     save_inputs: Folder = None,
     out: Out = Path("runs"),
 ) -> None:
-    """Classify image files, and print the most likely classes with the lengths of their capsules.
+    """Classify image files, and print the classes with the longest capsules.
 
     A blank image gets no answer. An answer is called doubtful if no capsule is long, if more capsules are long than an
     image shows classes, or if the reconstruction differs much from the image. The limits are such that 99.3 % of the

@@ -155,9 +155,9 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _read_npz(path: Path) -> Arrays:
-    """Read arrays named x_train, y_train etc. (Keras), train_images, train_labels etc. (MedMNIST), or images, labels.
+    """Read arrays named x_train, y_train etc. (Keras) or train_images, train_labels etc. (MedMNIST).
 
-    The last may also be named x and y. They count as training images.
+    Arrays named images and labels, or x and y, are training images and their labels.
     """
     try:
         with np.load(path, allow_pickle=False) as stored:

@@ -50,7 +50,7 @@ def read_files(
 
 
 def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
-    """List the files, beside the CSV, that its columns "file" and "classes" name; None for a CSV of pixels."""
+    """List the images of a CSV with the columns "file" and "classes", which are beside it; None for a CSV of pixels."""
     import pandas
 
     try:

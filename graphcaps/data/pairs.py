@@ -96,7 +96,7 @@ class PairSource:
 
 
 def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:
-    """For each image, choose the row of a partner of another class, by a number in [0, 1). All have length N.
+    """Choose partners of another class: rows (N,), from labels int64 (N,) and random float64 numbers (N,) in [0, 1).
 
     >>> draw_partners(torch.tensor([0, 1, 0, 2]), torch.tensor([0.0, 0.99, 0.99, 0.5], dtype=torch.float64))
     tensor([1, 3, 3, 2])

@@ -1,7 +1,7 @@
-"""The three parts of a data set: training, validation and test images; and the split of images that have no split.
+"""The three parts of a data set (training, validation and test images), and how images are split into them.
 
-``stratified_split`` holds out validation images of named data sets; ``split`` splits your own images. The same seed
-gives the same split on any machine.
+``stratified_split`` holds out images of named data sets, and ``split`` splits your own images. The same seed gives the
+same split on any machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Your own images as a data set: they are read from image files or arrays here, and split in ``splits``.
+"""Your own images as a data set. They are read here, from image files or arrays, and split by ``splits.split``.
 
 Each image shows one class; or, in a multi-label data set, any number of classes, given as text such as "cat+dog" or as
 0 and 1 for each class.

@@ -84,7 +84,7 @@ def fit_pixels(values: np.ndarray, height: int, width: int, channels: int) -> np
 
 
 def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
-    """The common (H, W) of images with ``sizes`` (N, 2). If the sizes differ, it is a square.
+    """The common (H, W) of images with ``sizes`` (N, 2): a square if sizes differ, else with the same proportions.
 
     The longer side is ``size`` pixels; default: the median of the images' longer sides, clipped to 28 to 64.
 
@@ -189,7 +189,7 @@ def _grey_frames(image: Image.Image) -> Iterator[np.ndarray]:
     """Each frame of an opened file, upright, as float32 (h, w) in [0, 1]."""
     for frame in map(ImageOps.exif_transpose, ImageSequence.Iterator(image)):
         if frame.mode.startswith("I"):
-            # In 16-bit files, white is the largest value that the used bits can hold. It has an even number of bits.
+            # In 16-bit files, white is the largest value that the used bits can hold. Files use 8, 10, ... bits.
             levels = np.asarray(frame).clip(0, 65535).astype(np.float32)
             bits = max(8, int(levels.max()).bit_length())
             yield levels / (2 ** (bits + bits % 2) - 1)
@@ -200,7 +200,7 @@ def _grey_frames(image: Image.Image) -> Iterator[np.ndarray]:
 
 
 def _on_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
-    """Lay a transparent image on its median grey; if it has only one grey, on black or white, the further one."""
+    """Lay a transparent image on its median grey; if it has only one grey, on black if that is light, else on white."""
     share, levels = (values.astype(np.float32) / 255 for values in (colour[..., 3], grey))
     solid = levels[share > 0.5] if (share > 0.5).any() else np.ones(1, np.float32)
     low, ground, high = np.quantile(solid, (0.01, 0.5, 0.99))

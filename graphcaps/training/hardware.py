@@ -16,7 +16,7 @@ from ..errors import GraphcapsError
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-STEPS_BETWEEN = 16  # with several processes on GPUs, they check this often whether one of them must stop
+STEPS_BETWEEN = 16  # with several processes on GPUs, number of steps between checks whether one of them must stop
 
 
 def accelerator(device: str, precision: str = "auto", deterministic: bool = False) -> Accelerator:
