@@ -4,10 +4,9 @@
     python -m examples.graph_classification --data data --molecules PROTEINS
 
 Four readouts of the same GIN are compared: mean pooling, and ``CapsuleReadout`` with equal couplings (uniform), with
-the routing of the capsule paper (dynamic) and with its default routing (capsules). Each of the ten folds that come with
-the data is the test set once; the next fold chooses the epoch, and the others are for training. molecule.png shows how
-a molecule is routed. Data that isn't in ``--data`` is downloaded. Run this in the checkout, whose ``experiments`` read
-the data; a copy elsewhere needs data of your own.
+the routing of the capsule paper (dynamic) and by default (capsules). Each of the ten folds that come with the data is
+tested once; the next fold chooses the epoch, and the others are for training. molecule.png shows a routed molecule.
+Missing data is downloaded. Run this in the checkout, whose ``experiments`` read the data; a copy needs your own data.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser

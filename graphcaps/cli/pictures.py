@@ -163,7 +163,7 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
 
 
 def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = None, out: Out = Path("runs")) -> None:
-    """Write a page on which you can draw and see how your drawing is routed, and open it.
+    """Write and open a page on which you can draw and see your drawing routed.
 
     The page is a single file that contains the network. You can send it to someone or put it on any web server.
 
