@@ -1,8 +1,8 @@
 """Makes an editable install importable from a script beside its clone. All other settings are in pyproject.toml.
 
-A clone's folder is usually called graphcaps. For a script beside it, Python takes that folder, which has no
-``__init__.py``, for a namespace package, and never asks the finder that setuptools installs after Python's own. So a
-second finder goes first: it answers only if Python's path has nothing but such a folder.
+A clone's folder is usually called graphcaps. It has no ``__init__.py``, so for a script beside it, Python takes this
+folder for a namespace package, and never asks the finder that setuptools installs after Python's own finders. So a
+second finder is installed before them: it answers only if Python would otherwise find such a folder or nothing.
 """
 
 from setuptools import setup
@@ -19,7 +19,7 @@ class _BeforeNamespaces:
         return spec if spec and spec.origin else _EditableFinder.find_spec(fullname)
 """
 
-# setuptools has no setting for this. If it renames its template, an editable install is what it was without this file.
+# setuptools has no setting for this. If it renames its template, this file has no effect on an editable install.
 template = getattr(editable_wheel, "_FINDER_TEMPLATE", "")
 editable_wheel._FINDER_TEMPLATE = (
     template.replace(INSTALLED, f"{INSTALLED}\n        sys.meta_path.insert(0, _BeforeNamespaces)") + FIRST

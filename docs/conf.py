@@ -1,7 +1,7 @@
-"""Settings of the documentation's site. `make docs` builds it into site/, and every warning is an error.
+"""Settings of the documentation's site. `make docs` builds it in site/; every warning is an error.
 
-The Markdown pages of docs/ are read as they stand, so that they can also be read on a code host. `reference.py` beside
-this file makes the reference from the code.
+The Markdown pages in docs/ are plain enough to be read on a code host too. `reference.py`, beside this file, makes the
+reference from the code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ author = "graphcaps developers"
 copyright = author
 version = release = __version__
 
-# The menu: captions and pages, in a reader's order. A page that isn't in it is a warning, so an error.
+# The menu: captions and pages, in reading order. A page that isn't listed causes a warning, so an error.
 MENU = {
     "Tutorial": ["demo", "train", "see", "draw", "own-pictures", "own-graph"],
     "How to": [
@@ -70,18 +70,18 @@ MENU = {
     ],
 }
 
-DRAW = "draw.html"  # explorer.html in the site, where explorer.md takes that name
+DRAW = "draw.html"  # the site's name for docs/explorer.html, because explorer.md becomes explorer.html
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "reference"]
 exclude_patterns = ["results"]
-highlight_language = "text"  # formulas; a block in a language names it
-smartquotes_action = "D"  # dashes; quotation marks stand in code
+highlight_language = "text"  # for formulas; blocks of code name their language
+smartquotes_action = "D"  # convert dashes only: quotation marks may be code
 
-myst_heading_anchors = 4  # a heading's anchor is the one that code hosts give it
+myst_heading_anchors = 4  # give headings the same anchors as on code hosts
 myst_enable_extensions = ["attrs_inline"]
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
-autodoc_inherit_docstrings = False  # torch's are reStructuredText, and about no layer in particular
+autodoc_inherit_docstrings = False  # inherited docstrings of torch are reStructuredText and don't describe our layers
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 80
@@ -98,7 +98,7 @@ html_show_sphinx = False
 
 
 def adapt_page(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Add the menu to the first page, lead links that leave docs/ to their place in the site, keep numbers together."""
+    """Add the menu to the first page, redirect links that leave docs/ to the site, and keep numbers on one line."""
     text = re.sub(r"(?<=[\d.]) \+- (?=\d)", "\u00a0±\u00a0", source[0])
     text = re.sub(r"\(([-+][\d.]+) to ([-+][\d.]+)\)", "(\\1\u00a0to\u00a0\\2)", text)
     if page == "index":

@@ -1,8 +1,8 @@
-"""The reference's pages: every name in a package's `__all__`, from its docstring, when the site is built.
+"""A Sphinx extension that makes the reference: an entry for every name in a package's `__all__`, from its docstring.
 
-A Sphinx extension. Its directive ``public`` stands in docs/reference/ and takes the name of a package. Docstrings are
-plain text with ``Args:`` and other sections, not reStructuredText. They are translated here: signs that have a meaning
-in reStructuredText lose it, and indented formulas become blocks of code.
+Pages in docs/reference/ use its directive ``public`` with the name of a package. Docstrings are plain text with
+``Args:`` and other sections, not reStructuredText. They are translated here: characters that have a meaning in
+reStructuredText are escaped, and indented formulas become blocks of code.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 TOP = "graphcaps"
-# A name's entry stands on the page of the first of these that has it; graphcaps itself comes last.
+# A name's entry is on the page of the first of these packages that contains the name; graphcaps itself comes last.
 PACKAGES = [*(f"{TOP}.{part}" for part in ("routing", "nn", "pyg", "graph", "trace", "viz")), TOP]
 SECTIONS = ("Args", "Attributes", "Differs", "Raises", "Returns", "Shapes", "Warns", "Yields")
-AS_LINES = ("Shapes",)  # sections whose lines stay lines
+AS_LINES = ("Shapes",)  # sections whose line breaks are kept
 
 
 def public_names(package: str) -> dict[str, Any]:
-    """Each name in the package's ``__all__``, and what it is."""
+    """The names in the package's ``__all__``, and their values."""
     module = importlib.import_module(package)
     return {name: getattr(module, name) for name in module.__all__}
 
 
 def page_of(name: str, value: Any) -> str:
-    """The package on whose page a name has its entry.
+    """The package whose page contains the entry of a name.
 
     >>> from graphcaps import route
     >>> page_of("route", route)
@@ -42,7 +42,7 @@ def page_of(name: str, value: Any) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Prose as reStructuredText that shows the same signs; code stays code, with links for names of graphcaps.
+    r"""Convert prose to reStructuredText that looks the same. Code stays code; names of graphcaps become links.
 
     >>> escape("b (E, *), |v| of `c` and ``s_``")
     'b (E, \\*), \\|v\\| of ``c`` and ``s_``'
@@ -55,7 +55,7 @@ def escape(text: str) -> str:
 
 
 def translate(lines: list[str]) -> list[str]:
-    """A docstring's lines as reStructuredText that Sphinx's napoleon extension reads.
+    """Convert a docstring's lines to reStructuredText for Sphinx's extension napoleon.
 
     >>> translate(["Sum of *:", "", "    s = a b", "", "Shapes:", "    (E, *)", "", ">>> 2 * 3", "6"])
     ['Sum of \\\\*:', '', '::', '', '    s = a b', '', 'Shapes:', '    ::', '', '        (E, *)', '', '>>> 2 * 3', '6']
@@ -79,17 +79,17 @@ def translate(lines: list[str]) -> list[str]:
 
 
 def translate_docstring(_app: Sphinx, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
-    """Autodoc calls this with each docstring, before napoleon does."""
+    """Translate a docstring in place. Autodoc calls this function before napoleon's."""
     lines[:] = translate(lines)
 
 
 def skip_member(_app: Sphinx, _what: str, _name: str, value: Any, skip: bool, _options: Any) -> bool | None:
-    """Leave out the fields of named tuples: their docstring, "Alias for field number 0", is Python's own."""
+    """Leave out the fields of named tuples, whose docstring is Python's "Alias for field number 0"."""
     return True if (inspect.getdoc(value) or "").startswith("Alias for field number") else None
 
 
 class Public(SphinxDirective):
-    """``.. public:: graphcaps.nn``: a table of the package's names, then an entry for each that has none elsewhere."""
+    """``.. public:: graphcaps.nn``: a table of the package's names, then the entries that aren't on another page."""
 
     required_arguments = 1
 

@@ -1,6 +1,6 @@
-"""Makes the tables of the README and of docs/, from committed results and from the code: ``python docs/tables.py``.
+"""Makes the tables in the README and in docs/, from committed results and from the code: ``python docs/tables.py``.
 
-A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``; one may stand on several pages.
+A page contains a table between ``<!-- table: NAME -->`` and ``<!-- end -->``. Several pages may contain the same table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def select(text: str, columns: Sequence[int], rows: Container[str] = (), without: Container[str] = ()) -> str:
-    """Some columns of a Markdown table, and the rows whose first cell is (not) among the names; other lines stay.
+    """Select columns of a Markdown table, and the rows whose first cell is in ``rows`` and not in ``without``.
+
+    An empty ``rows`` selects all rows. Lines outside the table are kept.
 
     >>> print(select("| a | b | c |\\n|---|---|---|\\n| x | 1 | 2 |\\n| y | 3 | 4 |", (0, 2), without=("x",)))
     | a | c |
@@ -47,7 +49,7 @@ def select(text: str, columns: Sequence[int], rows: Container[str] = (), without
 
 
 def mnist_table() -> str:
-    """Every accuracy on MNIST that the pages know: a row per network and command, equal couplings beside routings."""
+    """All measured accuracies on MNIST: a row per network and command, with equal couplings and routings in columns."""
     lines = [
         "| network | epochs | seeds | uniform | dynamic | others | trained by |",
         "|---|---|---|---|---|---|---|",
@@ -97,14 +99,14 @@ def mnist_table() -> str:
 
 
 def affnist_table() -> str:
-    """Accuracies on affNIST-style images, of networks trained on digits anywhere in the frame."""
+    """Accuracies on affNIST-style images for networks trained on digits anywhere in the frame."""
     titles = "| network | parameters | all 10,000, % | against uniform | within, % | beyond, % | images/s |"
     lines = select(table.images(table.read("affnist")), (0, 1, 6, 7, 9, 12, 16)).splitlines()
     return "\n".join([titles, *lines[1:]])
 
 
 def relations_table() -> str:
-    """Task and information of each network on the graphs that other people made, a column for each graph."""
+    """The results of each network on graphs made by other people: a column per graph, with task and information."""
     graphs: dict[str, dict[str, str]] = {}
     for line in table.relations(table.read("relations")).splitlines()[4:]:
         graph, network, task, information = (cell.strip() for cell in line.strip("|").split("|")[:4])
@@ -118,22 +120,22 @@ def relations_table() -> str:
 
 
 def defaults_table() -> str:
-    """The gain of graph layers' default routing over equal couplings."""
+    """How much better the default routing of graph layers is than equal couplings."""
     text = select(table.defaults(table.read("defaults")), range(4)).replace("kappa from 0.1", "default")
     return re.sub(r"\| [\d.]+ \+- [\d.]+, ", "| ", text)
 
 
 def overview_table(columns: Sequence[str] = (), rows: Container[str] = ()) -> str:
-    """All tasks but MNIST, whose accuracies stand in a table of their own; or some of them."""
+    """The tasks, or only some of them. MNIST is left out because it has its own table."""
     found = table.read("overview")
     chosen = [row for row in found["rows"] if row["task"] != "mnist" and (not rows or row["title"] in rows)]
-    if rows:  # without the row that "the same" speaks of
+    if rows:  # the row that "the same digits" refers to may be missing, so name them
         chosen = [{**row, "title": row["title"].replace("the same digits", "digits in 40 x 40")} for row in chosen]
     return table.overview({**found, "rows": chosen}, columns)
 
 
 def bench_table(found: dict) -> str:
-    """The benchmark's tables, and of its targets those that were missed."""
+    """The tables of the benchmark, and the targets that were missed."""
     *parts, targets = bench.bench_tables(found).split("\n\n")
     title, rule, *rows = targets.splitlines()
     missed = [row for row in rows if "**missed**" in row]
@@ -144,7 +146,7 @@ def bench_table(found: dict) -> str:
 
 
 def pretrained_table() -> str:
-    """The networks that come with graphcaps, by the heads of their files."""
+    """The networks that come with graphcaps, described from their files."""
     lines = ["| name | trained by | coupling entropy | bytes |", "|---|---|---|---|"]
     for name in pretrained_names():
         run = Run.open(name)
@@ -155,7 +157,7 @@ def pretrained_table() -> str:
 
 
 def modules() -> dict[str, Path]:
-    """Name of each module as it is imported -> its file."""
+    """The name by which each module is imported -> its file."""
     found = {}
     for file in sorted([*(ROOT / "graphcaps").rglob("*.py"), *(ROOT / "viz").rglob("*.py")]):
         parts = list(file.relative_to(ROOT).with_suffix("").parts)
@@ -176,7 +178,7 @@ def purpose(file: Path) -> str:
 
 
 def imported_by(name: str, known: dict[str, Path]) -> Iterator[str]:
-    """The package's modules that one module imports, in functions too, but for type checkers' sake alone."""
+    """The package's modules that a module imports, also inside functions, but not those only for type checkers."""
     tree = parsed(known[name])
     for_types = {
         id(inner)
@@ -199,7 +201,9 @@ def imported_by(name: str, known: dict[str, Path]) -> Iterator[str]:
 
 
 def rooms() -> dict[str, set[str]]:
-    """Each room of the house (a module or package right below graphcaps) -> the rooms it imports; lowest rooms first.
+    """Each room -> the rooms that it imports; a room comes after all rooms that it imports.
+
+    A room is a module or package directly inside graphcaps.
 
     Raises:
         SystemExit: rooms import each other in a circle.
@@ -221,7 +225,7 @@ def rooms() -> dict[str, set[str]]:
 
 
 def rooms_table() -> str:
-    """The rooms, lowest first, and what each is."""
+    """The rooms, in the order of ``rooms``, and what each one is."""
     known, lines = modules(), ["| room | what it is |", "|---|---|"]
     for room in rooms():
         file = known[f"graphcaps.{room}"]
@@ -236,7 +240,7 @@ README_ROWS = ("the same digits, moved further than in training", "Cora", "8 lat
 
 
 def tables() -> dict[str, str]:
-    """Name of the marker -> the text between it and the next ``<!-- end -->``."""
+    """The name in a marker -> the text between this marker and the next ``<!-- end -->``."""
     benchmarks = table.read("bench-cpu")
     return {
         "readme": overview_table(README_COLUMNS, README_ROWS),
@@ -255,7 +259,7 @@ def tables() -> dict[str, str]:
 
 
 def with_tables(pages: dict[Path, str]) -> dict[Path, str]:
-    """The pages' texts with every table made anew; each table must stand somewhere, and no marker be unknown."""
+    """The texts of the pages with all tables replaced. Each table must be on a page, and each marker must be known."""
     made, used = tables(), set()
 
     def fill(match: re.Match) -> str:

@@ -1,11 +1,12 @@
-"""Train on a graph that no process holds: DGL's neighbour sampler on mapped files, under DistributedDataParallel.
+"""Train on a graph that stays in mapped files, with DGL's neighbour sampler and DistributedDataParallel.
 
     torchrun --nproc-per-node 2 distributed.py --nodes 100000 --edges 1000000
     torchrun --nnodes 2 --nproc-per-node 1 --node-rank 0 --master-addr ADDRESS --master-port 29500 distributed.py
 
-The last line is for the first of two machines; on the second --node-rank is 1. On each, a process writes edges and
-features to files and ends. The others map them: they share the pages that they read, and the system may take them back.
-Each trains on its share of the nodes. Gradients are averaged over all, and compared after each epoch.
+The second command is for the first of two machines; on the second machine, use --node-rank 1. On each machine, one
+process writes edges and features to files and ends. The training processes map these files, so they share the pages
+that they read, and the system may drop these pages from memory. Each process trains on its share of the nodes.
+Gradients are averaged over all processes, and compared after each epoch.
 """
 
 import gc
@@ -28,11 +29,11 @@ FILES = {"starts": torch.int64, "sources": torch.int64, "x": torch.float32, "y":
 
 
 def write(folder, nodes, edges):
-    """Nodes of eight classes, which their features hardly show; half of a node's neighbours are of its class."""
+    """Nodes of eight classes, hardly visible in their features; half of a node's neighbours belong to its class."""
     torch.manual_seed(0)
     y = torch.randint(CLASSES, (nodes,))
     of_class, sizes = y.argsort(stable=True), y.bincount(minlength=CLASSES)
-    dst = torch.cat([torch.arange(nodes), torch.randint(nodes, (edges - nodes,))]).sort().values  # each has an in-edge
+    dst = torch.cat([torch.arange(nodes), torch.randint(nodes, (edges - nodes,))]).sort().values  # at least one each
     alike = of_class[(sizes.cumsum(0) - sizes)[y[dst]] + (torch.rand(edges) * sizes[y[dst]]).long()]
     sources = torch.where(torch.rand(edges) < 0.5, alike, torch.randint(nodes, (edges,)))
     starts = torch.cat([torch.zeros(1, dtype=torch.int64), dst.bincount(minlength=nodes).cumsum(0)])
@@ -62,11 +63,11 @@ def main(folder, nodes, edges, epochs, batch_size):
     files = [(str(folder / name), True, size) for name, size in zip(FILES, sizes, strict=True)]
     starts, sources, x, y = (torch.from_file(*file, dtype=FILES[name]) for name, file in zip(FILES, files, strict=True))
     graph, x = dgl.graph(("csc", (starts, sources, [])), num_nodes=nodes), x.view(nodes, FEATURES)
-    torch.manual_seed(0)  # the same weights, and the same order of nodes, in all processes
+    torch.manual_seed(0)  # for the same weights and the same order of nodes in all processes
     train, val = torch.randperm(nodes)[: nodes // 8].tensor_split([nodes // 10])
 
     def batches(part):
-        mine = part[torch.randperm(len(part))][rank::world][: len(part) // world]  # equally many in every process
+        mine = part[torch.randperm(len(part))][rank::world][: len(part) // world]  # the same number in each process
         return dgl.dataloading.DataLoader(graph, mine, dgl.dataloading.NeighborSampler([10, 5]), batch_size=batch_size)
 
     net = nn.parallel.DistributedDataParallel(Net())
@@ -89,8 +90,9 @@ def main(folder, nodes, edges, epochs, batch_size):
         said = f"epoch {epoch + 1}  process {rank}: {speed:,.0f} nodes/s, at most {memory:,.0f} MB resident; gradients "
         said += f"differ by {float((most - least).max()):g}; validation {float(right[0] / right[1]):.1%}"
         print(said, flush=True)
-    # DistributedDataParallel holds on to the group, in a cycle. Without these two lines gloo's threads are still there
-    # when Python ends, which sometimes aborts: "terminate called without an active exception" (torch 2.14).
+    # DistributedDataParallel keeps the process group alive in a reference cycle. Without the next two lines, gloo's
+    # threads still run when Python ends, which sometimes aborts: "terminate called without an active exception" (torch
+    # 2.14).
     del net, adam
     gc.collect()
     distributed.destroy_process_group()
@@ -98,7 +100,7 @@ def main(folder, nodes, edges, epochs, batch_size):
 
 if __name__ == "__main__":
     parser = ArgumentParser()
-    parser.add_argument("--folder", type=Path, default="graph", help="where the files go, on each machine")
+    parser.add_argument("--folder", type=Path, default="graph", help="folder for the files, on each machine")
     for name, number in {"nodes": 1_000_000, "edges": 10_000_000, "epochs": 3, "batch-size": 1000}.items():
         parser.add_argument(f"--{name}", type=int, default=number)
     asked = parser.parse_args()

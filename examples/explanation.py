@@ -1,12 +1,13 @@
-"""Why did the network say so? The neighbours whose couplings made one answer, drawn, and what happens without them.
+"""Why did the network give this answer? Draw the neighbours whose couplings led to it, and test without them.
 
     python -m examples.explanation --picture explanation.png
 
-In each of four groupings of the nodes, those of one group are linked more often (Ma et al. 2019). A node's group in
-grouping k is read from its capsule k, so the links coupled with that one should be those that matter for it. Checked by
-deletion: without the ten links of a test node that are coupled most with a capsule, how often is its group still right,
-and how often without ten random ones? With equal couplings (uniform), all links look the same.
-Run it in the checkout, whose ``experiments`` draw the graphs; a copy needs graphs of your own.
+The nodes are grouped in four ways, and in each grouping, nodes of the same group are linked more often (Ma et al.
+2019). The network reads a node's group in grouping k from its capsule k, so the links that are coupled with capsule k
+should be those that matter for this grouping. Test by deletion: how often is a test node's group still right without
+the ten links that are coupled most with the capsule, and how often without ten random links? With equal couplings
+(uniform), all links look the same. Run this in the checkout, whose ``experiments`` draw the graphs; a copy elsewhere
+needs graphs of your own.
 """
 
 import copy
@@ -32,13 +33,13 @@ class Net(nn.Module):
         self.heads = nn.Parameter(torch.randn(KINDS, WIDTH, classes) / WIDTH**0.5)
 
     def forward(self, graph, x):
-        """(N, classes, KINDS), and the couplings (E, KINDS)."""
+        """Return scores (N, classes, KINDS) and couplings (E, KINDS)."""
         parts, coupling = self.conv(graph, F.dropout(x, 0.5, self.training), get_coupling=True)
         return torch.einsum("nkd,kdj->njk", F.elu(parts), self.heads), coupling[:, 0]
 
 
 def train(data, routing, epochs):
-    """The network of the epoch with the most validation nodes right."""
+    """Train, and return the network of the epoch with the best validation accuracy."""
     torch.manual_seed(0)
     net = Net(len(data.features), data.num_classes, **routing)
     adam = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=5e-4)
@@ -58,13 +59,13 @@ def train(data, routing, epochs):
 
 @torch.no_grad()
 def right_without(net, data, deleted, random):
-    """% of test nodes with the right group, each without its most strongly coupled links, or without random ones."""
+    """Accuracy in % on test nodes, each without its most strongly coupled links, or without random links."""
     found, dst, degrees = [], data.graph.edges()[1], data.graph.in_degrees()
     strength = net(data.graph, data.features)[1]  # (E, KINDS)
     strength = torch.rand_like(strength) if random else strength
     for k in range(KINDS):
         order = strength[:, k].argsort(descending=True)
-        order = order[dst[order].argsort(stable=True)]  # by node, the strongest first
+        order = order[dst[order].argsort(stable=True)]  # sorted by node; a node's strongest link is first
         place = torch.arange(len(dst)) - (degrees.cumsum(0) - degrees)[dst[order]]
         without = dgl.remove_edges(data.graph, order[place < deleted])
         right = net(without, data.features)[0].argmax(1) == data.labels
@@ -74,7 +75,7 @@ def right_without(net, data, deleted, random):
 
 @torch.no_grad()
 def draw(net, data, node, path):
-    """Draw a node and its neighbours, each edge in the colour of the capsule that it is coupled with most."""
+    """Draw a node and its neighbours. Each edge has the colour of the capsule that it is coupled with most."""
     with graphcaps.watch(net, edges=None) as seen:
         scores, _ = net(data.graph, data.features)
     for k, (said, label) in enumerate(zip(scores[node].argmax(0).tolist(), data.labels[node].tolist(), strict=True)):

@@ -1,12 +1,12 @@
-"""The class of whole molecules: CapsuleReadout where global_mean_pool stood. In PyTorch Geometric.
+"""Classify whole molecules, with CapsuleReadout in place of global_mean_pool. In PyTorch Geometric.
 
     python -m examples.graph_classification --data data
     python -m examples.graph_classification --data data --molecules PROTEINS
 
-The same GIN with four readouts: mean pooling, and ``CapsuleReadout`` with equal couplings (uniform), routed as in the
-capsule paper (dynamic) and by default (capsules). Each of the ten folds that come with the data is tested once; the
-next one chooses the epoch, and the others are trained on. molecule.png shows how one of them is routed. Data that
-aren't in ``--data`` are downloaded. Run it in the checkout, whose ``experiments`` read them; a copy reads your own.
+Four readouts of the same GIN are compared: mean pooling, and ``CapsuleReadout`` with equal couplings (uniform), with
+the routing of the capsule paper (dynamic) and by default (capsules). Each of the ten folds that come with the data is
+tested once; the next fold chooses the epoch, and the others are for training. molecule.png shows a routed molecule.
+Missing data is downloaded. Run this in the checkout, whose ``experiments`` read the data; a copy needs your own data.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -51,7 +51,7 @@ class Net(nn.Module):
 
 
 def load(name, folder):
-    """Graphs of PyG, and the numbers of those in each fold."""
+    """Return the graphs for PyG, and the numbers of the graphs in each fold."""
     found = load_graphs(name, folder)
     graphs = []
     for k, label in enumerate(found.labels.tolist()):
@@ -61,7 +61,7 @@ def load(name, folder):
 
 
 def train(pool, graphs, folds, k, epochs):
-    """Test accuracy in % of fold k, of the epoch with the lowest validation loss; and the last epoch's network."""
+    """Return the test accuracy on fold k in %, at the epoch with the lowest validation loss, and the last network."""
     torch.manual_seed(k)
     tested, held = folds[k], folds[(k + 1) % len(folds)]
     others = np.setdiff1d(np.arange(len(graphs)), [*tested, *held])
@@ -86,7 +86,7 @@ def train(pool, graphs, folds, k, epochs):
 
 
 def draw(net, graph, path):
-    """A molecule, each atom in the colour of the capsule that it is coupled with most, strong if it is decided."""
+    """Draw a molecule. An atom has the colour of the capsule it is coupled with most, deeper for larger couplings."""
     with watch(net) as seen, torch.no_grad():
         net(next(iter(DataLoader([graph]))))
     trace, bonds = seen["pool"], to_networkx(graph, to_undirected=True)
@@ -101,9 +101,9 @@ def draw(net, graph, path):
 def main():
     asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
     asked.add_argument("--data", default="data", help="folder for the molecules")
-    asked.add_argument("--molecules", choices=("MUTAG", "PROTEINS"), default="MUTAG", help="which")
-    asked.add_argument("--folds", type=int, default=10, help="of the ten, how many are tested")
-    asked.add_argument("--epochs", type=int, default=100, help="of each training")
+    asked.add_argument("--molecules", choices=("MUTAG", "PROTEINS"), default="MUTAG", help="which molecules")
+    asked.add_argument("--folds", type=int, default=10, help="how many of the ten folds are tested")
+    asked.add_argument("--epochs", type=int, default=100, help="epochs of each training")
     given = asked.parse_args()
     graphs, folds = load(given.molecules, given.data)
     print(f"{'readout':10} test accuracy, % ({given.folds} folds, {given.epochs} epochs)")

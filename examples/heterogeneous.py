@@ -1,12 +1,13 @@
-"""Papers whose class needs their authors and their terms: CapsuleConv inside HeteroGraphConv. In DGL.
+"""Classify papers by both their authors and their terms: CapsuleConv inside HeteroGraphConv. In DGL.
 
     python heterogeneous.py
 
-The graph is drawn from the seed: authors have one of four fields, terms one of four topics, and a paper's class is
-field + topic, modulo 4. Half of a paper's authors are of its field, half of its terms of its topic, the others of any.
-Terms alone, or authors alone, can't do better than chance, 25 %. Four networks differ in the layer: ``GATConv``, and
-``CapsuleConv`` with equal couplings (uniform), routed as in the capsule paper (dynamic) and by default (capsules). The
-last is trained again with terms alone. Validation papers choose the epoch.
+The graph is random: each author has one of four fields, each term one of four topics, and a paper's class is field +
+topic, modulo 4. Half of a paper's authors are from its field, the others from any field; half of its terms belong to
+its topic, the others to any topic. With terms alone, or authors alone, no network can do better than chance, 25 %. Four
+networks differ in the layer: ``GATConv``, and ``CapsuleConv`` with equal couplings (uniform), with the routing of the
+capsule paper (dynamic) and with its default routing (capsules). The last network is also trained with terms alone.
+Validation papers choose the epoch.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -23,7 +24,7 @@ from graphcaps.nn import CapsuleConv
 KINDS, LINKS, FEATURES, HEADS, WIDTH, HIDDEN = 4, 8, 16, 4, 8, 64
 AUTHORS, TERMS = ("author", "writes", "paper"), ("term", "in", "paper")
 GATConv, HeteroGraphConv = dgl.nn.pytorch.GATConv, dgl.nn.pytorch.HeteroGraphConv
-capsules = partial(CapsuleConv, (FEATURES, None))  # the papers' own features, 1 number, are not used
+capsules = partial(CapsuleConv, (FEATURES, None))  # the papers' own feature, a single number, is not used
 LAYERS = {
     "GAT": partial(GATConv, (FEATURES, 1)),
     "uniform": partial(capsules, routing="uniform"),
@@ -34,7 +35,7 @@ LAYERS = {
 
 
 def draw(papers, seed):
-    """A graph, the features of its nodes, and the class of each paper."""
+    """Return a random graph, the features of its nodes, and the class of each paper."""
     torch.manual_seed(seed)
     edges, x, y = {}, {"paper": torch.zeros(papers, 1)}, torch.zeros(papers, dtype=torch.int64)
     for relation in (AUTHORS, TERMS):
@@ -62,7 +63,7 @@ class Net(nn.Module):
 
 
 def train(layer, relations, papers, epochs, seed):
-    """Test accuracy in %, after the epoch with the lowest validation loss."""
+    """Return the test accuracy in %, at the epoch with the lowest validation loss."""
     graph, x, y = draw(papers, seed)
     train, val, test = torch.randperm(papers).tensor_split(3)
     net = Net(layer, relations)

@@ -1,10 +1,11 @@
-"""Zachary's karate club on a page: cut a friendship, and see to which capsules the others go instead.
+"""Zachary's karate club on a page: remove a friendship, and see to which capsules the other friendships move.
 
     python -m examples.karate_club --page karate.html
 
-Each member is to be sorted into one of the club's four groups, which Louvain's method has found; half of the members
-are shown with theirs. A group is read from its own capsule. A member's features are its places in four eigenvectors of
-the graph's Laplacian. The same network with equal couplings (uniform) stands beside it.
+The network learns to sort the members into the club's four groups, as found by Louvain's method. In training it sees
+the groups of half of the members. The score of each group is computed from a capsule of its own. A member's features
+are its entries in four eigenvectors of the graph's Laplacian. For comparison, the same network is trained with equal
+couplings (uniform).
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -35,7 +36,7 @@ class Net(nn.Module):
 
 
 def club():
-    """The graph, its features (34, FEATURES) and the members' groups (34,)."""
+    """Return the graph, the members' features (34, FEATURES) and their groups (34,)."""
     friends = nx.Graph(nx.karate_club_graph().edges)
     group = torch.zeros(len(friends), dtype=torch.long)
     for k, members in enumerate(nx.community.louvain_communities(friends, seed=1)):
@@ -47,7 +48,7 @@ def club():
 
 
 def train(routing, epochs, seed):
-    """A network, and the share of the other members that it sorts right, in %."""
+    """Return a network, and its accuracy in % on members whose groups it hasn't seen."""
     graph, x, group = club()
     torch.manual_seed(seed)
     known = torch.rand(len(group)).argsort() < len(group) // 2

@@ -1,12 +1,13 @@
-"""Predict links between nodes, and the kind of each link, though no kind is ever shown. In DGL.
+"""Predict links between nodes, and the kind of each link, although training doesn't show the kinds. In DGL.
 
     python -m examples.link_prediction
 
-In each of four groupings of the nodes, those of one group are linked more often (Ma et al. 2019). A tenth of the links
-is tested, another chooses the epoch. Two nodes are scored by the capsules in which they are most alike. ``CapsuleConv``
-stands beside itself with equal couplings (uniform) and beside ``GATConv``. AUC says how well links are told from other
-pairs, kinds how well an edge's largest coupling tells its cause: adjusted mutual information, 0 by chance, 100 at best.
-Run it in the checkout, whose ``experiments`` draw the graphs; a copy needs graphs of your own.
+The nodes are grouped in four ways, and in each grouping, nodes of the same group are linked more often (Ma et al.
+2019): the grouping is the link's cause. A tenth of the links are for testing, and another tenth choose the epoch. A
+pair of nodes is scored by the capsules in which the two are most alike. ``CapsuleConv`` is compared with the same layer
+with equal couplings (uniform), and with ``GATConv``. AUC measures how well links are told from other pairs. "kinds"
+measures how well an edge's largest coupling tells its cause: adjusted mutual information, 0 by chance, 100 at best. Run
+this in the checkout, whose ``experiments`` draw the graphs; a copy elsewhere needs graphs of your own.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -43,11 +44,11 @@ class Net(nn.Module):
 
 
 def train(layer, nodes, epochs, seed):
-    """AUC on the test links, at the epoch with the best AUC on the links to choose by, and ``kinds_found`` then."""
+    """Return the AUC on the test links and ``kinds_found``, at the epoch with the best AUC on the validation links."""
     data = factor_graph(seed, KINDS, nodes=nodes)
     torch.manual_seed(seed)
     links = torch.stack(data.graph.edges())
-    half = links.shape[1] // 2  # the second half has the same links the other way round
+    half = links.shape[1] // 2  # the second half has the same links in the other direction
     val, test, shown = torch.randperm(half).split([half // 10, half // 10, half - 2 * (half // 10)])
     whole = graph_of(links, shown, half, nodes)
     net = Net(layer, nodes)
@@ -69,7 +70,7 @@ def train(layer, nodes, epochs, seed):
 
 
 def graph_of(links, part, half, nodes):
-    """The graph with this part of the links, and each node's row of its adjacency matrix."""
+    """Return the graph of a part of the links, and its adjacency matrix, whose rows are the nodes' features."""
     src, dst = links[:, torch.cat([part, part + half])]
     x = torch.eye(nodes)
     x[dst, src] = 1
@@ -77,7 +78,7 @@ def graph_of(links, part, half, nodes):
 
 
 def ask(net, seen, links):
-    """Scores of links that the net hasn't seen and of as many random pairs, and which of them are links."""
+    """Return scores of links that the net doesn't see and of as many random pairs, and which of them are links."""
     count = links.shape[1]
     pairs = torch.cat([links, torch.randint(len(seen[1]), (2, count))], 1)
     return net(*seen, pairs), (torch.arange(2 * count) < count).float()
@@ -86,7 +87,7 @@ def ask(net, seen, links):
 def kinds_found(conv, graph, x, causes):
     if not isinstance(conv, CapsuleConv):
         return float("nan")
-    coupling, one = conv(graph, x, get_coupling=True)[1][: len(causes), 0], causes.sum(1) == 1  # one cause alone
+    coupling, one = conv(graph, x, get_coupling=True)[1][: len(causes), 0], causes.sum(1) == 1  # a single cause
     return 100 * adjusted_mutual_info_score(causes[one].int().argmax(1), coupling[one].argmax(1))
 
 

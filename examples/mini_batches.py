@@ -1,12 +1,13 @@
-"""A graph of a million nodes and ten million edges in mini-batches of sampled neighbours, and its memory. In DGL.
+"""Train on a million nodes and ten million edges in mini-batches of sampled neighbours; measure memory. In DGL.
 
     python mini_batches.py
     python mini_batches.py --nodes 10000 --edges 100000 --epochs 1 --seeds 1
 
-A node's own features hardly show its class. Half of its neighbours are of that class, the others of any of eight.
-``CapsuleConv`` stands beside itself with equal couplings (uniform) and beside ``GATConv``, each in a process of its own
-(on Linux), whose resident memory has two peaks: while it draws the graph, and from then on, with graph, features and
-libraries in it. Validation nodes choose the epoch; the figures are of test nodes.
+A node's own features hardly show its class. Half of its neighbours belong to the same class, the others to any of the
+eight classes. ``CapsuleConv`` is compared with the same layer with equal couplings (uniform), and with ``GATConv``.
+Each layer runs in its own process (on Linux). Two peaks of the process's resident memory are printed: one while it
+makes the random graph, and one during training, which includes the graph, the features and the libraries. Validation
+nodes choose the epoch; accuracies are for test nodes.
 """
 
 import time
@@ -34,13 +35,13 @@ LAYERS = {
 
 
 def draw(nodes, edges):
-    """Every node has an in-edge; the other edges end at random nodes."""
+    """Make a random graph, in which every node has an in-edge, and the other edges end at random nodes."""
     y = torch.randint(CLASSES, (nodes,))
     of_class, sizes = y.argsort(stable=True), y.bincount(minlength=CLASSES)
     dst = torch.cat([torch.arange(nodes), torch.randint(nodes, (edges - nodes,))])
     alike = of_class[(sizes.cumsum(0) - sizes)[y[dst]] + (torch.rand(edges) * sizes[y[dst]]).long()]
     src = torch.where(torch.rand(edges) < 0.5, alike, torch.randint(nodes, (edges,)))
-    graph = dgl.graph((src, dst), num_nodes=nodes).formats(["csc"])  # the one format that a sampler reads
+    graph = dgl.graph((src, dst), num_nodes=nodes).formats(["csc"])  # the only format that a sampler reads
     return graph, torch.randn(nodes, FEATURES) + 0.5 * F.one_hot(y, FEATURES), y
 
 
@@ -63,14 +64,14 @@ def train(layer, nodes, edges, epochs, batch_size, seed):
     torch.manual_seed(seed)
     dgl.seed(seed)
     graph, x, y = draw(nodes, edges)
-    tenth, fiftieth = nodes // 10, nodes // 50  # sizes of the training part, and of each other part
+    tenth, fiftieth = nodes // 10, nodes // 50  # sizes of the training part and of the other two parts
     parts = torch.randperm(nodes)[: tenth + 2 * fiftieth].split([tenth, fiftieth, fiftieth])
     sampler = dgl.dataloading.NeighborSampler(FANOUTS)
     batches, val, test = (DataLoader(graph, part, sampler, batch_size=batch_size, shuffle=True) for part in parts)
     net = Net(LAYERS[layer])
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
     drawing, best, seconds = memory(), (0, 0), []
-    Path("/proc/self/clear_refs").write_text("5")  # starts a new count of the peak
+    Path("/proc/self/clear_refs").write_text("5")  # resets the measured peak
     for _ in range(epochs):
         start = time.perf_counter()
         for inputs, outputs, blocks in batches:
@@ -84,7 +85,7 @@ def train(layer, nodes, edges, epochs, batch_size, seed):
     return 100 * best[1], min(seconds), drawing, memory()
 
 
-def memory():  # the most that was resident since the count began, in MB
+def memory():  # the peak of resident memory since the last reset, in MB
     return 1.024e-3 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 
 

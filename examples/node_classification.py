@@ -1,11 +1,11 @@
-"""The class of each paper of Cora, from its words and from who cites whom: CapsuleConv where GATConv stood. In DGL.
+"""Classify the papers of Cora by their words and citations, with CapsuleConv in place of GATConv. In DGL.
 
     python -m examples.node_classification --data data
 
-Four networks of two layers, which differ in the layer: ``GATConv``, and ``CapsuleConv`` with equal couplings (uniform),
-routed as in the capsule paper (dynamic) and by default (capsules). All have the settings of the GAT paper. The
-validation papers choose the epoch. Cora is downloaded into the folder ``--data`` if it isn't there. Run it in
-the checkout, whose ``experiments`` read the data; a copy needs data of your own.
+Four networks of two layers are compared. They differ in the layer: ``GATConv``, and ``CapsuleConv`` with equal
+couplings (uniform), with the routing of the capsule paper (dynamic) and with its default routing (capsules). All have
+the settings of the GAT paper. The validation papers choose the epoch. If Cora isn't in the folder ``--data``, it is
+downloaded. Run this in the checkout, whose ``experiments`` read the data; a copy elsewhere needs data of your own.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -54,7 +54,7 @@ class Net(nn.Module):
 
 
 def train(layer, data, graph, epochs, seed):
-    """Test accuracy in %, after the epoch with the best validation accuracy, the later of equals."""
+    """Return the test accuracy in %, at the last epoch with the best validation accuracy."""
     torch.manual_seed(seed)
     net = Net(layer, data.features.shape[1], data.num_classes)
     adam = torch.optim.Adam(net.parameters(), lr=0.005, weight_decay=5e-4)

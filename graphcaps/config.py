@@ -1,7 +1,7 @@
 """Every setting of a training run: one line each with name, type, default and help.
 
-The command line's flags, their help texts and a run's config.json are made from this dataclass. ``names`` lists what a
-setting can be.
+The command line's flags, their help texts and a run's config.json are generated from this dataclass. The module
+``names`` lists the possible values of a setting.
 """
 
 from __future__ import annotations
@@ -33,82 +33,85 @@ else:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The settings of a training. Those without a value depend on others, as their texts say."""
+    """The settings of a training. If a default is None, the setting's text says what is used instead."""
 
     dataset: str = "mnist"
-    """Images to train on; digits comes with scikit-learn and needs no download. multimnist: two of MNIST's digits that
-    overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28 in a black one of 40 x 40, each moved by up to 6
-    pixels. smallnorb: toys, windows of 32 x 32; its files are not downloaded. Your own: folder:PATH, a folder per class
-    in PATH or in PATH/train, PATH/val and PATH/test, a+b for images of both; idx:PATH, files of MNIST's format;
-    npz:PATH, arrays as Keras and MedMNIST have them; csv:PATH, a row per image, as on Kaggle, or with the columns
-    file,classes."""
+    """Images to train on. digits: comes with scikit-learn, so nothing is downloaded. multimnist: two of MNIST's digits
+    overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28, each moved by up to 6 pixels in a black frame of
+    40 x 40. smallnorb: toys, 32 x 32; you must get its files yourself. Your own images: folder:PATH, one folder per
+    class in PATH, or in PATH/train, PATH/val and PATH/test; a folder a+b holds images of both classes. idx:PATH, files
+    in MNIST's format. npz:PATH, arrays named as in Keras or MedMNIST. csv:PATH, one row per image: its label and
+    pixels, as on Kaggle, or the columns file and classes."""
     size: int | None = None
-    """Longer side of your own images in pixels; default: their own, but at least 28 and at most 64."""
+    """Longer side of your own images, in pixels, after scaling; default: their own, but at least 28 and at most 64."""
     channels: Literal[1, 3] | None = None
-    """Your own images are made grey (1) or RGB (3); default: grey if none has colour."""
+    """Convert your own images to grey (1) or RGB (3); default: grey if none has colour, else RGB."""
     skip_bad: bool = False
-    """Leave out files of your own that can't be read, instead of refusing them all."""
+    """Skip files of your own images that can't be read, instead of stopping with an error."""
     train_images: int | None = None
-    """Train on only so many images, of each class in proportion, the same for every seed; default: on all."""
+    """Train on this many images only: the same ones for every seed, each class in proportion; default: all images."""
     balance: bool = False
-    """Train on all classes equally often, however many images they have. An epoch has as many images as without: those
-    of a rare class come several times, those of a frequent class in turns over several epochs. Not for images of
-    several classes."""
+    """Train on all classes equally often, even if they differ in their number of images. The length of an epoch stays
+    the same: it repeats the images of a rare class, and uses only some images of a frequent class, others in the next
+    epoch. Not for images that show several classes."""
     augment: Augment = "shift"
-    """shift: training images are moved by up to 2 pixels (mnist40: 6, smallnorb: 8), each of multimnist's digits by up
-    to 4. affine: also turned and scaled. anywhere: for mnist40, each digit's ink is put anywhere it fits in the frame,
-    in training and validation images. none: unchanged."""
+    """Random changes of the training images. shift: move each image by up to 2 pixels (mnist40: 6, smallnorb: 8), and
+    each of multimnist's digits by up to 4. affine: shift, rotate and scale. anywhere: for mnist40, move each digit to
+    any place in the frame where it fits, in training and validation images. none: no change."""
     data: Path = Path("data")
-    """Folder with the data set, which is downloaded into it if it is missing."""
+    """Folder with the data set. A data set that is missing there is downloaded into it."""
     model: Model = "compact"
-    """compact: 16 child capsules, a graph small enough to look at whole, whose children choose; trains in minutes on a
-    CPU. parts: 512 that see 13 x 13 pixels each, which shows the part of an image that votes for a class; its couplings
-    stay nearly equal. paper: 1152, as in Sabour, Frosst & Hinton 2017. deep: two layers of convolutional capsules
-    before the last. cnn: no capsules, the 2017 paper's baseline (35.4 M parameters). cnn-small: compact with linear
-    layers instead of capsules, and as many parameters. matrix and matrix-small: 4 x 4 poses routed by em, as in Hinton,
-    Sabour & Frosst 2018 (319 K and 69 K parameters)."""
+    """Network. compact: 16 child capsules, few enough to show the whole graph; each comes to prefer one parent; trains
+    in minutes on a CPU. parts: 512 child capsules that see 13 x 13 pixels each, which shows what part of an image votes
+    for a class; its couplings stay nearly equal. paper: 1152 child capsules, as in Sabour, Frosst & Hinton 2017. deep:
+    two layers of convolutional capsules before the last layer. cnn: no capsules, the 2017 paper's baseline (35.4 M
+    parameters). cnn-small: compact with linear layers instead of capsules, and as many parameters. matrix and
+    matrix-small: 4 x 4 poses routed by em, as in Hinton, Sabour & Frosst 2018 (319 K and 69 K parameters)."""
     routing: str = "auto"
-    """Routing algorithm. auto: em for matrix and matrix-small, which have no other, dynamic for the others. dynamic:
-    Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: none, equal couplings. attention: self-attention, Mazzia
-    et al. 2021. spherical: a mixture of directions, Banerjee et al. 2005, as sharp as it learns to be. inverted:
-    dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and attention always have one
-    pass. module:Class: a routing of your own, which Python can import (PYTHONPATH=.)."""
+    """Routing algorithm. auto: em for matrix and matrix-small, which allow no other; dynamic for the other networks.
+    dynamic: Procedure 1 of Sabour, Frosst & Hinton 2017. uniform: no routing, all couplings equal. attention:
+    self-attention, Mazzia et al. 2021. spherical: a mixture of directions, Banerjee et al. 2005, with a learned
+    concentration. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and
+    attention always take one pass, without iterations. module:Class: your own routing, which Python must be able to
+    import (PYTHONPATH=.)."""
     iterations: int | None = None
-    """Routing iterations; default: 4 for compact, after which its children have chosen, 3 for the others, as in the
-    2017 paper."""
+    """Routing iterations; default: 4 for compact, whose children need them to choose a parent, and 3 for the other
+    networks, as in the 2017 paper."""
     prior: Literal["none", "learned"] = "none"
-    """learned: the last layer's routing starts from a learned logit for each edge: the log priors of
-    Sabour et al. 2017, the B of Mazzia et al. 2021. Not for matrix, matrix-small and networks without capsules."""
+    """Start of the last layer's routing. none: equal couplings. learned: a learned logit for each edge, which Sabour et
+    al. 2017 call log prior and Mazzia et al. 2021 call B. Not for matrix, matrix-small and networks without
+    capsules."""
     engine: Engine = "auto"
-    """Engine of the routing. auto: fused on a CPU if the routing has it, else torch or dgl, depending on the graph.
-    fused: on a CPU only, one pass over the votes per iteration; for dynamic, uniform, attention and spherical. torch:
-    batched products or scatter. dgl: DGL's kernels."""
+    """Code that computes the routing. auto: fused on a CPU if it supports the routing, else torch or dgl, depending on
+    the graph. fused: one pass over the votes per iteration; only on a CPU, and only for dynamic, uniform, attention and
+    spherical. torch: batched matrix products, or scatter operations. dgl: DGL's kernels."""
     epochs: int = 10
     """Passes over the training images."""
     batch_size: int = 128
-    """Images per step, over all processes together."""
+    """Images per training step, in all processes together."""
     learning_rate: float | None = None
-    """Peak of Adam's one-cycle learning rate; default: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for
-    matrix-small, 0.005 for the others."""
+    """Peak of Adam's one-cycle learning rate; default: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
+    0.005 for the others."""
     reconstruction_weight: float = 0.0005
-    """Weight in the loss of the decoder's squared errors, summed over pixels; 0: the decoder is not trained."""
+    """Weight of the decoder's loss, the sum of squared errors over pixels; 0: the decoder is not trained."""
     coupling_weight: float = 0.0
-    """Weight in the loss of a term that asks each child over ink to choose the digit whose ink it is: the mean of -ln
-    of that coupling. For parts, routed by dynamic or spherical; with spherical, 2 iterations and a weight of 1,
-    children choose plainly."""
+    """Weight of an additional loss that asks each child over ink to choose the digit to which the ink belongs: the mean
+    of -ln c, where c is the coupling with this digit. Only for parts with dynamic or spherical routing. With spherical,
+    2 iterations and a weight of 1, each child clearly prefers one parent."""
     seed: int = 0
-    """Fixes the first weights, the order of the images and their augmentation."""
+    """Seed of the initial weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Device to train on; auto takes a GPU if there is one."""
+    """Device to train on; auto: a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of convolutions and decoder; auto takes bfloat16 if the hardware has it. Routing is in float32.
-    On a GPU float32 lets convolutions round to tf32, unless deterministic."""
+    """Precision of the convolutions and the decoder; auto: bfloat16 if the hardware supports it, else float32. Routing
+    is always in float32. On a GPU, float32 allows tf32 in convolutions, except with --deterministic."""
     deterministic: bool = False
-    """Use only deterministic kernels, slower on a GPU; on a CPU, one thread per core even beside busy programs."""
+    """Use only deterministic kernels, which are slower on a GPU. On a CPU, use one thread per core, even if other
+    programs keep some cores busy."""
     out: Path = Path("runs")
-    """Folder that holds the run folders."""
+    """Folder in which the run folder is made."""
     name: str = ""
-    """Name of the run folder; empty: dataset, model and a number, such as mnist-compact-1."""
+    """Name of the run folder; default: dataset, model and a number, such as mnist-compact-1."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard (pip install -e ".[tensorboard]")."""
 
@@ -124,10 +127,10 @@ class TrainConfig:
         return preset.routings[0] if preset and preset.routings else "dynamic"
 
     def check(self) -> None:
-        """Raise ``InputError`` if a value can't work.
+        """Raise ``InputError`` if a value is invalid.
 
-        Rules between a network's settings, such as which routing goes with ``coupling_weight``, are its own:
-        ``from_preset`` checks them.
+        Rules that involve several settings of a network, such as which routing allows ``coupling_weight``, are checked
+        later, in ``from_preset``.
         """
         self._check_types()
         self._check_dataset()
@@ -167,10 +170,10 @@ class TrainConfig:
         preset, then = self.preset, ""
         known = preset.routings or ("dynamic",)
         if self.model.startswith("matrix"):
-            then = "Its poses are routed by their spread"
+            then = "Its poses can only be routed by EM"
         elif not preset.routings:
             then = "It has no capsules: leave --routing out"
-        if ":" not in self.routing or len(known) == 1:  # a routing of your own is checked when it is imported
+        if ":" not in self.routing or len(known) == 1:  # the user's own routing is checked when it is imported
             expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
         for key, default in (("prior", "none"), ("coupling_weight", 0)):
             value = getattr(self, key)
@@ -182,9 +185,9 @@ class TrainConfig:
             there = self.dataset not in names and Path(self.dataset).is_dir()
             expect(not there, "dataset", "a name, or KIND:PATH", self.dataset, f"Try --dataset folder:{self.dataset}")
             check_name("dataset", self.dataset, names)
-            for key, then in (("size", "made any size"), ("channels", "made grey or RGB")):
+            for key, then in (("size", "scaled to any size"), ("channels", "converted to grey or RGB")):
                 value = getattr(self, key)
-                expect(value is None, key, f"none for {self.dataset}", value, f"Images of your own are {then}")
+                expect(value is None, key, f"none for {self.dataset}", value, f"Only your own images can be {then}")
         shifted = self.dataset != "multimnist" or self.augment == "shift"
         expect(shifted, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         framed = self.augment != "anywhere" or self.dataset == "mnist40"
@@ -192,14 +195,14 @@ class TrainConfig:
 
     @property
     def of_images(self) -> dict[str, Any]:
-        """More arguments of ``load_images`` if the images are your own; empty if the data set has a name."""
+        """Additional arguments of ``load_images`` for the user's own images; empty for a named data set."""
         if own_images(self.dataset) is None:
             return {}
         return {"size": self.size, "channels": self.channels, "skip_bad": self.skip_bad, "seed": self.seed}
 
     @property
     def dataset_name(self) -> str:
-        """The data set's name in pictures, tables and file names."""
+        """The name of the data set that is used in pictures, tables and file names."""
         return short_name(self.dataset)
 
     @property
@@ -218,7 +221,7 @@ class TrainConfig:
         return [key for key, default in usual.items() if getattr(self, key) != default]
 
     def command(self) -> str:
-        """The command that trains with these settings on any machine: it leaves out defaults and folders.
+        """The command that trains with these settings on any machine. It omits defaults and folders.
 
         >>> TrainConfig(dataset="digits", epochs=3).command()
         'graphcaps train --dataset digits --epochs 3'
@@ -235,21 +238,21 @@ class TrainConfig:
         return json.dumps({"format_version": FORMAT_VERSION, "settings": self.as_dict(), **about}, indent=2) + "\n"
 
     def as_dict(self) -> dict[str, Any]:
-        """The settings as they are in JSON."""
+        """The settings as plain data for JSON."""
         return {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}
 
     @classmethod
     def from_json(cls, text: str, source: str = "config.json") -> TrainConfig:
-        """Read what ``to_json`` wrote; raise ``GraphcapsError`` for anything else, naming ``source``."""
+        """Read what ``to_json`` wrote. For any other text, raise a ``GraphcapsError`` that names ``source``."""
         try:
             stored = read_json(text, format_version=int, settings=dict)
             version, settings = stored["format_version"], stored["settings"]
         except ValueError as error:
             raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error}") from None
         if version != FORMAT_VERSION:
-            then = "A run of another version of graphcaps: train it again"
+            then = "Another version of graphcaps trained this run: train it again"
             raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")
-        if settings.get("protocol") == "paper":  # in runs from before the other protocol was removed
+        if settings.get("protocol") == "paper":  # only in runs from a version that had two protocols
             del settings["protocol"]
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")

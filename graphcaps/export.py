@@ -2,12 +2,12 @@
 
     images (batch, C, H, W) in [0, 1] --the file--> lengths (batch, J), capsules (batch, J, D), couplings (batch, I, J)
 
-The first output has the scores: ``lengths`` of a ``CapsNet``, ``scores`` of other networks. Outputs have the same names
-as the fields of the network's output in graphcaps. Couplings are those of the last layer in its last iteration. There
-is no reconstruction. The file also holds a description of the network, see ``metadata_of``.
+The first output contains the scores: ``lengths`` for a ``CapsNet``, ``scores`` for other networks. Outputs are named
+like the fields of the network's output in graphcaps. The couplings are those of the last layer, after its last
+iteration. There is no reconstruction. The file also contains a description of the network; see ``metadata_of``.
 
-The file contains the routing of the engine ``torch``, with unrolled iterations and with the edges as constants. If
-images are given, the file is tested before it replaces an older one: ``ExportedFile.difference`` has the result.
+The routing in the file is that of the engine ``torch``, with unrolled iterations, and with the edges as constants. If
+images are given, the file is tested before it replaces an older one, and ``ExportedFile.difference`` has the result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .routing.names import name_of
 
 Format = Literal["onnx", "pt2"]
 FORMATS = get_args(Format)
-METADATA_FILE = "graphcaps.json"  # name of the metadata inside a pt2 file
+METADATA_FILE = "graphcaps.json"  # name of the description inside a pt2 file
 TOLERANCE = 1e-4  # largest accepted difference of scores
 OLDEST_TORCH = (2, 9)  # oldest tested torch that exports all networks to ONNX; 2.6 fails for some
 
@@ -53,7 +53,7 @@ class ExportedFile(NamedTuple):
 
 
 class Exportable(nn.Module):
-    """The module that is exported: a network without its decoder, but with the last layer's couplings.
+    """The module that is exported: a network without its decoder, which also returns the last layer's couplings.
 
     >>> from graphcaps import CapsNet
     >>> outputs = Exportable(CapsNet.from_preset("compact").eval())(torch.zeros(2, 1, 28, 28))
@@ -64,14 +64,14 @@ class Exportable(nn.Module):
     def __init__(self, network: ImageNetwork):
         super().__init__()
         self.image_shape, self.has_poses = network.image_shape, isinstance(network, MatrixCapsNet)
-        # Capsule networks are exported without their decoder, which would be most of the file.
+        # Leave out the decoder of capsule networks: it would be most of the file.
         self.layers: Any = network if isinstance(network, CNN) else None
         if isinstance(network, RoutingNetwork):
             self.front = nn.Sequential(network.stem, network.primary, network.between)
             self.capsules: Any = network.capsules
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Outputs by name, with the batch as first dimension, for images (B, C, H, W) in [0, 1]."""
+        """Map images (B, C, H, W) in [0, 1] to named outputs, whose first dimension is the batch."""
         if self.layers is not None:
             return {"scores": self.layers(images).scores}
         check_images(images, self.image_shape)
@@ -87,10 +87,10 @@ class Exportable(nn.Module):
 
 
 def metadata_of(network: ImageNetwork, dataset: str | None) -> dict[str, Any]:
-    """The description of a network trained on ``dataset``, as plain data without unknown entries.
+    """Describe a network trained on ``dataset``, as plain data. Entries that aren't known are left out.
 
-    ``input`` describes how images must be prepared: their shape, the range of their numbers and their channels. If all
-    drawings of the data set have the same size, ``ink`` is their longer side as a share of the image's.
+    ``input`` says how images must be prepared: their shape, the range of their values and their channels. If all
+    drawings of the data set have the same size, ``ink`` is their longer side, divided by that of the image.
     """
     layer = getattr(network, "capsules", None)
     channels, height, width = network.image_shape
@@ -122,17 +122,17 @@ def export(
     """Write a network to a file for other programs. An existing file is replaced only by a complete new one.
 
     Args:
-        network: a network that ``graphcaps.load`` returns, on the CPU in float32. It is exported in eval mode.
+        network: a network as returned by ``graphcaps.load``, on the CPU in float32. It is exported in eval mode.
         path: the file to write.
         format: ``"onnx"``, which needs onnx and onnxscript; or ``"pt2"``, for ``torch.export.load``.
         dataset: the data set of the training, for the description in the file.
-        images: (N, C, H, W) in [0, 1], float32, N >= 1, for a test of the file: its scores are compared with those of
-            graphcaps. For ONNX, this needs onnxruntime; without it there is no test.
+        images: if given, float32 (N, C, H, W) in [0, 1], N >= 1, for a test of the file: its scores for these images
+            are compared with those of graphcaps. ONNX files are tested only if onnxruntime is installed.
 
     Raises:
         InputError: an unknown format.
         MissingError: a library that the format needs isn't installed or is too old.
-        GraphcapsError: scores differ by more than 1e-4, or the file can't be written. No partial file is left.
+        GraphcapsError: scores differ by more than 1e-4, or the file can't be written. No partial file remains.
     """
     check_installed(format)
     path, metadata, training = Path(path), metadata_of(network, dataset), network.training
@@ -175,7 +175,7 @@ def check_installed(format: Format) -> None:
     check_name("format", format, FORMATS)
     if format == "pt2":
         return
-    instead = "Or write --format pt2, which needs nothing more"
+    instead = "Or use --format pt2, which needs no other package"
     missing = [name for name in ("onnx", "onnxscript") if not _installed(name)]
     if missing:
         then = f'Run: pip install -e ".[export]". {instead}'
@@ -193,12 +193,12 @@ def _traced(network: ImageNetwork) -> tuple[torch.export.ExportedProgram, dict[s
     """Trace the network as a program for one or more images; also return the shape of each output for one image."""
     model, images = Exportable(network), torch.zeros(2, *network.image_shape)
     with engine("torch"), torch.no_grad():
-        outputs = model(images)  # lets DGL make its graphs now, because torch can't trace DGL
+        outputs = model(images)  # DGL makes its graphs here, because torch can't trace DGL
         batch = {"images": {0: torch.export.Dim("batch", max=2**20)}}
         with _quiet():
             program = torch.export.export(model, (images,), dynamic_shapes=batch, strict=False)
     for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # it contains paths of this machine
+        node.meta.pop("stack_trace", None)  # it contains paths on this machine
     return program, {name: tuple(values.shape[1:]) for name, values in outputs.items()}
 
 
@@ -212,7 +212,7 @@ def _write_onnx(
     model.producer_name, model.producer_version = "graphcaps", version("graphcaps")
     values = [*model.graph.inputs, *model.graph.outputs]
     for part in (model, model.graph, *model.graph.all_nodes(), *values):
-        part.metadata_props.clear()  # torch's notes about tracing contain paths of this machine
+        part.metadata_props.clear()  # torch's notes about tracing contain paths on this machine
     for value in values:
         value.shape = type(value.shape)(["batch", *value.shape[1:]])
     model.metadata_props.update({key: v if isinstance(v, str) else json.dumps(v) for key, v in metadata.items()})

@@ -108,7 +108,7 @@ def test_an_image_is_right_where_its_classes_are_found_and_no_others():
     assert result.correct == 2
     assert [counts.tolist() for counts in result.per_class(3)] == [[2, 2, 0], [2, 1, 0], [2, 1, 1]]
     lines = accuracy_table(result, NAMES).splitlines()
-    assert "all found and no others" in lines[1] and lines[-2].split()[:3] == ["dot", "2", "50.00%"]
+    assert "all its classes are found and no others" in lines[1] and lines[-2].split()[:3] == ["dot", "2", "50.00%"]
 
 
 def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_path, monkeypatch, capsys):
@@ -138,7 +138,7 @@ def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_pa
     assert {line.split()[1], line.split()[3]} == {"bar", "dot"}
     says("viz", path, "--what", "sheet")
     assert Path(says("explore", path, "--no-open").split()[-1]).exists()
-    assert "any number of classes isn't computed in the page" in page_parts(run)[2]
+    assert "the page doesn't support answers of any number of classes" in page_parts(run)[2]
     assert "network.pt2" in says("export", path, "--format", "pt2", "--check", "3")
     with pytest.raises(InputError, match="objects: expected 1 for 'cnn-small'"):
         CNN.from_preset("cnn-small", objects=None)

@@ -106,7 +106,7 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(path):
 @pytest.mark.parametrize(
     ("preset", "dtype", "text"),
     [
-        ("paper", torch.float32, r"expected capsules.weight \(96, 8, 16\) .*, got \(48, 8, 16\) .* of another model"),
+        ("paper", torch.float32, r"expected capsules.weight \(96, 8, 16\) .*, got \(48, 8, 16\) .* for another model"),
         ("compact", torch.float64, r"expected capsules.weight .* torch.float64, got .* torch.float32"),
     ],
 )
@@ -129,11 +129,11 @@ REFUSED = [
     (lambda path: torch.save({"model": Hostile()}, path), "expected weights written by graphcaps"),
     (lambda path: path.write_bytes(path.read_bytes()[:-1]), "expected weights written by graphcaps"),
     (lambda path: save_file({"weight": torch.zeros(3)}, path), "expected weights written by graphcaps"),
-    (Path.unlink, "got none. .* go on with: graphcaps train --resume .*run$"),
+    (Path.unlink, "got none. .* Go on with: graphcaps train --resume .*run$"),
     (without_numbers, "expected finite numbers, got NaN or infinity in capsules.weight"),
-    (lambda path: rewritten(path, format_version=1), "expected format 2 in .*, got 1. A run of another version"),
+    (lambda path: rewritten(path, format_version=1), "expected format 2 in .*, got 1. Another version"),
     (lambda path: rewritten(path, preset=build().preset | {"speed": 9}), "expected a description of the network"),
-    (lambda path: rewritten(path, preset=build().preset | {"protocol": "official"}), "no longer has"),
+    (lambda path: rewritten(path, preset=build().preset | {"protocol": "official"}), "no longer supports"),
     (lambda path: rewritten(path, class_names=["one"]), "got: 1 class names for 3 classes"),
 ]
 

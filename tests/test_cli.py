@@ -68,8 +68,8 @@ def test_training_prints_one_line_per_epoch_and_ends_with_the_next_command(finis
     assert lines[0] == "compact on digits: 120 training, 40 validation and 41 test images"
     assert lines[1].startswith("16 child capsules, 10 parents, 160 edges, 4 iterations of dynamic routing on engine '")
     assert lines[2] == f"device cpu, float32, run '{run}'"
-    few = "only 6 steps in all: validation may lag far behind training for the first 100; "
-    assert lines[3] == few + "a smaller --batch-size or more --epochs make more"
+    few = "only 6 steps: in the first 100, validation may lag far behind training; "
+    assert lines[3] == few + "use a smaller --batch-size or more --epochs"
     for k in (1, 2):
         numbers = r"loss \d\.\d{4}  train \d+\.\d\d%  validation \d+\.\d\d%( \(best\))?  [\d,]+ img/s"
         assert re.fullmatch(rf"epoch {k}/2  {numbers}", lines[3 + k]), lines[3 + k]
@@ -282,7 +282,7 @@ def test_predict_prints_one_line_per_image(capsys, finished, tmp_path):
         classes = re.findall(r"(\d) (0\.\d{3})", line.split(": ")[1])
         lengths = [float(length) for _, length in classes]
         assert len(classes) == 3 and lengths == sorted(lengths, reverse=True) and len({k for k, _ in classes}) == 3
-    assert [" (inverted: its ground is light)" in line for line in lines] == [False, False, True]
+    assert [" (inverted: its background is light)" in line for line in lines] == [False, False, True]
 
 
 def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys, finished, tmp_path, monkeypatch):

@@ -51,7 +51,7 @@ def test_the_command_makes_the_same_settings(monkeypatch):
     [
         ({"dataset": "mnits"}, "dataset: expected one of mnist, fashion-mnist"),
         ({"dataset": "."}, "dataset: expected a name, or KIND:PATH, got .. Try --dataset folder:"),
-        ({"channels": 3}, "channels: expected none for mnist, got 3. Images of your own are made grey or RGB"),
+        ({"channels": 3}, "channels: expected none for mnist, got 3. Only your own images can be converted"),
         ({"channels": 2}, "channels: expected 1 (grey) or 3 (RGB), got 2"),
         ({"size": 64}, "size: expected none for mnist, got 64"),
         ({"epochs": True}, "epochs: expected of type int, got True"),
@@ -88,7 +88,7 @@ def test_a_run_from_before_a_setting_has_its_default(tmp_path):
     ("text", "wanted"),
     [
         (TrainConfig().to_json()[:100], "expected settings of a run as JSON"),
-        ('{"format_version": 1, "settings": {}}', "expected format 2, got 1. A run of another version of graphcaps"),
+        ('{"format_version": 1, "settings": {}}', "expected format 2, got 1. Another version of graphcaps"),
         (json.dumps(stored(speed=3)), "expected the settings of train, got unknown speed"),
         (json.dumps(stored(epochs="3")), "epochs: expected of type int, got '3'"),
     ],

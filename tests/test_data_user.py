@@ -14,7 +14,7 @@ from sklearn import datasets
 
 from graphcaps import TrainConfig, load, train
 from graphcaps.cli import main
-from graphcaps.data import Batches, load_images, user_datasets
+from graphcaps.data import Batches, load_images
 from graphcaps.errors import InputError
 from graphcaps.training.run_folder import Run
 
@@ -120,7 +120,7 @@ def test_a_folder_is_decoded_again_only_when_a_file_changes_or_the_cache_is_dama
 
 def test_images_that_stay_in_the_cache_give_the_batches_of_those_in_memory(shapes, monkeypatch):
     inside = loaded(shapes)
-    monkeypatch.setattr(user_datasets, "MAX_BYTES_IN_MEMORY", 0)
+    monkeypatch.setattr("graphcaps.data.splits.MAX_BYTES_IN_MEMORY", 0)
     mapped = loaded(shapes)
     assert mapped.train.pixels.data_ptr() == mapped.test.pixels.data_ptr()
     assert torch.equal(inside.test.pixels, mapped.test.cut().pixels)

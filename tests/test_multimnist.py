@@ -137,7 +137,7 @@ def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, capsy
     assert graphcaps.load(run).objects == 2 and 0.3 < Run.open(run).metrics()[-1]["train_accuracy"] <= 1
     assert main(["evaluate", str(run)]) == 0
     out, picture = capsys.readouterr().out, run / "figures" / "segmentation.png"
-    assert f"test accuracy {result['test_accuracy']:.2%}" in out and "whose classes are all found" in out
+    assert f"test accuracy {result['test_accuracy']:.2%}" in out and "if all its classes are found" in out
     assert out.splitlines()[-1] == f"segmentation: {picture}"
     for words in (
         ["explain", run],

@@ -124,7 +124,7 @@ def test_resuming_depends_neither_on_numbers_drawn_before_nor_on_the_place_of_th
 
 @pytest.mark.parametrize(
     ("signals", "text", "epochs"),
-    [(1, "stopped and saved", 1), (2, "stopped at once; what was saved before is sound", 0)],
+    [(1, "stopped and saved", 1), (2, "stopped at once; the last checkpoint is intact", 0)],
 )
 def test_ctrl_c_while_an_epoch_is_validated_stops_after_it_is_saved_and_a_second_at_once(
     tmp_path, monkeypatch, whole, signals, text, epochs
@@ -273,7 +273,7 @@ def test_a_lost_trace_begins_again_at_an_epoch_that_is_not_kept_else(tmp_path):
 
 def test_a_device_that_is_not_there_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(GraphcapsError, match="device: expected a cuda device, torch finds none. Use --device auto"):
+    with pytest.raises(GraphcapsError, match="device: expected a cuda device, but torch finds none. Use --device auto"):
         train(small.config(tmp_path, device="cuda"), progress=False)
 
 

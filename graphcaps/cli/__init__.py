@@ -1,7 +1,7 @@
 """The command line: it parses arguments, calls functions and prints results. ``graphcaps --help`` lists the commands.
 
-Modules of commands import torch only when a command needs it, so that help and error messages appear immediately. This
-module imports little, so that Ctrl-C prints one line, not a traceback, even during start-up.
+The modules of the commands import torch only when a command needs it, so that help and error messages appear at once.
+This module imports little, so that Ctrl-C prints one line instead of a traceback even during start-up.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MIN_COLUMNS = 40  # tyro's help hangs on a terminal of two columns
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line. Return the exit status: 0, 1 for errors, 2 for wrong usage, 128 + number for signals."""
+    """Run the command line. Return the exit status: 0: success, 1: error, 2: wrong usage, 128 + n: signal n."""
     stop = StopAtOnce()
     with stop:
         try:
             code = _exit_status(list(sys.argv[1:] if argv is None else argv))
         except (Exception, KeyboardInterrupt) as error:
-            # A library may replace the signal's KeyboardInterrupt by another error.
+            # A library may turn the KeyboardInterrupt of the signal into another error.
             if not (isinstance(error, KeyboardInterrupt) or stop.signum):
                 raise
             print("graphcaps: stopped", file=sys.stderr)
@@ -72,7 +72,7 @@ def _exit_status(argv: list[str]) -> int:
         if debug:
             raise
         if error.filename is None and sys.stdout is not None:
-            # Otherwise Python would fail again when it flushes the output at exit.
+            # Otherwise Python would fail again at exit, when it flushes the output.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"graphcaps: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)

@@ -21,21 +21,19 @@ from .threads import set_number
 if TYPE_CHECKING:
     from ..training.run_folder import Run as RunFolder
 
-# Hide tyro's hint "(default: None)": the help texts describe the default.
+# Hide tyro's hint "(default: None)", because the help texts describe the default.
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
-_RUN = (
-    "Run folder; default: the newest one. mnist and multimnist come with graphcaps; mnist is the default without runs."
-)
+_RUN = "Run folder; default: the newest one, or mnist if there is none. mnist and multimnist come with graphcaps."
 Run = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="", help=_RUN)]
-_DATA = "Folder with the data set; default: the one used in training."
+_DATA = "Folder with the data set; default: the folder used in training."
 Data = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="", help=_DATA)]
 Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="Folder that holds the run folders.")]
 Device = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="Device to compute on; auto takes a GPU if there is one.")
+    Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="Device to compute on; auto: a GPU if there is one.")
 ]
 
 FLAGS: ContextVar[Sequence[str]] = ContextVar("FLAGS", default=())
-"""Flags given on the command line, in order. The config can't show them: a flag may be given with its default."""
+"""Flags given on the command line, in order. The config doesn't show whether a flag was given with its default."""
 
 GROUPS = {"dataset": "image", "model": "network", "epochs": "optimisation", "device": "hardware", "out": "output"}
 """The first setting of each group in ``graphcaps train --help`` -> the group's title."""
@@ -48,9 +46,10 @@ METAVARS = {
 
 
 def _settings() -> Callable[..., TrainConfig]:
-    """Return a function that makes a ``TrainConfig`` from one dataclass of settings per group.
+    """Return a function that makes a ``TrainConfig`` from several dataclasses, one for each group of settings.
 
-    tyro makes a box in the help of each. Its own reading of docstrings would keep their line breaks.
+    For each dataclass, tyro shows a box in the help. The docstrings are read here, because tyro would keep their line
+    breaks.
     """
     hints, groups = typing.get_type_hints(TrainConfig), dict[str, list]()
     body = ast.parse(inspect.getsource(TrainConfig)).body[0].body  # type: ignore[attr-defined]
@@ -81,9 +80,9 @@ Settings = Annotated[TrainConfig, tyro.conf.arg(name="", constructor=_settings()
 
 
 def open_run(named: Path | None, out: Path) -> RunFolder:
-    """Open the run that a command needs: the named one, else the newest in ``out``, else ``mnist``.
+    """Open the run that a command needs: the named run, else the newest run in ``out``, else ``mnist``.
 
-    If none was named, print the chosen run to stderr.
+    If the user didn't name a run, or named one that comes with graphcaps, print to stderr which run is used.
     """
     set_number()
     from ..training.run_folder import Run, find_runs
@@ -101,5 +100,5 @@ def open_run(named: Path | None, out: Path) -> RunFolder:
 
 
 def names_run(word: Path) -> bool:
-    """Whether a word names a run: it is a run folder, or it has no suffix and no such file or folder exists."""
+    """Whether a word names a run: a run folder, or a word without a suffix that is not an existing file or folder."""
     return (word / "config.json").is_file() or not (word.exists() or word.suffix or word == Path("-"))

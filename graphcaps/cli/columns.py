@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
-    """Format each row as a line; the first row is the header. Columns are right-aligned, except those in ``left``.
+    """Format each row as a line. The first row is the header. Columns are right-aligned, except those in ``left``.
 
     >>> aligned([("class", "images"), ("a", "12")])
     ['class  images', 'a          12']

@@ -23,12 +23,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 DESCRIPTION = """Capsule routing as message passing on DGL graphs.
 
-Start with: graphcaps train --dataset digits. graphcaps COMMAND --help describes a command, graphcaps --version prints
-the version, and --debug shows the traceback of an error."""
+To start, run: graphcaps train --dataset digits. graphcaps COMMAND --help describes a command, graphcaps --version
+prints the version, and --debug, with any command, shows the traceback of an error."""
 
 
 def call(words: list[str]) -> None:
-    """Parse the words and run the command. Raises ``SystemExit`` after help or wrong usage."""
+    """Parse the words of a command line and run the command. Raises ``SystemExit`` after help or wrong usage."""
     FLAGS.set([word[2:].partition("=")[0].replace("_", "-") for word in words if word.startswith("--")])
     commands = {name: _described(command) for name, command in COMMANDS.items()}
     columns = shutil.get_terminal_size().columns
@@ -38,14 +38,14 @@ def call(words: list[str]) -> None:
     try:
         tyro.extras.subcommand_cli_from_dict(commands, prog="graphcaps", description=about, args=words, config=config)
     except SystemExit as end:
-        if end.code == 0:  # tyro would print each paragraph as one line, however long
+        if end.code == 0:  # print the details here: tyro wouldn't wrap their lines
             for paragraph in filter(None, details.partition("    Args:")[0].strip().split("\n\n")):
                 print(textwrap.fill(" ".join(paragraph.split()), columns, break_on_hyphens=False))
         raise
 
 
 def _described(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the command with the docstring that tyro shows: the summary, and each argument on a line of its own."""
+    """Wrap a command, with a docstring for tyro: the summary, and each argument's description in a single line."""
 
     @functools.wraps(command)
     def described(*arguments, **options):

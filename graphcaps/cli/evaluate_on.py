@@ -1,4 +1,4 @@
-"""graphcaps evaluate --on: transformed test images, affNIST, and equivariance."""
+"""The command ``graphcaps evaluate --on``: transformed test images, affNIST, and equivariance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("rotated", "shifted", "noisy", "scrambled", "affnist", "equivariance")
 
 
 def names_of(words: str) -> tuple[str, ...]:
-    """Split at commas and drop duplicates. Raise ``InputError`` if a name isn't in ``NAMES``."""
+    """Split a list at its commas, and drop duplicates. Raise ``InputError`` if a name isn't in ``NAMES``."""
     names = tuple(dict.fromkeys(words.split(",")))
     for name in names:
         check_name("on", name, NAMES)
@@ -25,13 +25,13 @@ def names_of(words: str) -> tuple[str, ...]:
 
 
 def evaluate_on(run: Run, names: tuple[str, ...], model: CapsNet, batches: Batches, root: Path) -> None:
-    """Run the evaluation of each name, print its table, and write JSON and a picture to the run's folder evaluate.
+    """For each name, run the evaluation, print a table, and write JSON and a picture to the run's folder evaluate.
 
-    ``batches`` are the test images of the run's data set, on the network's device. ``root`` holds the data sets.
+    ``batches`` are the test images of the run's data set, on the network's device. ``root`` contains the data sets.
 
     Raises:
-        InputError: affNIST needs a network that was trained on images of its size, equivariance one with capsules, for
-            images of one object.
+        InputError: ``affnist`` is given for a network that wasn't trained on ``mnist40``; or ``equivariance`` for a
+            network without capsules, or for images that don't show exactly one object.
     """
     from .. import viz
     from ..analysis.equivariance import check_capsules, equivariance, example_images
@@ -65,7 +65,7 @@ def evaluate_on(run: Run, names: tuple[str, ...], model: CapsNet, batches: Batch
 
 
 def _evaluate_affnist(model: CapsNet, batches: Batches, dataset: str, root: Path, on_progress: Any) -> dict:
-    """Evaluate on the run's own test images and on affNIST, as a whole and in two parts."""
+    """Evaluate on the test images of the run's data set, on all of affNIST, and on two parts of affNIST."""
     from ..analysis.accuracy import EVALUATION_BATCH
     from ..analysis.robustness import evaluate_sets
     from ..data import Batches, load_affnist, within

@@ -1,4 +1,4 @@
-"""Commands that train networks and use them: train, evaluate, predict, runs, export."""
+"""Commands that train and use networks: train, evaluate, predict, runs, export."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 def train(config: Settings, resume: Folder = None) -> None:
     """Train a network on images, record its routing, and test it once.
 
-    Writes a run folder: config.json, metrics.csv, checkpoints, the routing of one test image per class (trace.npz), and
-    result.json at the end. Ctrl-C saves and says how to go on.
+    Writes a run folder with config.json, metrics.csv, checkpoints, the routing of one test image per class (trace.npz)
+    and, at the end, result.json. If you press Ctrl-C, the run is saved, and the command that continues it is printed.
 
     Args:
         config: settings of the run.
-        resume: Go on with the run in this folder, exactly where it was saved. It keeps its settings: only --data and
-            --device may be given with it.
+        resume: Continue the run in this folder, exactly from where it was saved. It keeps its settings, so only --data
+            and --device may be given too.
     """
     if resume is None:
         config.check()
@@ -71,18 +71,20 @@ def evaluate(
     device: Device = "auto",
     out: Out = Path("runs"),
 ) -> None:
-    """Print test accuracy in all and per class, and draw the confusion matrix.
+    """Print the test accuracy, overall and per class, and draw the confusion matrix.
 
-    Also counts doubtful answers, as in graphcaps predict. For multimnist, a second picture shows which pixels belong to
-    which digit; if images show any number of classes, there is no picture. Pictures go into the run's folder figures.
-    With --on: accuracy on transformed test images, and equivariance, as tables, JSON and pictures in the run's folder
-    evaluate.
+    The command also counts doubtful answers (see graphcaps predict --help). For multimnist, a second picture shows
+    which pixels belong to which digit. If images may show any number of classes (multi-label), there is no picture.
+    Pictures are written to the folder figures in the run folder.
+
+    With --on, it measures accuracy on transformed test images, or equivariance, and writes tables as JSON and pictures
+    to the folder evaluate in the run folder.
 
     Args:
-        on: Transforms of the test images, one or several. rotated, shifted, noisy, scrambled: accuracy, mean winning
-            score and each class's recall at several severities. affnist: the same on affNIST, for a run trained on
-            mnist40: on all images, on those within the moves of mnist40, and on those beyond. equivariance: how the
-            winning class's capsule moves as digits turn and shift.
+        on: What to measure, one or several. rotated, shifted, noisy, scrambled: accuracy, mean winning score and the
+            recall of each class on test images changed in this way, at several severities. affnist: the same on
+            affNIST, for a run trained on mnist40: on all images, on those moved no further than in mnist40, and on the
+            others. equivariance: how the winning class's capsule changes as digits turn and shift.
     """
     names = () if on is None else names_of(on)
     chosen = open_run(run, out)
@@ -132,18 +134,18 @@ def evaluate(
 
 
 def _ink_line(model: CapsNet, untrained: CapsNet, batches: Batches) -> str:
-    """The shares of ink that couplings, decoder and saliency assign to the right object."""
+    """The shares of ink that the couplings, the decoder and saliency assign to the right object."""
     from ..analysis.ink import ink_assigned
     from ..progress import bar
 
-    with bar("whose ink is whose") as on_share:
+    with bar("assigning ink") as on_share:
         ink = ink_assigned(model, batches, on_share)
     with bar("the same, untrained") as on_share:
         start = ink_assigned(untrained, batches, on_share)
     return (
         f"ink assigned: {ink.couplings:.1%} by couplings (untrained {start.couplings:.1%}, equal couplings 50%), "
         f"{ink.decoder:.1%} by the decoder, {ink.saliency:.1%} by saliency\n"
-        f"of {ink.counted:,} children over ink of one object alone, weighted by length"
+        f"over {ink.counted:,} children that see ink of one object only, weighted by length"
     )
 
 
@@ -157,22 +159,24 @@ def predict(
     save_inputs: Folder = None,
     out: Out = Path("runs"),
 ) -> None:
-    """Classify image files, and print the lengths of their classes' capsules.
+    """Classify image files, and print the classes with the longest capsules.
 
-    A blank image has no answer. An answer is called doubtful if no capsule is long, if more are long than an image
-    shows classes, or if the reconstruction is unlike the image, by limits that 99.3 % of the right answers to
-    validation images keep to. A file that can't be read is named, and the others are answered.
+    A blank image gets no answer. An answer is called doubtful if no capsule is long, if more capsules are long than an
+    image shows classes, or if the reconstruction differs much from the image. The limits are such that 99.3 % of the
+    right answers to validation images are within them. If a file can't be read, its name is printed, and the other
+    files are classified.
 
     Args:
-        images: Image files of any size, folders of them, or - for a list of files on standard input, a line each.
-            Before them a run folder; default: the newest one. mnist and multimnist come with graphcaps; mnist is the
-            default without runs. Images are made like those that the network was trained on: for MNIST the drawing is
-            cut from its ground and fills 20 of 28 pixels.
-        invert: Whether dark and light are swapped first. auto: for drawings that are dark on light, and grey images
-            with a light border, since MNIST is light on dark; never for networks trained on your own images.
-        top: How many classes to print for each image, the longest capsules first.
-        json: Print an object per line: image, answer, doubts, classes and whether it was inverted; or image and error.
-        save_inputs: Folder for the network's inputs, framed and inverted; digit.png becomes digit-input.png.
+        images: Image files of any size, folders of image files, or "-" to read file names from standard input, one per
+            line. You may put a run folder before them; default: the newest one, or mnist if there is none. mnist and
+            multimnist come with graphcaps. Images are prepared like those of the training: for MNIST, the drawing is
+            cut out of its background and scaled to 20 of 28 pixels.
+        invert: Whether to swap dark and light first. auto: swap drawings that are dark on light, and grey images with a
+            light border, because MNIST is light on dark; but never swap for networks trained on your own images.
+        top: How many classes to print for each image, starting with the longest capsule.
+        json: Print one JSON object per line: image, answer, doubts, classes and inverted, or image and error.
+        save_inputs: Save the images that the network gets, after scaling and inversion, in this folder: digit.png as
+            digit-input.png.
     """
     named = len(images) > 0 and names_run(images[0])
     expect(len(images) > named, "images", "at least one file or folder", "none", "graphcaps predict IMAGE")
@@ -197,7 +201,7 @@ def predict(
     if save_inputs is not None and not json:
         print(f"what the network saw: {save_inputs}")
     if all(limit is None for limit in model.limits):
-        print(f"note: too few validation images are right in {opened} to doubt more than blank images", file=sys.stderr)
+        print(f"note: only blank images are doubted: too few validation images were right in {opened}", file=sys.stderr)
     expect(not bad, "images", "files that can be read", f"{bad} of {len(files)} that can't")
 
 
@@ -210,7 +214,7 @@ def runs(out: Out = Path("runs")) -> None:
 
 
 def runs_table(runs: list[run_folder.Run]) -> str:
-    """A table with one line per run: data set, network, finished epochs and accuracy."""
+    """A table with one line per run: data set, network, finished epochs, accuracies and time."""
     rows = [("run", "dataset", "model", "epochs", "validation", "test", "seconds")]
     for run in runs:
         config = run.config
@@ -237,14 +241,15 @@ def export(
 ) -> None:
     """Write a trained network to a file for other programs, and check the file.
 
-    The file takes one or more images and gives the classes' lengths, their capsules and the couplings. It also holds
-    class names, input range and size, preset, routing and version.
+    The exported network takes one or more images and returns the lengths of the classes' capsules, the capsules and the
+    couplings. The file also contains the class names, the range and size of its input, and the network's preset,
+    routing and version.
 
     Args:
-        format: onnx: for onnxruntime and others; needs: pip install -e ".[export]". pt2: for torch.export.load.
-        to: The file; default: export/network.onnx or network.pt2 in the run folder.
-        check: The number of validation images that the file is run on; 0: none. A file whose scores differ by more than
-            1e-4 isn't written. onnxruntime runs an ONNX file, if it is installed.
+        format: onnx: for onnxruntime and other programs; needs pip install -e ".[export]". pt2: for torch.export.load.
+        to: The file to write; default: export/network.onnx or export/network.pt2 in the run folder.
+        check: Run the file on this number of validation images; 0: no check. If its scores differ from those of
+            graphcaps by more than 1e-4, it isn't written. ONNX files are checked only if onnxruntime is installed.
     """
     check_whole("check", check, 0)
     chosen = open_run(run, out)
@@ -260,7 +265,7 @@ def export(
         try:
             splits = load_images(chosen.config.dataset, data or chosen.config.data, **chosen.config.of_images)
         except GraphcapsError as error:
-            then = "Without the data set: --check 0, which writes a file that isn't checked"
+            then = "Without the data set, use --check 0, which writes a file that isn't checked"
             raise type(error)(f"{error}. {then}") from error
         val = splits.for_augment(chosen.config.augment).val
         images = overlaid(next(Batches(val, check).in_order())[0])

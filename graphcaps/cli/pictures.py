@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 else:
     What = Literal[("all", *PICTURES, "sheet")]
 _WHAT = " ".join(f"{name}: {shows}." for name, shows in PICTURES.items())
-_WHAT += " sheet: a still of training curves and reconstructions. all: those of these that suit the trace."
+_WHAT += " sheet: a still of training curves and reconstructions. all: all of these that the trace allows."
 
 
 def viz(
@@ -47,20 +47,22 @@ def viz(
 
     Args:
         over: Animate over routing iterations, over epochs of training, or both.
-        format: gif, webp and mp4 move; mp4 needs: pip install -e ".[video]".
-            png, svg, pdf: the network's answer (after the last iteration of training, in the last epoch), and all of
-            the entropy's curves, sized for a paper.
-            html: the explorer, as graphcaps explore writes it.
-        image: Which of the trace's test images, from 0; there is one per class. html: the one shown first.
-        node: With --what nodes, draw this node and those that vote for it; default: the whole graph, or the nodes with
-            the most edges.
-        random: Route random votes instead of a run's, CHILDRENxPARENTS: 20x10 is the DGL tutorial's example.
+        format: gif, webp, mp4: animations; mp4 needs pip install -e ".[video]".
+            png, svg, pdf: stills sized for a paper: the network's answer (in the last epoch, after the last iteration
+            used in training), and the complete curves of the entropy.
+            html: the page that graphcaps explore writes.
+        image: The number of the test image to draw, from 0; the trace has one image per class. html: the image that is
+            shown first.
+        node: With --what nodes, draw only this node and the nodes that vote for it; default: the whole graph, or, if
+            it is too large, the nodes with the most edges.
+        random: Route random votes from so many children to so many parents, instead of the votes of a run: 20x10 is
+            the example of the DGL tutorial.
         iterations: Routing iterations, with --random only.
         seed: Seed of the random votes, with --random only.
-        dark: The film of the graph for a dark page.
-        all: Fold no children and no parents of the graph away.
-        to: Folder for the pictures; default: figures in the run folder, figures-NAME beside a file NAME.npz, or
-            figures-random.
+        dark: Draw the animation of the graph for a dark page.
+        all: In the picture of the graph, show all children and parents, instead of folding some away.
+        to: Folder for the pictures; default: figures in the run folder; figures-NAME beside a file NAME.npz;
+            figures-random with --random.
     """
     from ..viz import draw
 
@@ -102,18 +104,19 @@ def explain(
     device: Device = "auto",
     out: Out = Path("runs"),
 ) -> None:
-    """Show which parts made an answer, and which capsules are used.
+    """Show which parts led to an answer, and which capsules are used.
 
-    Writes GraphML, JSON and a picture into the run's folder explain. For a network that comes with graphcaps, that is
-    pretrained-NAME/explain beside the runs, and only --what capsules downloads test images.
+    Writes GraphML, JSON and a picture to the folder explain in the run folder; for a network that comes with graphcaps,
+    to pretrained-NAME/explain beside the run folders. For such a network, test images are downloaded only if you give
+    --what capsules.
 
     Args:
-        what: parts: the strongest links from children to parents for one image, from the run's routing trace alone.
-            capsules: dead and starved capsules and the coupling entropy of each type of child, over the test images.
+        what: parts: the strongest links from children to parents for one image, computed from the run's routing trace.
+            capsules: dead and starved capsules, and the coupling entropy of each type of child, on the test images.
             all: both.
-        image: Which of the trace's test images, from 0; there is one per class.
-        keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>, its
-            child's contribution to its parent's length, after the iterations of training.
+        image: The number of the test image, from 0; the trace has one image per class.
+        keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>: the
+            contribution of its child to the length of its parent, after the iterations used in training.
     """
     chosen = open_run(run, out)
     folder = chosen.results / "explain"
@@ -132,7 +135,7 @@ def explain(
 
 
 def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Path | None, device: str) -> None:
-    """Count dead and starved capsules on the test images. Without ``download``, these must already be on disk."""
+    """Count dead and starved capsules on the test images. Without ``download``, the images must already be on disk."""
     from ..analysis.accuracy import EVALUATION_BATCH
     from ..analysis.capsule_usage import capsule_usage
     from ..atomic import write_text
@@ -160,13 +163,13 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
 
 
 def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = None, out: Out = Path("runs")) -> None:
-    """Write a page on which you draw and see your drawing routed, and open it.
+    """Write and open a page on which you can draw and see your drawing routed.
 
-    The page is one file that holds the network. Send it to someone, or put it on any web server.
+    The page is a single file that contains the network. You can send it to someone or put it on any web server.
 
     Args:
         open: Open the page in the browser, if there is a display.
-        image: Which of the trace's test images is shown first, from 0; there is one per class.
+        image: The number of the test image that is shown first, from 0; the trace has one image per class.
         to: Folder for the page; default: figures in the run folder.
     """
     from ..explore.run_page import write_explorer

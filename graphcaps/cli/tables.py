@@ -1,4 +1,4 @@
-"""Tables and lines that commands print."""
+"""Tables and lines that the commands print."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..models.evidence import outside
 from ..training.run_folder import Run
 from .columns import aligned
 
-SIMILAR_ENTROPIES = 0.01  # types of child get a table if their relative entropies differ by more
+SIMILAR_ENTROPIES = 0.01  # if the relative entropies of types of child differ by more than this, a table is printed
 INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": False}
 
 
 def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
-    """Accuracy with its confidence interval, and recall and precision per class."""
+    """Accuracy with its confidence interval, then recall and precision per class."""
     low, high = result.interval
     total, wrong = len(result.labels), len(result.labels) - result.correct
     lines = [f"test accuracy {result.accuracy:.2%} (95 % interval {low:.2%} to {high:.2%})"]
     if result.labels.dim() > 1:
         exactly = " and no others" if result.labels.dtype == torch.bool else ""
-        lines.append(f"right is an image whose classes are all found{exactly}; the table counts each class by itself")
+        lines.append(f"an image is right if all its classes are found{exactly}; the table counts each class separately")
     lines += [f"error rate    {wrong / total:.2%} ({wrong} of {total} images wrong)", ""]
     rows = [("class", "images", "recall", "95 % interval", "precision")]
     counts = torch.stack(result.per_class(len(class_names)), dim=1).tolist()
@@ -42,9 +42,9 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
 
 
 def usage_tables(usage: CapsuleUsage, class_names: tuple[str, ...]) -> str:
-    """Numbers of dead and starved capsules, the coupling entropy, and tables by type of child and by parent.
+    """The numbers of dead and starved capsules, the coupling entropy, and tables by type of child and by parent.
 
-    The tables are left out if no capsule is dead or starved and all types of child have about the same entropy.
+    If no capsule is dead or starved, and all types of child have about the same entropy, the tables are left out.
     """
     by_type = zip(usage.by_type(usage.entropy), usage.by_type(usage.undecided), strict=True)
     shares = [relative_entropy(*pair) for pair in by_type]
@@ -55,14 +55,14 @@ def usage_tables(usage: CapsuleUsage, class_names: tuple[str, ...]) -> str:
         types = f"; by type of child {low:.1%} to {high:.1%}" if f"{low:.1%}" != f"{high:.1%}" else ""
         meaning = "100%: all couplings equal; 0%: each child has one parent"
         lines.append(f"coupling entropy: {share:.1%} ({meaning}){types}")
-        lines.append(f"the same, each child weighted by its length: {usage.weighted_entropy:.1%}")
+        lines.append(f"the same, weighted by the children's lengths: {usage.weighted_entropy:.1%}")
     if unused or max(shares) - min(shares) > SIMILAR_ENTROPIES:
         lines += ["", *_usage_rows(usage, class_names)]
     return "\n".join(lines)
 
 
 def _unused(usage: CapsuleUsage) -> str:
-    """Numbers of dead and starved capsules, or "" if there are none."""
+    """The numbers of dead and starved capsules, or "" if there are none."""
     children, parents = (usage.dead_children, usage.starved_children), (usage.dead_parents, usage.starved_parents)
     if not any(bool(which.any()) for which in (*children, *parents)):
         return ""
@@ -73,7 +73,7 @@ def _unused(usage: CapsuleUsage) -> str:
 
 
 def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
-    """An explanation of the columns, then a row per type of child and a row per parent."""
+    """An explanation of the columns, then a table with a row per type of child and one with a row per parent."""
     measured = [usage.child_length, usage.child_relative_coupling, usage.entropy, usage.undecided]
     measured += [usage.dead_children, usage.starved_children]
     by_type = [(str(t), *values) for t, values in enumerate(zip(*map(usage.by_type, measured), strict=True))]
@@ -90,9 +90,9 @@ def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
         parents.append((name, f"{usage.parent_length[j]:.3f}", f"{usage.parent_relative_coupling[j]:.2f}", state))
     return [
         f"dead: never longer than {DEAD_AT_MOST}",
-        "relative coupling: the largest c * (edges of the child), 1 while undecided",
-        f"starved: never above {STARVED_AT_MOST} of it",
-        "entropy: in nat, the mean over images; undecided is a child with equal couplings",
+        "relative coupling: the largest c * (number of the child's edges); 1 if its couplings are equal",
+        f"starved: relative coupling never above {STARVED_AT_MOST}",
+        "entropy: in nat, the mean over images; of undecided: as a share of the entropy of equal couplings",
         "",
         *aligned(rows, left=()),
         "",
@@ -101,7 +101,7 @@ def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
 
 
 def robustness_table(measured: dict, class_names: tuple[str, ...]) -> str:
-    """Accuracy and winning score for each version of the test images, and the class that loses most recall."""
+    """For each version of the test images: accuracy, mean winning score, and the class that loses the most recall."""
     rows = [("", "accuracy", "95 % interval", "wrong", "images", "winning score", "hurt most (recall lost)")]
     clean = measured["rows"][measured["clean"]]
     for row in (clean, *(row for row in measured["rows"] if row is not clean)):
@@ -122,7 +122,7 @@ def robustness_table(measured: dict, class_names: tuple[str, ...]) -> str:
 
 
 def equivariance_table(measured: dict, class_names: tuple[str, ...]) -> str:
-    """Fit, read-out and ``moved`` for each parameter, and the read-out per class."""
+    """A table of ``moved``, fit and read-out for each parameter, and a table of the read-out per class."""
     numbers = measured["parameters"]
     keys = ("moved", "fit", "fit_permuted", "readout", "readout_permuted")
     rows = [("parameter", "from", "to", "steps", "moved", "fit", "permuted", "read-out", "permuted")]
@@ -137,10 +137,11 @@ def equivariance_table(measured: dict, class_names: tuple[str, ...]) -> str:
     few = any(part["readout"] is None for part in numbers["rotation"]["per_class"])
     return "\n".join(
         [
-            f"equivariance: the capsule of the clean image's winning class, on {measured['images']:,} test images",
-            "fit: share of the vector's change that a line in the parameter explains, mean (sd) over images",
-            "read-out: R^2 of the parameter read linearly off the vector, held-out images, mean (sd) over classes",
-            "moved: share of the vector's length, mean (sd) over images; permuted: the same with the values permuted",
+            f"equivariance: the capsule of the class that wins on the clean image, {measured['images']:,} test images",
+            "moved: the vector's change as a share of its length, mean (sd) over images",
+            "fit: the share of this change that a linear function of the parameter explains, mean (sd) over images",
+            "read-out: R^2 of a linear prediction of the parameter from the vector on held-out images, mean (sd) over",
+            "classes; permuted: the same with the parameter's values permuted",
             "",
             *aligned(rows),
             "",
@@ -159,10 +160,10 @@ def predictions(
 ) -> Iterator[dict]:
     """Yield the network's answer to each image file, in the format of ``graphcaps predict --json``.
 
-    A file that can't be read gets an error. The network's inputs are saved in the folder ``save``, if given.
+    For a file that can't be read, yield the error. If ``save`` is given, save the network's inputs in this folder.
     """
     spec = DATASETS.get(run.config.dataset)
-    inverted = INVERT[invert] if spec or invert != "auto" else False  # never invert user data sets by default
+    inverted = INVERT[invert] if spec or invert != "auto" else False  # by default, never invert your own data sets
     names = input_names(images, save) if save is not None else [None] * len(images)
     for path, name in zip(images, names, strict=True):
         try:
@@ -193,12 +194,12 @@ def prediction_line(prediction: dict, invert: str) -> str:
     if prediction["answer"] is None:
         return f"{prediction['image']}: no answer: {why}"
     classes = ", ".join(f"{each['class']} {each['score']:.3f}" for each in prediction["classes"])
-    note = " (inverted: its ground is light)" if prediction["inverted"] and invert == "auto" else ""
+    note = " (inverted: its background is light)" if prediction["inverted"] and invert == "auto" else ""
     return f"{prediction['image']}: {classes}{note}" + (f". Doubtful: {why}" if why else "")
 
 
 def input_names(images: list[Path], folder: Path) -> list[Path]:
-    """A path in the folder for each image, such as a-input.png for a.png. All are distinct, and none is an image's."""
+    """For each image, a path in the folder, such as a-input.png for a.png, that no other image has or gets."""
     taken, names = {path.resolve() for path in images}, []
     for path in images:
         tries = (folder / f"{path.stem}-input{'' if k == 1 else f'-{k}'}.png" for k in itertools.count(1))
@@ -208,7 +209,7 @@ def input_names(images: list[Path], folder: Path) -> list[Path]:
 
 
 def doubted_line(result: Evaluation, limits: Limits) -> str:
-    """One line: the numbers of doubted right answers and of doubted wrong answers."""
+    """One line: how many of the right answers and how many of the wrong answers are doubted."""
     doubted, right = outside(result.evidence, limits).any(dim=1), result.right
     parts = []
     for where, name in ((right, "right"), (~right, "wrong")):

@@ -1,7 +1,8 @@
-"""Number of threads of a command, and how threads wait for each other. The user's own settings are kept.
+"""The number of threads of a command, and how they wait for each other. Settings made by the user are kept.
 
-By default, OpenMP's threads spin while they wait. If another program occupies a core, one thread is delayed and all
-others spin: a training step takes several times as long as on one thread. OpenMP reads its settings when torch loads.
+By default, OpenMP's threads spin while they wait. If another program occupies a core, one thread is delayed while all
+others spin, and a training step takes several times as long as on one thread. OpenMP reads its settings when torch is
+loaded.
 """
 
 from __future__ import annotations
@@ -9,24 +10,24 @@ from __future__ import annotations
 import os
 import sys
 
-# Threads spin briefly, so that on an idle machine they are ready for the next operation, and then sleep.
+# Threads spin briefly, so that they are ready for the next operation on an idle machine, and then sleep.
 # GNU's OpenMP: 5000 turns, about 50 microseconds (default: 3 ms). Intel's and LLVM's: 1 ms (default: 200 ms).
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"}
-HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch then has large tensors in pages of 2 MB: training takes 5 % less time
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch then stores large tensors in pages of 2 MB: training takes 5 % less time
 NUMBER = "OMP_NUM_THREADS"
 
 
 def set_waiting() -> None:
-    """Set how threads wait and the size of pages. Must run before torch is imported."""
+    """Set how threads wait, and the size of pages. Must run before torch is imported."""
     if not os.environ.keys() & WAITING.keys():
         os.environ.update(WAITING)
     os.environ.setdefault(HUGE_PAGES, "1")
 
 
 def set_number(leave_busy: bool = False) -> str:
-    """Set one thread per core that this process may use. Must run before torch is imported.
+    """Use one thread for each core that this process may use. Must run before torch is imported.
 
-    With ``leave_busy``, cores that other programs keep busy now are left to them, if at least one remains. Returns a
+    With ``leave_busy``, cores that other programs currently keep busy aren't used, but at least one core is. Returns a
     line for the user if there are fewer threads than cores, else "".
     """
     if NUMBER in os.environ or "torch" in sys.modules:

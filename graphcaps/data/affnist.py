@@ -1,7 +1,7 @@
 """affNIST: MNIST's digits under random affine maps in 40 x 40, to test networks that were trained on shifted digits.
 
-The official file (Tijmen Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST) is read if you have put it into the
-data folder. Otherwise similar images, "affNIST-style", are made from MNIST. Differs: the order of the maps and the
+If the data folder contains the official file (Tijmen Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST), it is
+read. Otherwise similar images, called "affNIST-style", are made from MNIST. Differs: the order of the maps and the
 interpolation are not the official ones, and each digit occurs once instead of 32 times.
 """
 
@@ -28,11 +28,13 @@ OFFICIAL_FILE = "affNIST/test.mat"
 
 
 def load_affnist(root: Path | str) -> tuple[Images, str]:
-    """Return test images (N, 1, 40, 40) for a network trained on ``mnist40``, and ``"affNIST"`` or ``"affNIST-style"``.
+    """Return test images (N, 1, 40, 40) for a network trained on ``mnist40``, and their name.
+
+    The name is ``"affNIST"`` for the official images, ``"affNIST-style"`` for similar ones.
 
     Raises:
-        InputError: the official file exists, but isn't in the expected format.
-        GraphcapsError: MNIST is missing in ``root`` and can't be downloaded.
+        InputError: the official file exists but isn't in the expected format.
+        GraphcapsError: MNIST isn't in ``root`` and can't be downloaded.
     """
     root = Path(root).expanduser()
     if (root / OFFICIAL_FILE).exists():
@@ -45,8 +47,8 @@ def load_affnist(root: Path | str) -> tuple[Images, str]:
 def within(images: Images) -> Tensor:
     """Whether each of N digits is as close to the middle as in ``mnist40``, which shifts by up to 6 pixels each way.
 
-    A digit's shift is that of its centre of mass, rounded to pixels, because the official file doesn't store shifts.
-    Turns, shears and scales about the middle move it little. A blank image counts as close.
+    The official file doesn't store shifts. So a digit's shift is taken to be that of its centre of mass, rounded to
+    pixels; turns, shears and scaling about the middle move the centre of mass little. A blank image counts as close.
     """
     most = (DATASETS["mnist40"].border or 0) + 0.5
     ink, close = images.pixels[:, 0].double(), torch.ones(len(images), dtype=torch.bool)  # (N, H, W), (N,)
@@ -58,9 +60,9 @@ def within(images: Images) -> Tensor:
 
 
 def read_affnist(path: Path) -> Images:
-    """Read an official MATLAB 5 file: a struct ``affNISTdata`` of ``image`` uint8 (1600, N) and ``label_int`` (1, N).
+    """Read an official MATLAB 5 file. SciPy doesn't run code when it reads such files.
 
-    Each column of ``image`` is an image, row by row. SciPy reads such files without running code in them.
+    The file has a struct ``affNISTdata`` of ``image`` uint8 (1600, N), one column per image, and ``label_int`` (1, N).
     """
     from scipy.io import loadmat
 
@@ -79,9 +81,9 @@ def read_affnist(path: Path) -> Images:
 
 
 def affnist_style(digits: Images, seed: int = 0) -> Images:
-    """Scale, shear, turn and shift digits (N, 1, H, W), white on black, at random: (N, 1, 40, 40).
+    """Randomly scale, shear, turn and shift digits (N, 1, H, W), white on black; return (N, 1, 40, 40).
 
-    A digit's ink may end up anywhere in the frame. Its map doesn't depend on N.
+    A digit's ink may end up anywhere in the frame. Its random map doesn't depend on N.
 
     >>> affnist_style(Images(torch.full((3, 1, 8, 8), 255, dtype=torch.uint8), torch.arange(3))).image_shape
     (1, 40, 40)
@@ -99,7 +101,7 @@ def affnist_style(digits: Images, seed: int = 0) -> Images:
 
 
 def linear_maps(degrees: Tensor, shear: Tensor, scale: Tensor) -> Tensor:
-    """Matrices (N, 2, 2) that scale width and height (2, N), then shear (N,) to the right, then turn (N,) about 0."""
+    """Matrices (N, 2, 2) that first scale width and height (2, N), then shear to the right (N,), then turn (N,)."""
     angle = degrees * (math.pi / 180)
     cos, sin, one, zero = angle.cos(), angle.sin(), torch.ones_like(angle), torch.zeros_like(angle)
     turn = torch.stack([cos, sin, -sin, cos], -1).view(-1, 2, 2)
@@ -107,7 +109,7 @@ def linear_maps(degrees: Tensor, shear: Tensor, scale: Tensor) -> Tensor:
 
 
 def transformed(pixels: Tensor, linear: Tensor, shift: Tensor, side: int = SIDE) -> Tensor:
-    """Apply linear maps (N, 2, 2) and shifts (2, N) to digits uint8 (N, 1, H, W), in frames (N, 1, side, side).
+    """Apply linear maps (N, 2, 2) and shifts (2, N) to digits uint8 (N, 1, H, W); return uint8 (N, 1, side, side).
 
     The computation is in float64, so that rounding to uint8 gives the same pixels on any machine, except for ties.
     """

@@ -1,6 +1,6 @@
-"""Images in arrays: MNIST's file format, NumPy's .npz in the layouts of Keras and MedMNIST, and Kaggle's CSV.
+"""Reading of images in arrays: MNIST's format, NumPy's .npz as used by Keras and MedMNIST, and CSV as used by Kaggle.
 
-No code in a file is run: arrays of Python objects, which are pickles, are refused.
+Reading a file never runs code: arrays of Python objects, which are pickles, are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import InputError, expect
 from .splits import PART_OF, PARTS, UnsplitImages
 from .user_images import common_size, fit_pixels
 
-# The name of a file with images has an optional prefix, the part, and the ending of the format.
+# The name of a file with images consists of an optional prefix, the part (such as "train"), and the format's ending.
 PART_NAMES = PART_OF | {"t10k": "test"}
 FILE_NAME = rf"((?:.*?[-_.])?)({'|'.join(PART_NAMES)})[-_.](?:.*[-_.])?"
 ENDINGS = {"idx": r"images[-_.]idx3[-_.]ubyte(\.gz)?", "csv": r"csv(\.gz)?"}
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -> UnsplitImages:
-    """Read ``"idx"``, ``"npz"`` or ``"csv"``; if there is a single part, it becomes the training images."""
+    """Read images of the kind ``"idx"``, ``"npz"`` or ``"csv"``. A single part counts as training images."""
     arrays = _read_npz(path) if kind == "npz" else _read_files(kind, path)
     if len(arrays) == 1:
         arrays = {"train": next(iter(arrays.values()))}
@@ -50,7 +50,7 @@ def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -
 
 
 def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
-    """Convert images (N, H, W), (N, H, W, C) or (N, C, H, W), C = 1 or 3, to uint8 (N, H, W, C)."""
+    """Convert images (N, H, W), (N, H, W, C) or (N, C, H, W), with C = 1 or 3, to uint8 (N, H, W, C)."""
     shape = images.shape
     if images.ndim == 4 and shape[3] not in (1, 3):
         images = images.transpose(0, 2, 3, 1)
@@ -67,7 +67,7 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
 
 
 def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
-    """Convert labels (N,) or (N, 1), whole numbers or text, to (N,), and (N, J) of 0 and 1 to bool."""
+    """Convert labels (N,) or (N, 1), integers or text, to (N,). Convert labels (N, J) of 0 and 1 to bool (N, J)."""
     if labels.ndim == 2 and labels.shape[1] > 1 and len(labels) == count and np.isin(labels, (0, 1)).all():
         return labels.astype(bool)
     wanted = f"({count},), one per image, or ({count}, J) of 0 and 1"
@@ -77,7 +77,7 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file's bytes, and decompress them if its name ends in .gz."""
+    """Read the bytes of a file, and decompress them if the file's name ends in .gz."""
     try:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
@@ -85,18 +85,18 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _read_files(kind: str, path: Path) -> Arrays:
-    """Read a file, or all files in a folder whose names contain the part; files without labels are left out."""
+    """Read a file; or, in a folder, all files whose names contain a part. Files without labels are left out."""
     pattern, files = re.compile(FILE_NAME + ENDINGS[kind], re.IGNORECASE), {"train": {"": path}}
     if path.is_dir():
         files = {}
-        # Files nearer the top come before copies in folders, and plain files before their .gz: the first one is read.
+        # Of several copies, read the one nearest the top of the folder, and a plain file rather than its .gz.
         for file in sorted(path.rglob("*"), key=lambda file: (len(file.parts), file)):
             if (match := pattern.fullmatch(file.name)) and file.is_file():
                 files.setdefault(PART_NAMES[match[2].lower()], {}).setdefault(match[1], file)
     arrays: Arrays = {}
     for part, (first, *others) in ((part, each.values()) for part, each in files.items()):
         several = f"also {', '.join(other.name for other in others)}"
-        expect(not others, f"{first}", f"no other file of {part} images", several, "Put each set into a folder")
+        expect(not others, f"{first}", f"no other file of {part} images", several, "Use a folder for each data set")
         if (pair := _read_idx(first, path) if kind == "idx" else _read_csv(first)) is not None:
             arrays[part] = pair
         else:
@@ -107,7 +107,7 @@ def _read_files(kind: str, path: Path) -> Arrays:
 
 
 def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read images and labels in MNIST's format; the file with the labels may be anywhere in the folder."""
+    """Read images and labels in MNIST's format. The file with the labels may be anywhere in the folder."""
     wanted = path.name.removesuffix(".gz").replace("images", "labels").replace("idx3", "idx1")
     inside = sorted((folder if folder.is_dir() else path.parent).rglob(f"{wanted}*"))
     labels = [file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()]
@@ -116,7 +116,10 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _idx(path: Path, dims: int) -> np.ndarray:
-    """Read a file of two zero bytes, a type (8: uint8), the number of dims, big-endian uint32 dims, and values."""
+    """Read a file in MNIST's format.
+
+    It consists of two zero bytes, a type (8: uint8), the number of dims, the dims as big-endian uint32, and the values.
+    """
     data, head = read_bytes(path), 4 + 4 * dims
     fits = len(data) >= head and data[:4] == bytes([0, 0, 8, dims])
     expect(fits, str(path), f"bytes of {dims} dims in MNIST's format", f"{data[:15]!r}...", "Fetch it again")
@@ -127,7 +130,10 @@ def _idx(path: Path, dims: int) -> np.ndarray:
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Read rows of a label and pixels; None without labels. The label's column comes first, or is named "label" etc."""
+    """Read a CSV whose rows have a label and pixels. Return None if there are no labels.
+
+    The labels are in the column named "label", "class" or "target", else in the first column.
+    """
     import pandas
 
     try:
@@ -149,13 +155,16 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _read_npz(path: Path) -> Arrays:
-    """Read x_train, y_train etc. (Keras), train_images, train_labels etc. (MedMNIST), or images and labels."""
+    """Read arrays named x_train, y_train etc. (Keras) or train_images, train_labels etc. (MedMNIST).
+
+    Arrays named images and labels, or x and y, are training images and their labels.
+    """
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name.lower(): stored[name] for name in stored.files}
     except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of it"
-        raise InputError(f"{path}: expected numbers or text by numpy.savez, got: {error}. {then}") from error
+        then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
+        raise InputError(f"{path}: expected arrays by numpy.savez, got: {error}. {then}") from error
     keys = [("train", "images", "labels"), ("train", "x", "y")]
     keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]
     pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}

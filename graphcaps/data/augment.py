@@ -1,7 +1,7 @@
-"""Augmentation: a shift by whole pixels, a new place for the ink, or an affine map for each image of an epoch.
+"""Augmentation: in each epoch, an image gets a shift by whole pixels, a new place for its ink, or an affine map.
 
-Evaluation images have fixed places instead, drawn by NumPy's ``RandomState``, whose stream never changes. So they are
-the same on every machine, and an image's place doesn't depend on the number of images.
+Evaluation images get fixed random places instead, drawn by NumPy's ``RandomState``, whose stream never changes. So they
+are the same on every machine, and an image's place doesn't depend on the number of images.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MAX_DEGREES, MIN_SCALE, MAX_SCALE = 15.0, 0.9, 1.1
 
 
 def ink_room(pixels: Tensor) -> Tensor:
-    """Count the blank rows above and below each image's ink, and columns left and right of it: int64 (2, 2, N).
+    """Count the blank rows above and below each image's ink, and the blank columns left and right of it.
 
-    Images are (N, C, H, W). Ink is every pixel that isn't 0. All counts are 0 for an image without ink.
+    Images are (N, C, H, W), counts int64 (2, 2, N). Ink is every pixel that isn't 0. Without ink, all counts are 0.
 
     >>> ink_room(torch.tensor([[[[0, 0, 0], [0, 9, 9]]]], dtype=torch.uint8)).flatten(1).tolist()
     [[1, 0], [1, 0]]
@@ -36,13 +36,13 @@ def ink_room(pixels: Tensor) -> Tensor:
 
 
 def draw_moves(room: Tensor, numbers: Tensor) -> Tensor:
-    """Choose moves down and right, int64 (2, N), within the room (2, 2, N), by numbers (2, N) uniform in [0, 1)."""
+    """Turn random numbers (2, N), uniform in [0, 1), into moves down and right, int64 (2, N), within ``ink_room``."""
     before, behind = room.unbind(1)  # (2, N)
     return (numbers * (before + behind + 1)).long() - before
 
 
 def windows(pixels: Tensor, top: Tensor | int, left: Tensor | int, size: tuple[int, int]) -> Tensor:
-    """Cut a window (C, *size) out of each image (B, C, H, W), from row ``top`` and column ``left``: (B,) or int."""
+    """Cut a window (C, *size) out of each image (B, C, H, W), starting at row ``top``, column ``left``: (B,) or int."""
     views = pixels.unfold(2, size[0], 1).unfold(3, size[1], 1)  # (B, C, rows, columns, *size)
     return views[torch.arange(len(pixels), device=pixels.device), :, top, left]
 
@@ -54,7 +54,7 @@ def moved(pixels: Tensor, down: Tensor, right: Tensor) -> Tensor:
 
 
 def draw_affine(count: int, size: tuple[int, int], generator: Generator, most: int = SHIFT) -> Tensor:
-    """Draw ``affine_maps``, uniform within the limits above; shifts are up to ``most`` pixels each way."""
+    """Draw random ``affine_maps``, uniform up to ``MAX_DEGREES`` etc. Shifts are up to ``most`` pixels each way."""
     angle, scale, down, right = torch.rand(4, count, generator=generator)
     return affine_maps(
         (2 * angle - 1) * math.radians(MAX_DEGREES),
@@ -65,7 +65,7 @@ def draw_affine(count: int, size: tuple[int, int], generator: Generator, most: i
 
 
 def affine_maps(angle: Tensor, scale: Tensor, shift: Tensor, size: tuple[int, int]) -> Tensor:
-    """Matrices (N, 2, 3) for ``warp``: turn counter-clockwise about the centre, enlarge, then shift.
+    """Matrices (N, 2, 3) for ``warp`` that turn counter-clockwise about the centre, then enlarge, then shift.
 
     Angles (N,) are in radians, and shifts (2, N) in pixels to the right and down.
     """
@@ -74,34 +74,34 @@ def affine_maps(angle: Tensor, scale: Tensor, shift: Tensor, size: tuple[int, in
 
 
 def inverse_maps(inverse: Tensor, shift: Tensor, size: tuple[int, int]) -> Tensor:
-    """Matrices (N, 2, 3) for ``warp``: the result at x, measured from the centre, is the image at inverse (x - shift).
+    """Matrices (N, 2, 3) for ``warp``, from inverse linear maps (N, 2, 2) and shifts (2, N) to the right and down.
 
-    ``inverse`` (N, 2, 2) are the inverses of the images' linear maps. Shifts (2, N) are to the right and down.
+    The value of the result at x, measured from the centre, is the image's value at inverse (x - shift).
     """
     offset = -(inverse @ shift.T[:, :, None])  # (N, 2, 1)
-    half = torch.tensor([size[1] / 2, size[0] / 2])  # affine_grid measures in half sizes of the image
+    half = torch.tensor([size[1] / 2, size[0] / 2])  # affine_grid's unit of length is half the image's size
     return torch.cat([inverse * half / half[:, None], offset / half[:, None]], -1)  # (N, 2, 3)
 
 
 def warp(images: Tensor, maps: Tensor) -> Tensor:
-    """Apply ``affine_maps`` or ``inverse_maps`` (B, 2, 3) to images (B, C, H, W); bilinear, zeros outside."""
+    """Apply ``affine_maps`` or ``inverse_maps`` (B, 2, 3) to images (B, C, H, W): bilinear, with zeros outside."""
     return grid_sample(images, affine_grid(maps, list(images.shape), align_corners=False), align_corners=False)
 
 
 def in_frame(images: Images, border: int) -> Images:
-    """Frame training images in ``border`` black pixels on each side, plus a margin within which ``Batches`` shifts."""
+    """Add ``border`` black pixels to each side of training images, and a margin that lets ``Batches`` shift them."""
     return Images(pad(images.pixels, [2 * border] * 4), images.labels, margin=border)
 
 
 def in_fixed_places(images: Images, border: int) -> Images:
-    """Frame evaluation images in ``border`` black pixels on each side, and move each by up to ``border`` each way."""
+    """Add ``border`` black pixels to each side of evaluation images, then move each by up to ``border`` each way."""
     numbers = np.random.RandomState(FIXED_SEED).random_sample((len(images), 2))
     down, right = border - torch.from_numpy(numbers * (2 * border + 1)).long().T
     return Images(moved(pad(images.pixels, [border] * 4), down, right), images.labels)
 
 
 def ink_in_fixed_places(images: Images) -> Images:
-    """Move the ink of each evaluation image (without a margin) to any place at which it fits, all equally likely."""
+    """Move the ink of each evaluation image (without a margin) to a random place where it fits, all equally likely."""
     numbers = torch.from_numpy(np.random.RandomState(FIXED_SEED).random_sample((len(images), 2)).T)
     down, right = draw_moves(ink_room(images.pixels), numbers)
     return Images(moved(images.pixels, down, right), images.labels)

@@ -1,4 +1,4 @@
-"""Batches of images that stay on the training device as uint8 and are augmented there, a whole batch at once."""
+"""Batches of images. The images stay on the training device as uint8, where a whole batch is augmented at once."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from .pairs import Pairs, PairSource, Take
 
 
 class Batches:
-    """The batches of any epoch, from any step on.
+    """Makes the batches of any epoch, from any step on.
 
     All random numbers of an epoch are drawn on the CPU from (seed, epoch), before the first batch. So an epoch that is
-    resumed at step k continues with the same batches, bit for bit, and the draws are the same on every device.
+    resumed at step k continues with the same batches, bit for bit, and the numbers are the same on every device.
 
     Args:
-        images: N images, or ``Pairs``, whose digits are always shifted, by up to 4 pixels.
-        batch_size: images per step in all processes together, ``world`` to N.
+        images: N images, or ``Pairs``, whose digits are always shifted by up to 4 pixels.
+        batch_size: images per step in all processes together, from ``world`` to N.
         device: device of the images and the batches.
         augment: ``"none"`` changes nothing. ``"shift"`` shifts each image by up to 2 whole pixels each way.
             ``"affine"`` turns it by up to 15 degrees, scales it by 0.9 to 1.1 and shifts it by up to 2 pixels. If
-            images have a margin, both shift by up to the margin instead, and ``"shift"`` moves it into view.
-            ``"anywhere"`` moves the ink (pixels above 0) to any place at which it fits, all equally likely. ``Pairs``
-            accept ``"none"`` and ``"shift"``, with the same result.
-        rank, world: number of this process, which gets a slice of each batch, and number of processes.
-        balance: use all classes equally often. An epoch still has N images: those of a rare class occur several times,
-            and each epoch uses others of a frequent class.
+            images have a margin, both shift by up to the margin instead, and ``"shift"`` moves the margin into view.
+            ``"anywhere"`` moves the ink (pixels above 0) to any place where it fits; all places are equally likely.
+            ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
+        rank, world: the number of this process, which gets a slice of each batch, and the number of processes.
+        balance: use all classes equally often. An epoch still has N images: it repeats the images of a rare class, and
+            uses only some images of a frequent class, others in the next epoch.
 
     Raises:
         InputError: an argument is outside its range.
@@ -77,18 +77,18 @@ class Batches:
 
     @property
     def num_images(self) -> int:
-        """N, in all processes together."""
+        """N, the number of images in all processes together."""
         return len(self._source.labels)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over the shuffled, augmented batches of an epoch >= 0, from step ``start`` (0 to ``len(self)``) on.
 
-        If a process would get one image or none of the last batch, that batch is joined to the one before, because
-        batch norm can't train on one image.
+        If a process would get only one image of the last batch, or none, this batch is merged with the one before it,
+        because batch norm can't train on one image.
 
         Returns:
-            iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,); for pairs, layers (B, 2, C, H, W)
-            with one digit in each and labels (B, 2), the lower class first.
+            iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,). For pairs, it yields layers
+            (B, 2, C, H, W) with one digit each and labels (B, 2), the lower class first.
 
         Raises:
             InputError: ``start`` or ``epoch`` is outside its range, or the batch size is larger than N.
@@ -105,12 +105,12 @@ class Batches:
         return (take(self._slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
 
     def weight(self, step: int) -> float:
-        """The weight of this process's mean when the processes' means are averaged at a step: 1 for equal slices."""
+        """The weight of this process's mean in an average over processes at a step; 1 if all slices are equal."""
         first, last = self._bounds()[step : step + 2]
         return len(range(self.num_images)[self._slice(first, last)]) * self._world / (last - first)
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Iterate over all images, in order and not augmented; a process gets its slice of each batch."""
+        """Iterate over all images in order, without augmentation. Each process gets its slice of each batch."""
         take = self._source.fixed()
         for first in range(0, self.num_images, self.batch_size):
             here = self._slice(first, min(first + self.batch_size, self.num_images))
@@ -118,11 +118,11 @@ class Batches:
                 yield take(here)
 
     def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """The images at these places (B,) int64 in the order of ``in_order``."""
+        """The images at ``places`` (B,) int64 of the order of ``in_order``, and their labels."""
         return self._source.fixed()(places)
 
     def _bounds(self) -> list[int]:
-        """The first place of each batch of an epoch, and the end of the last batch."""
+        """The start of each batch in an epoch, and the end of the last batch."""
         count = self.num_images
         expect(self.batch_size <= count, "batch_size", f"at most {count}, the number of images", self.batch_size)
         bounds = [*range(0, count, self.batch_size), count]
@@ -137,7 +137,10 @@ class Batches:
 
 
 def _balanced(turns: Tensor, labels: Tensor, seed: int) -> Tensor:
-    """The rows (M,) of the images at turns (M,) >= 0: classes take turns, and the seed orders each class's images."""
+    """The rows (M,) of the images for turns (M,) >= 0.
+
+    The classes take turns, and a class uses its images in turn, in an order that depends on the seed.
+    """
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     rows, sizes = shuffled[labels[shuffled].argsort(stable=True)], labels.unique(return_counts=True)[1]
     turn_class, first = turns % len(sizes), sizes.cumsum(0) - sizes
@@ -145,7 +148,7 @@ def _balanced(turns: Tensor, labels: Tensor, seed: int) -> Tensor:
 
 
 class _ImageSource:
-    """Source of images for ``Batches``: unchanged, or with an epoch's moves or maps."""
+    """Source of images for ``Batches``, either unchanged or with random moves or maps for an epoch."""
 
     def __init__(self, images: Images, augment: str) -> None:
         self.labels, self._images, self._augment = images.labels, images, augment
@@ -154,7 +157,7 @@ class _ImageSource:
         self._room = ink_room(images.cut().pixels).cpu() if augment == "anywhere" else None
 
     def _windows(self, rows: Tensor, top: Tensor | int, left: Tensor | int) -> Tensor:
-        """Cut images uint8 (B, C, H, W) out of their padded frames."""
+        """Cut the images at ``rows``, uint8 (B, C, H, W), out of their padded frames."""
         return windows(pad(self._images.at(rows), [self._padding] * 4), top, left, self._images.image_shape[1:])
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:

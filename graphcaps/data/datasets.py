@@ -1,4 +1,4 @@
-"""Reading of data sets by name or from your own files, and their split into training, validation and test images."""
+"""Reading of named data sets or your own files, and splitting them into training, validation and test images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .user_datasets import read_user_dataset
 
 
 def _read_digits() -> tuple[Images, Images]:
-    """Read scikit-learn's 1797 handwritten digits, 8 x 8 with values 0 to 16, and enlarge them to 28 x 28."""
+    """Read scikit-learn's 1797 handwritten digits, 8 x 8 with values from 0 to 16, and enlarge them to 28 x 28."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -49,19 +49,19 @@ def load_images(
     skip_bad: bool = False,
     seed: int = 0,
 ) -> ImageSplits:
-    """Read a data set and split it; every command that takes images calls this.
+    """Read a data set and split it. Every command that needs a data set calls this function.
 
     Validation images are held out of the training files, stratified by class, with a fixed seed, so the split is the
-    same on every machine. Of smallnorb, one toy of each class is held out instead. All test images are kept.
+    same on every machine. For smallnorb, one toy of each class is held out instead. All test images are kept.
 
     Args:
         name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
-        root: the folder with the files in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs none.
+        root: the folder with the files, in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs no files.
         download: whether to download missing files.
-        size, channels, skip_bad, seed: for your own images, as in ``TrainConfig``; the seed determines their split.
+        size, channels, skip_bad, seed: for your own images, as in ``TrainConfig``. The seed determines their split.
 
     Raises:
-        InputError: the name is unknown, or a file of your own doesn't fit (the message names the file and the reason).
+        InputError: the name is unknown, or one of your own files doesn't fit; the message says which file, and why.
         GraphcapsError: files are missing or damaged and can't be downloaded, or torchvision can't be imported.
     """
     root = Path(root).expanduser()

@@ -1,7 +1,8 @@
 """Find the ink of a drawing: ink on paper or chalk on a board, under any light, with or without a frame and dust.
 
-The ground of an image is its grey closing (for dark ink) or opening (for light ink) with a window of a third of its
-size. This removes strokes, which are narrower, and keeps shadows, which are wider. Ink is what differs from the ground.
+The ground, which is the paper or board without the ink, is the image's grey closing (for dark ink) or opening (for
+light ink) with a window of a third of its size. This removes strokes, which are narrower, and keeps shadows, which are
+wider. Ink is what differs from the ground.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ MAX_SIDE = 512  # larger images are reduced to this many pixels on the longer si
 MIN_CONTRAST = 0.1  # smallest difference of ink from the ground, in [0, 1]; the grain of paper differs less
 DARKEST = 0.2  # added to levels before a division, so that noise in black areas stays small
 MIN_PART = 0.025  # parts shorter than this share of the image, or 4 times this share of the longest part, are dust
-FRAME_LINES = 0.06  # a frame's lines are within this share of its sides
+FRAME_LINES = 0.06  # largest distance of a frame's lines from the sides of its box, as a share of the box's size
 NEIGHBOURS = np.ones((3, 3), bool)
 
 
 def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tuple[np.ndarray, bool]:
-    """Cut the ink out of an image, float32 (h, w) in [0, 1]. With ``"auto"``, ink covers less area than the ground.
+    """Cut the ink out of an image, float32 (h, w) in [0, 1]. ``"auto"`` assumes that ink covers less area than ground.
 
     Returns:
         the ink (h', w') in [0, 1], at most ``MAX_SIDE`` pixels per side, and whether it was dark. If there is no ink,
-        the differences from the ground are returned instead, all below ``MIN_CONTRAST``.
+        the first result is the difference from the ground, below ``MIN_CONTRAST`` everywhere.
     """
     levels = _reduced(levels)
     window = max(3, round(max(levels.shape) / 3))
@@ -33,7 +34,7 @@ def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
     dark_ink = _ground_is_light(levels, window, light, dark) if invert == "auto" else invert
     ground = light if dark_ink else dark
     contrast = np.abs(levels - ground)
-    # Divide by the ground: in a shadow, ink differs less from it, but by the same factor.
+    # Divide by the ground: in a shadow, the difference between ink and ground is smaller, but their ratio is the same.
     ink = contrast / np.maximum(ground, 1 / 255) if dark_ink else contrast / (ground + DARKEST)
     parts = _parts(ink, contrast) if contrast.max() >= MIN_CONTRAST else None
     if parts is None:
@@ -46,14 +47,14 @@ def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
 
 
 def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: np.ndarray) -> bool:
-    """Whether ink is darker than its ground: the mean of three shares is above one half.
+    """Whether ink is darker than its ground: true if the mean of three shares is above one half.
 
-    The first is the share of light pixels in areas where light and dark meet. The second is this share near the border
-    but not on it, because a tightly cut drawing may be mostly ink. The third is the share of dark structures among
-    those that the closing ``light`` and the opening ``dark`` remove.
+    The first is the share of light pixels in areas where light and dark meet. The second is the same share near the
+    border but not on it, because a tightly cut drawing may be mostly ink. The third is the share of dark structures
+    among all structures that the closing ``light`` and the opening ``dark`` remove.
     """
     dark_parts, light_parts = float((light - levels).sum()), float((levels - dark).sum())
-    logs = np.log(levels + DARKEST)  # in logarithms, a shadow has the same depth on dark and light areas
+    logs = np.log(levels + DARKEST)  # a shadow changes the logarithms of dark and light levels by the same amount
     most, least = (f(logs, size=window, mode="nearest") for f in (ndimage.maximum_filter, ndimage.minimum_filter))
     differ, near = most - least > (most - least).max() / 2, logs > (most + least) / 2
     if not differ.any():
@@ -77,7 +78,8 @@ def _reduced(levels: np.ndarray) -> np.ndarray:
 def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
     """The pixels (h, w) bool of a drawing's parts, without frames and dust; None if there are no parts.
 
-    A part is connected ink, bridged across small gaps. If one inside is large, parts at the border are left out.
+    A part is a connected area of ink; small gaps don't separate parts. If a part that doesn't touch the image's border
+    is large, parts that touch the border are left out.
     """
     mask = ink > _threshold(ink[contrast >= MIN_CONTRAST])
     bridged = ndimage.binary_dilation(mask, NEIGHBOURS, iterations=1 + max(ink.shape) // 128)
@@ -98,7 +100,7 @@ def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
 
 
 def _threshold(values: np.ndarray) -> float:
-    """Half of the mean of the upper class, after Otsu's method (1979) has split the values into two classes."""
+    """Split the values into two classes by Otsu's method (1979), and return half of the mean of the upper class."""
     values = np.sort(values)
     below, total = np.arange(1, len(values)), np.cumsum(values, dtype=np.float64)
     lower, upper = total[:-1] / below, (total[-1] - total[:-1]) / (len(values) - below)
@@ -107,7 +109,7 @@ def _threshold(values: np.ndarray) -> float:
 
 
 def _frames(labels: np.ndarray, n: int, box: tuple[slice, ...], other: tuple[slice, ...]) -> bool:
-    """Whether part n is a frame: its ink is only along the sides of its box, and another part is inside the box."""
+    """Whether part n is a frame: its ink lies only along the sides of its box, and the box contains another part."""
     part = labels[box] == n
     y, x = (max(1, round(FRAME_LINES * side)) for side in part.shape)
     return _is_around(box, other) and not part[y:-y, x:-x].any()

@@ -1,6 +1,6 @@
-"""Image files: a folder per class, as for torchvision's ImageFolder, or a CSV of files and their classes.
+"""Reading of image files: a folder per class, as for torchvision's ImageFolder, or a CSV of files and their classes.
 
-They are decoded once into a cache: ``NAME.npy`` holds the pixels, uint8 (N, C, H, W), and is mapped into memory.
+The images are decoded once, into a cache: ``NAME.npy`` holds the pixels, uint8 (N, C, H, W), and is mapped into memory.
 ``NAME.json`` holds a fingerprint of the files' names, sizes and times. You can delete the cache.
 """
 
@@ -40,7 +40,7 @@ def read_files(
     pixels, bad = _cached_pixels(path, files, cache, size, channels)
     if bad:
         text = "\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)])
-        wanted, then = f"{len(files)} images that can be read", "Mend or remove them, or leave them out with --skip-bad"
+        wanted, then = f"{len(files)} images that can be read", "Repair or remove them, or skip them with --skip-bad"
         if not skip_bad:
             raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{text}\n{then}")
         log.warning("left out %d files that can't be read:%s", len(bad), text)
@@ -50,25 +50,25 @@ def read_files(
 
 
 def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
-    """List the files named by a CSV with the columns "file" and "classes", in its folder; None for a CSV of pixels."""
+    """List the images of a CSV with the columns "file" and "classes", which are beside it; None for a CSV of pixels."""
     import pandas
 
     try:
         columns = [str(name).strip().lower() for name in pandas.read_csv(path, nrows=0).columns]
     except (OSError, EOFError, ValueError):
-        return None  # the reader of pixels will report the reason
+        return None  # the function that reads a CSV of pixels will report the error
     if columns != ["file", "classes"]:
         return None
     rows = pandas.read_csv(path, dtype=str, keep_default_na=False).to_numpy().tolist()
     listed = [(path.parent / file.strip(), classes.strip(), "train") for file, classes in rows]
     expect(len(listed) > 0, str(path), "a row for each image", "none")
     missing = next((file for file, _, _ in listed if not file.is_file()), None)
-    expect(missing is None, str(path), "files that are there, beside the CSV", f"no {missing}")
+    expect(missing is None, str(path), "files that exist, beside the CSV", f"no {missing}")
     return listed
 
 
 def list_folder(path: Path) -> list[tuple[Path, str, str]]:
-    """List the image files in a folder per class, in ``path`` or its folders train, val and test; skip hidden ones."""
+    """List the image files in each class's folder, in ``path`` or its folders train, val and test; skip hidden ones."""
     expect(path.is_dir(), str(path), "a folder", "a file")
     tops = {folder: PART_OF.get(folder.name, "") for folder in _folders(path)}
     if "train" not in tops.values() or not all(tops.values()):
@@ -92,18 +92,18 @@ def _folders(path: Path) -> list[Path]:
 def _cached_pixels(
     path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
 ) -> tuple[np.ndarray, dict[str, str]]:
-    """Return the pixels (N, C, H, W) of all files, memory-mapped, and the reason for each bad file by its number."""
+    """Return the memory-mapped pixels (N, C, H, W) of all files, and for each bad file its number and the error."""
     stats = ((os.path.relpath(file, path), file.stat()) for file in files)
     listing = json.dumps([CACHE_VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)])
     fingerprint, place = hashlib.sha256(listing.encode()).hexdigest(), path.resolve()
     name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
     for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
-        # The cache may be damaged, or one of its files deleted.
+        # The cache may be damaged, or one of its files may have been deleted.
         with contextlib.suppress(OSError, ValueError, KeyError, EOFError):
             known = read_json(about.read_text(encoding="utf-8"), bad=dict)
             # Mode c is copy-on-write, because torch warns about read-only memory.
             pixels = np.load(about.with_suffix(".npy"), mmap_mode="c")
-            # A cache made with defaults also serves the size and the channels that resulted.
+            # A cache that was made with defaults also fits if its actual size and channels are asked for.
             fits = size in (known["size"], max(pixels.shape[2:])) and channels in (known["channels"], pixels.shape[1])
             if fits and known["fingerprint"] == fingerprint:
                 return pixels, known["bad"]
@@ -114,7 +114,7 @@ def _cached_pixels(
 
 
 def _decode(files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None) -> dict[str, str]:
-    """Write the pixels of all files, with bad files as black; without ``channels``, grey if no file has colour."""
+    """Write the pixels of all files; bad files are black. Without ``channels``, they are grey if no file has colour."""
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
         probed = pool.map(lambda file: _value_or_reason(size_and_colour, file), files)
         heads = [head for head in probed if not isinstance(head, str)]
@@ -133,7 +133,7 @@ def _decode(files: tuple[Path, ...], stored: Path, size: int | None, channels: i
                     pixels[k] = result[0]
                     coloured = coloured or bool((pixels[k] != pixels[k, :1]).any())
             pixels.flush()
-    if shape[0] == 3 and not coloured:  # colour files that hold greys
+    if shape[0] == 3 and not coloured:  # the files are in a colour format, but contain only greys
         with replacing(stored) as temporary:
             np.save(temporary, pixels[:, :1])
     return bad

@@ -20,12 +20,12 @@ class Images:
     Args:
         pixels: uint8 (N, C, H + 2 margin, W + 2 margin), N >= 1.
         labels: int64 (N,), class numbers from 0; or bool (N, J), whether an image shows each class.
-        margin: pixels beyond each side of an image, which a shift in training moves into view.
-        rows: int64 (M,), the rows of ``pixels`` that these images have, with a label for each, if the pixels stay in a
-            file because they are too large for memory. None: all rows, in order.
+        margin: number of pixels beyond each side of an image. A shift in training moves them into view.
+        rows: if the pixels are too large for memory and stay in a file, the rows of ``pixels`` that belong to these
+            images, int64 (M,), one for each label. None: all rows, in order.
 
     Raises:
-        InputError: a dtype or rank is wrong, there is no image, or there isn't one label per image.
+        InputError: a dtype or rank is wrong, there is no image, or the numbers of images and labels differ.
 
     >>> images = Images(torch.zeros(5, 1, 28, 28, dtype=torch.uint8), torch.arange(5))
     >>> len(images)
@@ -41,7 +41,7 @@ class Images:
         pixels, labels = self.pixels, self.labels
         fits = pixels.dtype == torch.uint8 and pixels.dim() == 4 and pixels.numel() > 0
         got = f"{pixels.dtype} {tuple(pixels.shape)}"
-        expect(fits, "pixels", "uint8 (N, C, H, W), none of them 0", got)
+        expect(fits, "pixels", "uint8 (N, C, H, W), no dimension 0", got)
         count = len(pixels) if self.rows is None else len(self.rows)
         fits = len(labels) == count and (labels.dtype, labels.dim()) in ((torch.int64, 1), (torch.bool, 2))
         wanted, got = f"int64 ({count},), one per image, or bool ({count}, J)", f"{labels.dtype} {tuple(labels.shape)}"
@@ -49,7 +49,7 @@ class Images:
 
     @property
     def objects(self) -> int | None:
-        """Number of objects that an image shows; None: any number."""
+        """Number of objects in an image; None: any number (multi-label)."""
         return 1 if self.labels.dim() == 1 else None
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class Images:
 
 
 def to_float(pixels: Tensor) -> Tensor:
-    """Convert pixels for a network: uint8 0 to 255, any shape -> float32 in [0, 1], the same bits on any device.
+    """Convert pixels for a network: uint8 of any shape -> float32 in [0, 1], with the same bits on any device.
 
     >>> to_float(torch.tensor([0, 255], dtype=torch.uint8))
     tensor([0., 1.])

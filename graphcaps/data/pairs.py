@@ -1,7 +1,7 @@
 """Two digits in one image: the MultiMNIST of Sabour, Frosst & Hinton 2017, section 6.1, made in each batch.
 
-Every digit of a set is combined with a digit of another class from the same set. Both are first shifted by up to 4
-pixels each way, so that 28 x 28 becomes 36 x 36.
+Every digit is combined with a digit of another class from the same part of the data set. Both are first shifted by up
+to 4 pixels each way, so that 28 x 28 becomes 36 x 36.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .augment import windows
 from .images import FIXED_SEED, Images, to_float
 
 Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
-"""Maps places in an order to the images or layers at these places, float32 in [0, 1], and their labels."""
+"""A function from places in an order to the images or layers at these places, float32 in [0, 1], and their labels."""
 
 REACH = 4
 """Largest shift of a digit in pixels."""
@@ -27,12 +27,12 @@ REACH = 4
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Images of two digits. There is one image for each of ``digits`` (two classes or more), its first digit."""
+    """Images of two digits. Each of ``digits`` (two classes or more) is the first digit of one image."""
 
     digits: Images
 
     objects = 2
-    """Number of objects that an image shows."""
+    """Number of objects in an image."""
 
     def __post_init__(self) -> None:
         classes = len(self.digits.labels.unique())
@@ -43,7 +43,7 @@ class Pairs:
 
     @property
     def labels(self) -> Tensor:
-        """(N,) int64 classes of the first digits."""
+        """The classes of the first digits, int64 (N,)."""
         return self.digits.labels
 
     @property
@@ -62,24 +62,24 @@ class Pairs:
 
 
 class PairSource:
-    """Source of layers (B, 2, C, H, W) with one digit each, and of labels (B, 2), the lower class first."""
+    """Source of layers (B, 2, C, H, W) with one digit each, and of their labels (B, 2), the lower class first."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.labels, self._size = pairs.labels, pairs.image_shape[1:]
         self._padded = pad(pairs.digits.pixels, [2 * REACH] * 4)
 
     def drawn(self, order: Tensor, generator: Generator) -> Take:
-        """The first digits in the order ``order`` (N,), with new partners and shifts."""
+        """The pairs whose first digits are in the order ``order`` (N,), with new partners and shifts."""
         return self._taking(order, torch.rand(5, len(order), generator=generator, dtype=torch.float64))
 
     def fixed(self) -> Take:
-        """The first digits in their original order; partners and shifts are the same on every machine."""
+        """The pairs whose first digits are in their original order. Partners and shifts are the same on any machine."""
         order = torch.arange(len(self.labels), device=self.labels.device)
         numbers = np.random.RandomState(FIXED_SEED).random_sample((5, len(order)))
         return self._taking(order, torch.from_numpy(numbers))
 
     def _taking(self, order: Tensor, numbers: Tensor) -> Take:
-        """The first digits in this order, with partners and shifts chosen by ``numbers`` (5, N) in [0, 1)."""
+        """The pairs with first digits in this order, and partners and shifts from random numbers (5, N) in [0, 1)."""
         device = self.labels.device
         partners = draw_partners(self.labels.cpu(), numbers[0]).to(device)
         corners = (numbers[1:] * (2 * REACH + 1)).long().unflatten(0, (2, 2)).to(device)  # (axes 2, digits 2, N)
@@ -96,14 +96,14 @@ class PairSource:
 
 
 def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:
-    """Draw rows (N,) of partners of another class, from labels int64 (N,) and uniform float64 numbers (N,) in [0, 1).
+    """Choose partners of another class: rows (N,), from labels int64 (N,) and random float64 numbers (N,) in [0, 1).
 
     >>> draw_partners(torch.tensor([0, 1, 0, 2]), torch.tensor([0.0, 0.99, 0.99, 0.5], dtype=torch.float64))
     tensor([1, 3, 3, 2])
     """
     by_class = labels.argsort(stable=True)
     sizes = labels.bincount()
-    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # first: the class's start in by_class
+    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # first: where the image's class starts in by_class
     others = len(labels) - size
     place = (numbers * others).long().minimum(others - 1)  # the product may round up
     return by_class[torch.where(place < first, place, place + size)]

@@ -1,8 +1,8 @@
 """smallNORB: 50 toys of five kinds from 162 viewpoints under 6 lightings, by two cameras (LeCun, Huang & Bottou 2004).
 
-Images are prepared as in Hinton, Sabour & Frosst 2018 (matrix capsules), section 5. They are reduced to 48 x 48;
-training uses random windows of 32 x 32 (``--augment shift``), testing the middle window. Differs: brightness and
-contrast aren't varied, images aren't scaled to mean 0 and variance 1, and only the left camera's are used.
+Images are prepared as in Hinton, Sabour & Frosst 2018 (matrix capsules), section 5: they are reduced to 48 x 48;
+training uses random windows of 32 x 32 (``--augment shift``), and testing uses the middle window. Differs: brightness
+and contrast aren't varied, images aren't scaled to mean 0 and variance 1, and only the left camera's images are used.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def read_smallnorb(root: Path, download: bool = False) -> tuple[Images, Images]:
 
 
 def last_toys(labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Hold out the last toys. A split by class would put the training toys into validation, turned by 20 degrees."""
+    """Hold out the last toys. A random split would put the training toys into validation, only turned by 20 degrees."""
     order = torch.arange(len(labels))
     return order[:-count], order[-count:]
 
 
 def read_part(root: Path, part: Literal["train", "test"]) -> tuple[Images, Tensor]:
-    """Read a part's images (N, 1, 48, 48), with a margin of 8, and each image's toy number in its class, (N,) int64."""
+    """Read a part's images (N, 1, 48, 48), with a margin of 8, and each toy's number within its class, (N,) int64."""
     pairs = _read(root, f"{NAMES[part]}-dat.mat", 0x1E3D4C55, "u1", (2, SIDE, SIDE))
     labels = _read(root, f"{NAMES[part]}-cat.mat", 0x1E3D4C54, "<i4", ())
     info = _read(root, f"{NAMES[part]}-info.mat", 0x1E3D4C54, "<i4", (4,))  # toy, elevation, azimuth, lighting
@@ -51,7 +51,7 @@ def read_part(root: Path, part: Literal["train", "test"]) -> tuple[Images, Tenso
 
 
 def _read(root: Path, file: str, magic: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Read the values (N, *shape) of a file: words of ``magic``, the number of dims and the dims, then the values."""
+    """Read the values (N, *shape) of a file. They come after ``magic``, the number of dims and the dims."""
     path = next((path for path in (root / file, root / f"{file}.gz") if path.exists()), None)
     if path is None:
         raise GraphcapsError(f"smallnorb: expected {file} in {root.absolute()}, got nothing there. It is at {PAGE}")

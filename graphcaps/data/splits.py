@@ -1,4 +1,8 @@
-"""The three parts of a data set, and a reproducible split."""
+"""The three parts of a data set (training, validation and test images), and how images are split into them.
+
+``stratified_split`` holds out images of named data sets, and ``split`` splits your own images. The same seed gives the
+same split on any machine.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +14,33 @@ import torch
 from torch import Tensor
 
 from ..errors import expect
+from ..names import short_name
 from .augment import ink_in_fixed_places
 from .images import Images
 from .pairs import Pairs
 
 PARTS = ("train", "val", "test")
 PART_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-"""The part that a folder or file holds, by its name."""
+"""The part whose images are in a folder or file of this name."""
+HELD_OUT_SHARE = 0.15
+"""For each missing part, this share of each class's training images is held out, but at least one image."""
+MAX_BYTES_IN_MEMORY = 2**31
+"""Larger pixel arrays of your own images stay in a file of the cache."""
 
 
 class UnsplitImages(NamedTuple):
-    """Images and labels as read from files."""
+    """Images and labels of your own, as they were read from files."""
 
     pixels: Tensor  # uint8 (N, C, H, W)
-    labels: np.ndarray  # (N,) numbers, or names, where "a+b" means two classes; or (N, J) bool
-    parts: np.ndarray  # (N,), each one of ``PARTS``, or "" for an image that is left out
+    labels: np.ndarray  # (N,) numbers, or (N,) names, where "a+b" means two classes, or (N, J) bool
+    parts: np.ndarray  # (N,): the part of each image, as in ``PARTS``, or "" if the image is left out
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSplits:
-    """A data set: ``train`` for training, ``val`` for the choice of the model, ``test`` for one use at the end.
+    """A data set: ``train`` for training, ``val`` for choosing the best epoch, ``test`` to be used once, at the end.
 
-    All three are ``Images``, or all are ``Pairs``. Both digits of a pair come from the same part.
+    All three are ``Images``, or all three are ``Pairs``. Both digits of a pair come from the same part.
 
     Raises:
         InputError: the parts differ in image shape, or a label has no class name.
@@ -53,7 +62,7 @@ class ImageSplits:
                 expect(low >= 0 and high <= most, f"{of_part} labels", f"0 to {most}", f"{low} to {high}")
 
     def with_train(self, count: int) -> ImageSplits:
-        """The same data set with ``count`` >= 1 of its training images: a fixed choice, each class in proportion."""
+        """The same data set with ``count`` >= 1 training images, always the same ones, each class in proportion."""
         total = len(self.train)
         expect(1 <= count <= total, "train_images", f"1 to {total}, the training images of {self.name}", count)
         if count == total:
@@ -61,13 +70,13 @@ class ImageSplits:
         return replace(self, train=self.train.take(stratified_split(self.train.labels, count)[1]))
 
     def for_augment(self, augment: str) -> ImageSplits:
-        """The same data set; with ``"anywhere"``, the ink of its validation images is moved to fixed random places.
+        """The same data set. For ``"anywhere"``, the ink of its validation images is moved to fixed random places.
 
         Test images stay the same, so that networks trained with different augmentations can be compared.
         """
         if augment != "anywhere":
             return self
-        assert isinstance(self.val, Images), "pairs aren't trained so"
+        assert isinstance(self.val, Images), "pairs can't be augmented this way"
         return replace(self, val=ink_in_fixed_places(self.val))
 
     @property
@@ -77,7 +86,7 @@ class ImageSplits:
 
     @property
     def objects(self) -> int | None:
-        """K, the number of objects that an image shows: 2 for pairs, else 1; None: any number of classes."""
+        """K, the number of objects in an image: 1, or 2 for pairs; None: any number of classes (multi-label)."""
         return self.train.objects
 
     @property
@@ -89,14 +98,14 @@ class ImageSplits:
 def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Take ``count`` images at random, from each class in proportion (largest remainders, ties to the lower class).
 
-    If images show any number of classes, images are sorted by their sets of classes, and every n-th one is taken.
+    With multi-label images, the images are sorted by their sets of classes, and every n-th one is taken.
 
     Args:
         labels: int64 (N,), or bool (N, J).
         count: 1 to N - 1.
 
     Returns:
-        kept (N - count,) and taken (count,): int64 indices, each ascending.
+        indices of the kept images (N - count,) and of the taken images (count,), int64, both ascending.
 
     Raises:
         InputError: ``count`` is not from 1 to N - 1.
@@ -118,3 +127,72 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
         drawn = [random.permutation(np.flatnonzero(numbers == k))[:q] for k, q in zip(classes, quota, strict=True)]
         taken = np.sort(np.concatenate(drawn))
     return torch.from_numpy(np.setdiff1d(np.arange(total), taken)), torch.from_numpy(taken)
+
+
+def split(images: UnsplitImages, dataset: str, seed: int) -> ImageSplits:
+    """Split your own images into the three parts. Missing parts are held out of the training images."""
+    rows = {part: np.flatnonzero(images.parts == part) for part in PARTS}
+    missing = [part for part in ("test", "val") if not len(rows[part])]
+    names, labels = _classes(images.labels, images.parts != "")
+    if labels.ndim == 1:
+        counts = np.bincount(labels[rows["train"]], minlength=len(names))
+        expect(len(names) > 1, dataset, "training images of two classes or more", ", ".join(map(str, names)) or "none")
+        wanted = f"{1 + len(missing)} images or more of each class, one for each of {', '.join(['train', *missing])}"
+        got = f"{counts.min()} of {names[counts.argmin()]}"
+        expect(int(counts.min()) > len(missing), dataset, wanted, got, "Add some, or leave the class out")
+    _hold_out(rows, missing, labels, seed)
+    if labels.ndim == 2:
+        unseen = ", ".join(map(str, names[~labels[rows["train"]].any(axis=0)]))
+        expect(not unseen, dataset, "training images of each class", f"none of {unseen}", "Add some, or another --seed")
+    loaded = {
+        part: Images(images.pixels, torch.from_numpy(labels[k]), rows=torch.from_numpy(k)) for part, k in rows.items()
+    }
+    if images.pixels.numel() <= MAX_BYTES_IN_MEMORY:
+        loaded = {part: each.cut() for part, each in loaded.items()}
+    return ImageSplits(short_name(dataset), tuple(map(str, names)), **loaded)
+
+
+def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarray, seed: int) -> None:
+    """Move ``HELD_OUT_SHARE`` of the training rows to each missing part.
+
+    The share is the same for each class; for labels (N, J), for each set of classes.
+    """
+    train, random = rows["train"], np.random.RandomState(np.random.SeedSequence(seed).generate_state(4))
+    shares = [max(1, round(HELD_OUT_SHARE * count)) for count in np.bincount(labels[train])] if labels.ndim == 1 else []
+    count = max(1, round(HELD_OUT_SHARE * len(train)))
+    for number, part in enumerate(missing):
+        if labels.ndim == 1:
+            drawn = [random.permutation(train[labels[train] == k])[:share] for k, share in enumerate(shares)]
+            rows[part] = np.sort(np.concatenate(drawn))
+        else:
+            state = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+            rows[part] = train[stratified_split(torch.from_numpy(labels[train]), count, state)[1].numpy()]
+        train = np.setdiff1d(train, rows[part])
+    rows["train"] = train
+
+
+def classes_of(label: str) -> list[str]:
+    """The classes that a label names, separated by "+". A single "+", or an empty label, names no class.
+
+    >>> classes_of("cat+dog"), classes_of("cat"), classes_of("+"), classes_of("c++")
+    (['cat', 'dog'], ['cat'], [], ['c++'])
+    """
+    names = [name.strip() for name in label.split("+")]
+    return names if all(names) else [label] if label.strip("+") else []
+
+
+def _classes(labels: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return class names (J,) and labels: int64 (N,), or bool (N, J) if some images show several classes or none.
+
+    If each image shows one class, only images that are ``used``, bool (N,), determine the class names.
+    """
+    if labels.ndim == 2:
+        if (labels.sum(axis=1) != 1).any():
+            return np.arange(labels.shape[1]), labels
+        labels = labels.argmax(axis=1)
+    sets = [classes_of(label) if isinstance(label, str) else [label] for label in labels.tolist()]
+    if any(len(each) != 1 for each in sets):
+        several = sorted(set().union(*sets))
+        return np.array(several), np.array([[name in each for name in several] for each in sets])
+    names = np.unique(labels[used])
+    return names, np.searchsorted(names, labels).astype(np.int64)

@@ -16,19 +16,21 @@ from .images import Images
 
 
 def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
-    """Read the training and test images of ``torchvision.datasets.<name>``; download them if they aren't in ``root``.
+    """Read the training and test images of ``torchvision.datasets.<name>``.
+
+    If they aren't in ``root`` and ``download`` is true, they are downloaded.
 
     Raises:
         GraphcapsError: files are missing and can't be downloaded, files are damaged, or torchvision can't be imported.
     """
     try:
         from torchvision import datasets
-    except Exception as error:  # a build for another torch raises ImportError, RuntimeError, AttributeError or OSError
+    except Exception as error:  # if built for another torch: ImportError, RuntimeError, AttributeError or OSError
         raise GraphcapsError(
             f"torchvision: expected one that fits torch {torch.__version__}, got {type(error).__name__}: {error}. "
-            "Install both together (pip install --upgrade torch torchvision), or use --dataset digits, which needs none"
+            "Install both together (pip install --upgrade torch torchvision), or use --dataset digits without it"
         ) from error
-    # Never read the pickles that old versions of torchvision left next to the raw files: a pickle can run code.
+    # Never read the pickles that old versions of torchvision wrote next to the raw files: a pickle can run code.
     dataset = type(name, (getattr(datasets, name),), {"_check_legacy_exist": lambda self: False})
     parts: list[dict[str, Any]] = [{"train": True}, {"train": False}]
     if name == "SVHN":
@@ -41,14 +43,14 @@ def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Ima
                 raise
             root.mkdir(parents=True, exist_ok=True)
             with FileLock(root / ".download.lock"), contextlib.ExitStack() as stack:
-                # Torchvision sets no timeout, so a firewall that drops packets would block it for minutes.
+                # torchvision sets no timeout, so a firewall that drops packets would block it for minutes.
                 stack.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
                 socket.setdefaulttimeout(30)
                 train, test = (_images(dataset(root, download=True, **part)) for part in parts)
     except Exception as error:  # torchvision checks little, so damaged files raise exceptions of any type
         reason = " ".join(str(error).split()) or type(error).__name__
         raise GraphcapsError(
-            f"{name}: expected its files in {root.absolute()}, got: {reason}. Name the folder that holds them "
+            f"{name}: expected its files in {root.absolute()}, got: {reason}. Name the folder that contains them "
             "with --data DIR, or delete damaged ones to download them again. --dataset digits needs no download"
         ) from error
     return train, test

@@ -1,6 +1,6 @@
 """Changes of test images (rotation, shift, noise, scrambled patches) at several severities.
 
-Random numbers depend on ``SEED`` and an image's place in its data set alone, so a changed image is the same in any
+Random numbers depend only on ``SEED`` and on an image's place in its data set, so a changed image is the same in any
 batch and on any device.
 """
 
@@ -22,26 +22,26 @@ DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))  # (right, down)
 
 
 def rotated(images: Tensor, degrees: float, places: Tensor | None = None) -> Tensor:
-    """Turn images (B, C, H, W) counter-clockwise about their centre; bilinear, zeros outside."""
+    """Turn images (B, C, H, W) counter-clockwise about their centre: bilinear, with zeros outside."""
     return _moved(images, degrees, 0.0, 0.0)
 
 
 def shifted(images: Tensor, right: float | Tensor, down: float | Tensor) -> Tensor:
-    """Shift images (B, C, H, W) by pixels, one number for all or (B,); bilinear, zeros outside."""
+    """Shift images (B, C, H, W) by pixels, one number for all or (B,): bilinear, with zeros outside."""
     return _moved(images, 0.0, right, down)
 
 
 def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
-    """Add Gaussian noise with standard deviation ``sd`` and clip to [0, 1]; an image's place determines its noise."""
+    """Add Gaussian noise with standard deviation ``sd``, and clip to [0, 1]. An image's place determines its noise."""
     expect(sd >= 0, "sd", "a number >= 0", sd)
     noise = np.stack([_random(place).standard_normal(images.shape[1:]) for place in places.tolist()])
     return (images + sd * torch.from_numpy(noise).to(images.dtype).to(images.device)).clamp(0, 1)
 
 
 def scrambled(images: Tensor, side: float, places: Tensor) -> Tensor:
-    """Cut images (B, C, H, W) into side x side patches and rearrange these: right parts in a wrong arrangement.
+    """Cut images (B, C, H, W) into side x side patches and rearrange the patches, so that only local content survives.
 
-    Each place (B,) determines a permutation that moves every patch. Pixels beyond the last whole patches stay.
+    An image's place determines a permutation that moves every patch. Pixels at the border that fill no patch stay.
 
     >>> scrambled(torch.arange(4.0).view(1, 1, 2, 2), 2, torch.tensor([0])).flatten().eq(torch.arange(4)).any()
     tensor(False)
@@ -98,7 +98,7 @@ def _random(place: int) -> np.random.RandomState:
 
 
 def _derangement(random: np.random.RandomState, count: int) -> np.ndarray:
-    """Draw a permutation of ``count`` >= 2 numbers that leaves none in its place; all are equally likely."""
+    """Draw a random permutation of ``count`` >= 2 numbers that leaves none in its place; all are equally likely."""
     while True:
         order = random.permutation(count)
         if (order != np.arange(count)).all():

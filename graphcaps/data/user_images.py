@@ -21,11 +21,11 @@ from .images import to_float
 Invert = Literal["auto"] | bool
 
 NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
-"""Formats that Pillow opens but doesn't decode itself. An EPS file is a program, which Ghostscript would run."""
+"""Formats that Pillow can open but doesn't decode itself. An EPS file is a program, which Ghostscript would run."""
 
 
 class ImageFile(NamedTuple):
-    """An image that was read from a file."""
+    """An image read from a file."""
 
     pixels: Tensor  # float32 (C, H, W) in [0, 1]
     inverted: bool  # whether dark and bright were swapped
@@ -36,17 +36,17 @@ def read_image(
 ) -> ImageFile:
     """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
 
-    Transparent pixels count as white. A photo is turned upright by the orientation in its metadata. With ``ink`` the
-    image is a drawing: ``cut_ink`` finds its ink, which becomes 1 on a ground of 0. If the file has several frames, the
-    one with the most ink is used.
+    Transparent pixels count as white. A photo is turned upright according to its metadata. If ``ink`` is given, the
+    image is a drawing: ``cut_ink`` finds its ink, which becomes 1 on a ground of 0. If a drawing's file has several
+    frames, the one with the most ink is used.
 
     Args:
-        path: a file in any format that Pillow reads, 8 or 16 bits, up to Pillow's limit of 178 million pixels.
-        image_shape: (C, H, W), C = 1 for grey or 3 for RGB.
+        path: a file in any format that Pillow reads, with 8 or 16 bits, up to Pillow's limit of 178 million pixels.
+        image_shape: (C, H, W), where C is 1 for grey or 3 for RGB.
         invert: whether to swap dark and bright. ``"auto"`` swaps them in grey images with a bright border, because the
             grey data sets are bright on black, while ink on paper is dark on bright.
-        ink: for grey images, the share of the frame that the drawing's longer side fills: 20 / 28 for MNIST. The
-            drawing is centred, unless the file has exactly H x W pixels: then it is not moved or resized.
+        ink: for drawings, which must be grey, the share of the frame that the longer side fills: 20 / 28 for MNIST. The
+            drawing is centred. But if the file has exactly H x W pixels, the drawing is not moved or resized.
 
     Raises:
         InputError: the file is missing, not an image, damaged or too large.
@@ -77,16 +77,16 @@ def read_pixels(
 
 
 def fit_pixels(values: np.ndarray, height: int, width: int, channels: int) -> np.ndarray:
-    """Resize pixels (h, w, C) to fit (height, width, channels) undistorted; pad with the colour of their border."""
+    """Fit pixels (h, w, C) into (height, width, channels) undistorted, and pad them with their border's colour."""
     if values.shape[2] != channels:
         values = _converted(_image(values), channels)
     return _pad(_resize(values, height, width), height, width, _background(values))
 
 
 def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
-    """(H, W) for images of ``sizes`` (N, 2): their own proportions if all have the same size, else a square.
+    """The common (H, W) of images with ``sizes`` (N, 2): a square if sizes differ, else with the same proportions.
 
-    The longer side is ``size`` pixels. The default is the median of the images' longer sides, clipped to 28 to 64.
+    The longer side is ``size`` pixels; default: the median of the images' longer sides, clipped to 28 to 64.
 
     >>> common_size(np.array([[480, 640], [480, 640]]), None), common_size(np.array([[20, 40], [50, 30]]), None)
     ((48, 64), (45, 45))
@@ -98,7 +98,7 @@ def common_size(sizes: np.ndarray, size: int | None) -> tuple[int, int]:
 
 
 def size_and_colour(path: Path) -> tuple[int, int, bool]:
-    """Height and width of an image file when upright, and whether it may have colour, without decoding its pixels."""
+    """Height and width of an upright image file, and whether it may have colour, without decoding its pixels."""
     with _opened(path) as image:
         width, height = image.size
         if image.getexif().get(0x0112, 1) >= 5:  # the photo is stored on its side
@@ -108,13 +108,13 @@ def size_and_colour(path: Path) -> tuple[int, int, bool]:
 
 @functools.cache
 def decodable() -> dict[str, str]:
-    """The endings of file names that Pillow decodes, such as .png, and the format of each."""
+    """The format of each file name ending, such as .png, that Pillow can decode."""
     extensions = Image.registered_extensions()
     return {end: kind for end, kind in extensions.items() if kind in Image.OPEN and kind not in NOT_DECODED}
 
 
 def image_files(path: Path) -> list[Path]:
-    """List the images in a folder and its subfolders, except hidden ones; for any other path, the path itself."""
+    """List the images in a folder and its subfolders, except hidden files. If ``path`` is a file, return only it."""
     if not path.is_dir():
         return [path]
     files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in decodable() and file.is_file()]
@@ -125,7 +125,7 @@ def image_files(path: Path) -> list[Path]:
 
 
 def write_image(path: Path | str, pixels: Tensor) -> None:
-    """Write an image (C, H, W) in [0, 1], C = 1 or 3, as PNG with 8 bits, so values are rounded to 1 / 255.
+    """Write an image (C, H, W) in [0, 1], C = 1 or 3, as an 8-bit PNG. Values are rounded to multiples of 1 / 255.
 
     Raises:
         GraphcapsError: the file can't be written.
@@ -136,7 +136,7 @@ def write_image(path: Path | str, pixels: Tensor) -> None:
 
 
 def _fit_drawing(levels: np.ndarray, height: int, width: int, invert: Invert, share: float) -> tuple[np.ndarray, bool]:
-    """Fit the ink of a frame's levels (h, w) into (height, width), in [0, 1]; also return whether it was dark."""
+    """Fit the ink of a frame (h, w) into (height, width), in [0, 1]; also return whether the ink was dark."""
     if levels.shape == (height, width):
         ground = float(_background(levels[..., None])[0])
         inverted = ground > 0.5 if invert == "auto" else invert
@@ -149,7 +149,7 @@ def _fit_drawing(levels: np.ndarray, height: int, width: int, invert: Invert, sh
 
 
 def _stretch(ink: np.ndarray) -> np.ndarray:
-    """Scale ink so that thin strokes reach 1 too; blank images stay blank."""
+    """Scale ink so that thin strokes also reach 1. Blank images stay blank."""
     most = ink.max()
     return np.minimum(ink / np.quantile(ink[ink > most / 4], 0.9), 1) if most >= MIN_CONTRAST else ink
 
@@ -189,7 +189,7 @@ def _grey_frames(image: Image.Image) -> Iterator[np.ndarray]:
     """Each frame of an opened file, upright, as float32 (h, w) in [0, 1]."""
     for frame in map(ImageOps.exif_transpose, ImageSequence.Iterator(image)):
         if frame.mode.startswith("I"):
-            # In 16-bit files, white is the largest value of the bits in use; their number is even, such as 12.
+            # In 16-bit files, white is the largest value that the used bits can hold. Files use 8, 10, ... bits.
             levels = np.asarray(frame).clip(0, 65535).astype(np.float32)
             bits = max(8, int(levels.max()).bit_length())
             yield levels / (2 ** (bits + bits % 2) - 1)
@@ -200,7 +200,7 @@ def _grey_frames(image: Image.Image) -> Iterator[np.ndarray]:
 
 
 def _on_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
-    """Lay a transparent image on its median grey, or on the further of black and white if it has a single grey."""
+    """Lay a transparent image on its median grey; if it has only one grey, on black if that is light, else on white."""
     share, levels = (values.astype(np.float32) / 255 for values in (colour[..., 3], grey))
     solid = levels[share > 0.5] if (share > 0.5).any() else np.ones(1, np.float32)
     low, ground, high = np.quantile(solid, (0.01, 0.5, 0.99))
@@ -212,7 +212,7 @@ def _on_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Scale 16-bit greys to 8 bits, and lay transparent images on white."""
     if image.mode == "F":
-        raise ValueError("numbers with fractions, whose white isn't known. Save it with 8 or 16 bits")
+        raise ValueError("fractional pixel values, for which white is unknown. Save it with 8 or 16 bits")
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8))
     if image.has_transparency_data:

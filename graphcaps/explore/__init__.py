@@ -1,1 +1,1 @@
-"""HTML pages with a network: one on which you draw (`graphcaps explore`), and one with a graph that you change."""
+"""Interactive HTML pages: `graphcaps explore` makes one to draw on, `explore_graph` makes one with your graph."""

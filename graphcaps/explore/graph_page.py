@@ -6,15 +6,15 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
     names      N names of nodes               at       N positions [x, y], y upwards
     labels     null, or N class indices       classes  names of the classes
     src, dst   ends of the E edges            weight   null, or E edge weights
-    whole      null, or N bools: all in-edges of the node are in the page, so its capsules equal the layer's
+    whole      null, or N bools: whether the page has all in-edges of the node, so that its capsules equal the layer's
     sample     null, or {"edges", "around"} if only a part of the graph is shown: the number of edges of the whole
                graph, and the name of the node in the centre of the part, or null
-    two_way    whether each edge has its reverse edge: both are then removed and added together
+    two_way    whether each edge has its reverse edge; if so, the page adds and removes them together
     feat       (N, F) features                matrix   (F, K, D): W             bias   (K, D), or null
     routing, iterations, concentration, unit_votes, mutual, squash, normalise: settings of the layer
     colors     K colours, "#rrggbb"
 
-Arrays are those of ``viz.explorer.arrays.packed``, in float32.
+Arrays are packed by ``viz.explorer.arrays.packed``, in float32.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ..viz.routing.layout import laid_out
 from .network import packed
 
 GRAPH_PAGE_ROUTINGS = ("spherical", "dynamic", "uniform")
-"""Routings that the page can compute."""
+"""The routings that the page can compute."""
 MOST_EDGES = 2000
 
 
@@ -54,25 +54,25 @@ def explore_graph(
     positions: Mapping[int, Sequence[float]] | np.ndarray | torch.Tensor | None = None,
     center: int | None = None,
 ) -> Path:
-    """Write an HTML page with a layer and a graph. It routes again when you change the graph.
+    """Write an HTML page with a layer and a graph. The page routes again when you change the graph.
 
-    A page has at most 2,000 edges. For a larger graph, it shows only some nodes, with all their in-edges: those around
-    ``center``, or those of the largest in-degrees. Their capsules equal the layer's, except with ``mutual``, where they
-    also depend on nodes further away.
+    A page has at most 2,000 edges. From a larger graph, it shows only some nodes with all their in-edges: the nodes
+    around ``center``, or else the nodes with the largest in-degrees. The capsules of these nodes equal the layer's,
+    except with ``mutual``, where they also depend on nodes further away.
 
     Args:
         conv: a layer with ``Spherical``, ``Dynamic`` or ``Uniform`` routing and ``num_caps`` >= 2, without ``in_caps``,
-            ``edge_feats``, ``residual`` and ``activation``. The page computes the results of ``conv.eval()``.
+            ``edge_feats``, ``residual`` or ``activation``. The page computes the results of ``conv.eval()``.
         graph: a homogeneous graph with N nodes and E edges.
         feat: (N, in_feats), the layer's input.
         edge_weight: (E,), the layer's edge weights.
         node_names: N names; default: the nodes' numbers.
-        labels: (N,) classes; each class has its own node shape.
-        positions: (N, 2) numbers, y upwards, or a dict of pairs, as networkx returns it; default: a networkx layout.
-        center: the node around which a larger graph is shown.
+        labels: (N,) classes; the nodes of each class have their own shape.
+        positions: (N, 2) numbers, y upwards, or a dict of pairs as returned by networkx; default: a networkx layout.
+        center: for a larger graph, the node around which it is shown.
 
     Raises:
-        InputError: the page can't compute the layer, or arguments don't fit.
+        InputError: the page can't compute the layer, or the arguments don't fit each other.
 
     >>> import tempfile
     >>> layer, ring = CapsuleConv(5, 4, num_caps=3), dgl.graph(([0, 1, 2], [1, 2, 0]))
@@ -138,7 +138,7 @@ def _layer_data(conv: CapsuleConv) -> dict:
 def _check_layer(conv: CapsuleConv) -> None:
     then, got = "The page doesn't compute it", f"{type(conv).__module__}.{type(conv).__name__}"
     if got.endswith(f".{CapsuleConv.__name__}"):
-        then = "Make one of graphcaps.nn, and give it this one's weights by load_state_dict"
+        then = "Make a layer of graphcaps.nn, and copy the weights with load_state_dict"
     expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv", got, then)
     capsules, then = conv.capsules, "The page doesn't compute it"
     known = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
@@ -151,7 +151,7 @@ def _check_layer(conv: CapsuleConv) -> None:
 
 
 def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """The edges (E',) of a larger graph to show, and for each node (N,) whether they include all of its in-edges."""
+    """For a larger graph, the edges (E',) to show, and for each node (N,) whether these include all its in-edges."""
     degrees, count = graph.in_degrees().cpu(), graph.num_nodes()
     room = MOST_EDGES // 2 if mutual else MOST_EDGES  # with mutual, reverse edges are also shown
     if center is None:
@@ -168,12 +168,12 @@ def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Te
 
 
 def _positions(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torch.Tensor) -> list[list[float]]:
-    """[x, y] of each shown node: the given positions, or else a layout of the graph."""
+    """The position [x, y] of each shown node, as given, or else from a layout of the graph."""
     if positions is None:
         return laid_out(len(nodes), torch.stack([src, dst], 1).numpy()).tolist()
     if isinstance(positions, Mapping):
         missing = next((n for n in nodes.tolist() if n not in positions), None)
-        expect(missing is None, "positions", "pairs by the nodes' numbers, from 0", f"none for node {missing}")
+        expect(missing is None, "positions", "a pair for each node number, from 0", f"none for node {missing}")
     at = np.array([_listed(positions[n]) for n in nodes.tolist()], dtype=float)
     fits = at.shape == (len(nodes), 2) and bool(np.isfinite(at).all())
     expect(fits, "positions", "two finite numbers for each node", at.shape)

@@ -5,18 +5,18 @@ Keys::
     shape      [C, H, W] of an image
     objects    K, the number of classes in an image
     epoch      the epoch after which the weights were saved
-    stem       steps from the image to the primary capsules' convolution, each one of
+    stem       steps from the image up to and including the primary capsules' convolution, each one of
                {"kind": "conv", "weight", "bias", "stride", "groups"}, {"kind": "relu"} and
                {"kind": "affine", "scale", "shift"}: batch normalisation with its running statistics
     primary    {"types", "dim"}: T and P
     layers     layers of capsules, the last of which is drawn: {"children", "parents", "src", "dst", "matrix", "weight",
                "places", "prior", "routing", "iterations", "concentration"}; edge e has matrix[e] of weight (M, P, D).
-               places (I, 2): row and column for a child's votes, or null; prior (E,), or null
-    decoder    null, or linear layers {"weight": int8, "scale", "bias"}: each row is its integers times its scale;
-               a ReLU follows each layer but the last, and a sigmoid follows the last
+               places (I, 2): row and column on which a child's votes depend, or null; prior (E,), or null
+    decoder    null, or linear layers {"weight": int8, "scale", "bias"}: the integers of a row are multiplied by its
+               scale; a ReLU follows each layer but the last, and a sigmoid follows the last
     limits     limits for doubtful answers: {"most", "answer", "other", "likeness", "blank"}; null: no limit
 
-``run_page`` adds "desk", which describes drawings. Arrays are made by ``viz.explorer.arrays.packed``. Weights are in
+``run_page`` adds "desk", which describes drawings. Arrays are packed by ``viz.explorer.arrays.packed``. Weights are in
 float16, which has 11 significant bits for numbers between 6e-5 and 65504.
 """
 
@@ -36,23 +36,23 @@ from ..routing.names import name_of
 from ..viz.explorer import arrays
 
 NETWORK_PAGE_ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
-"""Routings that the page can compute."""
+"""The routings that the page can compute."""
 
 
 def network_data(model: CapsNet, epoch: int = 0) -> dict:
-    """Convert a network on the CPU to a dict for ``json.dumps``. The module's docstring describes its keys.
+    """Convert a network on the CPU to a dict for ``json.dumps``. The module's docstring describes the keys.
 
     Raises:
-        GraphcapsError: the network isn't a ``CapsNet``, the page lacks its routing, or weights aren't finite.
+        GraphcapsError: the network isn't a ``CapsNet``, the page doesn't support its routing, or weights aren't finite.
     """
     if type(model) is not CapsNet:
-        raise GraphcapsError(f"{type(model).__name__} isn't computed in the page")
+        raise GraphcapsError(f"the page doesn't support {type(model).__name__}")
     if model.objects is None:
-        raise GraphcapsError("an answer of any number of classes isn't computed in the page")
+        raise GraphcapsError("the page doesn't support answers of any number of classes (multi-label)")
     layers = [*model.between, model.capsules]
     missing = sorted({name_of(layer.routing) for layer in layers} - set(NETWORK_PAGE_ROUTINGS))
     if missing:
-        raise GraphcapsError(f"routing '{missing[0]}' isn't computed in the page")
+        raise GraphcapsError(f"the page doesn't support routing '{missing[0]}'")
     return {
         "shape": list(model.image_shape),
         "objects": model.objects,
@@ -66,7 +66,7 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
 
 
 def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
-    """Convert layers to steps. The weights of the last layer are multiplied by ``scale``."""
+    """Convert layers to steps, and multiply the weights of the last layer by ``scale``."""
     steps: list[dict] = []
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
@@ -86,12 +86,12 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
             numbers = {"scale": packed(factor, "float32", "the stem"), "shift": packed(shift, "float32", "the stem")}
             steps.append({"kind": "affine", **numbers})
         else:
-            raise GraphcapsError(f"a stem with {type(layer).__name__} isn't computed in the page")
+            raise GraphcapsError(f"the page doesn't support a stem with {type(layer).__name__}")
     return steps
 
 
 def _layer(layer: Any) -> dict:
-    """Convert a layer of capsules, with edges in the order of their ids."""
+    """Convert a layer of capsules. Edges are in the order of their ids."""
     src, dst = layer.graph().edges(order="eid")
     places = None
     if isinstance(layer, ConvCaps):
@@ -117,7 +117,7 @@ def _layer(layer: Any) -> dict:
 
 
 def _decoder(layers: nn.Sequential) -> list[dict]:
-    """Convert linear layers to 8-bit weights. This changes a decoded pixel, in [0, 1], by less than 0.01."""
+    """Convert linear layers to 8-bit weights. This changes decoded pixels, which are in [0, 1], by less than 0.01."""
     rows = []
     for linear in layers:
         if isinstance(linear, nn.Linear):
@@ -132,7 +132,7 @@ def _decoder(layers: nn.Sequential) -> list[dict]:
 
 
 def packed(values: torch.Tensor, kind: str, name: str) -> dict:
-    """Pack a tensor in the type ``kind``. Raise ``GraphcapsError`` with ``name`` if a number isn't finite in it."""
+    """Pack a tensor as type ``kind``. Raise a ``GraphcapsError`` with ``name`` if a number isn't finite in it."""
     with np.errstate(over="ignore"):
         converted = values.detach().cpu().numpy().astype(kind)
     if not np.isfinite(converted).all():

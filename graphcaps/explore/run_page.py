@@ -1,4 +1,4 @@
-"""The explorer page of a run: its routing trace, and the network, which routes your drawings."""
+"""The explorer page of a run. It shows the routing trace, and contains the network, which routes your drawings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..viz.explorer.html import explorer_page
 from .network import network_data
 
 PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * area / border length
-INK = 20 / 28  # longer side of a drawing / side of the image in MNIST, for data sets where it is unknown
+INK = 20 / 28  # longer side of a drawing / side of the image in MNIST; used for data sets where it isn't known
 
 
 def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
-    """Write explorer.html for the run into the folder, which is made if missing. The page first shows ``image``.
+    """Write explorer.html for a run into a folder, which is made if missing. The page shows ``image`` first.
 
     Raises:
-        GraphcapsError: the run has no trace, its weights are damaged, or the folder can't be written.
+        GraphcapsError: the run has no trace, its weights are damaged, or the folder can't be written to.
     """
     path = folder / "explorer.html"
     trace, network, without = page_parts(run)
@@ -34,7 +34,7 @@ def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
 
 
 def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
-    """The trace up to the epoch of the best weights; the network or None; and the reason for None, or ""."""
+    """The trace up to the epoch of the best weights, the network or None, and the reason why it is None or ""."""
     trace, best = run.trace(), run.checkpoint("best")
     if not best.exists():
         return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
@@ -49,7 +49,7 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
 
 
 def desk_of(model: CapsNet, spec: DatasetSpec | None) -> dict:
-    """Size and stroke width of drawings in a data set; without a spec (user data sets), those of MNIST."""
+    """Size and stroke width of drawings in a data set; without a spec (your own images), as in MNIST."""
     ink = spec and spec.ink
     stroke = max(1.0, PEN * (ink or INK) * min(model.image_shape[1:]))
     return {"ink": ink, "detail": spec and spec.detail, "stroke": stroke}

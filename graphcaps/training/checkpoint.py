@@ -1,6 +1,6 @@
 """Checkpoints: safetensors files with the training state as JSON in the header. Reading one never runs code.
 
-safetensors doesn't detect a flipped bit, so the header also holds a sha256 of the JSON and the tensors.
+safetensors doesn't detect flipped bits, so the header also contains a SHA-256 of the JSON and the tensors.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path
 
 
 def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
-    """Read the tensors and the JSON header of a file that ``write`` made; raise ``GraphcapsError`` for any other."""
-    then = f"It is written when an epoch ends; go on with: graphcaps train --resume {path.parent.parent}"
+    """Read the tensors and the JSON header of a file that ``write`` made; raise ``GraphcapsError`` for other files."""
+    then = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {path.parent.parent}"
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -48,10 +48,10 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise GraphcapsError(f"checkpoint: expected weights written by graphcaps at {path}, got: {error!r}") from None
     if version != FORMAT_VERSION:
-        then = "A run of another version of graphcaps: train it again"
+        then = "Another version of graphcaps trained this run: train it again"
         raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")
     if _sha256(text, tensors) != checksum:
-        raise GraphcapsError(f"checkpoint: expected {path} to fit its sha256, it doesn't: the file is damaged")
+        raise GraphcapsError(f"checkpoint: expected {path} to match its sha256, but it doesn't: the file is damaged")
     return tensors, head
 
 
@@ -69,9 +69,9 @@ def model_tensors(model: ImageNetwork) -> dict[str, torch.Tensor]:
 
 
 def training_tensors(optimizer: torch.optim.Optimizer, device: torch.device) -> dict[str, torch.Tensor]:
-    """The other tensors that a resumed training needs for bit-identical results.
+    """The tensors that a resumed training needs, besides ``model_tensors``, for bit-identical results.
 
-    They are the optimizer's state, named ``optimizer.<number of the parameter>.<name>``, and the states of torch's
+    These are the optimizer's state, named ``optimizer.<number of the parameter>.<name>``, and the states of torch's
     random number generators, which dropout uses, named ``generator.<kind of device>``.
     """
     tensors = {"generator.cpu": torch.get_rng_state()}
@@ -86,7 +86,7 @@ def restore_model(model: ImageNetwork, tensors: dict[str, torch.Tensor], path: P
     """Load the tensors of ``model_tensors`` into a network. float16 tensors are converted to float32.
 
     Raises:
-        GraphcapsError: the tensors belong to another network, or hold NaN or infinity. The network is then unchanged.
+        GraphcapsError: the tensors belong to another network, or contain NaN or infinity. The network isn't changed.
     """
     stored = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
     stored = {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in stored.items()}
@@ -94,7 +94,7 @@ def restore_model(model: ImageNetwork, tensors: dict[str, torch.Tensor], path: P
     for name in sorted(wanted.keys() | stored.keys()):
         want, have = (_kind(states.get(name)) for states in (wanted, stored))
         if want != have:
-            raise GraphcapsError(f"checkpoint: expected {name} {want}, got {have} in {path}: it is of another model")
+            raise GraphcapsError(f"checkpoint: expected {name} {want}, got {have} in {path}: it is for another model")
         if stored[name].is_floating_point() and not stored[name].isfinite().all():
             raise GraphcapsError(f"checkpoint: expected finite numbers, got NaN or infinity in {name} of {path}")
     model.load_state_dict(stored)
@@ -112,7 +112,7 @@ def restore_training(optimizer: torch.optim.Optimizer, device: torch.device, ten
         if name.startswith("optimizer."):
             _, k, entry = name.split(".", 2)
             like = parameters[int(k)]
-            if tensor.shape == like.shape:  # fused Adam ignores strides, so they must match
+            if tensor.shape == like.shape:  # fused Adam ignores strides, so they must equal the parameter's
                 tensor = torch.empty_like(like, dtype=tensor.dtype, device="cpu").copy_(tensor)
             state.setdefault(int(k), {})[entry] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
@@ -122,12 +122,12 @@ def restore_training(optimizer: torch.optim.Optimizer, device: torch.device, ten
 
 
 def read_model(path: Path) -> tuple[ImageNetwork, dict]:
-    """Build the network of a checkpoint, with its weights, ``class_names`` and ``limits``; also return the header."""
+    """Build a checkpoint's network, with its weights, ``class_names`` and ``limits``; also return the header."""
     tensors, head = read(path)
     try:
         preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]))
         if preset.pop("protocol", "paper") != "paper":
-            raise ValueError("the protocol 'official', which graphcaps no longer has")
+            raise ValueError("the protocol 'official', which graphcaps no longer supports")
         if "routing" in preset:
             preset["routing"] = from_json(preset["routing"])
         model = from_preset(**preset)
@@ -139,7 +139,7 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
     if model.reconstructs:
         widths = [tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2)]
         fits = all(width is not None and width.dim() == 1 for width in widths)
-        # A network that comes with graphcaps has a small decoder, or none.
+        # The networks that come with graphcaps have a smaller decoder than their preset, or none.
         sizes = model.decoder.num_parents, model.decoder.parent_dim, model.image_shape
         model.decoder = Decoder(*sizes, tuple(map(len, widths))) if fits else None
     restore_model(model, tensors, path)

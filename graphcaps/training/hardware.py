@@ -1,4 +1,4 @@
-"""Device and precision of a training. Accelerate handles one CPU or GPU, or several processes."""
+"""Device and precision of a training. Accelerate supports one CPU, one GPU, or several processes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..errors import GraphcapsError
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-STEPS_BETWEEN = 16  # steps between two checks whether any process must stop, for several processes on GPUs
+STEPS_BETWEEN = 16  # with several processes on GPUs, number of steps between checks whether one of them must stop
 
 
 def accelerator(device: str, precision: str = "auto", deterministic: bool = False) -> Accelerator:
-    """Make an ``accelerate.Accelerator`` from the settings of the same names in ``TrainConfig``.
+    """Make an ``accelerate.Accelerator``. The arguments are those of the same names in ``TrainConfig``.
 
     Raises:
         GraphcapsError: torch doesn't find the device.
@@ -31,7 +31,8 @@ def accelerator(device: str, precision: str = "auto", deterministic: bool = Fals
     device = pick_device(device)
     if device == "cuda":
         # cuDNN picks the fastest convolution algorithm and may use tf32. Matrix products stay in float32, because
-        # routing uses them. The decoder's would save little: they take 1 % of a training step of the paper's network.
+        # routing uses them. For the decoder alone, tf32 would save little: its products take 1 % of a training step of
+        # the paper's network.
         torch.backends.cudnn.benchmark = torch.backends.cudnn.allow_tf32 = not deterministic
     bfloat16 = has_bfloat16(device) if precision == "auto" else precision == "bfloat16"
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
@@ -41,8 +42,8 @@ def accelerator(device: str, precision: str = "auto", deterministic: bool = Fals
 
 @contextlib.contextmanager
 def determinism(wanted: bool) -> Iterator[None]:
-    """While the block runs, torch uses only deterministic kernels, if ``wanted``."""
-    if not wanted:  # the call imports half of torch, which delays Ctrl-C
+    """If ``wanted``, torch uses only deterministic kernels while the block runs."""
+    if not wanted:  # return early: use_deterministic_algorithms imports half of torch, which delays Ctrl-C
         yield
         return
     before, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
@@ -60,7 +61,7 @@ def pick_device(name: str) -> str:
     if name == "auto":
         return next(device for device, there in available.items() if there)
     if not available[name]:
-        raise GraphcapsError(f"device: expected a {name} device, torch finds none. Use --device auto or cpu")
+        raise GraphcapsError(f"device: expected a {name} device, but torch finds none. Use --device auto or cpu")
     return name
 
 
@@ -72,9 +73,9 @@ def has_bfloat16(device: str) -> bool:
 
 
 def any_signal(accelerator: Accelerator, signum: int, step: int = 0) -> int:
-    """The signal that any of the processes has received, or 0. All processes must stop at the same step.
+    """The signal that a process has received, or 0. The result is the same in all processes, so they stop together.
 
-    On GPUs, communication waits for the device, so most steps skip the check.
+    On GPUs, communication waits for the device, so only every ``STEPS_BETWEEN``-th step checks.
     """
     if accelerator.num_processes == 1:
         return signum
@@ -89,7 +90,7 @@ def precision_of(accelerator: Accelerator) -> str:
 
 
 def made_with(accelerator: Accelerator) -> dict[str, str | int]:
-    """Versions and hardware, which are stored with measured results."""
+    """Versions and hardware, to be stored beside measured results."""
     device = accelerator.device.type
     return {
         "graphcaps": version("graphcaps"),

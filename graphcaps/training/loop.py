@@ -4,8 +4,8 @@
                     validate, record the routing, save
 
 All random numbers of an epoch depend only on (seed, epoch). So a run that is stopped at any step and resumed ends with
-bit-identical weights, on a CPU with the same number of threads. The best epoch is chosen on validation images. The test
-images are used once, at the end.
+bit-identical weights; on a CPU, this needs the same number of threads. The best epoch is chosen on validation images.
+The test images are used once, at the end.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Interrupted(GraphcapsError):
 
 
 def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
-    """Train with settings that were already checked, and return the run's result.json. Users call ``train``.
+    """Train with settings that are already checked, and return the content of the run's result.json.
 
-    If ``run`` is None, a new run folder is made.
+    Users call ``train`` instead. If ``run`` is None, a new run folder is made.
     """
     accelerator = make_accelerator(config.device, config.precision, config.deterministic)
     rank, world, main = accelerator.process_index, accelerator.num_processes, accelerator.is_main_process
     if resumed := run is not None:
-        run.newest_checkpoint()  # check its settings before they are used to load images and build the network
+        run.newest_checkpoint()  # check the run's settings before they are used to load images and build the network
     splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
-    if config.of_images and run is None:  # store the size, so that a resume keeps it even if the folder's images change
+    if config.of_images and run is None:  # store the size, so that resuming keeps it even if the folder has changed
         channels, *sides = splits.image_shape
         config = dataclasses.replace(config, size=max(sides), channels=3 if channels == 3 else 1)
     if config.train_images is not None:
@@ -89,7 +89,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     except KeyboardInterrupt as error:
         if run is None:
             raise
-        how = "stopped at once; what was saved before is sound"
+        how = "stopped at once; the last checkpoint is intact"
         raise Interrupted(run, getattr(error, "signum", signal.SIGINT), how) from None
     except RuntimeError as error:
         # If the connection to another process has closed, NCCL raises DistError, but gloo a plain RuntimeError.
@@ -97,13 +97,13 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
             raise
         resume = f"Go on with: graphcaps train --resume {run}" if run else "Nothing was trained"
         raise GraphcapsError(
-            f"process {rank} of {world} lost its connection to another, which has ended or can't be reached; "
-            f"torchrun's own messages name it. {resume}"
+            f"process {rank} of {world} lost its connection to another process, which has ended or can't be reached; "
+            f"the messages of torchrun name that process. {resume}"
         ) from error
 
 
 class Trainer:
-    """One training; ``fit`` runs it to the end."""
+    """A training, which ``fit`` runs to its end."""
 
     def __init__(self, saving: Saving, batches: Batches, show: bool):
         self.saving, self.batches = saving, batches
@@ -112,7 +112,7 @@ class Trainer:
         self.progress = Progress("", show, sys.stdout)
 
     def fit(self, resume: bool, stop: StopSignals) -> dict:
-        """Train to the last epoch, save a checkpoint after each, then test the best network once."""
+        """Train up to the last epoch, save a checkpoint after each epoch, then test the best network once."""
         saving, device = self.saving, self.learner.device
         with self.progress:
             self.progress.say(introduction(self.config, self.run, self.splits, self.learner))
@@ -131,7 +131,7 @@ class Trainer:
                 stopped = any_signal(self.learner.accelerator, stop.signum)
                 if stopped and state.epoch < self.config.epochs:
                     raise Interrupted(self.run, stopped)
-        stop.end()  # stopping at once loses nothing from here on
+        stop.end()  # everything is saved: from here on, Ctrl-C may stop the process at once
         return self._finish()
 
     def _train_epoch(self, stop: StopSignals) -> None:
@@ -208,7 +208,7 @@ class Trainer:
         )
 
     def _finish(self) -> dict:
-        """Test the network of the best epoch and write the result."""
+        """Test the weights of the best epoch and write the result."""
         device, accelerator = self.learner.device, self.learner.accelerator
         accelerator.wait_for_everyone()
         best = load(self.run, device=str(device))
@@ -228,5 +228,5 @@ class Trainer:
         raise GraphcapsError(
             f"{'weights' if finite else 'loss'}: expected finite numbers, got NaN or infinity in epoch "
             f"{state.epoch + 1}, by step {state.step}, at learning rate {rate:.2g}. Train again with a smaller "
-            f"--learning-rate; the last checkpoint in {self.run} is sound"
+            f"--learning-rate; the last checkpoint in {self.run} is intact"
         )

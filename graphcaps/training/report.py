@@ -1,4 +1,4 @@
-"""Descriptions of a training: the printed introduction before it starts, and result.json after its end."""
+"""Descriptions of a training: the introduction that is printed when it starts, and the content of result.json."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .step import Learner
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-FEW_STEPS = 100  # training steps until batch normalisation's running means are close to the true means
+FEW_STEPS = 100  # steps after which the running means of batch normalisation are close to the true means
 
 
 def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner) -> str:
-    """At least three lines: the images; the capsules and their routing; the device and the run folder."""
+    """The text that is printed first: the images, the capsules and their routing, the device and the run folder."""
     own, network, device = "", learner.network, learner.device
     if config.of_images:
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
@@ -47,26 +47,26 @@ def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Le
 
 
 def _blank(images: Images) -> str:
-    """A warning if most images have hardly any contrast, such as 12-bit camera images stored in 16-bit files."""
+    """A warning if most images have almost no contrast, like 12-bit camera images stored in 16-bit files; else ""."""
     pixels = images.at(torch.arange(0, len(images), math.ceil(len(images) / 1000))).flatten(start_dim=1).int()
     share = float((pixels.amax(dim=1) - pixels.amin(dim=1) < 255 * BLANK).float().mean())
-    blank = f"\n{share:.0%} of them are blank: their lightest and darkest pixel are less than {BLANK} of 1 apart. "
-    return blank + "In 16-bit files 65535 is white: spread their greys first" if share > 0.5 else ""
+    blank = f"\n{share:.0%} of them are blank: their lightest and darkest pixel differ by less than {BLANK} of 1. "
+    return blank + "In 16-bit files 65535 is white: stretch their greys first" if share > 0.5 else ""
 
 
 def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) -> str:
-    """A warning if training has too few steps for batch normalisation's running means."""
+    """A warning if training has too few steps for the running means of batch normalisation; else ""."""
     steps = math.ceil(len(splits.train) / config.batch_size) * config.epochs
     if steps >= FEW_STEPS or not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()):
         return ""
-    more = "a smaller --batch-size or more --epochs make more"
-    return f"\nonly {steps} steps in all: validation may lag far behind training for the first {FEW_STEPS}; {more}"
+    more = "use a smaller --batch-size or more --epochs"
+    return f"\nonly {steps} steps: in the first {FEW_STEPS}, validation may lag far behind training; {more}"
 
 
 def result(
     config: TrainConfig, best: ImageNetwork, state: State, test: Evaluation, accelerator: Accelerator
 ) -> dict[str, Any]:
-    """The content of result.json; ``best`` is the network of the best epoch, ``state`` the final ``State``."""
+    """The content of result.json. ``best`` is the network of the best epoch; ``state`` is the final state."""
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
     kappas = [getattr(part, "kappa", None) for part in best.modules()]
     return {
@@ -91,10 +91,10 @@ def result(
 
 
 def engine_of(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str | None:
-    """The engine that routes the last layer; None without capsules.
+    """The engine that routes the last layer; None if the network has no capsules.
 
     Raises:
-        InputError: the engine in the settings can't run this layer's routing.
+        InputError: the engine in the settings doesn't support this layer's routing.
     """
     if not network.routes:
         return None

@@ -1,4 +1,4 @@
-"""The run folder: all files of one training. They are written so that a run can be resumed after any crash.
+"""The run folder: all files of a training, written so that the run can be resumed after any crash.
 
 runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
               checkpoints/{best,last,previous}.safetensors  figures/
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
-NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a rename if the path exists
+NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a rename to a path that exists
 
 
 class Checkpoint(NamedTuple):
@@ -49,9 +49,10 @@ class Checkpoint(NamedTuple):
 
 
 class Run:
-    """A run folder. ``Run.create`` makes a new one, ``Run.open`` reads one.
+    """A run folder. ``Run.create`` makes a new one, ``Run.open`` opens an existing one.
 
-    Commands write figures and tables into ``results``: the folder itself, except for networks that come with graphcaps.
+    Commands write figures and tables into the folder ``results``. It is the run folder itself, except for networks that
+    come with graphcaps.
     """
 
     def __init__(self, path: Path, config: TrainConfig, results: Path | None = None):
@@ -68,9 +69,9 @@ class Run:
 
     @classmethod
     def create(cls, config: TrainConfig, **about) -> Run:
-        """Make the folder ``config.out / config.name`` under a hidden name, with config.json in it, and rename it.
+        """Make the folder ``config.out / config.name`` under a hidden name, write config.json into it, and rename it.
 
-        config.json also holds ``about``.
+        ``about`` is also stored in config.json.
 
         Raises:
             GraphcapsError: the name is taken, or the folder can't be written.
@@ -96,7 +97,7 @@ class Run:
 
     @classmethod
     def check_place(cls, config: TrainConfig) -> None:
-        """Raise ``GraphcapsError`` if the name is taken or the folder can't be written. Makes nothing."""
+        """Raise ``GraphcapsError`` if the name is taken or the folder can't be written, without making it."""
         run = cls(config.out / config.name, config)
         exists = config.name and os.path.lexists(run.path)
         if exists and (run.path.is_symlink() or not run.path.is_dir() or any(run.path.iterdir())):
@@ -112,9 +113,10 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:
-        """Open a run folder, or a network that comes with graphcaps by its name, such as ``"mnist"``.
+        """Open a run folder by its path, or a network that comes with graphcaps by its name, such as ``"mnist"``.
 
-        ``out`` is the folder for results of such a network. Raises ``GraphcapsError`` if there is no such run.
+        Results for a network that comes with graphcaps are written to a folder in ``out``. Raises ``GraphcapsError`` if
+        there is no such run.
         """
         path, results = Path(path), None
         if not path.exists() and str(path) in pretrained_names():
@@ -140,14 +142,14 @@ class Run:
         return held
 
     def checkpoint(self, which: str) -> Path:
-        """Path of the ``"best"`` (on validation images), ``"last"`` or ``"previous"`` weights."""
+        """The path of the weights ``which``: ``"best"`` (on validation images), ``"last"`` or ``"previous"``."""
         return self.path / "checkpoints" / f"{which}.safetensors"
 
     def newest_checkpoint(self) -> tuple[Checkpoint | None, str]:
         """Read the last checkpoint, or the previous one if the last is damaged; None if there is none yet.
 
-        The second result describes the damage, or is "". Raises ``GraphcapsError`` if all checkpoints are damaged, or
-        config.json differs from the settings of the training.
+        The second result describes the damage, or is "". Raises ``GraphcapsError`` if all checkpoints are damaged or
+        ``check_trained`` finds that config.json was changed.
         """
         from . import checkpoint
 
@@ -167,14 +169,14 @@ class Run:
     def check_trained(self, head: dict) -> None:
         """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's header.
 
-        Folders may differ, and where your own images are.
+        Folders and the device may differ, and so may the path of your own images.
         """
         now, trained = self.config.as_dict(), head.get("settings", {})
         for key in trained.keys() & now.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
             wanted, got = (short_name(v[key]) if key == "dataset" else v[key] for v in (trained, now))
             if wanted != got:
-                wanted = f"{key}: expected {wanted!r}, as its weights have, got {got!r}"
-                raise GraphcapsError(f"{self.path / 'config.json'}: {wanted}. Write it back, or train another run")
+                wanted = f"{key}: expected {wanted!r}, as in its checkpoint, got {got!r}"
+                raise GraphcapsError(f"{self.path / 'config.json'}: {wanted}. Restore it, or train another run")
 
     def write_metrics(self, history: list[dict]) -> None:
         """Write metrics.csv: one row per finished epoch."""
@@ -185,7 +187,7 @@ class Run:
         write_text(self.path / "metrics.csv", text.getvalue())
 
     def write_result(self, result: dict) -> None:
-        """Write result.json: the results of a finished run."""
+        """Write result.json, the results of a finished run."""
         write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
     def result(self) -> dict | None:
@@ -196,16 +198,19 @@ class Run:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            then = f"Delete it and make it again with: graphcaps train --resume {self}"
+            then = f"Delete it, then write it again with: graphcaps train --resume {self}"
             raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error}. {then}") from None
 
     def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
-        """Write answers.npz: the best network's answers to all test images, in order, and the labels."""
+        """Write answers.npz: the answers of the best weights to all test images, in order, and the labels."""
         with replacing(self.path / "answers.npz") as temporary:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Read ``predicted`` and ``labels`` of ``Evaluation``. Raise ``GraphcapsError`` if the file can't be read."""
+        """Read answers.npz: ``predicted`` and ``labels``, as in ``Evaluation``.
+
+        Raises ``GraphcapsError`` if the file can't be read.
+        """
         path = self.path / "answers.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
@@ -215,7 +220,7 @@ class Run:
                 raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
             return predicted, labels
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            got = f"{error}. Delete result.json there and make both again with: graphcaps train --resume {self}"
+            got = f"{error}. Delete result.json there, then write both again with: graphcaps train --resume {self}"
             raise GraphcapsError(f"{path}: expected a finished run's answers to the test images, got: {got}") from None
 
     def metrics(self) -> list[dict[str, float]]:
@@ -230,7 +235,7 @@ class Run:
         except FileNotFoundError:
             return []
         except (OSError, ValueError, TypeError, csv.Error) as error:
-            raise GraphcapsError(f"{path}: expected numbers under their names, got: {error}. Delete it") from None
+            raise GraphcapsError(f"{path}: expected columns of numbers, got: {error}. Delete the file") from None
 
     def trace(self) -> RoutingTrace:
         """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""
@@ -274,7 +279,8 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
         device: a torch device.
 
     Returns:
-        ``CapsNet``, ``MatrixCapsNet`` or ``CNN`` on ``device``, with ``class_names``, one per class, and ``limits``.
+        a ``CapsNet``, ``MatrixCapsNet`` or ``CNN`` on ``device``. Its ``class_names`` has one name per class, and its
+        ``limits`` determine which answers are doubtful.
 
     Raises:
         GraphcapsError: there is no such run, or its checkpoint is missing or damaged.

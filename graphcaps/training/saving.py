@@ -1,4 +1,4 @@
-"""Saving of a training in its run folder, and resuming from it to the bit."""
+"""Saving the state of a training in its run folder, and restoring it bit for bit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class State:
-    """Progress of a training; every checkpoint's header holds it."""
+    """Progress of a training, which is stored in the header of every checkpoint."""
 
     epoch: int = 0  # finished epochs
     step: int = 0  # finished steps of the current epoch
@@ -44,19 +44,19 @@ class State:
 
 
 class Saving:
-    """Writes a training's state, weights, metrics and routing into its run folder, and restores them."""
+    """Writes the state, weights, metrics and routing of a training into its run folder, and restores them."""
 
     def __init__(self, config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner):
         self.config, self.run, self.splits, self.learner = config, run, splits, learner
         self.network, self.device, self.main = learner.network, learner.device, learner.accelerator.is_main_process
         self.state = State()
-        self.limits = Limits()  # limits measured after the last epoch
-        self.keep_last = True  # whether to keep the last checkpoint as the previous one: False if it is damaged
+        self.limits = Limits()  # limits for doubtful answers, measured after the last finished epoch
+        self.keep_last = True  # whether to keep the last checkpoint as the previous one; False if it is damaged
         self.trace: RoutingTrace | None = None
         self.writer = _tensorboard(run.path) if config.tensorboard and self.main else None
 
     def save(self, which: str) -> None:
-        """Write the "best" or the "last" checkpoint; only the last holds the optimizer. Other processes do nothing."""
+        """In the main process, write the "best" or the "last" checkpoint; only the last contains the optimizer."""
         if not self.main:
             return
         tensors, before = checkpoint.model_tensors(self.network), None
@@ -75,7 +75,7 @@ class Saving:
         checkpoint.write(self.run.checkpoint(which), tensors, head, before)
 
     def save_rest(self) -> None:
-        """Write all files that depend on the last checkpoint. After a crash in between, a resume writes them again."""
+        """Write all files that depend on the last checkpoint. If this is cut short by a crash, resuming repeats it."""
         if not self.main:
             return
         if self.state.best_epoch == self.state.epoch > 0:
@@ -86,7 +86,7 @@ class Saving:
             self._save_routing()
 
     def _save_routing(self) -> None:
-        """Write the trace, with this epoch's routing if it is among ``kept_epochs``."""
+        """Write the trace. Add this epoch's routing to it if the epoch is one of ``kept_epochs``."""
         config, epoch = self.config, self.state.epoch
         if self.trace is None or epoch in kept_epochs(config.epochs):
             about = {key: getattr(config, key) for key in ("model", "routing", "epochs", "seed")}
@@ -97,20 +97,20 @@ class Saving:
         self.trace.save(self.run.path / "trace.npz")
 
     def write_tensorboard(self, row: dict) -> None:
-        """Write an epoch's numbers for TensorBoard, if the settings ask for it."""
+        """If the settings ask for TensorBoard, write an epoch's numbers for it."""
         if self.writer is not None:
             for key, value in row.items():
                 self.writer.add_scalar(key, value, row["epoch"])
             self.writer.flush()
 
     def restore(self, say: Callable[[str], None]) -> bool:
-        """Restore everything from the newest sound checkpoint. Return False if there is none yet."""
+        """Restore everything from the newest checkpoint that isn't damaged. Return False if there is none yet."""
         saved, damage = self.run.newest_checkpoint()
         if saved is None:
-            say(f"no weights are in {self.run}: it starts again, in its settings")
+            say(f"there are no weights in {self.run}: training starts from the beginning, with the settings of the run")
             return False
         if damage:
-            say(f"{damage}Taken instead: {saved.path}")
+            say(f"{damage}Used instead: {saved.path}")
         self.keep_last = not damage
         try:
             self.state, self.limits = State(**saved.head["state"]), Limits(*saved.head["limits"])
@@ -118,21 +118,22 @@ class Saving:
             raise GraphcapsError(f"checkpoint: expected the state of a training in {saved.path}, got {error}") from None
         checkpoint.restore_model(self.network, saved.tensors, saved.path)
         checkpoint.restore_training(self.learner.optimizer, self.device, saved.tensors)
-        if not self.main:  # the main process restores the sums over all processes
+        if not self.main:  # the restored sums are over all processes, so only the main process keeps them
             self.state.loss_sum, self.state.correct, self.state.seen = 0.0, 0, 0
         if self.device.type == "cpu" and self.state.threads and "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(min(self.state.threads, os.cpu_count() or 1))  # another number rounds differently
+            # With another number of threads, sums would round differently.
+            torch.set_num_threads(min(self.state.threads, os.cpu_count() or 1))
         say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
         if self.main and self.network.routes:
             try:
                 self.trace = self.run.trace()
-            except GraphcapsError as error:  # training doesn't need the trace
-                say(f"{error} (the routing is recorded from here on)")
+            except GraphcapsError as error:  # training can go on without the trace
+                say(f"{error} (a new recording of the routing starts here)")
         return True
 
 
 def _tensorboard(folder: Path) -> SummaryWriter:
-    """Make a writer of TensorBoard events. Raise ``GraphcapsError`` if TensorBoard isn't installed."""
+    """Make a writer for TensorBoard. Raise ``GraphcapsError`` if TensorBoard isn't installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

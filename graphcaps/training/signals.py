@@ -1,4 +1,4 @@
-"""Handling of Ctrl-C and SIGTERM: training stops after it has saved, other commands stop at once."""
+"""Handling of Ctrl-C and SIGTERM: a training saves its state before it stops; other commands stop at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopSignals:
-    """Stores Ctrl-C or SIGTERM in ``signum`` while the block runs. A second Ctrl-C calls the handler from before."""
+    """While the block runs, Ctrl-C or SIGTERM only sets ``signum``. A second Ctrl-C calls the earlier handler."""
 
     signum = 0  # no signal yet
 
@@ -48,10 +48,10 @@ class StopSignals:
 
 
 class StopAtOnce(StopSignals):
-    """Ctrl-C and SIGTERM raise ``Stopped`` while the block runs.
+    """While the block runs, Ctrl-C and SIGTERM raise ``Stopped``.
 
-    On a second signal, and during an import, which an exception could leave half done, the process instead prints a
-    line and exits with the signal's status.
+    If it is the second signal, or if an import is running, which an exception could leave half done, the process prints
+    a line and exits with the signal's status instead.
     """
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
@@ -62,7 +62,7 @@ class StopAtOnce(StopSignals):
         raise Stopped(signum)
 
     def ignore_later(self) -> None:
-        """Ignore both signals after the block, while Python shuts down."""
+        """Ignore both signals after the end of the block, while Python shuts down."""
         self.before = dict.fromkeys(self.before, signal.SIG_IGN)
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Learner(NamedTuple):
     """A network on the accelerator's device, and its optimizer.
 
-    ``model`` is ``network`` wrapped by Accelerate: it computes in the accelerator's precision and averages gradients
-    over all processes.
+    ``model`` is ``network``, wrapped by Accelerate so that it computes in the accelerator's precision and averages
+    gradients over all processes.
     """
 
     network: ImageNetwork
@@ -33,15 +33,15 @@ class Learner(NamedTuple):
 
     @property
     def sum_dtype(self) -> torch.dtype:
-        """The dtype of sums over an epoch: MPS has no float64."""
+        """The dtype of sums over an epoch: float64, except on MPS, which doesn't support it."""
         return torch.float32 if self.device.type == "mps" else torch.float64
 
 
 def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Learner:
     """Move the network to the accelerator's device, in memory format channels_last, and make its Adam optimizer.
 
-    With several processes on GPUs, batch normalisation uses the images of all processes. On CPUs, torch has no such
-    layer, and each process uses its own images.
+    With several processes on GPUs, batch normalisation uses the images of all processes. On CPUs, where torch has no
+    layer that does this, each process uses only its own images.
     """
     device = accelerator.device
     if accelerator.num_processes > 1 and device.type == "cuda":
@@ -58,13 +58,13 @@ def training_step(
     """Forward, loss, backward and Adam on one batch.
 
     Args:
-        images: (B, C, H, W) in [0, 1]; for K objects per image, one layer per object (B, K, C, H, W).
+        images: (B, C, H, W) in [0, 1]; or (B, K, C, H, W), one layer for each of K objects in an image.
         labels: (B,) or (B, K) int64.
-        progress: the share of training that is done, in [0, 1].
-        weight: factor on this process's loss for the mean over all processes, see ``Batches.weight``.
+        progress: the share of the training that is done, in [0, 1].
+        weight: factor on this process's loss, so that the mean over processes is right; see ``Batches.weight``.
 
     Returns:
-        the loss (), detached, and the network's output.
+        the detached loss (), and the network's output.
     """
     output = learner.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
     loss = learner.network.loss(output, images, labels, progress)
@@ -80,7 +80,7 @@ def summed(learner: Learner, *numbers: float) -> list[float]:
 
 
 def one_cycle(step: int, steps: int, peak: float) -> float:
-    """Learning rate of a step: it rises from peak / 25 for 30 % of steps, then falls to nearly 0 (Smith & Topin 2018).
+    """Learning rate of a step. It rises from peak / 25 for 30 % of steps, then falls to nearly 0 (Smith & Topin 2018).
 
     >>> [round(one_cycle(step, 100, 1.0), 3) for step in (0, 30, 65, 99)]
     [0.04, 1.0, 0.5, 0.001]

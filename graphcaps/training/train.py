@@ -27,22 +27,24 @@ def train(
     """Train a network and return its results (the content of the run's result.json).
 
     Args:
-        config: the settings. A resumed run keeps its own settings, except ``data`` and ``device`` if they are not the
-            defaults or are named in ``overrides``.
+        config: the settings. A resumed run keeps its own settings, but it takes ``data`` and ``device`` from ``config``
+            if they differ from the defaults or are named in ``overrides``.
         images: images to train on instead of ``config.dataset``: uint8 or fractions in [0, 1], (N, H, W), (N, H, W, C)
             or (N, C, H, W), C = 1 or 3. A copy is written to ``config.data``, so that the run can be resumed.
-        labels: (N,), one integer or text per image; or (N, J) of 0 and 1 for any number of classes per image.
+        labels: (N,), one integer or text per image; or (N, J) of 0 and 1 if an image may show any number of classes
+            (multi-label).
         resume: path of the run folder to resume.
-        progress: show a progress bar on a terminal; elsewhere print a line per epoch, and at least every 30 seconds.
-        overrides: the names among ``data`` and ``device`` that a resumed run takes from ``config`` even if default.
+        progress: show a progress bar on a terminal; elsewhere, print a line per epoch, and at least every 30 seconds.
+        overrides: which of ``data`` and ``device`` a resumed run takes from ``config`` even if they are defaults.
 
     Raises:
-        GraphcapsError: invalid settings, data or folders; a loss that isn't finite; ``Interrupted`` on Ctrl-C.
+        GraphcapsError: settings, data or folders are invalid, the loss isn't finite, or Ctrl-C was pressed
+            (``Interrupted``).
     """
     run = None
     expect((images is None) == (labels is None), "images and labels", "both", "one of them")
     if images is not None and labels is not None:
-        expect(resume is None, "resume", "no images beside it", "some", "A run finds its own images")
+        expect(resume is None, "resume", "no images with it", "some", "A resumed run loads its own images")
         from ..data.user_datasets import write_arrays
 
         config = dataclasses.replace(config, dataset=write_arrays(images, labels, config.data))
@@ -50,7 +52,7 @@ def train(
         run = Run.open(resume)
         if run.result():
             got = f"{run} has finished its {run.config.epochs} epochs"
-            more = "For more of them, train another run with more --epochs"
+            more = "To train longer, start another run with more --epochs"
             raise GraphcapsError(f"resume: expected an unfinished run, {got}. {more}")
         taken = {key: getattr(config, key) for key in MACHINE_SETTINGS if key in (*config.changed(), *overrides)}
         config = dataclasses.replace(run.config, **taken)

@@ -87,7 +87,7 @@ def test_a_damaged_run_goes_on_to_the_same_weights_or_says_why_not(runs, capsys,
             if name.startswith(("last.", "metrics"))
         ]  # fmt: skip
     assert code == (file == "config.json") or file.endswith("best.safetensors")  # a later epoch may be the best
-    assert ("Taken instead: run/checkpoints/previous" in printed) == (
+    assert ("Used instead: run/checkpoints/previous" in printed) == (
         file.endswith("last.safetensors") and how != "deleted"
     )
     assert not Path("was run").exists()
@@ -98,7 +98,7 @@ def test_a_run_whose_checkpoints_are_gone_says_that_it_starts_again(runs, capsys
     for path in Path("run/checkpoints").glob("*.safetensors"):
         path.unlink()
     code, printed = answer(capsys, "train", "--resume", "run")
-    assert code == 0 and "no weights are in run: it starts again, in its settings" in printed
+    assert code == 0 and "there are no weights in run: training starts from the beginning" in printed
 
 
 @pytest.mark.parametrize(("file", "how"), cases(ENDED))
@@ -129,7 +129,7 @@ def test_settings_that_were_changed_since_are_an_error_that_names_them(runs, cap
         stored = json.loads(path.read_text())
         before, stored["settings"][key] = stored["settings"][key], value
         path.write_text(json.dumps(stored))
-        wanted = f"graphcaps: {path}: {key}: expected {before!r}, as its weights have, got {value!r}. Write it back, or"
+        wanted = f"graphcaps: {path}: {key}: expected {before!r}, as in its checkpoint, got {value!r}. Restore it, or"
         code, printed = answer(capsys, *command.split(), name)
         assert code == 1 and printed.startswith(wanted)
         stored["settings"] |= {key: before, "name": "other", "data": "there", "tensorboard": False}
