@@ -137,10 +137,10 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
     if model.reconstructs:
-        widths = [tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2)]
-        fits = all(width is not None and width.dim() == 1 for width in widths)
-        # The networks that come with graphcaps have a smaller decoder than their preset, or none.
+        # A network that comes with graphcaps has a small decoder, or none.
+        first, second = (tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2))
         sizes = model.decoder.num_parents, model.decoder.parent_dim, model.image_shape
-        model.decoder = Decoder(*sizes, tuple(map(len, widths))) if fits else None
+        absent = first is None or second is None
+        model.decoder = None if absent else Decoder(*sizes, (first.numel(), second.numel()))
     restore_model(model, tensors, path)
     return model, head
