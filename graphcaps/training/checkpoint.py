@@ -140,7 +140,8 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         # A network that comes with graphcaps has a small decoder, or none.
         first, second = (tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2))
         sizes = model.decoder.num_parents, model.decoder.parent_dim, model.image_shape
-        absent = first is None or second is None
-        model.decoder = None if absent else Decoder(*sizes, (first.numel(), second.numel()))
+        model.decoder = None
+        if first is not None and second is not None:
+            model.decoder = Decoder(*sizes, (first.numel(), second.numel()))
     restore_model(model, tensors, path)
     return model, head
