@@ -17,7 +17,7 @@ from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryC
 from ..nn.routed import routing_for_images
 from ..routing import Routing
 from ..routing.names import to_json
-from ..routing.routing import rule_of
+from ..routing.base import rule_of
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss, routed_with_logits
 from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of

@@ -10,7 +10,7 @@ from .dynamic import Dynamic
 from .em import EM
 from .engines import engine
 from .inverted import Inverted
-from .routing import Parents, Routing, squashed
+from .base import Parents, Routing, squashed
 from .rule import Rule
 from .spherical import Spherical
 from .uniform import Uniform

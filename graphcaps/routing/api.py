@@ -17,7 +17,7 @@ from .dynamic import Dynamic
 from .engines import choose, choose_for_nodes
 from .names import as_routing
 from .observers import Observer, combined
-from .routing import Parents, Routing
+from .base import Parents, Routing
 from .votes import NodeVotes, Votes, as_votes
 
 P = ParamSpec("P")
@@ -30,7 +30,7 @@ def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def call_or_break(*arguments: P.args, **named: P.kwargs) -> T:
         if torch.compiler.is_dynamo_compiling():
-            from .eager import call
+            from .uncompiled import call
 
             return call(function, *arguments, **named)
         return function(*arguments, **named)

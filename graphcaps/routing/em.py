@@ -42,7 +42,7 @@ from torch.nn.functional import logsigmoid
 
 from ..errors import check_whole, expect
 from .engines.edges import Edges, per_parent
-from .routing import Parents, Routing
+from .base import Parents, Routing
 from .rule import with_length
 
 MIN_MASS = 1e-9  # added to the sum of R before mu and sigma^2 are divided by it

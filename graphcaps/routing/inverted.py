@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from ..errors import check_whole
 from .engines.edges import Edges, per_parent
-from .routing import Parents, Routing
+from .base import Parents, Routing
 from .rule import with_length
 
 EPSILON = 1e-5  # added to the variance in LayerNorm, as torch.nn.LayerNorm does

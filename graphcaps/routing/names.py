@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import GraphcapsError, InputError
 from ..names import ROUTINGS as CLASSES
-from .routing import Routing
+from .base import Routing
 
 
 def as_routing(routing: Routing | str, **settings: Any) -> Routing:

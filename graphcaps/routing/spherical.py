@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from ..errors import check_whole, expect
 from ..functional import squash
 from .engines.edges import Edges
-from .routing import Parents, Routing, squashed
+from .base import Parents, Routing, squashed
 from .rule import Rule, concentration_per_length, with_length
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..errors import check_whole
 from ..functional import squash
 from .engines.edges import Edges
-from .routing import Parents, Routing, squashed
+from .base import Parents, Routing, squashed
 from .rule import Rule
 
 

@@ -12,7 +12,7 @@ from ..._dgl import DGLGraph
 from ...errors import InputError, check_name, expect
 from ...graph import Links
 from ...names import ENGINES as NAMES
-from ..routing import Routing
+from ..base import Routing
 from ..votes import NodeVotes, Votes
 from .dense import DenseEdges
 from .dgl import DGLEdges

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..._dgl import DGLGraph
 from ...graph import links
-from ..routing import Routing
+from ..base import Routing
 from ..votes import Votes
 from .edges import Edges
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from ..._dgl import DGLGraph, edge_softmax, function, has_cuda, ops
 from ...graph import bipartite_graph, cached_per_structure
 from ...tracing import is_tracing
-from ..routing import Routing
+from ..base import Routing
 from ..second_derivative import refuse_second_derivative
 from ..votes import Votes
 from .edges import Edges

@@ -20,7 +20,7 @@ from ...errors import GraphcapsError, expect
 from ...graph import Links, links
 from ...tracing import is_tracing
 from ..observers import Observer
-from ..routing import Parents, Routing, squashed
+from ..base import Parents, Routing, squashed
 from ..votes import Votes
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..._dgl import DGLGraph
 from ...tracing import is_tracing
 from ..observers import watched
-from ..routing import Parents, Routing, rule_of, squashed
+from ..base import Parents, Routing, rule_of, squashed
 from ..votes import GivenVotes, LinearVotes, NodeVotes, Votes
 from .edges import Edges
 
@@ -38,7 +38,7 @@ class FusedEdges(Edges):
         return "" if max(votes.u.shape[-1], votes.dim) <= MAX_WIDTH else f"capsules of at most {MAX_WIDTH} numbers"
 
     def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
-        from .cpu.route import sums
+        from .cpu.by_child import sums
 
         rule = rule_of(routing)
         assert rule is not None
@@ -65,7 +65,7 @@ class FusedNodes:
 
     def sums(self, routing: Routing, get_coupling: bool) -> tuple[Tensor, Tensor | None]:
         """Route; return what ``route_nodes`` returns."""
-        from .cpu.nodes import route_nodes
+        from .cpu.by_node import route_nodes
 
         rule, votes = rule_of(routing), self.votes
         assert rule is not None

@@ -9,7 +9,7 @@ from ..._dgl import DGLGraph
 from ...graph import Links, reverse_edges
 from ...tracing import is_tracing
 from ..observers import observer_on_nodes
-from ..routing import Routing, rule_of
+from ..base import Routing, rule_of
 from ..votes import NodeVotes
 from .chunks import products_along, sum_along
 from .edges import Edges

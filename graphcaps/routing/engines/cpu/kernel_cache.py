@@ -50,7 +50,7 @@ def compiled(function: Callable) -> Callable:
     """Compile a kernel, and cache it on disk if possible; else each process compiles it again.
 
     LLVM optimises at level 1 at most. The kernels use vectors explicitly (`simd`): higher levels don't make them
-    faster, and make those in `kernels_nodes` two to four times as slow (Numba 0.68).
+    faster, and make those in `kernels_by_node` two to four times as slow (Numba 0.68).
     """
     user_folder, folder = config.CACHE_DIR, cache_folder()
     try:

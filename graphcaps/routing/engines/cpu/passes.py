@@ -17,7 +17,7 @@ from ...._dgl import DGLGraph
 from ....graph import cached_per_structure
 from ...votes import LinearVotes
 from .arguments import Edges, Sizes, Votes
-from .kernels import gather_votes, iterate
+from .kernels_by_child import gather_votes, iterate
 from .tiles import LANES, SOFTMAX
 
 # The most numbers in the votes of one child's images, and in those of a block of small children.

@@ -1,4 +1,4 @@
-"""The work of the passes in `kernels` on one block: the edges of neighbouring children, for some of the images.
+"""The work of the passes in `kernels_by_child` on one block: the edges of neighbouring children, for some of the images.
 
 A tile has a number for each edge and image of a block, in vectors of 16. An edge's images are rounded up to whole
 vectors (its lanes). With a single image an edge has one lane, and a vector holds 16 edges. A tile is long enough for

@@ -1,6 +1,6 @@
 """Numba kernels for routing among a node's capsules: all iterations of a node while its neighbours' votes are in cache.
 
-A row is a capsule of an edge's source, and has a vote of D numbers for each of the node's K capsules. `nodes` has the
+A row is a capsule of an edge's source, and has a vote of D numbers for each of the node's K capsules. `by_node` has the
 formulas and describes ``rows``.
 
 With MUTUAL, an edge e = (u, v) and its reverse e' share their logits b_e = <u_hat_e, w_v> + <u_hat_e', w_u>. Then an

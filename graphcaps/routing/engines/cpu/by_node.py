@@ -21,7 +21,7 @@ from ...._dgl import DGLGraph
 from ....graph import cached_per_structure, links, reverse_edges
 from ...second_derivative import once_differentiable
 from .arguments import Kept, Slopes
-from .kernels_nodes import route, route_backward
+from .kernels_by_node import route, route_backward
 from .passes import MAX_SUMS, empty, equal_ranges, flat, run_on_threads, sum_of, zeros
 
 

@@ -1,7 +1,7 @@
 """Routing by a rule on the CPU: R passes over the votes, and for the gradient R - 1 more and one write.
 
 This module has the order of the passes, the work between them, and the autograd function; `README.md` derives both. The
-passes are in `kernels`. Linear votes are not built, unless one child has most of the edges.
+passes are in `kernels_by_child`. Linear votes are not built, unless one child has most of the edges.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ...rule import Rule, concentration_per_length
 from ...second_derivative import once_differentiable
 from ...votes import LinearVotes, Votes
 from ..edges import Observer
-from .images import sums_by_image, votes_by_image
-from .kernels import iterate_backward, votes_gradient
+from .by_image import sums_by_image, votes_by_image
+from .kernels_by_child import iterate_backward, votes_gradient
 from .passes import EdgesByChild, Passes, edges_by_child, empty, has_hub, sum_of, zeros
 from .tiles import EQUAL, ONE, SOFTMAX
 

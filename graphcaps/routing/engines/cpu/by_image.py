@@ -17,7 +17,7 @@ from ....graph import links
 from ...rule import Rule
 from ...second_derivative import once_differentiable
 from ...votes import GivenVotes, Votes
-from .kernels_images import images_backward, route_images
+from .kernels_by_image import images_backward, route_images
 from .passes import empty, equal_ranges, run_on_threads
 from .tiles import LANES
 
