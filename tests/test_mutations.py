@@ -181,8 +181,8 @@ MUTATIONS = [
     Mutation(
         "spherical: logits that add up over iterations",
         "routing/spherical.py",
-        "b = prior + edges.agreement(votes, with_length(s, length))",
-        "b = b + edges.agreement(votes, with_length(s, length))",
+        "b = prior + edges.agreement(votes, with_length(s, ratio))",
+        "b = b + edges.agreement(votes, with_length(s, ratio))",
         "test_facts.py equal_the_oracles and spherical-dgl",
     ),
     Mutation(

@@ -43,23 +43,23 @@ class Rule(NamedTuple):
         """Whether each query contains the one before as a term."""
         return self.query == "capsules"
 
-    def next_query(self, s: Tensor, before: Tensor, length: Tensor | None) -> Tensor:
-        """Return the query after ``before``, from the sums s (J, *, D). ``length`` is kappa / rho (J, *)."""
+    def next_query(self, s: Tensor, before: Tensor, ratio: Tensor | None) -> Tensor:
+        """Return the query after ``before``, from the sums s (J, *, D). ``ratio`` is kappa / rho (J, *)."""
         if self.query == "capsules":
             return before + squash(s)
         if self.query == "sums":
             return s * max(1, s.shape[-1]) ** -0.5
-        assert length is not None
-        return with_length(s, length)
+        assert ratio is not None
+        return with_length(s, ratio)
 
-    def next_query_backward(self, s: Tensor, length: Tensor | None, dw: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the gradients of s and length. For capsules, dw is the gradient through all later queries."""
+    def next_query_backward(self, s: Tensor, ratio: Tensor | None, dw: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the gradients of s and ratio. For capsules, dw is the gradient through all later queries."""
         if self.query == "capsules":
             return squash_backward(s, dw), None
         if self.query == "sums":
             return dw * max(1, s.shape[-1]) ** -0.5, None
-        assert length is not None
-        return with_length_backward(s, length, dw)
+        assert ratio is not None
+        return with_length_backward(s, ratio, dw)
 
 
 def with_length(pose: Tensor, length: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def with_length_backward(s: Tensor, length: Tensor, dw: Tensor) -> tuple[Tensor,
     return length.unsqueeze(-1) / n * (dw - torch.where(some, along * mu, 0)), along.squeeze(-1)
 
 
-def concentration_per_length(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
+def kappa_over_rho(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
     """Return kappa / rho (J, *) from each parent's sum of |u_hat|^2 and number of votes; 0 if all votes are zero."""
     mean = squares / count.clamp_min(1)
     some = mean > MIN_SQUARED_NORM

@@ -39,7 +39,7 @@ from ..errors import check_whole, expect
 from ..functional import squash
 from .engines.edges import Edges
 from .base import Parents, Routing, squashed
-from .rule import Rule, concentration_per_length, with_length
+from .rule import Rule, kappa_over_rho, with_length
 
 
 class Spherical(Routing):
@@ -75,7 +75,7 @@ class Spherical(Routing):
         if self.iterations > 1:
             squares = edges.squared_lengths(votes)  # edge numbers
             count = edges.sum_to_parents(torch.ones_like(squares))  # (J, *), the number of votes for each parent
-            length = concentration_per_length(edges.sum_to_parents(squares), count, self.kappa)
+            ratio = kappa_over_rho(edges.sum_to_parents(squares), count, self.kappa)
         b = prior
         for r in range(self.iterations):
             c = edges.child_softmax(b)
@@ -83,7 +83,7 @@ class Spherical(Routing):
             v = squash(s)
             edges.observe(r, b, c, v, votes)
             if r < self.iterations - 1:
-                b = prior + edges.agreement(votes, with_length(s, length))
+                b = prior + edges.agreement(votes, with_length(s, ratio))
         return squashed(s, c)
 
     def rule(self) -> Rule:

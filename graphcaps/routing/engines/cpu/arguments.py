@@ -58,7 +58,7 @@ class Kept(NamedTuple):
     s: np.ndarray  # (N, R, K, D)
     w: np.ndarray  # (N, R, K, D)
     squares: np.ndarray  # (N, K)
-    norm: np.ndarray  # (N, K)
+    ratio: np.ndarray  # (N, K)
     products: np.ndarray  # (2, rows, K): at r % 2, those for iteration r
     c: np.ndarray  # (R, rows, K), or empty
 
@@ -69,4 +69,4 @@ class Slopes(NamedTuple):
     ds: np.ndarray  # (N, R, K, D)
     db: np.ndarray  # (R, rows, K)
     dw: np.ndarray  # (N, K, D)
-    dnorm: np.ndarray  # (N, K)
+    dratio: np.ndarray  # (N, K)

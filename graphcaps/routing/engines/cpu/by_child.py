@@ -14,7 +14,7 @@ from torch import Tensor
 from ...._dgl import DGLGraph
 from ....functional import squash
 from ....graph import Links, links
-from ...rule import Rule, concentration_per_length
+from ...rule import Rule, kappa_over_rho
 from ...second_derivative import once_differentiable
 from ...votes import LinearVotes, Votes
 from ..edges import Observer
@@ -41,8 +41,8 @@ def sums(
     """Return the last sums s (J, *, D) and, with ``coupling``, the last couplings (E, *), detached."""
     by_image = votes_by_image(graph, votes, rule, prior) if observer is None else None
     if by_image is not None:
-        length, per_square = _length(graph, by_image, rule.kappa)
-        return sums_by_image(graph, by_image, rule.iterations, length, per_square, coupling)
+        ratio, per_square = _ratio(graph, by_image, rule.kappa)
+        return sums_by_image(graph, by_image, rule.iterations, ratio, per_square, coupling)
     edges, trailing = edges_by_child(graph), tuple(prior.shape[1:])
     if isinstance(votes, LinearVotes) and not has_hub(edges, votes):
         u, weight, index = votes.u, votes.weight, votes.index
@@ -50,10 +50,10 @@ def sums(
         u = votes.build(graph)
         weight, index = u.new_empty(0), None
     u, weight = u.reshape(len(u), -1, u.shape[-1]).contiguous(), weight.contiguous()  # (I, B, P), or (E, B, D)
-    length, per_square = _length(graph, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
-    learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, length))
+    ratio, per_square = _ratio(graph, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
+    learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, ratio))
     call = Call(edges, rule, trailing, observer, coupling, learning)
-    s, c = _Route.apply(u, weight, prior.reshape(len(prior), -1), length, per_square, index, call)
+    s, c = _Route.apply(u, weight, prior.reshape(len(prior), -1), ratio, per_square, index, call)
     s = s.reshape(edges.num_parents, *trailing, s.shape[-1])
     return s, c.reshape(len(c), *trailing) if coupling else None
 
@@ -65,14 +65,14 @@ class _Route(torch.autograd.Function):
         u: Tensor,
         weight: Tensor,
         prior: Tensor,
-        length: Tensor | None,
+        ratio: Tensor | None,
         per_square: Tensor | None,
         index: Tensor | None,
         call: Call,
     ) -> tuple[Tensor, Tensor]:
         """Return the last s (J, B, D) and the last couplings (E, B), which are empty without ``call.coupling``.
 
-        Spherical routing has ``length`` (J, B), which is kappa / rho, and ``per_square``, see `_length`.
+        Spherical routing has ``ratio`` (J, B), which is kappa / rho, and ``per_square``, see `_ratio`.
         """
         edges, rule = call.edges, call.rule
         given = Passes(u, weight, index, edges)
@@ -88,7 +88,7 @@ class _Route(torch.autograd.Function):
         coupling = passes.nothing
         for r in range(rule.iterations):
             if r > 0:
-                w[r] = rule.next_query(s[r - 1], w[r - 1], length)
+                w[r] = rule.next_query(s[r - 1], w[r - 1], ratio)
             last, couples = r == rule.iterations - 1, r > 0 or start != ONE
             kept = c[r - skipped] if len(c) and r >= skipped else passes.nothing
             seen = call.observer is not None and couples or call.coupling and last
@@ -98,7 +98,7 @@ class _Route(torch.autograd.Function):
             if call.observer is not None and couples:
                 _observe(call, passes, r, prior, w[r], coupling, s[r])
         if call.learning:
-            ctx.save_for_backward(given.u, weight, by_child, length, per_square, index, c, s, w)
+            ctx.save_for_backward(given.u, weight, by_child, ratio, per_square, index, c, s, w)
             ctx.call, ctx.start, ctx.reading = call, start, passes if passes is not given else None
         coupling = edges.in_edge_order(coupling.clone()) if call.coupling else passes.nothing
         ctx.mark_non_differentiable(coupling)
@@ -108,16 +108,16 @@ class _Route(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-        """Return the gradients of votes (or children and matrices), prior and length."""
+        """Return the gradients of votes (or children and matrices), prior and ratio."""
         if grad is None:
             return (None,) * 7
-        u, weight, prior, length, per_square, index, c, s, w = ctx.saved_tensors
+        u, weight, prior, ratio, per_square, index, c, s, w = ctx.saved_tensors
         (edges, rule, *_), start, passes = ctx.call, ctx.start, Passes(u, weight, index, ctx.call.edges)
         reading = ctx.reading or (passes.with_sorted_votes() if len(s) > 1 else passes)
         needs_prior, nothing = ctx.needs_input_grad[2], passes.nothing
         db, ds = passes.numbers(0 if passes.linear else len(s) - 1), empty(s.shape, s)
         ds[-1], dprior, above = grad, None, nothing
-        dlength = None if length is None else torch.zeros_like(length)
+        dratio = None if ratio is None else torch.zeros_like(ratio)
         for r in reversed(range(len(s))):
             if r == 0 and (not needs_prior or start == ONE):
                 break
@@ -133,8 +133,8 @@ class _Route(torch.autograd.Function):
             if needs_prior:
                 dprior = of_r if rule.adds or dprior is None else dprior + of_r
             if r > 0:
-                ds[r - 1], of_length = rule.next_query_backward(s[r - 1], length, sum_of(dw))
-                dlength = None if dlength is None else dlength + of_length
+                ds[r - 1], ratio_slope = rule.next_query_backward(s[r - 1], ratio, sum_of(dw))
+                dratio = None if dratio is None else dratio + ratio_slope
             above = of_r if rule.adds else nothing
         du = dweight = ctx.reading = reading = None  # free the sorted copy before du is allocated
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
@@ -142,9 +142,9 @@ class _Route(torch.autograd.Function):
             if passes.linear:
                 du, dweight = _gradient_of_linear(passes, prior, w, ds, added, start, rule.adds)
             else:
-                bend = nothing if per_square is None or dlength is None else -dlength * per_square
+                bend = nothing if per_square is None or dratio is None else -dratio * per_square
                 du = _gradient_of_given(passes, c, ds, db, added, start, bend)
-        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dlength, None, None, None
+        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dratio, None, None, None
 
 
 def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Tensor, s: Tensor) -> None:
@@ -193,22 +193,22 @@ def _gradient_of_linear(
     return du, sum_of(parts)
 
 
-def _length(graph: DGLGraph, votes: Tensor | LinearVotes, kappa: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Return length = kappa / rho (J, B), and for votes (E, B, D) per_square = length / sum of |u_hat|^2 (0 for 0 / 0).
+def _ratio(graph: DGLGraph, votes: Tensor | LinearVotes, kappa: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Return ratio = kappa / rho (J, B), and for votes (E, B, D) per_square = ratio / sum of |u_hat|^2 (0 for 0 / 0).
 
-    For given votes, autograd sees length as a function of kappa alone, because it would need four tensors of the
-    votes' size for the squares. The kernels add the votes' gradient through length, which is -dlength per_square u_hat.
+    For given votes, autograd sees ratio as a function of kappa alone, because it would need four tensors of the
+    votes' size for the squares. The kernels add the votes' gradient through ratio, which is -dratio per_square u_hat.
     """
     if kappa is None:
         return None, None
     ends = links(graph, votes.device)
     count = ends.in_degrees.to(votes.dtype).unsqueeze(-1)
     if isinstance(votes, LinearVotes):
-        return concentration_per_length(squared_lengths(votes, graph), count, kappa), None
+        return kappa_over_rho(squared_lengths(votes, graph), count, kappa), None
     squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1).square_(), ends)
-    length = concentration_per_length(squares, count, kappa)
-    value = length.detach()
-    return length, torch.where(value > 0, value / squares, 0)
+    ratio = kappa_over_rho(squares, count, kappa)
+    value = ratio.detach()
+    return ratio, torch.where(value > 0, value / squares, 0)
 
 
 def squared_lengths(votes: LinearVotes, graph: DGLGraph) -> Tensor:

@@ -131,9 +131,9 @@ class _RouteNodes(torch.autograd.Function):
         iterations, mutual = how["iterations"], len(how["MUTUAL"]) > 0
         all_nodes, all_rows = (num_nodes, num_rows) if mutual else (0, 0)
         s, w = (empty((all_nodes, iterations, *dims), z) for _ in range(2))
-        squares, norm = (z.new_zeros(all_nodes, caps) for _ in range(2))
+        squares, ratio = (z.new_zeros(all_nodes, caps) for _ in range(2))
         c = empty((iterations, all_rows if how["learning"] else 0, caps), z)
-        kept = Kept(*map(flat, (s, w, squares, norm, empty((2, all_rows, caps), z), c)))
+        kept = Kept(*map(flat, (s, w, squares, ratio, empty((2, all_rows, caps), z), c)))
         sums = z.new_empty(num_nodes, *dims)
         coupling = z.new_full((num_rows if how["get_coupling"] else 0, caps), 1 / caps)
         how = how | {"stride": caps * (num_rows if mutual else rows.max_rows)}
@@ -141,7 +141,7 @@ class _RouteNodes(torch.autograd.Function):
         calls = [(r, r + 1) for r in range(iterations)] if mutual else [(0, iterations)]
         for begin, end in calls:
             run_on_threads(route, rows.ranges(), **given, r_begin=begin, r_end=end, sums=sums, coupling=coupling)
-        ctx.save_for_backward(z, scale, kappa, s, w, squares, norm, c)
+        ctx.save_for_backward(z, scale, kappa, s, w, squares, ratio, c)
         ctx.settings = rows, calls, how
         ctx.mark_non_differentiable(coupling)
         return sums, coupling
@@ -149,15 +149,15 @@ class _RouteNodes(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-        z, scale, kappa, s, w, squares, norm, c = ctx.saved_tensors
+        z, scale, kappa, s, w, squares, ratio, c = ctx.saved_tensors
         rows, calls, how = ctx.settings
         ranges, du, parts = rows.ranges_and_sums(z)
         dkappa = torch.zeros_like(kappa, memory_format=torch.contiguous_format)
         wants_scale, nothing = ctx.needs_input_grad[1], z.new_empty(0)
         dscale = torch.empty_like(scale, memory_format=torch.contiguous_format) if wants_scale else nothing
         dw = zeros((len(s), *grad.shape[1:]), s)
-        kept = Kept(*map(flat, (s, w, squares, norm, nothing, c)))
-        slopes = Slopes(*map(flat, (empty(s.shape, s), empty(c.shape, c), dw, torch.zeros_like(norm))))
+        kept = Kept(*map(flat, (s, w, squares, ratio, nothing, c)))
+        slopes = Slopes(*map(flat, (empty(s.shape, s), empty(c.shape, c), dw, torch.zeros_like(ratio))))
         given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept, "slopes": slopes} | how
         given |= {"grad": grad.contiguous(), "dkappa": dkappa, "dscale": dscale}
         for begin, end in reversed(calls):

@@ -6,7 +6,7 @@ vector has one number per child, and a tile has one vector per parent. The last 
 doesn't divide I. The overlapping children then count with couplings of 0, and their stored values are written twice.
 
 u is (B, I, J, D) and s (B, R, J, D). c is (B, R - 1, J, I), without the first iteration, whose couplings are 1 / J.
-``scale`` (B, J) is kappa / rho, or empty for dynamic routing. ``votes``, ``sums``, ``couplings`` are places in u, s, c.
+``ratio`` (B, J) is kappa / rho, or empty for dynamic routing. ``votes``, ``sums``, ``couplings`` are places in u, s, c.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHORTEST = 1e-12  # a sum of at most this length has no direction
 
 
 @compiled
-def route_images(begin, end, u, D, children, parents, iterations, scale, c, s):
+def route_images(begin, end, u, D, children, parents, iterations, ratio, c, s):
     """Add to s (zeros before) the sums of all iterations of the images begin:end; fill the couplings c unless empty."""
     row, numbers = parents * len(D), parents * children
     tile, before, nothing = zeros(parents * LANES, u), zeros(row, u), splat(u.dtype.type(0), VECTOR)
@@ -49,20 +49,20 @@ def route_images(begin, end, u, D, children, parents, iterations, scale, c, s):
             for j in range(parents):
                 total, towards = load(s, sums + j * len(D), D), j * len(D)
                 n = norm(total)
-                if len(scale) == 0:
+                if len(ratio) == 0:
                     factor = n / (u.dtype.type(1) + n * n)
                     store(before, towards, fma(factor, total, load(before, towards, D)))
                 else:
-                    factor = get(scale, image * parents + j) * inverse(n, u.dtype.type(1))
+                    factor = get(ratio, image * parents + j) * inverse(n, u.dtype.type(1))
                     store(before, towards, factor * total)
 
 
 @compiled
-def images_backward(begin, end, u, D, children, parents, iterations, scale, per_square, c, s, ds, du, dscale):
-    """Compute du and dscale from ds (B, J, D), the gradient of the last sums.
+def images_backward(begin, end, u, D, children, parents, iterations, ratio, per_square, c, s, ds, du, dratio):
+    """Compute du and dratio from ds (B, J, D), the gradient of the last sums.
 
-    dscale is zeros before, and empty for dynamic routing. ``per_square`` (B, J) is scale / sum of |u_hat|^2: with it,
-    du includes the gradient through scale. ``of_parents`` (J, 2 R - 1, D) has each parent's ds^0, ds^1, x^0, ds^2, x^1,
+    dratio is zeros before, and empty for dynamic routing. ``per_square`` (B, J) is ratio / sum of |u_hat|^2: with it,
+    du includes the gradient through ratio. ``of_parents`` (J, 2 R - 1, D) has each parent's ds^0, ds^1, x^0, ds^2, x^1,
     ... side by side. b^r is <u_hat, x^(r-1)>, plus b^(r-1) in dynamic routing.
     """
     size, one = len(D), u.dtype.type(1)
@@ -88,7 +88,7 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, per_
                     at = of_r + j * children + child
                     slope = load(tile, j * LANES, VECTOR) - mean
                     change = load(c, couplings + at, VECTOR) * slope
-                    if len(scale) == 0 and r < iterations - 1:
+                    if len(ratio) == 0 and r < iterations - 1:
                         change = load(db, at + numbers, VECTOR) + change
                     store(db, at, change)
                     store(tile, j * LANES, select_first(block - child, nothing, change))
@@ -97,14 +97,14 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, per_
                 total = load(s, ((image * iterations + r - 1) * parents + j) * size, D)
                 slope, n = load(dx, j * size, D), norm(total)
                 along, per_n = reduce_sum(total * slope), inverse(n, one)
-                if len(scale) == 0:  # x = n / (1 + n^2) s
+                if len(ratio) == 0:  # x = n / (1 + n^2) s
                     factor = n / (one + n * n)
                     bend = (one - n * n) / (one + n * n) / (one + n * n) * per_n * along
-                else:  # x = scale / n s
+                else:  # x = ratio / n s
                     at = image * parents + j
-                    factor = get(scale, at) * per_n
+                    factor = get(ratio, at) * per_n
                     bend = -factor * per_n * per_n * along
-                    store(dscale, at, get(dscale, at) + along * per_n)
+                    store(dratio, at, get(dratio, at) + along * per_n)
                 first = j * rows * size
                 store(of_parents, first + 2 * r * size, factor * total)
                 below = fma(bend, total, factor * slope)
@@ -115,11 +115,11 @@ def images_backward(begin, end, u, D, children, parents, iterations, scale, per_
             for j in range(parents):
                 first, to = j * rows * size, ((image * children + child) * parents + j) * size
                 bend = one - one
-                if len(scale) > 0:
-                    bend = -get(dscale, image * parents + j) * get(per_square, image * parents + j)
+                if len(ratio) > 0:
+                    bend = -get(dratio, image * parents + j) * get(per_square, image * parents + j)
                 for x in range(LANES):
                     change = one / u.dtype.type(parents) * load(of_parents, first, D)
-                    if len(scale) > 0:
+                    if len(ratio) > 0:
                         change = fma(bend, load(u, to + x * row, D), change)
                     for r in range(1, iterations):
                         at, back = (r - 1) * numbers + j * children + child + x, first + (2 * r - 1) * size

@@ -100,11 +100,11 @@ def copy(to, i, x, j, rows):
 
 
 @inlined
-def couple_equally(s, at, squares, norm, i, kappa, j, rows, first, last):
-    """Run a node's first iteration: s += votes / K, and fill ``squares`` and ``norm``.
+def couple_equally(s, at, squares, ratio, i, kappa, j, rows, first, last):
+    """Run a node's first iteration: s += votes / K, and fill ``squares`` and ``ratio``.
 
-    ``squares`` are the sums of the votes' squared norms. ``norm`` is kappa / rho, or 0 where all votes are zero.
-    s (K, D) starts at ``at``, ``squares`` and ``norm`` (K,) at i, and ``kappa`` (K,) at j.
+    ``squares`` are the sums of the votes' squared norms. ``ratio`` is kappa / rho, or 0 where all votes are zero.
+    s (K, D) starts at ``at``, ``squares`` and ``ratio`` (K,) at i, and ``kappa`` (K,) at j.
     """
     K, D, number = rows.K, rows.D, s.dtype
     equal, total = splat(number.type(1) / number.type(len(K)), K), splat(number.type(0), K)
@@ -117,15 +117,15 @@ def couple_equally(s, at, squares, norm, i, kappa, j, rows, first, last):
     store(squares, i, total)
     for capsule in range(len(K)):
         mean = get(squares, i + capsule) / number.type(last - first)
-        ratio = get(kappa, j + capsule) / math.sqrt(mean)
-        store(norm, i + capsule, ratio if mean > MIN_MEAN_SQUARE else number.type(0))
+        per_root = get(kappa, j + capsule) / math.sqrt(mean)
+        store(ratio, i + capsule, per_root if mean > MIN_MEAN_SQUARE else number.type(0))
 
 
 @inlined
-def next_w(w, s, at, norm, i, adds, rows):
+def next_w(w, s, at, ratio, i, adds, rows):
     """Compute w (K, D) of an iteration, at ``at``, from s and w of the iteration before, which end at ``at``.
 
-    With ``adds``, w is the last w plus squash(s); else s / |s| times ``norm`` (K,), which starts at i.
+    With ``adds``, w is the last w plus squash(s); else s / |s| times ``ratio`` (K,), which starts at i.
     """
     D, one, size = rows.D, w.dtype.type(1), len(rows.K) * len(rows.D)
     for capsule in range(len(rows.K)):
@@ -135,12 +135,12 @@ def next_w(w, s, at, norm, i, adds, rows):
         if adds:
             store(w, x, fma(n / (one + n * n), row, load(w, x - size, D)))
         else:
-            store(w, x, get(norm, i + capsule) / (n if n > MIN_NORM else one) * row)
+            store(w, x, get(ratio, i + capsule) / (n if n > MIN_NORM else one) * row)
 
 
 @inlined
-def next_w_backward(ds, s, at, dw, j, norm, dnorm, i, adds, rows):
-    """Compute ds (K, D) of an iteration, at ``at``, from the next one's dw (K, D), at j. Add to dnorm (K,), at i."""
+def next_w_backward(ds, s, at, dw, j, ratio, dratio, i, adds, rows):
+    """Compute ds (K, D) of an iteration, at ``at``, from the next one's dw (K, D), at j. Add to dratio (K,), at i."""
     D, one = rows.D, ds.dtype.type(1)
     for capsule in range(len(rows.K)):
         x = at + capsule * len(D)
@@ -154,21 +154,21 @@ def next_w_backward(ds, s, at, dw, j, norm, dnorm, i, adds, rows):
         else:
             long = n > MIN_NORM
             n = n if long else one
-            store(dnorm, i + capsule, get(dnorm, i + capsule) + along / n)
-            factor = get(norm, i + capsule) / n
+            store(dratio, i + capsule, get(dratio, i + capsule) + along / n)
+            factor = get(ratio, i + capsule) / n
             back = -factor * along / n / n if long else ds.dtype.type(0)
         store(ds, x, fma(factor, slope, back * row))
 
 
 @inlined
-def norm_backward(squares, norm, dnorm, i, dkappa, j, through_rho, count):
+def ratio_backward(squares, ratio, dratio, i, dkappa, j, through_rho, count):
     """Compute a node's dkappa (K,), at j, and ``through_rho`` (K,), which times a vote is its gradient through rho."""
-    number = norm.dtype
+    number = ratio.dtype
     for capsule in range(len(through_rho)):
-        mean, slope = get(squares, i + capsule) / number.type(count), get(dnorm, i + capsule)
+        mean, slope = get(squares, i + capsule) / number.type(count), get(dratio, i + capsule)
         nonzero = mean > MIN_MEAN_SQUARE
         store(dkappa, j + capsule, slope / math.sqrt(mean) if nonzero else number.type(0))
-        factor = -slope * get(norm, i + capsule) / mean / number.type(count)
+        factor = -slope * get(ratio, i + capsule) / mean / number.type(count)
         store(through_rho, capsule, factor if nonzero else number.type(0))
 
 
@@ -195,19 +195,19 @@ def votes_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through
 @inlined
 def iterate(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling):
     """Run iterations r_begin:r_end of a node. `route` describes the arguments."""
-    size, caps, (s, w, squares, norm, products_of, c) = len(rows.K) * len(rows.D), len(rows.K), kept
+    size, caps, (s, w, squares, ratio, products_of, c) = len(rows.K) * len(rows.D), len(rows.K), kept
     first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
     home, start = (node, 0) if len(MUTUAL) > 0 else (0, -first * caps)
     for r in range(r_begin, r_end):
         at, current, following = (home * iterations + r) * size, r % 2 * stride, (1 - r % 2) * stride
         clear(s, at, at + size)
         if r == 0:
-            couple_equally(s, at, squares, norm, home * caps, kappa, node * caps, rows, first, last)
+            couple_equally(s, at, squares, ratio, home * caps, kappa, node * caps, rows, first, last)
             if len(MUTUAL) > 0:
                 clear(w, at, at + size)
         else:
             if len(MUTUAL) == 0:
-                next_w(w, s, at, norm, 0, adds, rows)
+                next_w(w, s, at, ratio, 0, adds, rows)
             for k in range(first, last):
                 if len(MUTUAL) > 0:
                     look_ahead_twice(rows, k, last - 1, products_of, current)
@@ -220,7 +220,7 @@ def iterate(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, s
                     store(coupling, get(rows.eid, k) * caps, couplings)
                 add_votes(s, at, couplings, rows, k)
         if len(MUTUAL) > 0 and r < iterations - 1:
-            next_w(w, s, at + size, norm, node * caps, adds, rows)
+            next_w(w, s, at + size, ratio, node * caps, adds, rows)
             for k in range(first, last):
                 store(products_of, following + k * caps, products(rows, k, w, at + size))
 
@@ -251,7 +251,7 @@ def route_backward(
     """Run the backward pass of iterations r_begin:r_end, from ``grad`` (N, K, D), the gradient of the last s.
 
     The first iteration adds the votes' gradient to du (sources, K, D), and fills dkappa (N, K), and dscale (rows, K)
-    unless empty. With MUTUAL, ``kept`` and ``slopes`` have the values of all nodes; dw and dnorm are zeros before. Else
+    unless empty. With MUTUAL, ``kept`` and ``slopes`` have the values of all nodes; dw and dratio are zeros before. Else
     the values of a node are computed again.
     """
     K, like, size, caps, top = rows.K, rows.u_hat, len(rows.K) * len(rows.D), len(rows.K), iterations - 1
@@ -261,7 +261,7 @@ def route_backward(
         s, w, c = zeros(of_parents, like), zeros(of_parents, like), zeros(of_rows, like)
         kept = Kept(s, w, zeros(caps, like), zeros(caps, like), nothing, c)
         slopes = Slopes(zeros(of_parents, like), zeros(of_rows, like), zeros(size, like), zeros(caps, like))
-    (s, w, squares, norm, _, c), (ds, db, dw, dnorm) = kept, slopes
+    (s, w, squares, ratio, _, c), (ds, db, dw, dratio) = kept, slopes
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
         home, start = (node, 0) if len(MUTUAL) > 0 else (0, -first * caps)
@@ -269,9 +269,9 @@ def route_backward(
         if len(MUTUAL) == 0:
             iterate(node, rows, MUTUAL, kappa, 0, max(1, top), iterations, adds, kept, stride, nothing)
             if top > 0:
-                next_w(w, s, top * size, norm, 0, adds, rows)
+                next_w(w, s, top * size, ratio, 0, adds, rows)
             clear(dw, 0, size)
-            clear(dnorm, 0, caps)
+            clear(dratio, 0, caps)
         for r in range(r_end - 1, r_begin - 1, -1):
             at, x = (home * iterations + r) * size, start + r * stride
             if r == top:
@@ -282,7 +282,7 @@ def route_backward(
                 for k in range(first, last):
                     look_ahead_twice(rows, k, last - 1, db, x + stride)
                     add_votes(dw, to, with_reverse(db, x + stride, k, rows), rows, k)
-                next_w_backward(ds, s, at, dw, to, norm, dnorm, i, adds, rows)
+                next_w_backward(ds, s, at, dw, to, ratio, dratio, i, adds, rows)
             if r > 0:
                 if len(MUTUAL) == 0 and not adds:
                     clear(dw, 0, size)
@@ -296,9 +296,9 @@ def route_backward(
                     if len(MUTUAL) == 0:
                         add_votes(dw, 0, slope, rows, k)
                 if len(MUTUAL) == 0:
-                    next_w_backward(ds, s, at - size, dw, 0, norm, dnorm, 0, adds, rows)
+                    next_w_backward(ds, s, at - size, dw, 0, ratio, dratio, 0, adds, rows)
         if r_begin == 0:
             at = home * iterations * size
-            norm_backward(squares, norm, dnorm, i, dkappa, node * caps, through_rho, last - first)
+            ratio_backward(squares, ratio, dratio, i, dkappa, node * caps, through_rho, last - first)
             for k in range(first, last):
                 votes_backward(rows, k, iterations, ds, w, at, c, db, start, stride, through_rho, change, du, dscale)
