@@ -16,8 +16,8 @@ from ..errors import check_name, check_whole, expect
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps
 from ..nn.routed import routing_for_images
 from ..routing import Routing
-from ..routing.names import to_json
 from ..routing.base import rule_of
+from ..routing.names import to_json
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss, routed_with_logits
 from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of

@@ -6,11 +6,11 @@ describes a routing to engines that run whole iterations in kernels.
 
 from .api import choose_engine, dynamic_routing, route
 from .attention import Attention
+from .base import Parents, Routing, squashed
 from .dynamic import Dynamic
 from .em import EM
 from .engines import engine
 from .inverted import Inverted
-from .base import Parents, Routing, squashed
 from .rule import Rule
 from .spherical import Spherical
 from .uniform import Uniform

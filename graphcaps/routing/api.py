@@ -13,11 +13,11 @@ import torch
 from .._dgl import DGLGraph
 from ..errors import GraphcapsError, check_callable, check_flag, check_tensor, expect, min_max
 from ..graph import Links, check_graph, expand
+from .base import Parents, Routing
 from .dynamic import Dynamic
 from .engines import choose, choose_for_nodes
 from .names import as_routing
 from .observers import Observer, combined
-from .base import Parents, Routing
 from .votes import NodeVotes, Votes, as_votes
 
 P = ParamSpec("P")

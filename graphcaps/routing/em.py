@@ -41,8 +41,8 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from ..errors import check_whole, expect
-from .engines.edges import Edges, per_parent
 from .base import Parents, Routing
+from .engines.edges import Edges, per_parent
 from .rule import with_length
 
 MIN_MASS = 1e-9  # added to the sum of R before mu and sigma^2 are divided by it

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import check_whole
-from .engines.edges import Edges, per_parent
 from .base import Parents, Routing
+from .engines.edges import Edges, per_parent
 from .rule import with_length
 
 EPSILON = 1e-5  # added to the variance in LayerNorm, as torch.nn.LayerNorm does

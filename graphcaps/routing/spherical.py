@@ -37,8 +37,8 @@ from torch import Tensor, nn
 
 from ..errors import check_whole, expect
 from ..functional import squash
-from .engines.edges import Edges
 from .base import Parents, Routing, squashed
+from .engines.edges import Edges
 from .rule import Rule, kappa_over_rho, with_length
 
 

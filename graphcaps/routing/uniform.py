@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ..errors import check_whole
 from ..functional import squash
-from .engines.edges import Edges
 from .base import Parents, Routing, squashed
+from .engines.edges import Edges
 from .rule import Rule
 
 

@@ -19,8 +19,8 @@ from ..._dgl import DGLGraph
 from ...errors import GraphcapsError, expect
 from ...graph import Links, links
 from ...tracing import is_tracing
-from ..observers import Observer
 from ..base import Parents, Routing, squashed
+from ..observers import Observer
 from ..votes import Votes
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..._dgl import DGLGraph
 from ...tracing import is_tracing
-from ..observers import watched
 from ..base import Parents, Routing, rule_of, squashed
+from ..observers import watched
 from ..votes import GivenVotes, LinearVotes, NodeVotes, Votes
 from .edges import Edges
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from ..._dgl import DGLGraph
 from ...graph import Links, reverse_edges
 from ...tracing import is_tracing
-from ..observers import observer_on_nodes
 from ..base import Routing, rule_of
+from ..observers import observer_on_nodes
 from ..votes import NodeVotes
 from .chunks import products_along, sum_along
 from .edges import Edges
