@@ -22,15 +22,16 @@ from numba.misc.appdirs import user_cache_dir
 config: Any = numba.config  # Numba's types don't declare its settings
 
 
-def hash_of(sources: Path) -> str:
-    """Return a hash of a folder's Python files and the compilers' versions, as 16 hexadecimal digits."""
+def hash_of(*sources: Path) -> str:
+    """Return a hash of Python files and the compilers' versions, as 16 hexadecimal digits."""
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
-    for path in sorted(sources.glob("*.py")):
+    for path in sorted(sources):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-KERNELS = f"kernels-{hash_of(Path(__file__).parent)}"
+RULE = Path(__file__).parents[2] / "rule.py"  # its constants are compiled into the kernels
+KERNELS = f"kernels-{hash_of(RULE, *Path(__file__).parent.glob('*.py'))}"
 
 
 def cache_folder() -> Path | None:

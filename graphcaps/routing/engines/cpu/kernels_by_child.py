@@ -13,7 +13,7 @@ from .arguments import Votes
 from .kernel_cache import compiled
 from .simd import fma, get, load, prefetch, splat, store, stream, zeros
 from .tiles import (
-    AHEAD,
+    EDGES_AHEAD,
     EQUAL,
     LANES,
     SOFTMAX,
@@ -41,7 +41,7 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
     images, size, last = 1 if len(sizes.SINGLE) else sizes.batch, len(D), len(eid) - 1
     for k in range(get(edges.indptr, begin), get(edges.indptr, end)):
         row, to = get(eid, k) * images * size, k * images * size
-        prefetch(u, get(eid, min(k + AHEAD, last)) * images * size)
+        prefetch(u, get(eid, min(k + EDGES_AHEAD, last)) * images * size)
         for x in range(images):
             stream(gathered, to + x * size, load(u, row + x * size, D))
 
@@ -151,7 +151,7 @@ def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, 
         for k in range(first_edge, end_edge):
             parent, to, number = get(dst, k) * images * rows * size, get(eid, k) * images * size, k * images
             if single:
-                ahead = get(dst, min(k + AHEAD, last)) * rows * size
+                ahead = get(dst, min(k + EDGES_AHEAD, last)) * rows * size
                 for row in range(rows):
                     prefetch(parents, ahead + row * size)
             for x in range(images):

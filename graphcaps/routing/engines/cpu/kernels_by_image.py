@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import math
 
+from ...rule import MIN_NORM
 from .kernel_cache import compiled
 from .parts import inlined
 from .simd import dots, fma, get, load, reduce_sum, select_first, splat, store, stream, zeros
 from .tiles import LANES, VECTOR, softmax
-
-SHORTEST = 1e-12  # a sum of at most this length has no direction
 
 
 @compiled
@@ -158,4 +157,4 @@ def norm(vector):
 @inlined
 def inverse(n, one):
     """1 / n, or 0 if a sum of length n is too short to have a direction."""
-    return one - one if n <= SHORTEST else one / n
+    return one - one if n <= MIN_NORM else one / n

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 
+from ...rule import MIN_NORM, MIN_SQUARED_NORM
 from .arguments import Kept, Slopes
 from .kernel_cache import compiled
 from .parts import inlined
 from .simd import add_rows, dots, exp, fma, get, load, prefetch, reduce_max, reduce_sum, splat, store, zeros
 
-MIN_MEAN_SQUARE = 1e-24  # kappa / rho is 0 if the votes' mean squared norm is at most this
-MIN_NORM = 1e-12  # a sum of at most this norm has no direction
-AHEAD, LINE = 4, 16  # a row is prefetched this many rows before it is used, this many numbers at a time
+ROWS_AHEAD, LINE = 4, 16  # a row is prefetched this many rows before it is used, this many numbers at a time
 
 
 @inlined
@@ -30,7 +29,7 @@ def start_of(rows, k):
 
 @inlined
 def look_ahead(rows, k, last):
-    at = start_of(rows, min(k + AHEAD, last))
+    at = start_of(rows, min(k + ROWS_AHEAD, last))
     for line in range(0, len(rows.K) * len(rows.D), LINE):
         prefetch(rows.u_hat, at + line)
 
@@ -39,7 +38,7 @@ def look_ahead(rows, k, last):
 def look_ahead_twice(rows, k, last, x, start):
     """Prefetch the votes of a later row, and its reverse's row in x. x (rows, K) starts at ``start``."""
     look_ahead(rows, k, last)
-    prefetch(x, start + get(rows.reverse, min(k + AHEAD, last)) * len(rows.K))
+    prefetch(x, start + get(rows.reverse, min(k + ROWS_AHEAD, last)) * len(rows.K))
 
 
 @inlined
@@ -118,7 +117,7 @@ def couple_equally(s, at, squares, ratio, i, kappa, j, rows, first, last):
     for capsule in range(len(K)):
         mean = get(squares, i + capsule) / number.type(last - first)
         per_root = get(kappa, j + capsule) / math.sqrt(mean)
-        store(ratio, i + capsule, per_root if mean > MIN_MEAN_SQUARE else number.type(0))
+        store(ratio, i + capsule, per_root if mean > MIN_SQUARED_NORM else number.type(0))
 
 
 @inlined
@@ -166,7 +165,7 @@ def ratio_backward(squares, ratio, dratio, i, dkappa, j, through_rho, count):
     number = ratio.dtype
     for capsule in range(len(through_rho)):
         mean, slope = get(squares, i + capsule) / number.type(count), get(dratio, i + capsule)
-        nonzero = mean > MIN_MEAN_SQUARE
+        nonzero = mean > MIN_SQUARED_NORM
         store(dkappa, j + capsule, slope / math.sqrt(mean) if nonzero else number.type(0))
         factor = -slope * get(ratio, i + capsule) / mean / number.type(count)
         store(through_rho, capsule, factor if nonzero else number.type(0))

@@ -16,7 +16,7 @@ from .simd import dots, exp, fma, get, load, maximum, prefetch, reduce_max, redu
 LANES = 16
 VECTOR = (None,) * LANES
 SOFTMAX, EQUAL, ONE = 0, 1, 2  # couplings: softmax of the logits, 1 / number of the child's edges, or 1
-AHEAD = 32  # an edge's vote and parent are prefetched this many edges before it is worked on
+EDGES_AHEAD = 32  # an edge's vote and parent are prefetched this many edges before it is worked on
 
 
 @inlined
@@ -127,7 +127,7 @@ def places(k, block, edges, votes, parents, offset):
     A later edge's votes and parent are prefetched.
     """
     eid, dst, batch, size = edges.eid, edges.dst, block.batch, len(votes.D)
-    at, ahead = (k - block.edge_begin) * block.lanes, min(k + AHEAD, len(eid) - 1)
+    at, ahead = (k - block.edge_begin) * block.lanes, min(k + EDGES_AHEAD, len(eid) - 1)
     row = at if len(votes.P) > 0 else get(eid, k) * batch + block.image_begin
     if len(votes.P) == 0:
         prefetch(votes.u, (get(eid, ahead) * batch + block.image_begin) * size)
