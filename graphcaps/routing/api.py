@@ -81,10 +81,10 @@ def route(
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
     check_callable("on_iteration", on_iteration)
-    return routed(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
+    return route_checked(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
 
 
-def routed(
+def route_checked(
     graph: DGLGraph,
     votes: torch.Tensor | Votes,
     routing: Routing,
@@ -164,7 +164,7 @@ def dynamic_routing(
             on_iteration(r, b, c, v, agreement)
 
     observer = keep_last if return_graph else on_iteration
-    v = routed(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=observer).v
+    v = route_checked(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=observer).v
     if not return_graph:
         return v
     view = graph.local_var()
@@ -196,7 +196,7 @@ def route_nodes(
         u_hat = votes.build(graph)
         caps_in, caps_out = u_hat.shape[-3:-1]
         by_link = u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2)  # (E * K_in * K_out, *, D)
-        parents = routed(expand(graph, caps_in, caps_out), by_link, routing, coupling=get_coupling)
+        parents = route_checked(expand(graph, caps_in, caps_out), by_link, routing, coupling=get_coupling)
         s, c = parents.pose.unflatten(0, (-1, caps_out)).movedim(1, -2), parents.coupling
         c = None if c is None else c.unflatten(0, (-1, caps_in, caps_out)).movedim((1, 2), (-2, -1))
     if get_coupling and c is None:

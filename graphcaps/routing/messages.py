@@ -19,10 +19,10 @@ from .second_derivative import once_differentiable
 def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
     """(N_dst, K, D): for each node, the sum over its in-edges of weight (E, K) times the source's z (N_src, K, D)."""
     if use_node_kernels(z.unsqueeze(1)):
-        from .engines.cpu.by_node import route_nodes
+        from .engines.cpu.by_node import sums_of_nodes
 
         # In a single iteration all couplings are 1 / K, so the weights are multiplied by K.
-        return route_nodes(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
+        return sums_of_nodes(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
     ends = links(graph, z.device)
     if not is_tracing():
         return sum_along(z, weight, ends)

@@ -32,7 +32,7 @@ class Rule(NamedTuple):
 
     iterations: int
     """The number of passes over the votes."""
-    query: Literal["capsules", "directions", "sums"] = "capsules"
+    kind: Literal["capsules", "directions", "sums"] = "capsules"
     kappa: Tensor | None = None
     """The concentration of ``directions``, () or (J,), > 0."""
     shown: int = 1
@@ -41,22 +41,22 @@ class Rule(NamedTuple):
     @property
     def adds(self) -> bool:
         """Whether each query contains the one before as a term."""
-        return self.query == "capsules"
+        return self.kind == "capsules"
 
     def next_query(self, s: Tensor, before: Tensor, ratio: Tensor | None) -> Tensor:
         """Return the query after ``before``, from the sums s (J, *, D). ``ratio`` is kappa / rho (J, *)."""
-        if self.query == "capsules":
+        if self.kind == "capsules":
             return before + squash(s)
-        if self.query == "sums":
+        if self.kind == "sums":
             return s * max(1, s.shape[-1]) ** -0.5
         assert ratio is not None
         return with_length(s, ratio)
 
     def next_query_backward(self, s: Tensor, ratio: Tensor | None, dw: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the gradients of s and ratio. For capsules, dw is the gradient through all later queries."""
-        if self.query == "capsules":
+        if self.kind == "capsules":
             return squash_backward(s, dw), None
-        if self.query == "sums":
+        if self.kind == "sums":
             return dw * max(1, s.shape[-1]) ** -0.5, None
         assert ratio is not None
         return with_length_backward(s, ratio, dw)

@@ -53,7 +53,7 @@ class FusedNodes:
     def supports(cls, votes: NodeVotes, routing: Routing) -> str:
         """Return what the kernels lack for these votes, or ""."""
         rule = rule_of(routing)
-        if rule is None or rule.query == "sums":
+        if rule is None or rule.kind == "sums":
             return "passes for such a routing"
         if watched():
             return "couplings of single iterations, which an observer is to see"
@@ -65,12 +65,12 @@ class FusedNodes:
 
     def sums(self, routing: Routing, get_coupling: bool) -> tuple[Tensor, Tensor | None]:
         """Route; return what ``route_nodes`` returns."""
-        from .cpu.by_node import route_nodes
+        from .cpu.by_node import sums_of_nodes
 
         rule, votes = rule_of(routing), self.votes
         assert rule is not None
         how = rule.kappa, rule.iterations, self.mutual, votes.per_edge, get_coupling
-        return route_nodes(self.graph, votes.u, votes.scale, *how)
+        return sums_of_nodes(self.graph, votes.u, votes.scale, *how)
 
 
 def fits_node_kernels(z: Tensor) -> bool:

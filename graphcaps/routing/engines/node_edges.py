@@ -36,7 +36,7 @@ class NodeEdges(Edges):
         votes, rule = self.votes, rule_of(routing)
         prior = votes.u.new_zeros(self.ends.src.shape[0], *votes.u.shape[1:-1])
         # Attention adds up unweighted votes, and a routing without a rule may do anything with them.
-        in_chunks = not (votes.per_edge or rule is None or rule.query == "sums" or is_tracing())
+        in_chunks = not (votes.per_edge or rule is None or rule.kind == "sums" or is_tracing())
         parents = self.run(routing, votes if in_chunks else votes.build(self.ends), prior)
         return parents.pose, parents.coupling.detach() if get_coupling and parents.coupling is not None else None
 

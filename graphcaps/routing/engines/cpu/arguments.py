@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Edges(NamedTuple):
+class EdgeArrays(NamedTuple):
     """A graph's edges, sorted by child."""
 
     indptr: np.ndarray  # (I + 1,): the edges of child i are indptr[i]:indptr[i + 1]
@@ -20,7 +20,7 @@ class Edges(NamedTuple):
     matrix: np.ndarray  # (E,): the weight matrix of edge k
 
 
-class Votes(NamedTuple):
+class VoteArrays(NamedTuple):
     """Given votes, or linear votes as children and matrices."""
 
     u: np.ndarray  # (E, B, D) votes in the graph's order, or (I, B, P) children; in a block, (edges, lanes, D) votes

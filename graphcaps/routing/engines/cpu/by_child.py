@@ -80,8 +80,8 @@ class _Route(torch.autograd.Function):
         # A prior with zero strides is one number for all edges. Such a prior doesn't change the softmax.
         constant = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
         by_child = passes.nothing if constant else edges.by_child(prior)
-        start = ONE if rule.query == "sums" else EQUAL if constant else SOFTMAX
-        skipped = start == EQUAL  # the first couplings aren't kept if they are equal
+        mode = ONE if rule.kind == "sums" else EQUAL if constant else SOFTMAX
+        skipped = mode == EQUAL  # the first couplings aren't kept if they are equal
         c = passes.numbers(rule.iterations - skipped if call.learning and not passes.linear else 0)
         s = empty((rule.iterations, edges.num_parents, passes.batch, passes.parent_dim), u)  # (R, J, B, D)
         w = zeros(s.shape, s)
@@ -89,17 +89,17 @@ class _Route(torch.autograd.Function):
         for r in range(rule.iterations):
             if r > 0:
                 w[r] = rule.next_query(s[r - 1], w[r - 1], ratio)
-            last, couples = r == rule.iterations - 1, r > 0 or start != ONE
+            last, couples = r == rule.iterations - 1, r > 0 or mode != ONE
             kept = c[r - skipped] if len(c) and r >= skipped else passes.nothing
             seen = call.observer is not None and couples or call.coupling and last
             coupling = passes.numbers(1)[0] if seen and not len(kept) else kept
-            before, how = (w[r], SOFTMAX) if r else (passes.nothing, start)
+            before, how = (w[r], SOFTMAX) if r else (passes.nothing, mode)
             s[r] = passes.iterate(before, how, prior=by_child, c=coupling)
             if call.observer is not None and couples:
                 _observe(call, passes, r, prior, w[r], coupling, s[r])
         if call.learning:
             ctx.save_for_backward(given.u, weight, by_child, ratio, per_square, index, c, s, w)
-            ctx.call, ctx.start, ctx.reading = call, start, passes if passes is not given else None
+            ctx.call, ctx.mode, ctx.reading = call, mode, passes if passes is not given else None
         coupling = edges.in_edge_order(coupling.clone()) if call.coupling else passes.nothing
         ctx.mark_non_differentiable(coupling)
         ctx.set_materialize_grads(False)  # don't allocate zeros as the couplings' gradient
@@ -112,14 +112,14 @@ class _Route(torch.autograd.Function):
         if grad is None:
             return (None,) * 7
         u, weight, prior, ratio, per_square, index, c, s, w = ctx.saved_tensors
-        (edges, rule, *_), start, passes = ctx.call, ctx.start, Passes(u, weight, index, ctx.call.edges)
+        (edges, rule, *_), mode, passes = ctx.call, ctx.mode, Passes(u, weight, index, ctx.call.edges)
         reading = ctx.reading or (passes.with_sorted_votes() if len(s) > 1 else passes)
         needs_prior, nothing = ctx.needs_input_grad[2], passes.nothing
         db, ds = passes.numbers(0 if passes.linear else len(s) - 1), empty(s.shape, s)
         ds[-1], dprior, above = grad, None, nothing
         dratio = None if ratio is None else torch.zeros_like(ratio)
         for r in reversed(range(len(s))):
-            if r == 0 and (not needs_prior or start == ONE):
+            if r == 0 and (not needs_prior or mode == ONE):
                 break
             of_r = db[r - 1] if len(db) and r > 0 else nothing
             if needs_prior and not len(of_r) and (r == 0 or not rule.adds):
@@ -127,9 +127,9 @@ class _Route(torch.autograd.Function):
             dw = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
             # Linear votes recompute db of the later iterations whose logits contain those of r.
             logits = slice(r, None if rule.adds and passes.linear else r + 1)
-            kept: dict[str, Any] = {} if passes.linear else {"c": c[r - (start == EQUAL)], "db_above": above}
+            kept: dict[str, Any] = {} if passes.linear else {"c": c[r - (mode == EQUAL)], "db_above": above}
             kept |= {"prior": prior, "before": w[logits], "ds": ds[logits], "iterations": len(ds[logits])}
-            reading.run(iterate_backward, **kept, start=SOFTMAX, adds=True, db=of_r, dv=list(dw))
+            reading.run(iterate_backward, **kept, mode=SOFTMAX, adds=True, db=of_r, dv=list(dw))
             if needs_prior:
                 dprior = of_r if rule.adds or dprior is None else dprior + of_r
             if r > 0:
@@ -140,10 +140,10 @@ class _Route(torch.autograd.Function):
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             added = squash(s[:-1]) if rule.adds else w[1:]  # the term that each iteration adds to the query
             if passes.linear:
-                du, dweight = _gradient_of_linear(passes, prior, w, ds, added, start, rule.adds)
+                du, dweight = _gradient_of_linear(passes, prior, w, ds, added, mode, rule.adds)
             else:
                 bend = nothing if per_square is None or dratio is None else -dratio * per_square
-                du = _gradient_of_given(passes, c, ds, db, added, start, bend)
+                du = _gradient_of_given(passes, c, ds, db, added, mode, bend)
         return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dratio, None, None, None
 
 
@@ -156,7 +156,7 @@ def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Te
     b, c, agreement = (x.reshape(len(x), *call.trailing) for x in state)
     v = v.reshape(edges.num_parents, *call.trailing, -1)
     assert call.observer is not None
-    first = 1 if call.rule.query == "sums" else 0  # attention's pass for the unweighted sum doesn't count as one
+    first = 1 if call.rule.kind == "sums" else 0  # attention's pass for the unweighted sum doesn't count as one
     for shown in range(call.rule.shown):
         call.observer(r - first + shown, b, c, v, agreement)
 
@@ -169,26 +169,26 @@ def _agreement(passes: Passes, v: Tensor) -> Tensor:
 
 
 def _gradient_of_given(
-    passes: Passes, c: Tensor, ds: Tensor, db: Tensor, added: Tensor, start: int, bend: Tensor
+    passes: Passes, c: Tensor, ds: Tensor, db: Tensor, added: Tensor, mode: int, bend: Tensor
 ) -> Tensor:
     """Return du_hat (E, B, D), with the term bend u_hat unless bend (J, B) is empty."""
     du = empty(passes.u.shape, passes.u)
     rows = [ds[0], *(row for pair in zip(ds[1:], added, strict=True) for row in pair)]
     parents = empty((*ds[0].shape[:2], len(rows), passes.parent_dim), passes.u)  # (J, B, 2R - 1, D)
     torch.stack(rows, dim=2, out=parents)
-    passes.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), start=start, bend=bend, du=du)
+    passes.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), mode=mode, bend=bend, du=du)
     return du
 
 
 def _gradient_of_linear(
-    passes: Passes, prior: Tensor, w: Tensor, ds: Tensor, added: Tensor, start: int, adds: bool
+    passes: Passes, prior: Tensor, w: Tensor, ds: Tensor, added: Tensor, mode: int, adds: bool
 ) -> tuple[Tensor, Tensor]:
     """Return du (I, B, P) and dweight."""
     du, weight, threads = torch.zeros_like(passes.u), passes.weight, len(passes.ranges)
     # Several threads would add to one shared matrix, so each gets its own copy.
     parts = weight.new_zeros(threads if passes.shared else 1, *weight.shape)
     dweight = list(parts) if passes.shared else [parts[0]] * threads
-    logits = {"prior": prior, "before": w, "ds": ds, "iterations": len(ds), "start": start, "adds": adds}
+    logits = {"prior": prior, "before": w, "ds": ds, "iterations": len(ds), "mode": mode, "adds": adds}
     passes.run(iterate_backward, **logits, v=added, du=du, dweight=dweight)
     return du, sum_of(parts)
 

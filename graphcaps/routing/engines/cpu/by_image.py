@@ -17,14 +17,14 @@ from ....graph import links
 from ...rule import Rule
 from ...second_derivative import once_differentiable
 from ...votes import GivenVotes, Votes
-from .kernels_by_image import images_backward, route_images
+from .kernels_by_image import images_backward, images_forward
 from .passes import empty, equal_ranges, run_on_threads
 from .tiles import LANES
 
 
 def votes_by_image(graph: DGLGraph, votes: Votes, rule: Rule, prior: Tensor) -> Tensor | None:
     """Return the votes (E, B, D), or None unless they are stored image by image and these kernels support the call."""
-    if not isinstance(votes, GivenVotes) or rule.query == "sums" or prior.requires_grad or any(prior.stride()):
+    if not isinstance(votes, GivenVotes) or rule.kind == "sums" or prior.requires_grad or any(prior.stride()):
         return None
     u = votes.u
     fits = u.dim() == 3 and u.shape[1] > 1 and u.transpose(0, 1).is_contiguous()
@@ -62,7 +62,7 @@ class _SumsByImage(torch.autograd.Function):
         c = empty((images if keeps_couplings else 0, iterations - 1, parents, children), u)
         s = u.new_zeros(images, iterations, parents, dim)
         ctx.sizes = {"D": (None,) * dim, "children": children, "parents": parents, "iterations": iterations}
-        run_on_threads(route_images, _ranges(u), u=u, **ctx.sizes, ratio=ratio, c=c, s=s)
+        run_on_threads(images_forward, _ranges(u), u=u, **ctx.sizes, ratio=ratio, c=c, s=s)
         ctx.save_for_backward(u, ratio, per_square, c, s)
         ctx.mark_non_differentiable(c)
         ctx.set_materialize_grads(False)

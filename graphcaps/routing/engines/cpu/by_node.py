@@ -21,7 +21,7 @@ from ...._dgl import DGLGraph
 from ....graph import cached_per_structure, links, reverse_edges
 from ...second_derivative import once_differentiable
 from .arguments import Kept, Slopes
-from .kernels_by_node import route, route_backward
+from .kernels_by_node import nodes_backward, nodes_forward
 from .passes import MAX_SUMS, empty, equal_ranges, flat, run_on_threads, sum_of, zeros
 
 
@@ -90,7 +90,7 @@ class RowsByNode:
 rows_by_node = cached_per_structure(RowsByNode)
 
 
-def route_nodes(
+def sums_of_nodes(
     graph: DGLGraph,
     z: Tensor,
     scale: Tensor | None,
@@ -116,11 +116,11 @@ def route_nodes(
     rows = rows_by_node(graph, caps_in, per_edge, mutual)
     how = {"MUTUAL": (None,) * mutual, "iterations": iterations, "adds": kappa is None}
     how |= {"get_coupling": get_coupling, "learning": torch.is_grad_enabled()}
-    s, c = _RouteNodes.apply(z, scale, per_node, rows, how)
+    s, c = _SumsOfNodes.apply(z, scale, per_node, rows, how)
     return s, c.view(num_edges, caps_in, caps_out) if get_coupling else None
 
 
-class _RouteNodes(torch.autograd.Function):
+class _SumsOfNodes(torch.autograd.Function):
     """The autograd function for s (N, K, D) and the last couplings (E * K_in, K), which may be empty."""
 
     @staticmethod
@@ -140,7 +140,9 @@ class _RouteNodes(torch.autograd.Function):
         given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept} | how
         calls = [(r, r + 1) for r in range(iterations)] if mutual else [(0, iterations)]
         for begin, end in calls:
-            run_on_threads(route, rows.ranges(), **given, r_begin=begin, r_end=end, sums=sums, coupling=coupling)
+            run_on_threads(
+                nodes_forward, rows.ranges(), **given, r_begin=begin, r_end=end, sums=sums, coupling=coupling
+            )
         ctx.save_for_backward(z, scale, kappa, s, w, squares, ratio, c)
         ctx.settings = rows, calls, how
         ctx.mark_non_differentiable(coupling)
@@ -162,5 +164,5 @@ class _RouteNodes(torch.autograd.Function):
         given |= {"grad": grad.contiguous(), "dkappa": dkappa, "dscale": dscale}
         for begin, end in reversed(calls):
             nodes, of_threads = (rows.ranges(), nothing) if begin else (ranges, parts)
-            run_on_threads(route_backward, nodes, **given, r_begin=begin, r_end=end, du=of_threads)
+            run_on_threads(nodes_backward, nodes, **given, r_begin=begin, r_end=end, du=of_threads)
         return sum_of(du), dscale if wants_scale else None, dkappa, None, None

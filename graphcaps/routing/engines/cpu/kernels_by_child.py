@@ -9,7 +9,7 @@ Numbers per edge (prior, c, db) are (E, B), sorted by child, and rows per parent
 
 from __future__ import annotations
 
-from .arguments import Votes
+from .arguments import VoteArrays
 from .kernel_cache import compiled
 from .simd import fma, get, load, prefetch, splat, store, stream, zeros
 from .tiles import (
@@ -47,15 +47,15 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
 
 
 @compiled
-def iterate(begin, end, edges, votes, P, sizes, prior, before, start, b, c, s):
+def iterate(begin, end, edges, votes, P, sizes, prior, before, mode, b, c, s):
     """One iteration: b = prior + <u_hat, before>, c = softmax(b), s += c u_hat.
 
-    ``prior`` and ``before`` may be empty, for zero; b and c are filled unless empty. ``start`` is SOFTMAX, or EQUAL or
+    ``prior`` and ``before`` may be empty, for zero; b and c are filled unless empty. ``mode`` is SOFTMAX, or EQUAL or
     ONE for couplings without logits.
     """
     indptr, sizes = edges.indptr, constant(sizes)
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if len(P) > 0 else votes.u
-    of_block = Votes(u_hat, votes.weight, votes.P, votes.D)
+    of_block = VoteArrays(u_hat, votes.weight, votes.P, votes.D)
     tile = sizes.edges * sizes.lanes + LANES
     coupling, logit = zeros(tile, votes.u), zeros(tile, votes.u)
     child = begin
@@ -65,8 +65,8 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, start, b, c, s):
             block = block_at(child, stop, image, indptr, sizes)
             if len(P) > 0:
                 make_votes(u_hat, block, edges, votes)
-            if start != SOFTMAX:
-                couple_equally(coupling, block, indptr, start)
+            if mode != SOFTMAX:
+                couple_equally(coupling, block, indptr, mode)
             else:
                 couple(coupling, logit, block, edges, of_block, prior, before, 0)
                 if len(b) > 0:
@@ -79,7 +79,7 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, start, b, c, s):
 
 @compiled
 def iterate_backward(
-    begin, end, edges, votes, P, sizes, prior, before, c, ds, db_above, v, iterations, start, adds, db, dv, du, dweight
+    begin, end, edges, votes, P, sizes, prior, before, c, ds, db_above, v, iterations, mode, adds, db, dv, du, dweight
 ):
     """The gradient through one iteration: db = db_above + softmax' <u_hat, ds>, dv += db u_hat, each unless empty.
 
@@ -93,7 +93,7 @@ def iterate_backward(
     numbers = sizes.edges * sizes.lanes
     u_hat = zeros(numbers * size, like) if len(P) > 0 else like
     du_hat = zeros(numbers * size, like) if len(P) > 0 else like
-    of_block, transposed = Votes(u_hat, votes.weight, votes.P, D), zeros(len(P) * size, like)
+    of_block, transposed = VoteArrays(u_hat, votes.weight, votes.P, D), zeros(len(P) * size, like)
     coupling, slope = zeros(numbers + LANES, like), zeros(numbers + LANES, like)
     change, above = zeros(numbers + LANES, like), zeros(numbers + LANES, like)
     child = begin
@@ -111,8 +111,8 @@ def iterate_backward(
             for r in range(iterations - 1, -1, -1):
                 if len(P) == 0:
                     load_tile(coupling, block, c)
-                elif last and r == 0 and start != SOFTMAX:
-                    couple_equally(coupling, block, indptr, start)
+                elif last and r == 0 and mode != SOFTMAX:
+                    couple_equally(coupling, block, indptr, mode)
                 else:
                     couple(coupling, slope, block, edges, of_block, prior, before, r * step)
                 if len(P) > 0 and last:
@@ -133,18 +133,18 @@ def iterate_backward(
 
 
 @compiled
-def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, start, bend, du):
+def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, mode, bend, du):
     """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1) + bend u_hat.
 
     ``parents`` (J, B, 2R - 1, D) has each parent's ds^0, ds^1, v^0, ds^2, v^1, ... side by side, so that an edge reads
-    one place in memory instead of 2R - 1. db has no first iteration, and c has none if ``start`` is EQUAL. ``bend``
+    one place in memory instead of 2R - 1. db has no first iteration, and c has none if ``mode`` is EQUAL. ``bend``
     (J, B) may be empty, for zero.
     """
     indptr, eid, dst, D = edges.indptr, edges.eid, edges.dst, votes.D
     single = len(sizes.SINGLE) > 0
     images, size, rows = 1 if single else sizes.batch, len(D), 2 * iterations - 1
     last, numbers = len(eid) - 1, len(eid) * images
-    skipped = numbers if start == EQUAL else 0
+    skipped = numbers if mode == EQUAL else 0
     for i in range(begin, end):
         first_edge, end_edge = get(indptr, i), get(indptr, i + 1)
         share = votes.u.dtype.type(1) / votes.u.dtype.type(end_edge - first_edge)
@@ -156,7 +156,7 @@ def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, 
                     prefetch(parents, ahead + row * size)
             for x in range(images):
                 above, at = parent + x * rows * size, number + x
-                if start != EQUAL:
+                if mode != EQUAL:
                     share = get(c, at)
                 change = share * load(parents, above, D)
                 for r in range(1, iterations):

@@ -22,14 +22,14 @@ ROWS_AHEAD, LINE = 4, 16  # a row is prefetched this many rows before it is used
 
 
 @inlined
-def start_of(rows, k):
+def start_of_row(rows, k):
     """Return the start of row k in u_hat."""
     return get(rows.source, k) * len(rows.K) * len(rows.D)
 
 
 @inlined
 def look_ahead(rows, k, last):
-    at = start_of(rows, min(k + ROWS_AHEAD, last))
+    at = start_of_row(rows, min(k + ROWS_AHEAD, last))
     for line in range(0, len(rows.K) * len(rows.D), LINE):
         prefetch(rows.u_hat, at + line)
 
@@ -42,7 +42,7 @@ def look_ahead_twice(rows, k, last, x, start):
 
 
 @inlined
-def scales(rows, k):
+def scale_of_row(rows, k):
     """Return the factors (K,) of row k's votes."""
     K = rows.K
     if len(rows.scale) > 0:
@@ -51,15 +51,16 @@ def scales(rows, k):
 
 
 @inlined
-def products(rows, k, parents, at):
+def products_of_row(rows, k, parents, at):
     """(K,): the products of row k's votes with ``parents`` (K, D), which start at ``at``."""
-    return dots(rows.u_hat, start_of(rows, k), len(rows.D), parents, at, len(rows.D), rows.K, rows.D) * scales(rows, k)
+    row, size = start_of_row(rows, k), len(rows.D)
+    return dots(rows.u_hat, row, size, parents, at, size, rows.K, rows.D) * scale_of_row(rows, k)
 
 
 @inlined
-def add_votes(sums, at, factors, rows, k):
+def add_votes_of_row(sums, at, factors, rows, k):
     """sums += row k's votes, each times its factor. The sums (K, D) start at ``at``."""
-    add_rows(sums, at, factors * scales(rows, k), rows.u_hat, start_of(rows, k), rows.D)
+    add_rows(sums, at, factors * scale_of_row(rows, k), rows.u_hat, start_of_row(rows, k), rows.D)
 
 
 @inlined
@@ -73,33 +74,33 @@ def with_reverse(x, start, k, rows):
 
 
 @inlined
-def softmax(b):
+def softmax_of_row(b):
     """Return the couplings of one row: the softmax of b."""
     raised = exp(b - reduce_max(b))
     return raised / reduce_sum(raised)
 
 
 @inlined
-def softmax_backward(c, dc):
+def softmax_backward_of_row(c, dc):
     """db = c (dc - sum of c dc)."""
     return c * (dc - reduce_sum(c * dc))
 
 
 @inlined
-def clear(x, begin, end):
+def clear_range(x, begin, end):
     for at in range(begin, end):
         store(x, at, x.dtype.type(0))
 
 
 @inlined
-def copy(to, i, x, j, rows):
+def copy_capsules(to, i, x, j, rows):
     """Copy (K, D) numbers, from j on in x, to i in ``to``."""
     for at in range(0, len(rows.K) * len(rows.D), len(rows.D)):
         store(to, i + at, load(x, j + at, rows.D))
 
 
 @inlined
-def couple_equally(s, at, squares, ratio, i, kappa, j, rows, first, last):
+def first_iteration(s, at, squares, ratio, i, kappa, j, rows, first, last):
     """Run a node's first iteration: s += votes / K, and fill ``squares`` and ``ratio``.
 
     ``squares`` are the sums of the votes' squared norms. ``ratio`` is kappa / rho, or 0 where all votes are zero.
@@ -109,7 +110,7 @@ def couple_equally(s, at, squares, ratio, i, kappa, j, rows, first, last):
     equal, total = splat(number.type(1) / number.type(len(K)), K), splat(number.type(0), K)
     for k in range(first, last):
         look_ahead(rows, k, last - 1)
-        row, scale = start_of(rows, k), scales(rows, k)
+        row, scale = start_of_row(rows, k), scale_of_row(rows, k)
         square = dots(rows.u_hat, row, len(D), rows.u_hat, row, len(D), K, D) * scale
         total = fma(square, scale, total)
         add_rows(s, at, equal * scale, rows.u_hat, row, D)
@@ -172,60 +173,60 @@ def ratio_backward(squares, ratio, dratio, i, dkappa, j, through_rho, count):
 
 
 @inlined
-def votes_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through_rho, change, du, dscale):
+def row_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through_rho, change, du, dscale):
     """Add row k's gradient to du, and fill its dscale. ds and w (R, K, D) start at ``at``.
 
     c and db (rows, K) of iteration r start at begin + r * stride. ``change`` (K, D) is a buffer.
     """
-    K, D, row, scale = rows.K, rows.D, start_of(rows, k), scales(rows, k)
+    K, D, row, scale = rows.K, rows.D, start_of_row(rows, k), scale_of_row(rows, k)
     size = len(change)
-    clear(change, 0, size)
+    clear_range(change, 0, size)
     add_rows(change, 0, splat(change.dtype.type(1) / change.dtype.type(len(K)), K), ds, at, D)
     for r in range(1, iterations):
         start = begin + r * stride
         add_rows(change, 0, load(c, start + k * len(K), K), ds, at + r * size, D)
         add_rows(change, 0, with_reverse(db, start, k, rows), w, at + r * size, D)
-    add_votes(change, 0, load(through_rho, 0, K), rows, k)
+    add_votes_of_row(change, 0, load(through_rho, 0, K), rows, k)
     if len(dscale) > 0:
         store(dscale, get(rows.eid, k) * len(K), dots(change, 0, len(D), rows.u_hat, row, len(D), K, D))
     add_rows(du, row, scale, change, 0, D)
 
 
 @inlined
-def iterate(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling):
-    """Run iterations r_begin:r_end of a node. `route` describes the arguments."""
+def iterate_node(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling):
+    """Run iterations r_begin:r_end of a node. `nodes_forward` describes the arguments."""
     size, caps, (s, w, squares, ratio, products_of, c) = len(rows.K) * len(rows.D), len(rows.K), kept
     first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
     home, start = (node, 0) if len(MUTUAL) > 0 else (0, -first * caps)
     for r in range(r_begin, r_end):
         at, current, following = (home * iterations + r) * size, r % 2 * stride, (1 - r % 2) * stride
-        clear(s, at, at + size)
+        clear_range(s, at, at + size)
         if r == 0:
-            couple_equally(s, at, squares, ratio, home * caps, kappa, node * caps, rows, first, last)
+            first_iteration(s, at, squares, ratio, home * caps, kappa, node * caps, rows, first, last)
             if len(MUTUAL) > 0:
-                clear(w, at, at + size)
+                clear_range(w, at, at + size)
         else:
             if len(MUTUAL) == 0:
                 next_w(w, s, at, ratio, 0, adds, rows)
             for k in range(first, last):
                 if len(MUTUAL) > 0:
                     look_ahead_twice(rows, k, last - 1, products_of, current)
-                    couplings = softmax(with_reverse(products_of, current, k, rows))
+                    couplings = softmax_of_row(with_reverse(products_of, current, k, rows))
                 else:
-                    couplings = softmax(products(rows, k, w, at))
+                    couplings = softmax_of_row(products_of_row(rows, k, w, at))
                 if len(c) > 0:
                     store(c, start + r * stride + k * caps, couplings)
                 if len(coupling) > 0 and r == iterations - 1:
                     store(coupling, get(rows.eid, k) * caps, couplings)
-                add_votes(s, at, couplings, rows, k)
+                add_votes_of_row(s, at, couplings, rows, k)
         if len(MUTUAL) > 0 and r < iterations - 1:
             next_w(w, s, at + size, ratio, node * caps, adds, rows)
             for k in range(first, last):
-                store(products_of, following + k * caps, products(rows, k, w, at + size))
+                store(products_of, following + k * caps, products_of_row(rows, k, w, at + size))
 
 
 @compiled
-def route(begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, sums, coupling):
+def nodes_forward(begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, sums, coupling):
     """Run iterations r_begin:r_end of the nodes. The last one fills ``sums`` (N, K, D) and, unless empty, ``coupling``.
 
     With MUTUAL, a call runs one iteration, and ``kept`` has the values of all nodes. Else it runs all iterations, and
@@ -237,20 +238,20 @@ def route(begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kep
         s, w, nothing = zeros(iterations * size, like), zeros(iterations * size, like), zeros(0, like)
         kept = Kept(s, w, zeros(caps, like), zeros(caps, like), nothing, nothing)
     for node in range(begin, end):
-        iterate(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling)
+        iterate_node(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling)
         if r_end == iterations:
             home = node if len(MUTUAL) > 0 else 0
-            copy(sums, node * size, kept.s, (home * iterations + iterations - 1) * size, rows)
+            copy_capsules(sums, node * size, kept.s, (home * iterations + iterations - 1) * size, rows)
 
 
 @compiled
-def route_backward(
+def nodes_backward(
     begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, grad, slopes, du, dkappa, dscale
 ):
     """Run the backward pass of iterations r_begin:r_end, from ``grad`` (N, K, D), the gradient of the last s.
 
     The first iteration adds the votes' gradient to du (sources, K, D), and fills dkappa (N, K), and dscale (rows, K)
-    unless empty. With MUTUAL, ``kept`` and ``slopes`` have the values of all nodes; dw and dratio are zeros before. Else
+    unless empty. With MUTUAL, ``kept`` and ``slopes`` hold the values of all nodes; dw and dratio start at zero. Else
     the values of a node are computed again.
     """
     K, like, size, caps, top = rows.K, rows.u_hat, len(rows.K) * len(rows.D), len(rows.K), iterations - 1
@@ -266,38 +267,38 @@ def route_backward(
         home, start = (node, 0) if len(MUTUAL) > 0 else (0, -first * caps)
         i, to = home * caps, home * size
         if len(MUTUAL) == 0:
-            iterate(node, rows, MUTUAL, kappa, 0, max(1, top), iterations, adds, kept, stride, nothing)
+            iterate_node(node, rows, MUTUAL, kappa, 0, max(1, top), iterations, adds, kept, stride, nothing)
             if top > 0:
                 next_w(w, s, top * size, ratio, 0, adds, rows)
-            clear(dw, 0, size)
-            clear(dratio, 0, caps)
+            clear_range(dw, 0, size)
+            clear_range(dratio, 0, caps)
         for r in range(r_end - 1, r_begin - 1, -1):
             at, x = (home * iterations + r) * size, start + r * stride
             if r == top:
-                copy(ds, at, grad, node * size, rows)
+                copy_capsules(ds, at, grad, node * size, rows)
             elif len(MUTUAL) > 0:
                 if not adds:
-                    clear(dw, to, to + size)
+                    clear_range(dw, to, to + size)
                 for k in range(first, last):
                     look_ahead_twice(rows, k, last - 1, db, x + stride)
-                    add_votes(dw, to, with_reverse(db, x + stride, k, rows), rows, k)
+                    add_votes_of_row(dw, to, with_reverse(db, x + stride, k, rows), rows, k)
                 next_w_backward(ds, s, at, dw, to, ratio, dratio, i, adds, rows)
             if r > 0:
                 if len(MUTUAL) == 0 and not adds:
-                    clear(dw, 0, size)
+                    clear_range(dw, 0, size)
                 for k in range(first, last):
                     if r == top and len(MUTUAL) > 0:
                         look_ahead(rows, k, last - 1)
                     if r == top and len(MUTUAL) == 0:
-                        store(c, x + k * caps, softmax(products(rows, k, w, at)))
-                    slope = softmax_backward(load(c, x + k * caps, K), products(rows, k, ds, at))
+                        store(c, x + k * caps, softmax_of_row(products_of_row(rows, k, w, at)))
+                    slope = softmax_backward_of_row(load(c, x + k * caps, K), products_of_row(rows, k, ds, at))
                     store(db, x + k * caps, slope)
                     if len(MUTUAL) == 0:
-                        add_votes(dw, 0, slope, rows, k)
+                        add_votes_of_row(dw, 0, slope, rows, k)
                 if len(MUTUAL) == 0:
                     next_w_backward(ds, s, at - size, dw, 0, ratio, dratio, 0, adds, rows)
         if r_begin == 0:
             at = home * iterations * size
             ratio_backward(squares, ratio, dratio, i, dkappa, node * caps, through_rho, last - first)
             for k in range(first, last):
-                votes_backward(rows, k, iterations, ds, w, at, c, db, start, stride, through_rho, change, du, dscale)
+                row_backward(rows, k, iterations, ds, w, at, c, db, start, stride, through_rho, change, du, dscale)

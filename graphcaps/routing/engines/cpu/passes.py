@@ -16,7 +16,7 @@ import torch
 from ...._dgl import DGLGraph
 from ....graph import cached_per_structure
 from ...votes import LinearVotes
-from .arguments import Edges, Sizes, Votes
+from .arguments import EdgeArrays, Sizes, VoteArrays
 from .kernels_by_child import gather_votes, iterate
 from .tiles import LANES, SOFTMAX
 
@@ -44,14 +44,14 @@ class EdgesByChild:
         self.indptr = torch.cat([self.out_degrees.new_zeros(1), self.out_degrees.cumsum(0)]).numpy()
         self._matrices: dict[int, torch.Tensor] = {}
 
-    def arrays(self, weight: torch.Tensor, index: torch.Tensor | None) -> Edges:
+    def arrays(self, weight: torch.Tensor, index: torch.Tensor | None) -> EdgeArrays:
         """Return the argument ``edges`` of the kernels.
 
         The index is sorted in each call, because the caller may have changed it. This takes 5 ns an edge, or 0.3 ns if
         edges are sorted by child. A pass over the votes of one image (P = D = 8) takes 20 ns an edge.
         """
         matrix = self._matrices_of(weight) if index is None else self.by_child(index)
-        return Edges(self.indptr, self.eid.numpy(), self.dst.numpy(), matrix.to(self.eid.dtype).numpy())
+        return EdgeArrays(self.indptr, self.eid.numpy(), self.dst.numpy(), matrix.to(self.eid.dtype).numpy())
 
     def _matrices_of(self, weight: torch.Tensor) -> torch.Tensor:
         """(E,): the number of each edge's matrix. ``weight`` has one per edge, one per child type, or one for all."""
@@ -106,7 +106,7 @@ class Passes:
         self.linear = weight.numel() > 0
         self.batch, self.parent_dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
         child_dim = u.shape[-1] if self.linear else 0
-        self.votes = Votes(flat(self.u), flat(self.weight), P=(None,) * child_dim, D=(None,) * self.parent_dim)
+        self.votes = VoteArrays(flat(self.u), flat(self.weight), P=(None,) * child_dim, D=(None,) * self.parent_dim)
         images, most = _block_sizes(edges, self.batch, self.parent_dim)
         single = self.batch == 1
         lanes = 1 if single else -(-images // LANES) * LANES
@@ -137,10 +137,10 @@ class Passes:
         """Return uninitialised memory (iterations, E, B) for numbers per edge and image, sorted by child."""
         return empty((iterations, len(self.edges.eid), self.batch), self.u)
 
-    def iterate(self, before: torch.Tensor, start: int = SOFTMAX, **arrays: torch.Tensor) -> torch.Tensor:
+    def iterate(self, before: torch.Tensor, mode: int = SOFTMAX, **arrays: torch.Tensor) -> torch.Tensor:
         """Run one iteration; return s (J, B, D)."""
         parts = self.sums()
-        self.run(iterate, before=before, start=start, s=list(parts), **arrays)
+        self.run(iterate, before=before, mode=mode, s=list(parts), **arrays)
         return sum_of(parts)
 
     def run(self, kernel: Any, **arguments: Any) -> None:

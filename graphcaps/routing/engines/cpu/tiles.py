@@ -1,4 +1,4 @@
-"""The work of the passes in `kernels_by_child` on one block: the edges of neighbouring children, for some of the images.
+"""The code that processes one block: the edges of neighbouring children, for some of the images.
 
 A tile has a number for each edge and image of a block, in vectors of 16. An edge's images are rounded up to whole
 vectors (its lanes). With a single image an edge has one lane, and a vector holds 16 edges. A tile is long enough for
@@ -216,12 +216,12 @@ def couple(c, b, block, edges, votes, prior, before, offset):
 
 
 @inlined
-def couple_equally(c, block, indptr, start):
-    """c = 1 / number of the child's edges, or 1 if ``start`` is ONE."""
+def couple_equally(c, block, indptr, mode):
+    """c = 1 / number of the child's edges, or 1 if ``mode`` is ONE."""
     for i in range(block.child_begin, block.child_end):
         begin, end = get(indptr, i) - block.edge_begin, get(indptr, i + 1) - block.edge_begin
         if begin < end:
-            shares = 1 if start == ONE else end - begin
+            shares = 1 if mode == ONE else end - begin
             fill(c, begin * block.lanes, end * block.lanes, c.dtype.type(1) / c.dtype.type(shares))
 
 
