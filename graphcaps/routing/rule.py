@@ -4,7 +4,7 @@ In dynamic, spherical, uniform and attention routing the logits of iteration r a
 
     b^r = prior + <u_hat, w^r>
 
-where w^r (J, *, D), the query, depends only on the sums s of earlier iterations. So the same kernels run all of these
+where the query w^r (J, *, D) depends only on the sums s of earlier iterations. So the same kernels run all of these
 routings, forward and backward, given the rule for w. ``engines/cpu/README.md`` derives the gradient.
 """
 
@@ -18,8 +18,8 @@ from torch import Tensor
 from ..functional import squash
 from ..tracing import is_tracing
 
-MIN_NORM = 1e-12  # a sum that is not longer has no direction
-MIN_SQUARED_NORM = 1e-24  # a mean squared length of votes that is not larger counts as zero
+MIN_NORM = 1e-12  # a sum of at most this length has no direction
+MIN_SQUARED_NORM = 1e-24  # a mean squared length of at most this counts as zero, and so does its kappa / rho
 
 
 class Rule(NamedTuple):
@@ -36,15 +36,15 @@ class Rule(NamedTuple):
     kappa: Tensor | None = None
     """The concentration of ``directions``, () or (J,), > 0."""
     shown: int = 1
-    """The number of times that observers get each state: R for a routing that computes a single state."""
+    """How often observers get each state: R times for a routing that computes a single state, else once."""
 
     @property
     def adds(self) -> bool:
-        """Whether each query contains the one before as a term."""
+        """Whether each query contains the previous query as a term."""
         return self.kind == "capsules"
 
     def next_query(self, s: Tensor, before: Tensor, ratio: Tensor | None) -> Tensor:
-        """Return the query after ``before``, from the sums s (J, *, D). ``ratio`` is kappa / rho (J, *)."""
+        """Return the query that follows ``before``, from the sums s (J, *, D). ``ratio`` is kappa / rho (J, *)."""
         if self.kind == "capsules":
             return before + squash(s)
         if self.kind == "sums":
@@ -53,7 +53,7 @@ class Rule(NamedTuple):
         return with_length(s, ratio)
 
     def next_query_backward(self, s: Tensor, ratio: Tensor | None, dw: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the gradients of s and ratio. For capsules, dw is the gradient through all later queries."""
+        """Return the gradients of s and ratio. If queries add up, dw includes the gradient through later queries."""
         if self.kind == "capsules":
             return squash_backward(s, dw), None
         if self.kind == "sums":
@@ -96,7 +96,7 @@ def squash_backward(s: Tensor, dv: Tensor) -> Tensor:
 
 
 def squash_saving_memory(s: Tensor) -> Tensor:
-    """``squash`` that keeps one tensor of s's size for its gradient; autograd's keeps three."""
+    """``squash``, but it keeps one tensor of s's size for the gradient, where autograd keeps three."""
     return squash(s) if is_tracing() or not s.requires_grad else _Squash.apply(s)
 
 

@@ -1,4 +1,4 @@
-"""A call that ``torch.compile`` doesn't trace. Import this module only while torch traces: the decorator loads
+"""A call that ``torch.compile`` doesn't trace. Import this module only while torch traces, because the decorator loads
 torch's compiler."""
 
 from __future__ import annotations

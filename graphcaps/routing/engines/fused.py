@@ -1,7 +1,7 @@
 """Routing on the CPU with one pass over the votes per iteration, by kernels that Numba compiles.
 
-``cpu/README.md`` has the derivation, the notation and a reading order for the kernels. They are imported on first use,
-because Numba takes half a second to import.
+``cpu/README.md`` contains the derivation, the notation and a reading order for the kernels. They are imported on first
+use, because Numba takes half a second to import.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..observers import watched
 from ..votes import GivenVotes, LinearVotes, NodeVotes, Votes
 from .edges import Edges
 
-MAX_WIDTH = 256  # numbers in a row. A row is one vector, and the time to compile grows with its width
+MAX_WIDTH = 256  # numbers in a capsule: it is one SIMD vector, and the time to compile grows with its width
 MAX_NODE_NUMBERS = 1024  # limit of K_out * D, because the time to compile a kernel grows with it
 
 
 class FusedEdges(Edges):
-    """Runs a routing by its rule, without its ``forward``."""
+    """Runs a routing by its rule instead of its ``forward``."""
 
     engine = "fused"
 
@@ -47,11 +47,11 @@ class FusedEdges(Edges):
 
 
 class FusedNodes:
-    """Routing between the capsules of nodes. The arguments are those of ``route_nodes``."""
+    """Routing between the capsules of nodes by kernels. The arguments are those of ``route_nodes``."""
 
     @classmethod
     def supports(cls, votes: NodeVotes, routing: Routing) -> str:
-        """Return what the kernels lack for these votes, or ""."""
+        """Return what the kernels lack for these votes, or "" if they can route them."""
         rule = rule_of(routing)
         if rule is None or rule.kind == "sums":
             return "passes for such a routing"
