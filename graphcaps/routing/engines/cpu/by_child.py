@@ -1,7 +1,7 @@
-"""Routing by a rule on the CPU: R passes over the votes, and for the gradient R - 1 more and one write.
+"""Routing by a rule on the CPU: R passes over the votes, and R - 1 passes and one write for the gradient.
 
-This module has the order of the passes, the work between them, and the autograd function; `README.md` derives both. The
-passes are in `kernels_by_child`. Linear votes are not built, unless one child has most of the edges.
+This module contains the autograd function, which runs the passes of `kernels_by_child` and does the work between them.
+`README.md` derives the formulas. Linear votes are not built, unless one child has most of the edges.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .tiles import EQUAL, ONE, SOFTMAX
 
 
 class Call(NamedTuple):
-    """The arguments of a call that aren't tensors."""
+    """The arguments of `_Route` that aren't tensors."""
 
     edges: EdgesByChild
     rule: Rule
@@ -72,12 +72,12 @@ class _Route(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """Return the last s (J, B, D) and the last couplings (E, B), which are empty without ``call.coupling``.
 
-        Spherical routing has ``ratio`` (J, B), which is kappa / rho, and ``per_square``, see `_ratio`.
+        ``ratio`` and ``per_square`` are None, except in spherical routing; `_ratio` describes them.
         """
         edges, rule = call.edges, call.rule
         given = Passes(u, weight, index, edges)
         passes = given.with_sorted_votes() if rule.iterations > 1 else given
-        # A prior with zero strides is one number for all edges. Such a prior doesn't change the softmax.
+        # A prior whose strides are zero is one number for all edges, which doesn't change the softmax.
         constant = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
         by_child = passes.nothing if constant else edges.by_child(prior)
         mode = ONE if rule.kind == "sums" else EQUAL if constant else SOFTMAX
@@ -125,7 +125,7 @@ class _Route(torch.autograd.Function):
             if needs_prior and not len(of_r) and (r == 0 or not rule.adds):
                 of_r = passes.numbers(1)[0]
             dw = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
-            # Linear votes recompute db of the later iterations whose logits contain those of r.
+            # For linear votes, a pass recomputes db of the later iterations whose logits contain those of r.
             logits = slice(r, None if rule.adds and passes.linear else r + 1)
             kept: dict[str, Any] = {} if passes.linear else {"c": c[r - (mode == EQUAL)], "db_above": above}
             kept |= {"prior": prior, "before": w[logits], "ds": ds[logits], "iterations": len(ds[logits])}
@@ -148,7 +148,7 @@ class _Route(torch.autograd.Function):
 
 
 def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Tensor, s: Tensor) -> None:
-    """Call the observer with iteration r, ``rule.shown`` times."""
+    """Hand iteration r to the observer, ``rule.shown`` times."""
     v, edges = squash(s), call.edges
     b = prior.expand(len(prior), passes.batch)
     b = b + _agreement(passes, w) if r else b
@@ -156,7 +156,7 @@ def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Te
     b, c, agreement = (x.reshape(len(x), *call.trailing) for x in state)
     v = v.reshape(edges.num_parents, *call.trailing, -1)
     assert call.observer is not None
-    first = 1 if call.rule.kind == "sums" else 0  # attention's pass for the unweighted sum doesn't count as one
+    first = 1 if call.rule.kind == "sums" else 0  # attention's pass for the unweighted sum isn't an iteration
     for shown in range(call.rule.shown):
         call.observer(r - first + shown, b, c, v, agreement)
 
@@ -171,7 +171,7 @@ def _agreement(passes: Passes, v: Tensor) -> Tensor:
 def _gradient_of_given(
     passes: Passes, c: Tensor, ds: Tensor, db: Tensor, added: Tensor, mode: int, bend: Tensor
 ) -> Tensor:
-    """Return du_hat (E, B, D), with the term bend u_hat unless bend (J, B) is empty."""
+    """Return du_hat (E, B, D). It includes the term bend u_hat unless bend (J, B) is empty."""
     du = empty(passes.u.shape, passes.u)
     rows = [ds[0], *(row for pair in zip(ds[1:], added, strict=True) for row in pair)]
     parents = empty((*ds[0].shape[:2], len(rows), passes.parent_dim), passes.u)  # (J, B, 2R - 1, D)
@@ -185,7 +185,7 @@ def _gradient_of_linear(
 ) -> tuple[Tensor, Tensor]:
     """Return du (I, B, P) and dweight."""
     du, weight, threads = torch.zeros_like(passes.u), passes.weight, len(passes.ranges)
-    # Several threads would add to one shared matrix, so each gets its own copy.
+    # If edges share matrices, several threads would add to the same one, so each gets its own copy.
     parts = weight.new_zeros(threads if passes.shared else 1, *weight.shape)
     dweight = list(parts) if passes.shared else [parts[0]] * threads
     logits = {"prior": prior, "before": w, "ds": ds, "iterations": len(ds), "mode": mode, "adds": adds}
@@ -194,10 +194,10 @@ def _gradient_of_linear(
 
 
 def _ratio(graph: DGLGraph, votes: Tensor | LinearVotes, kappa: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Return ratio = kappa / rho (J, B), and for votes (E, B, D) per_square = ratio / sum of |u_hat|^2 (0 for 0 / 0).
+    """Return ratio = kappa / rho (J, B) and, for votes (E, B, D), per_square = ratio / sum of |u_hat|^2 (0 for 0 / 0).
 
-    For given votes, autograd sees ratio as a function of kappa alone, because it would need four tensors of the
-    votes' size for the squares. The kernels add the votes' gradient through ratio, which is -dratio per_square u_hat.
+    For given votes, autograd sees ratio as a function of kappa alone, because the squares would take it four tensors of
+    the votes' size. The kernels add the votes' gradient through ratio, which is -dratio per_square u_hat.
     """
     if kappa is None:
         return None, None
@@ -212,7 +212,7 @@ def _ratio(graph: DGLGraph, votes: Tensor | LinearVotes, kappa: Tensor | None) -
 
 
 def squared_lengths(votes: LinearVotes, graph: DGLGraph) -> Tensor:
-    """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children are (I, B, P)."""
+    """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children in ``votes`` are (I, B, P)."""
     u, weight, ends = votes.u, votes.weight, links(graph, votes.device)
     if weight.dim() == 2:
         of_child = (u @ weight).square().sum(-1)  # (I, B)

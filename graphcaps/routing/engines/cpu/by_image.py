@@ -1,7 +1,7 @@
-"""Dynamic and spherical routing on the CPU for given votes that are stored image by image, and the gradient.
+"""Dynamic and spherical routing on the CPU for given votes that are stored image by image, and its gradient.
 
-Votes that are made as (B, I, J, D) have this layout: ``votes.flatten(1, 2).transpose(0, 1)`` is (E, B, D) without a
-copy. The images are divided among torch's threads. Threads share no sums, so results don't depend on their number.
+Votes made as (B, I, J, D) are stored this way: ``votes.flatten(1, 2).transpose(0, 1)`` is (E, B, D) without a copy. The
+images are divided among torch's threads, which share no sums, so results don't depend on how many they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .tiles import LANES
 
 
 def votes_by_image(graph: DGLGraph, votes: Votes, rule: Rule, prior: Tensor) -> Tensor | None:
-    """Return the votes (E, B, D), or None unless they are stored image by image and these kernels support the call."""
+    """Return the votes (E, B, D) if they are stored image by image and these kernels support the call, else None."""
     if not isinstance(votes, GivenVotes) or rule.kind == "sums" or prior.requires_grad or any(prior.stride()):
         return None
     u = votes.u
@@ -37,7 +37,7 @@ def sums_by_image(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the last s (J, B, D) for votes (E, B, D) and, with ``coupling``, the last couplings (E, B), detached.
 
-    Spherical routing has ``ratio`` (J, B) = kappa / rho, and ``per_square`` = ratio / sum of a parent's |u_hat|^2.
+    For spherical routing, ``ratio`` (J, B) is kappa / rho, and ``per_square`` is ratio / sum of a parent's |u_hat|^2.
     """
     learning = torch.is_grad_enabled() and (votes.requires_grad or (ratio is not None and ratio.requires_grad))
     u = votes.transpose(0, 1).unflatten(1, (graph.num_src_nodes(), graph.num_dst_nodes()))

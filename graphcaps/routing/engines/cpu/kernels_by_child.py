@@ -1,10 +1,10 @@
-"""Numba kernels: the passes of routing over the votes, by blocks of children. `README.md` derives them.
+"""Numba kernels for the passes of routing over the votes, block by block. `README.md` derives them.
 
-A block is some neighbouring children and images. An iteration does all its work on a block while the block's votes are
-in cache. Linear votes of a block are made in a buffer. `tiles` has the work on one block.
+A block is the edges of some neighbouring children, for some of the images. A pass does all work on a block while the
+block's votes are in cache. A block's linear votes are made in a buffer. `tiles` contains the code for one block.
 
-Numbers per edge (prior, c, db) are (E, B), sorted by child, and rows per parent (before, s, ds, v) are (J, B, D). P is
-() for given votes. Numba leaves out the code for the other kind of votes, because P is an argument of its own.
+prior, b, c and db are (E, B), sorted by child; before, s, ds and v are (J, B, D). P is () for given votes. It is an
+argument of its own, so that Numba leaves out the code for the other kind of votes.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
 def iterate(begin, end, edges, votes, P, sizes, prior, before, mode, b, c, s):
     """One iteration: b = prior + <u_hat, before>, c = softmax(b), s += c u_hat.
 
-    ``prior`` and ``before`` may be empty, for zero; b and c are filled unless empty. ``mode`` is SOFTMAX, or EQUAL or
-    ONE for couplings without logits.
+    An empty ``prior`` or ``before`` means zeros. b and c are filled unless they are empty. ``mode`` is SOFTMAX, or for
+    couplings without logits EQUAL or ONE.
     """
     indptr, sizes = edges.indptr, constant(sizes)
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if len(P) > 0 else votes.u
@@ -81,12 +81,12 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, mode, b, c, s):
 def iterate_backward(
     begin, end, edges, votes, P, sizes, prior, before, c, ds, db_above, v, iterations, mode, adds, db, dv, du, dweight
 ):
-    """The gradient through one iteration: db = db_above + softmax' <u_hat, ds>, dv += db u_hat, each unless empty.
+    """The gradient through one iteration: db = db_above + softmax' <u_hat, ds>, dv += db u_hat. Each may be empty.
 
-    Given votes have ``c`` of this iteration, and the next one's db as ``db_above``, which is empty for zero. Linear
-    votes recompute both: ``before`` and ``ds`` have ``iterations`` one after the other, each (J, B, D), and ``adds``
-    says whether an iteration's logits are a term of the next ones. If du isn't empty, the gradients through all of
-    these are added to du and dweight, by du_hat as in `votes_gradient`.
+    For given votes, ``c`` holds this iteration's couplings, and ``db_above`` the next iteration's db (empty for zeros).
+    For linear votes both are recomputed: ``before`` and ``ds`` hold the rows of ``iterations`` iterations, one after
+    the other, and ``adds`` says whether the next iteration's logits contain an iteration's. If du isn't empty, the
+    gradient through all these iterations is added to du and dweight. `votes_gradient` has the formula for du_hat.
     """
     indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
     step, size, last = len(ds) // iterations, len(D), len(du) > 0
@@ -134,11 +134,11 @@ def iterate_backward(
 
 @compiled
 def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, mode, bend, du):
-    """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1) + bend u_hat.
+    """For given votes, du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1) + bend u_hat.
 
-    ``parents`` (J, B, 2R - 1, D) has each parent's ds^0, ds^1, v^0, ds^2, v^1, ... side by side, so that an edge reads
-    one place in memory instead of 2R - 1. db has no first iteration, and c has none if ``mode`` is EQUAL. ``bend``
-    (J, B) may be empty, for zero.
+    ``parents`` (J, B, 2R - 1, D) holds each parent's ds^0, ds^1, v^0, ds^2, v^1, ... side by side, so that an edge
+    reads one place in memory instead of 2R - 1. db doesn't contain the first iteration, and neither does c if ``mode``
+    is EQUAL. An empty ``bend`` (J, B) means zeros.
     """
     indptr, eid, dst, D = edges.indptr, edges.eid, edges.dst, votes.D
     single = len(sizes.SINGLE) > 0

@@ -1,9 +1,9 @@
 """Numba kernels for dynamic and spherical routing of votes that are stored image by image; `README.md` derives both.
 
 On a complete graph, an image's votes (I, J, D) are contiguous and often fit into a core's own cache. So the kernels run
-all iterations of an image before the next image, and read its votes from memory once. A block is LANES children. A
-vector has one number per child, and a tile has one vector per parent. The last block overlaps the one before if LANES
-doesn't divide I. The overlapping children then count with couplings of 0, and their stored values are written twice.
+all iterations of an image before the next image, and read its votes from memory once. A block is LANES children: a
+vector has one number per child, and a tile has one vector per parent. If LANES doesn't divide I, the last block
+overlaps the one before. Children in both are added to the sums only once; their stored values are written twice.
 
 u is (B, I, J, D) and s is (B, R, J, D). c is (B, R - 1, J, I), without the first iteration, whose couplings are 1 / J.
 ``ratio`` (B, J) is kappa / rho. For dynamic routing it is empty. ``votes_at``, ``sums_at`` and ``c_at`` are indices.
@@ -22,7 +22,7 @@ from .tiles import LANES, VECTOR, softmax
 
 @compiled
 def images_forward(begin, end, u, D, children, parents, iterations, ratio, c, s):
-    """Add to s (zeros before) the sums of all iterations of the images begin:end; fill the couplings c unless empty."""
+    """Add the sums of all iterations of the images begin:end to s, which starts at zero. Fill c unless it is empty."""
     row, numbers = parents * len(D), parents * children
     tile, before, nothing = zeros(parents * LANES, u), zeros(row, u), splat(u.dtype.type(0), VECTOR)
     for image in range(begin, end):
@@ -60,9 +60,9 @@ def images_forward(begin, end, u, D, children, parents, iterations, ratio, c, s)
 def images_backward(begin, end, u, D, children, parents, iterations, ratio, per_square, c, s, ds, du, dratio):
     """Compute du and dratio from ds (B, J, D), the gradient of the last sums.
 
-    dratio is zeros before, and empty for dynamic routing. ``per_square`` (B, J) is ratio / sum of |u_hat|^2: with it,
-    du includes the gradient through ratio. ``of_parents`` (J, 2 R - 1, D) has each parent's ds^0, ds^1, x^0, ds^2, x^1,
-    ... side by side. b^r is <u_hat, x^(r-1)>, plus b^(r-1) in dynamic routing.
+    dratio starts at zero, and is empty for dynamic routing. ``per_square`` (B, J), ratio / sum of |u_hat|^2, gives the
+    part of du that comes from ratio. ``of_parents`` (J, 2 R - 1, D) holds each parent's ds^0, ds^1, x^0, ds^2, x^1, ...
+    side by side. b^r is <u_hat, x^(r-1)>, plus b^(r-1) in dynamic routing.
     """
     size, one = len(D), u.dtype.type(1)
     row, rows, numbers = parents * size, 2 * iterations - 1, parents * children
@@ -138,7 +138,7 @@ def couple(tile, u, votes_at, before, parents, width):
 
 @inlined
 def add_block(sums, at, tile, u, votes_at, parents, width):
-    """sums += the tile times a block's votes. The sums (J, D) start at ``at``."""
+    """sums += the tile's numbers times the block's votes. The sums (J, D) start at ``at``."""
     size, step = len(width), parents * len(width)
     for j in range(parents):
         even, odd, vote = load(sums, at + j * size, width), splat(u.dtype.type(0), width), votes_at + j * size

@@ -3,8 +3,8 @@
 A row is a capsule of an edge's source, and has a vote of D numbers for each of the node's K capsules. `by_node` has the
 formulas and describes ``rows``.
 
-With MUTUAL, an edge e = (u, v) and its reverse e' share their logits b_e = <u_hat_e, w_v> + <u_hat_e', w_u>. Then an
-iteration needs the products of the iteration before along all edges, so a call runs one iteration of all nodes. It
+With MUTUAL, an edge e = (u, v) and its reverse e' share their logits b_e = <u_hat_e, w_v> + <u_hat_e', w_u>. An
+iteration then needs the products of the iteration before along all edges, so a call runs one iteration of all nodes. It
 computes a node's s together with its rows' products for the next iteration, while the votes are in cache.
 """
 
@@ -18,12 +18,12 @@ from .kernel_cache import compiled
 from .parts import inlined
 from .simd import add_rows, dots, exp, fma, get, load, prefetch, reduce_max, reduce_sum, splat, store, zeros
 
-ROWS_AHEAD, LINE = 4, 16  # a row is prefetched this many rows before it is used, this many numbers at a time
+ROWS_AHEAD, LINE = 4, 16  # a row is prefetched ROWS_AHEAD rows before it is used, by LINE numbers at a time
 
 
 @inlined
 def start_of_row(rows, k):
-    """Return the start of row k in u_hat."""
+    """Return the index in u_hat at which row k starts."""
     return get(rows.source, k) * len(rows.K) * len(rows.D)
 
 
@@ -36,7 +36,7 @@ def look_ahead(rows, k, last):
 
 @inlined
 def look_ahead_twice(rows, k, last, x, start):
-    """Prefetch the votes of a later row, and its reverse's row in x. x (rows, K) starts at ``start``."""
+    """Prefetch the votes of a later row, and the row of its reverse in x. x (rows, K) starts at ``start``."""
     look_ahead(rows, k, last)
     prefetch(x, start + get(rows.reverse, min(k + ROWS_AHEAD, last)) * len(rows.K))
 
@@ -59,13 +59,13 @@ def products_of_row(rows, k, parents, at):
 
 @inlined
 def add_votes_of_row(sums, at, factors, rows, k):
-    """sums += row k's votes, each times its factor. The sums (K, D) start at ``at``."""
+    """Add row k's votes, each times its factor, to the sums (K, D), which start at ``at``."""
     add_rows(sums, at, factors * scale_of_row(rows, k), rows.u_hat, start_of_row(rows, k), rows.D)
 
 
 @inlined
 def with_reverse(x, start, k, rows):
-    """Return row k of x, plus the row of the reverse edge if edges have one. x (rows, K) starts at ``start``."""
+    """Return row k of x, plus the row of the reverse edge if there is one. x (rows, K) starts at ``start``."""
     K = rows.K
     row = load(x, start + k * len(K), K)
     if len(rows.reverse) > 0:
@@ -94,7 +94,7 @@ def clear_range(x, begin, end):
 
 @inlined
 def copy_capsules(to, i, x, j, rows):
-    """Copy (K, D) numbers, from j on in x, to i in ``to``."""
+    """Copy (K, D) numbers from x, where they start at j, to ``to``, where they start at i."""
     for at in range(0, len(rows.K) * len(rows.D), len(rows.D)):
         store(to, i + at, load(x, j + at, rows.D))
 
@@ -103,8 +103,8 @@ def copy_capsules(to, i, x, j, rows):
 def first_iteration(s, at, squares, ratio, i, kappa, j, rows, first, last):
     """Run a node's first iteration: s += votes / K, and fill ``squares`` and ``ratio``.
 
-    ``squares`` are the sums of the votes' squared norms. ``ratio`` is kappa / rho, or 0 where all votes are zero.
-    s (K, D) starts at ``at``, ``squares`` and ``ratio`` (K,) at i, and ``kappa`` (K,) at j.
+    ``squares`` are sums of the votes' squared lengths. ``ratio`` is kappa / rho, or 0 if all votes are zero.
+    s (K, D) starts at ``at``, ``squares`` and ``ratio`` (K,) start at i, and ``kappa`` (K,) starts at j.
     """
     K, D, number = rows.K, rows.D, s.dtype
     equal, total = splat(number.type(1) / number.type(len(K)), K), splat(number.type(0), K)
@@ -123,9 +123,9 @@ def first_iteration(s, at, squares, ratio, i, kappa, j, rows, first, last):
 
 @inlined
 def next_w(w, s, at, ratio, i, adds, rows):
-    """Compute w (K, D) of an iteration, at ``at``, from s and w of the iteration before, which end at ``at``.
+    """Compute w (K, D), which starts at ``at``, from s and w of the iteration before, which end at ``at``.
 
-    With ``adds``, w is the last w plus squash(s); else s / |s| times ``ratio`` (K,), which starts at i.
+    With ``adds``, w is the previous w plus squash(s). Else it is s / |s| times ``ratio`` (K,), which starts at i.
     """
     D, one, size = rows.D, w.dtype.type(1), len(rows.K) * len(rows.D)
     for capsule in range(len(rows.K)):
@@ -140,7 +140,7 @@ def next_w(w, s, at, ratio, i, adds, rows):
 
 @inlined
 def next_w_backward(ds, s, at, dw, j, ratio, dratio, i, adds, rows):
-    """Compute ds (K, D) of an iteration, at ``at``, from the next one's dw (K, D), at j. Add to dratio (K,), at i."""
+    """Compute ds (K, D) at ``at`` from the next iteration's dw (K, D) at j. Add to dratio (K,) at i."""
     D, one = rows.D, ds.dtype.type(1)
     for capsule in range(len(rows.K)):
         x = at + capsule * len(D)
@@ -162,7 +162,7 @@ def next_w_backward(ds, s, at, dw, j, ratio, dratio, i, adds, rows):
 
 @inlined
 def ratio_backward(squares, ratio, dratio, i, dkappa, j, through_rho, count):
-    """Compute a node's dkappa (K,), at j, and ``through_rho`` (K,), which times a vote is its gradient through rho."""
+    """Compute a node's dkappa (K,) at j, and ``through_rho`` (K,), which times a vote is its gradient through rho."""
     number = ratio.dtype
     for capsule in range(len(through_rho)):
         mean, slope = get(squares, i + capsule) / number.type(count), get(dratio, i + capsule)
@@ -174,7 +174,7 @@ def ratio_backward(squares, ratio, dratio, i, dkappa, j, through_rho, count):
 
 @inlined
 def row_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through_rho, change, du, dscale):
-    """Add row k's gradient to du, and fill its dscale. ds and w (R, K, D) start at ``at``.
+    """Add row k's gradient to du, and fill its row of dscale. ds and w (R, K, D) start at ``at``.
 
     c and db (rows, K) of iteration r start at begin + r * stride. ``change`` (K, D) is a buffer.
     """
@@ -227,11 +227,11 @@ def iterate_node(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, ke
 
 @compiled
 def nodes_forward(begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, sums, coupling):
-    """Run iterations r_begin:r_end of the nodes. The last one fills ``sums`` (N, K, D) and, unless empty, ``coupling``.
+    """Run iterations r_begin:r_end of the nodes. The last one fills ``sums`` (N, K, D) and, if wanted, ``coupling``.
 
-    With MUTUAL, a call runs one iteration, and ``kept`` has the values of all nodes. Else it runs all iterations, and
-    keeps the values of one node. ``coupling`` (rows, K) is in the graph's order. It isn't written if there is one
-    iteration. ``stride`` is the size of c for an iteration.
+    With MUTUAL, a call runs one iteration, and ``kept`` holds the values of all nodes. Else it runs all iterations, and
+    keeps the values of one node. ``coupling`` (rows, K) is in the graph's order, and empty if it isn't wanted. It isn't
+    written if there is one iteration. ``stride`` is the size of c for one iteration.
     """
     size, caps, like = len(rows.K) * len(rows.D), len(rows.K), rows.u_hat
     if len(MUTUAL) == 0:
@@ -250,9 +250,9 @@ def nodes_backward(
 ):
     """Run the backward pass of iterations r_begin:r_end, from ``grad`` (N, K, D), the gradient of the last s.
 
-    The first iteration adds the votes' gradient to du (sources, K, D), and fills dkappa (N, K), and dscale (rows, K)
-    unless empty. With MUTUAL, ``kept`` and ``slopes`` hold the values of all nodes; dw and dratio start at zero. Else
-    the values of a node are computed again.
+    The first iteration adds the votes' gradient to du (sources, K, D), and fills dkappa (N, K) and, unless it is empty,
+    dscale (rows, K). With MUTUAL, ``kept`` and ``slopes`` hold the values of all nodes; dw and dratio start at zero.
+    Else the values of each node are recomputed.
     """
     K, like, size, caps, top = rows.K, rows.u_hat, len(rows.K) * len(rows.D), len(rows.K), iterations - 1
     change, through_rho, nothing = zeros(size, like), zeros(caps, like), zeros(0, like)
