@@ -76,10 +76,10 @@ class Routing(nn.Module):
         return copy.deepcopy(self)
 
     def reset_parameters(self) -> None:
-        """Reset the learned parameters to their start."""
+        """Reset the learned parameters to their initial values."""
 
     def with_iterations(self, iterations: int) -> Routing:
-        """Return a copy with R iterations. Both share their parameters: moving or training one changes the other."""
+        """Return a copy with R iterations. The two share parameters: moving or training one changes the other."""
         check_whole("iterations", iterations)
         other = copy.copy(self)
         other.iterations = iterations

@@ -26,10 +26,10 @@ from .passes import MAX_SUMS, empty, equal_ranges, flat, run_on_threads, sum_of,
 
 
 class Rows(NamedTuple):
-    """The argument ``rows`` of the kernels. A row is one capsule of an edge's source; rows are sorted by destination."""
+    """The argument ``rows`` of the kernels, sorted by destination. A row is one capsule of an edge's source."""
 
     indptr: np.ndarray  # (N_dst + 1,): the rows of node v are indptr[v]:indptr[v + 1]
-    source: np.ndarray  # (rows,): where the row's votes are in u_hat: u * K_in + k or per edge e * K_in + k
+    source: np.ndarray  # (rows,): index of the row's votes in u_hat: u * K_in + k, or e * K_in + k with per_edge
     eid: np.ndarray  # (rows,): the row's index in the graph's edge order, e * K_in + k
     reverse: np.ndarray  # (rows,): the row of the reverse edge, or empty
     u_hat: np.ndarray  # z, (N_src * K_in, K, D), or with per_edge (E * K_in, K, D)

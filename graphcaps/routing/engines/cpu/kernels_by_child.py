@@ -50,8 +50,8 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
 def iterate(begin, end, edges, votes, P, sizes, prior, before, mode, b, c, s):
     """One iteration: b = prior + <u_hat, before>, c = softmax(b), s += c u_hat.
 
-    An empty ``prior`` or ``before`` means zeros. b and c are filled unless they are empty. ``mode`` is SOFTMAX, or for
-    couplings without logits EQUAL or ONE.
+    An empty ``prior`` or ``before`` means zeros. b and c are filled unless they are empty. ``mode`` is SOFTMAX,
+    or EQUAL or ONE for couplings without logits.
     """
     indptr, sizes = edges.indptr, constant(sizes)
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if len(P) > 0 else votes.u
@@ -81,12 +81,12 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, mode, b, c, s):
 def iterate_backward(
     begin, end, edges, votes, P, sizes, prior, before, c, ds, db_above, v, iterations, mode, adds, db, dv, du, dweight
 ):
-    """The gradient through one iteration: db = db_above + softmax' <u_hat, ds>, dv += db u_hat. Each may be empty.
+    """The gradient through one iteration: db = db_above + softmax' <u_hat, ds>, dv += db u_hat.
 
-    For given votes, ``c`` holds this iteration's couplings, and ``db_above`` the next iteration's db (empty for zeros).
-    For linear votes both are recomputed: ``before`` and ``ds`` hold the rows of ``iterations`` iterations, one after
-    the other, and ``adds`` says whether the next iteration's logits contain an iteration's. If du isn't empty, the
-    gradient through all these iterations is added to du and dweight. `votes_gradient` has the formula for du_hat.
+    An empty output isn't computed, and an empty ``db_above``, the next iteration's db, means zeros. Given votes need c.
+    Linear votes recompute both: ``before`` and ``ds`` hold the rows of ``iterations`` iterations, one after the other,
+    and ``adds`` says whether the next iteration's logits contain an iteration's. If du isn't empty, the gradient
+    through all of these is added to du and dweight. `votes_gradient` has the formula for du_hat.
     """
     indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
     step, size, last = len(ds) // iterations, len(D), len(du) > 0

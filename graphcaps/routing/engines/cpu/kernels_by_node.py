@@ -140,7 +140,7 @@ def next_w(w, s, at, ratio, i, adds, rows):
 
 @inlined
 def next_w_backward(ds, s, at, dw, j, ratio, dratio, i, adds, rows):
-    """Compute ds (K, D) at ``at`` from the next iteration's dw (K, D) at j. Add to dratio (K,) at i."""
+    """Compute ds (K, D) from the next iteration's dw (K, D), and add to dratio (K,). They start at ``at``, j and i."""
     D, one = rows.D, ds.dtype.type(1)
     for capsule in range(len(rows.K)):
         x = at + capsule * len(D)
@@ -162,7 +162,7 @@ def next_w_backward(ds, s, at, dw, j, ratio, dratio, i, adds, rows):
 
 @inlined
 def ratio_backward(squares, ratio, dratio, i, dkappa, j, through_rho, count):
-    """Compute a node's dkappa (K,) at j, and ``through_rho`` (K,), which times a vote is its gradient through rho."""
+    """Compute a node's dkappa (K,) at j, and ``through_rho`` (K,). Times a vote, it is that vote's gradient by rho."""
     number = ratio.dtype
     for capsule in range(len(through_rho)):
         mean, slope = get(squares, i + capsule) / number.type(count), get(dratio, i + capsule)
