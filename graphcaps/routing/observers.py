@@ -14,8 +14,7 @@ from ..graph import expand
 
 Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # called with r, b, c, v, agreement
 
-Recorder = Callable[[DGLGraph], Observer]
-"""A recorder is called with the graph of every routing that starts, and returns an observer of its iterations."""
+Recorder = Callable[[DGLGraph], Observer]  # called with the graph of every routing that starts
 
 _recorders: ContextVar[tuple[Recorder, ...]] = ContextVar("recorders", default=())
 

@@ -19,7 +19,7 @@ from ..functional import squash
 from ..tracing import is_tracing
 
 MIN_NORM = 1e-12  # a sum of at most this length has no direction
-MIN_SQUARED_NORM = 1e-24  # a mean squared length of at most this counts as zero, and so does its kappa / rho
+MIN_SQUARED_NORM = 1e-24  # if the votes' mean squared length is at most this, kappa / rho is 0
 
 
 class Rule(NamedTuple):

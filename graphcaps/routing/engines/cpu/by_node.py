@@ -103,8 +103,8 @@ def sums_of_nodes(
     """Return s (N_dst, K_out, D) of the last iteration and its couplings (E, K_in, K_out), detached, or None.
 
     z is (N_src, K_in, K_out, D) or, with ``per_edge``, (E, K_in, K_out, D), on the CPU in float32 or float64. ``scale``
-    is broadcastable with (E, K_in, K_out). For spherical routing, ``kappa`` is () or (K_out,). With
-    ``mutual``, an edge and its reverse share their logits; each edge then needs a reverse, and K_in must be 1.
+    is broadcastable with (E, K_in, K_out). For spherical routing, ``kappa`` is () or (K_out,). With ``mutual``,
+    an edge and its reverse share their logits; each edge then needs a reverse, and K_in must be 1.
     """
     caps_in, caps_out, dim = z.shape[1:]
     num_nodes, num_edges = graph.num_dst_nodes(), graph.num_edges()

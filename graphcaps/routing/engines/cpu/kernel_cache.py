@@ -1,6 +1,6 @@
 """Compilation of kernels with Numba, cached in the user's cache, in a folder whose name contains a hash of the sources.
 
-The hash is needed because Numba checks only the kernel's own file for changes, not the other files compiled into it.
+Numba itself checks only the kernel's own file for changes, not `rule.py` and the other files compiled into the kernel.
 The folder isn't in site-packages, because pip would leave the compiled files behind.
 """
 
@@ -30,8 +30,7 @@ def hash_of(*sources: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-RULE = Path(__file__).parents[2] / "rule.py"  # its constants are compiled into the kernels
-KERNELS = f"kernels-{hash_of(RULE, *Path(__file__).parent.glob('*.py'))}"
+KERNELS = f"kernels-{hash_of(Path(__file__).parents[2] / 'rule.py', *Path(__file__).parent.glob('*.py'))}"
 
 
 def cache_folder() -> Path | None:
