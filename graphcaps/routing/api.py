@@ -93,7 +93,7 @@ def route_checked(
     on_iteration: Observer | None = None,
     coupling: bool = False,
 ) -> Parents:
-    """Check the arguments and route, as ``route`` does for users. ``coupling``: whether to return couplings."""
+    """Check the arguments and route. Layers call this, users ``route``. ``coupling``: whether to return couplings."""
     check_graph(graph)
     votes = as_votes(votes)
     votes.check(graph)
