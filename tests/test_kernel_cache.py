@@ -40,10 +40,10 @@ def test_a_kernel_is_kept_in_the_users_cache_folder(home):
 def test_the_folder_has_another_name_where_any_source_has_changed(tmp_path):
     for name in ("kernels.py", "tiles.py"):
         (tmp_path / name).write_text("a = 1\n")
-    before = hash_of(tmp_path)
-    assert hash_of(tmp_path) == before
+    before = hash_of(*tmp_path.iterdir())
+    assert hash_of(*tmp_path.iterdir()) == before
     (tmp_path / "tiles.py").write_text("a = 2\n")
-    assert hash_of(tmp_path) != before
+    assert hash_of(*tmp_path.iterdir()) != before
 
 
 def test_the_users_own_setting_of_numba_wins(home, monkeypatch):

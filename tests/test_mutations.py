@@ -131,7 +131,7 @@ MUTATIONS = [
     ),
     Mutation(
         "fact 12: the couplings of the iteration before, fused",
-        "routing/engines/cpu/route.py",
+        "routing/engines/cpu/by_child.py",
         "coupling = edges.in_edge_order(coupling.clone())",
         "coupling = edges.in_edge_order(c[0].clone())",
         "test_facts.py equal_the_oracles and dynamic-fused",

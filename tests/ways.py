@@ -10,8 +10,8 @@ import torch
 from graphcaps import engine, route
 from graphcaps._dgl import has_cuda
 from graphcaps.routing import EM, Inverted, LinearVotes, Parents, Routing, Spherical
+from graphcaps.routing.base import rule_of
 from graphcaps.routing.names import ROUTINGS, as_routing
-from graphcaps.routing.routing import rule_of
 from graphcaps.routing.votes import Votes
 
 

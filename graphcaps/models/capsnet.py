@@ -16,8 +16,8 @@ from ..errors import check_name, check_whole, expect
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps
 from ..nn.routed import routing_for_images
 from ..routing import Routing
+from ..routing.base import rule_of
 from ..routing.names import to_json
-from ..routing.routing import rule_of
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss, routed_with_logits
 from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
@@ -121,7 +121,7 @@ class CapsNet(RoutingNetwork):
         routing = routing_for_images(routing)
         if coupling_weight != 0:
             rule = rule_of(routing)
-            by_agreement = rule is not None and rule.query != "sums" and rule.iterations > 1
+            by_agreement = rule is not None and rule.kind != "sums" and rule.iterations > 1
             fits = name == "parts" and coupling_weight > 0 and by_agreement
             wanted = "0, or a number > 0 for 'parts' with Dynamic or Spherical of 2 iterations or more"
             expect(fits, "coupling_weight", wanted, f"{coupling_weight} for '{name}' with {routing}")

@@ -10,7 +10,7 @@ from ..errors import check_labels, expect, required
 from ..functional import margin_loss
 from ..nn import SharedCaps
 from ..nn.routed import route_layer
-from ..routing.routing import rule_of
+from ..routing.base import rule_of
 from .answers import present
 
 RECONSTRUCTION_WEIGHT = 0.0005  # weight of the squared errors, summed over pixels: section 4.1

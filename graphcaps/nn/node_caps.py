@@ -16,8 +16,8 @@ from ..errors import check_flag, check_tensor, check_whole, expect, required
 from ..graph import Links, links
 from ..routing import Routing, Uniform
 from ..routing.api import route_nodes
+from ..routing.base import rule_of
 from ..routing.names import as_routing
-from ..routing.routing import rule_of
 from ..routing.rule import squash_saving_memory, with_length
 from ..routing.votes import NodeVotes
 

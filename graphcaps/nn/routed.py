@@ -12,7 +12,7 @@ from .._dgl import DGLGraph, has_cuda
 from ..errors import check_flag, check_tensor, check_unit, check_whole, expect
 from ..graph import complete_graph
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing
-from ..routing.api import routed, uncompiled
+from ..routing.api import route_checked, uncompiled
 from ..routing.names import as_routing
 from ..routing.observers import Observer
 
@@ -114,7 +114,8 @@ def route_layer(
     autocast = torch.is_autocast_enabled(device.type)
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         activation = activation_of(u) if routing.uses_activation else None
-        return routed(layer.graph(device), layer.votes(u), routing, activation, layer.prior, on_iteration, coupling)
+        given = layer.graph(device), layer.votes(u), routing, activation, layer.prior
+        return route_checked(*given, on_iteration, coupling)
 
 
 def activation_of(u: Tensor | Poses) -> Tensor:

@@ -1,16 +1,16 @@
 """Routing between two capsule layers.
 
-`api` has the functions. Each algorithm is a subclass of `Routing`, each engine one of `engines.edges.Edges`. A `Rule`
-describes a routing to engines that run whole iterations in kernels.
+The functions are in `api`. Each algorithm is a subclass of `Routing`, and each engine is `engines.edges.Edges` or a
+subclass of it, except `FusedNodes`. Engines that run whole iterations in kernels know a routing only by its `Rule`.
 """
 
 from .api import choose_engine, dynamic_routing, route
 from .attention import Attention
+from .base import Parents, Routing, squashed
 from .dynamic import Dynamic
 from .em import EM
 from .engines import engine
 from .inverted import Inverted
-from .routing import Parents, Routing, squashed
 from .rule import Rule
 from .spherical import Spherical
 from .uniform import Uniform

@@ -13,11 +13,11 @@ import torch
 from .._dgl import DGLGraph
 from ..errors import GraphcapsError, check_callable, check_flag, check_tensor, expect, min_max
 from ..graph import Links, check_graph, expand
+from .base import Parents, Routing
 from .dynamic import Dynamic
 from .engines import choose, choose_for_nodes
 from .names import as_routing
 from .observers import Observer, combined
-from .routing import Parents, Routing
 from .votes import NodeVotes, Votes, as_votes
 
 P = ParamSpec("P")
@@ -30,7 +30,7 @@ def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def call_or_break(*arguments: P.args, **named: P.kwargs) -> T:
         if torch.compiler.is_dynamo_compiling():
-            from .eager import call
+            from .uncompiled import call
 
             return call(function, *arguments, **named)
         return function(*arguments, **named)
@@ -51,26 +51,26 @@ def route(
     """Route the children's votes to the parents.
 
     ``route`` keeps no state, doesn't change ``graph``, and routes each item of the trailing dims on its own. Votes in
-    half precision are routed in float32; the result has the votes' dtype. graphcaps chooses the engine, unless you
-    name one, as in ``with graphcaps.engine("torch"):``.
+    half precision are routed in float32; the result has the votes' dtype. graphcaps chooses the engine unless you name
+    one, for example by ``with graphcaps.engine("torch"):``.
 
     Args:
-        graph: any DGLGraph with one canonical edge type, from children (sources) to parents (destinations); E edges.
-        votes: (E, *, D), the vote on each edge in edge-id order, or ``LinearVotes`` or ``MatrixVotes``. ``*`` is any
-            number of trailing dims, such as the images of a batch or heads. The edge dim is checked by size alone: if
-            B = E, votes (B, E, D) pass the check, and B is taken for the edges.
-        routing: an object such as ``Dynamic(3)``, or of your own subclass of ``Routing``. A name (``"dynamic"``,
+        graph: any DGLGraph with E edges of one canonical edge type, from children (sources) to parents (destinations).
+        votes: (E, *, D), one vote per edge in edge-id order, or ``LinearVotes`` or ``MatrixVotes``. ``*`` is any number
+            of trailing dims, such as the images of a batch or heads. Only the size of the edge dim is checked: if
+            B = E, votes (B, E, D) pass the check, and the images are mistaken for edges.
+        routing: a ``Routing``, such as ``Dynamic(3)`` or an object of your own subclass. A name (``"dynamic"``,
             ``"uniform"``, ``"attention"``, ``"spherical"``, ``"inverted"``, ``"em"``) selects the default settings.
         activation: (I, *) in [0, 1], the probability that each child exists; default 1. Only ``EM`` uses it.
         prior: logits that are added to b; default 0. A number, or a tensor that broadcasts to (E, *) from the left,
             such as (E,), (E, 1) or (E, *).
-        on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)`` with r from 0 and detached tensors: the
-            logits b (E, *), their softmax c (E, *), the parents v (J, *, D) and the agreement <u_hat, v> (E, *).
+        on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)``, first with r = 0. The tensors are
+            detached: the logits b (E, *), their softmax c (E, *), parents v (J, *, D), agreement <u_hat, v> (E, *).
 
     Returns:
-        ``Parents``: ``v`` (J, *, D) of length < 1; ``activation`` (J, *), the length of v (with ``inverted`` and
+        ``Parents``: ``v`` (J, *, D), shorter than 1; ``activation`` (J, *), the length of v (but with ``inverted`` and
         ``em``, a zero pose gives v = 0 at any activation); ``pose`` (J, *, D), v before the last squash; ``coupling``
-        (E, *), the couplings of the last iteration, detached. A parent without votes is zero.
+        (E, *), the couplings of the last iteration, detached. The v of a parent without votes is zero.
 
     Raises:
         InputError: a shape, dtype, device or name doesn't fit or, on the CPU, an activation is below 0.
@@ -81,10 +81,10 @@ def route(
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
     check_callable("on_iteration", on_iteration)
-    return routed(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
+    return route_checked(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
 
 
-def routed(
+def route_checked(
     graph: DGLGraph,
     votes: torch.Tensor | Votes,
     routing: Routing,
@@ -93,7 +93,7 @@ def routed(
     on_iteration: Observer | None = None,
     coupling: bool = False,
 ) -> Parents:
-    """``route`` for layers; ``coupling``: whether to return couplings."""
+    """Check the arguments and route. Layers call this, users ``route``. ``coupling``: whether to return couplings."""
     check_graph(graph)
     votes = as_votes(votes)
     votes.check(graph)
@@ -147,7 +147,7 @@ def dynamic_routing(
 
     Returns:
         v (J, *, D). With ``return_graph``, ``(v, routed)``: ``routed`` is a DGLGraph with the structure of ``graph``.
-        Its edges have ``u_hat`` (E, *, D) and the last ``b`` and ``c`` (E, *), and its parents ``v``, all detached.
+        Its edges carry ``u_hat`` (E, *, D) and the last ``b`` and ``c`` (E, *), its parents carry ``v``, all detached.
 
     >>> from graphcaps import complete_graph
     >>> v, routed = dynamic_routing(complete_graph(3, 2), torch.ones(6, 4), return_graph=True)
@@ -164,7 +164,7 @@ def dynamic_routing(
             on_iteration(r, b, c, v, agreement)
 
     observer = keep_last if return_graph else on_iteration
-    v = routed(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=observer).v
+    v = route_checked(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=observer).v
     if not return_graph:
         return v
     view = graph.local_var()
@@ -177,12 +177,12 @@ def dynamic_routing(
 def route_nodes(
     graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool = False, get_coupling: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Route the capsules of each edge's source to those of its destination. A softmax is over the votes along an edge.
+    """Route the capsules of each edge's source to those of its destination. Each softmax is over the votes on one edge.
 
     Args:
-        graph: E edges from N_src to N_dst nodes, as a graph, or as ``Links`` if torch traces.
-        votes: made from z (N_src, *, K_in, K_out, D), or with ``per_edge`` from z (E, *, K_in, K_out, D).
-        routing: an algorithm with poses that are sums of votes.
+        graph: E edges from N_src to N_dst nodes, as a DGLGraph, or as ``Links`` if torch traces the call.
+        votes: built from z (N_src, *, K_in, K_out, D), or with ``per_edge`` from z (E, *, K_in, K_out, D).
+        routing: an algorithm whose poses are sums of votes.
         mutual: whether the two directions of an edge share their logits. Each edge then needs a reverse, and K_in = 1.
         get_coupling: whether to return couplings.
 
@@ -196,7 +196,7 @@ def route_nodes(
         u_hat = votes.build(graph)
         caps_in, caps_out = u_hat.shape[-3:-1]
         by_link = u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2)  # (E * K_in * K_out, *, D)
-        parents = routed(expand(graph, caps_in, caps_out), by_link, routing, coupling=get_coupling)
+        parents = route_checked(expand(graph, caps_in, caps_out), by_link, routing, coupling=get_coupling)
         s, c = parents.pose.unflatten(0, (-1, caps_out)).movedim(1, -2), parents.coupling
         c = None if c is None else c.unflatten(0, (-1, caps_in, caps_out)).movedim((1, 2), (-2, -1))
     if get_coupling and c is None:
@@ -210,9 +210,9 @@ def route_nodes(
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:
     """Return the name of the engine that would route these votes.
 
-    Without a ``with engine(...)`` block: on the CPU it is ``fused`` if that engine has kernels for the routing. Else it
-    is ``torch`` if the graph is complete or on another device than the votes, and ``dgl`` if not. Under
-    ``torch.export``, ``torch.compile`` and ``torch.func`` it is ``torch``, because torch can't trace the other engines.
+    Without a ``with engine(...)`` block, it is ``fused`` for votes on the CPU, if that engine has kernels for the
+    routing. Else it is ``torch`` if the graph is complete or on another device than the votes, and ``dgl`` if not.
+    Under ``torch.export``, ``torch.compile`` and ``torch.func`` it is ``torch``, the only engine that torch can trace.
 
     >>> from graphcaps import complete_graph
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
@@ -223,11 +223,11 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
 
 def _detached_copies(on_iteration: Observer) -> Observer:
     """Give the observer detached copies, so that it can change them without changing the routing."""
-    gradients = torch.is_grad_enabled()  # inside an autograd function gradients are off
+    gradients = torch.is_grad_enabled()  # the caller's mode: autograd functions turn gradients off
 
     def hand_out(r: int, *state: torch.Tensor) -> None:
         same = torch.is_grad_enabled() == gradients
-        with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):  # torch.export records the latter
+        with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):  # torch.export records a change
             on_iteration(r, *(tensor.detach().clone() for tensor in state))
 
     return hand_out
@@ -237,7 +237,7 @@ def _check_activation(activation: torch.Tensor, wanted: tuple[int, ...], device:
     check_tensor("activation", activation)
     expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
     expect(activation.device == device, "activation", f"device {device} as the votes", activation.device)
-    ends = min_max(activation)  # values above 1 are allowed: they are lengths of capsules that were not squashed
+    ends = min_max(activation)  # values above 1 are allowed, as the lengths of capsules that were not squashed
     least = 0.0 if ends is None else ends[0]
     expect(not least < 0, "activation", "numbers in [0, 1]", f"{least:g}", "They are probabilities, not logits")
 

@@ -3,9 +3,9 @@
     c = softmax of b over each child's out-edges
     s = sum over each parent's in-edges of c u_hat
     v = squash(s)
-    b = b + <u_hat, v>                                (not after the last iteration)
+    b = b + <u_hat, v>                                (skipped in the last iteration)
 
-``forward`` has these four lines, written with the operations of ``engines.edges``.
+``forward`` consists of these four lines, written with the operations of ``engines.edges``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ..errors import check_whole
 from ..functional import squash
+from .base import Parents, Routing, squashed
 from .engines.edges import Edges
-from .routing import Parents, Routing, squashed
 from .rule import Rule
 
 

@@ -13,19 +13,19 @@ Parents are Gaussians, the votes (4 x 4 poses, 16 numbers) are the data, and a c
         p_ij     <- product over h of N(V_ijh; mu_jh, sigma_jh^2)
         R_ij     <- a_j p_ij / sum over i's parents k of a_k p_ik
 
-i's parents are the ends of all its out-edges, in ``ConvCaps`` at every position. The couplings ``c`` are R before the
-factor a_i, and their logits are b = ln a_j p_ij. lambda, the inverse temperature, is 0.01 (1 - 0.95^t), t = 1, 2, ...,
-as the authors write in the paper's review (OpenReview, HJWLfGWRb).
+i's parents are the ends of all its out-edges; in ``ConvCaps`` they are at several positions. The couplings ``c`` are R
+before the factor a_i, and their logits are b = ln a_j p_ij. The inverse temperature lambda is 0.01 (1 - 0.95^t) in
+iteration t = 1, 2, ..., as the authors write in the paper's review (OpenReview, HJWLfGWRb).
 
 Differs:
     A constant, ``variance_floor``, is added to sigma^2. With 1e-4 or less, a Gaussian of 16 numbers shrinks onto two or
-    three votes and ignores the others. Votes whose differences are small compared with the floor are shared nearly
-    evenly, so a network controls by the lengths of its votes how much it routes.
-    The paper learns beta_a and multiplies it by lambda; here ``bias`` is learned instead of the product. So a parent
-    without evidence (cost 0) has the activation logistic(bias) in all iterations. It starts at 0.1, the length that
-    margin loss allows for an absent class. With beta_a = 0 it would start at 0.5.
-    1e-9 is added to the sum of R in the divisions. Without it, parents that all children leave give 0 / 0 or gradients
-    that overflow. A parent whose sum of R is 0 has mu = 0 and a = 0.
+    three votes and ignores the others. Votes that differ little, compared with the floor, are shared nearly
+    evenly, so a network controls how much it routes by the lengths of its votes.
+    The paper learns beta_a and multiplies it by lambda; here the product is learned, as ``bias``. So a parent
+    without evidence (cost 0) has the activation logistic(bias) in all iterations. The activation starts at 0.1,
+    the length that margin loss allows for an absent class. With beta_a = 0 it would start at 0.5.
+    1e-9 is added to the sum of R in the divisions. Otherwise, a parent that all children leave would give 0 / 0, or
+    gradients that overflow. A parent whose sum of R is 0 has mu = 0 and a = 0.
     The parent capsule v is the pose mu scaled to the length a_j, because here a capsule's length is the probability
     that it exists.
     A prior is added to the logits of every iteration.
@@ -41,15 +41,15 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from ..errors import check_whole, expect
+from .base import Parents, Routing
 from .engines.edges import Edges, per_parent
-from .routing import Parents, Routing
 from .rule import with_length
 
 MIN_MASS = 1e-9  # added to the sum of R before mu and sigma^2 are divided by it
 BIAS_START = -2.2  # ln(0.1 / 0.9): a parent without evidence is off
 BETA_U_START = -1.6  # with it, half of the parents of an untrained layer are on
 LAMBDA_DECAY = 0.95  # lambda_t = final * (1 - 0.95 ** t)
-CHILDREN_PER_PARENT = 100  # the paper's final lambda of 0.01 suits about this number
+CHILDREN_PER_PARENT = 100  # the paper's final lambda of 0.01 suits about this many children
 
 
 class EM(Routing):
@@ -60,8 +60,8 @@ class EM(Routing):
 
     Args:
         iterations: R >= 1.
-        beta_u: the start of beta_u, in nats: the cost of explaining one number of a vote.
-        bias: the start of the bias: the logit of a parent's activation without evidence, lambda beta_a in the paper.
+        beta_u: initial beta_u, the cost in nats of explaining one number of a vote.
+        bias: initial bias, the logit of a parent's activation without evidence (lambda beta_a in the paper).
         final_lambda: > 0, the inverse temperature that the iterations approach.
         variance_floor: > 0. 1 suits the layers here, whose votes have sigma^2 of about 0.2 before training. Votes that
             are k times as long need k^2 times the floor.
@@ -96,7 +96,7 @@ class EM(Routing):
     def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> EM:
         """Return a copy with a beta_u and a bias for each parent type, and with lambda for the layer's sizes.
 
-        The sizes are no settings: checkpoints store the network's routing, and its layers make these copies again.
+        The sizes aren't settings: checkpoints store the network's routing, and its layers make these copies again.
         """
         made = EM(**self.settings())
         made.positions = num_parents // parent_types
@@ -105,12 +105,12 @@ class EM(Routing):
         return made
 
     def reset_parameters(self) -> None:
-        """Reset beta_u and the bias to their start."""
+        """Reset beta_u and the bias to their initial values."""
         nn.init.constant_(self.costs, self.beta_u)
         nn.init.constant_(self.biases, self.bias)
 
     def of_parents(self) -> tuple[Tensor, Tensor]:
-        """Return beta_u and bias, (J,) each, or () if all parents have one type."""
+        """Return beta_u and bias, each (J,), or () if all parents have one type."""
         if len(self.costs) == 1:
             return self.costs[0], self.biases[0]
         return self.costs.repeat_interleave(self.positions), self.biases.repeat_interleave(self.positions)

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import check_whole
+from .base import Parents, Routing
 from .engines.edges import Edges, per_parent
-from .routing import Parents, Routing
 from .rule import with_length
 
 EPSILON = 1e-5  # added to the variance in LayerNorm, as torch.nn.LayerNorm does
@@ -36,8 +36,8 @@ class Inverted(Routing):
 
     Args:
         iterations: R >= 1.
-        dim: D, the size of a vote, which layers set. All parents share one learned layer norm and one learned logistic
-            unit of this size. With None nothing is learned, and all activations are 1/2.
+        dim: D, the size of a vote; layers set it. All parents share one learned layer norm and one learned logistic
+            unit of this size. With None, nothing is learned and all activations are 1/2.
     """
 
     sums_votes = False
@@ -53,7 +53,7 @@ class Inverted(Routing):
         return Inverted(self.iterations, parent_dim)
 
     def reset_parameters(self) -> None:
-        """Reset the layer norm and the logistic unit to their start."""
+        """Reset the layer norm and the logistic unit to their initial values."""
         for module in (self.norm, self.head):
             if module is not None:
                 module.reset_parameters()

@@ -1,4 +1,4 @@
-"""Sums and products along the edges of a graph, for layers that pass messages without routing."""
+"""Sums and products along edges for BeliefConv, which doesn't route. They are here because they use the kernels."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .second_derivative import once_differentiable
 def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
     """(N_dst, K, D): for each node, the sum over its in-edges of weight (E, K) times the source's z (N_src, K, D)."""
     if use_node_kernels(z.unsqueeze(1)):
-        from .engines.cpu.nodes import route_nodes
+        from .engines.cpu.by_node import sums_of_nodes
 
         # In a single iteration all couplings are 1 / K, so the weights are multiplied by K.
-        return route_nodes(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
+        return sums_of_nodes(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
     ends = links(graph, z.device)
     if not is_tracing():
         return sum_along(z, weight, ends)
@@ -31,7 +31,7 @@ def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
 
 
 def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
-    """(E, K): on each edge (u, v) the products <z_u, z_v>, with z (N, K, D). Sources are the destinations."""
+    """(E, K): on each edge (u, v) the products <z_u, z_v> of z (N, K, D). Sources and destinations are the same."""
     if use_node_kernels(z.unsqueeze(1)):
         return _ProductsOfEnds.apply(z, graph)
     ends = links(graph, z.device)
@@ -41,7 +41,7 @@ def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
 
 
 class _ProductsOfEnds(torch.autograd.Function):
-    """``products_of_ends`` by DGL. The gradient uses ``sum_weighted`` for both ends, which is faster than DGL's."""
+    """``products_of_ends`` by DGL. The gradient is two calls of ``sum_weighted``, which are faster than DGL's."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, graph: DGLGraph) -> Tensor:

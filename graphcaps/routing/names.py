@@ -1,4 +1,4 @@
-"""Routings by name, and as JSON for checkpoints."""
+"""Conversion of routings from names, and to JSON and back for checkpoints."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 from ..errors import GraphcapsError, InputError
 from ..names import ROUTINGS as CLASSES
-from .routing import Routing
+from .base import Routing
 
 
 def as_routing(routing: Routing | str, **settings: Any) -> Routing:
-    """Return a routing object unchanged, or make one from its name and settings; "module:Class" is imported.
+    """Return a routing object unchanged, or make one from its name and settings. A name "module:Class" is imported.
 
     Raises:
         InputError: the name is unknown, or ``routing`` is neither a name nor a ``Routing``.
@@ -48,7 +48,7 @@ def name_of(routing: Routing) -> str:
 
 
 def to_json(routing: Routing) -> dict[str, Any]:
-    """Return the routing's name and settings, for ``from_json``; ``GraphcapsError`` if JSON can't hold a setting."""
+    """Return the routing's name and settings, for ``from_json``. ``GraphcapsError``: JSON can't hold a setting."""
     name, settings = name_of(routing), routing.settings()
     try:
         json.dumps(settings)
@@ -59,14 +59,14 @@ def to_json(routing: Routing) -> dict[str, Any]:
 
 
 def from_json(content: dict[str, Any]) -> Routing:
-    """Make the routing from the result of ``to_json``. Your own class must be importable from the same module as then.
+    """Make a routing from the result of ``to_json``. A class of your own must still be importable from the same module.
 
     Raises:
         GraphcapsError: the module can't be imported or has no such ``Routing``, or the settings don't fit the class.
     """
     name, settings = content["name"], content["settings"]
     kind = ROUTINGS.get(name) or _imported(name)
-    if name in ROUTINGS:  # in older runs these two were settings of the routing, and False
+    if name in ROUTINGS:  # older runs store these two as settings of the routing, always as False
         settings = {key: v for key, v in settings.items() if key not in ("unit_votes", "mutual") or v is not False}
     try:
         return kind(**settings)

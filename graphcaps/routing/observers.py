@@ -1,4 +1,4 @@
-"""Observers of iterations, and the recorders that ``graphcaps.watch`` installs for its block."""
+"""Observers of iterations, and the recorders that ``graphcaps.watch`` installs for the length of its block."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ..graph import expand
 
 Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # called with r, b, c, v, agreement
 
-Recorder = Callable[[DGLGraph], Observer]
-"""Called with the graph of every routing that starts; returns an observer of its iterations."""
+Recorder = Callable[[DGLGraph], Observer]  # called with the graph of every routing that starts
 
 _recorders: ContextVar[tuple[Recorder, ...]] = ContextVar("recorders", default=())
 
@@ -53,7 +52,7 @@ def combined(graph: DGLGraph, on_iteration: Observer | None) -> Observer | None:
 def observer_on_nodes(graph: DGLGraph, caps_in: int, caps_out: int) -> Observer | None:
     """Return one observer for the recorders of a routing among nodes, or None without recorders.
 
-    It takes numbers (E, *, K_in, K_out) and parents (N, *, K_out, D). It passes them on in the shapes of
+    It receives edge numbers (E, *, K_in, K_out) and parents (N, *, K_out, D), and passes them on in the shapes of
     ``expand(graph, caps_in, caps_out)``: (E * K_in * K_out, *) and (N * K_out, *, D).
     """
     recorded = combined(expand(graph, caps_in, caps_out), None) if watched() else None

@@ -4,7 +4,7 @@ In dynamic, spherical, uniform and attention routing the logits of iteration r a
 
     b^r = prior + <u_hat, w^r>
 
-where w^r (J, *, D), the query, depends only on the sums s of earlier iterations. So the same kernels run all of these
+where the query w^r (J, *, D) depends only on the sums s of earlier iterations. So the same kernels run all of these
 routings, forward and backward, given the rule for w. ``engines/cpu/README.md`` derives the gradient.
 """
 
@@ -18,8 +18,8 @@ from torch import Tensor
 from ..functional import squash
 from ..torch_tracing import is_tracing
 
-MIN_NORM = 1e-12  # a sum that is not longer has no direction
-MIN_SQUARED_NORM = 1e-24  # a mean squared length of votes that is not larger counts as zero
+MIN_NORM = 1e-12  # a sum of at most this length has no direction
+MIN_SQUARED_NORM = 1e-24  # if the votes' mean squared length is at most this, kappa / rho is 0
 
 
 class Rule(NamedTuple):
@@ -32,34 +32,34 @@ class Rule(NamedTuple):
 
     iterations: int
     """The number of passes over the votes."""
-    query: Literal["capsules", "directions", "sums"] = "capsules"
+    kind: Literal["capsules", "directions", "sums"] = "capsules"
     kappa: Tensor | None = None
     """The concentration of ``directions``, () or (J,), > 0."""
     shown: int = 1
-    """The number of times that observers get each state: R for a routing that computes a single state."""
+    """How often observers get each state: R times for a routing that computes a single state, else once."""
 
     @property
     def adds(self) -> bool:
-        """Whether each query contains the one before as a term."""
-        return self.query == "capsules"
+        """Whether each query contains the previous query as a term."""
+        return self.kind == "capsules"
 
-    def next_query(self, s: Tensor, before: Tensor, length: Tensor | None) -> Tensor:
-        """Return the query after ``before``, from the sums s (J, *, D). ``length`` is kappa / rho (J, *)."""
-        if self.query == "capsules":
+    def next_query(self, s: Tensor, before: Tensor, ratio: Tensor | None) -> Tensor:
+        """Return the query that follows ``before``, from the sums s (J, *, D). ``ratio`` is kappa / rho (J, *)."""
+        if self.kind == "capsules":
             return before + squash(s)
-        if self.query == "sums":
+        if self.kind == "sums":
             return s * max(1, s.shape[-1]) ** -0.5
-        assert length is not None
-        return with_length(s, length)
+        assert ratio is not None
+        return with_length(s, ratio)
 
-    def next_query_backward(self, s: Tensor, length: Tensor | None, dw: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the gradients of s and length. For capsules, dw is the gradient through all later queries."""
-        if self.query == "capsules":
+    def next_query_backward(self, s: Tensor, ratio: Tensor | None, dw: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the gradients of s and ratio. If queries add up, dw includes the gradient through later queries."""
+        if self.kind == "capsules":
             return squash_backward(s, dw), None
-        if self.query == "sums":
+        if self.kind == "sums":
             return dw * max(1, s.shape[-1]) ** -0.5, None
-        assert length is not None
-        return with_length_backward(s, length, dw)
+        assert ratio is not None
+        return with_length_backward(s, ratio, dw)
 
 
 def with_length(pose: Tensor, length: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def with_length_backward(s: Tensor, length: Tensor, dw: Tensor) -> tuple[Tensor,
     return length.unsqueeze(-1) / n * (dw - torch.where(some, along * mu, 0)), along.squeeze(-1)
 
 
-def concentration_per_length(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
+def kappa_over_rho(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
     """Return kappa / rho (J, *) from each parent's sum of |u_hat|^2 and number of votes; 0 if all votes are zero."""
     mean = squares / count.clamp_min(1)
     some = mean > MIN_SQUARED_NORM
@@ -96,7 +96,7 @@ def squash_backward(s: Tensor, dv: Tensor) -> Tensor:
 
 
 def squash_saving_memory(s: Tensor) -> Tensor:
-    """``squash`` that keeps one tensor of s's size for its gradient; autograd's keeps three."""
+    """``squash``, but it keeps one tensor of s's size for the gradient, where autograd keeps three."""
     return squash(s) if is_tracing() or not s.requires_grad else _Squash.apply(s)
 
 

@@ -1,6 +1,6 @@
-"""Errors for second derivatives through engines that have none.
+"""Errors for second derivatives through engines that can't compute them.
 
-Without them torch would treat the first derivatives as constants, and second derivatives would be silently wrong.
+Without these errors, torch would treat first derivatives as constants, and second derivatives would be silently wrong.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..errors import GraphcapsError
 
 
 class SecondDerivativeError(GraphcapsError, RuntimeError):
-    """A second derivative through an engine that has none."""
+    """A second derivative was taken through an engine that can't compute it."""
 
 
 class _Refused(torch.autograd.Function):
-    """Return gradients unchanged, and raise in backward. The first ``reached`` tensors are those they depend on."""
+    """Return gradients unchanged, and raise in backward. They depend on the first ``reached`` tensors."""
 
     @staticmethod
     def forward(ctx: Any, reached: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -37,8 +37,8 @@ class _Refused(torch.autograd.Function):
 def once_differentiable(backward: Callable[..., tuple]) -> Callable[..., tuple]:
     """Raise ``SecondDerivativeError`` if the gradients that ``backward`` returns are differentiated.
 
-    torch's decorator of this name raises only if the gradients of the outputs require gradients. The gradients here
-    depend on the saved inputs too, and torch's decorator would treat these as constants.
+    torch's decorator of this name raises only if the gradients of the outputs require gradients. But the gradients here
+    also depend on the saved inputs, which torch's decorator would treat as constants.
     """
 
     @functools.wraps(backward)

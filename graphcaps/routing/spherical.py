@@ -3,27 +3,27 @@
 Parents are directions mu. A child's coupling to a parent is the probability that its vote comes from that parent:
 
     rho = sqrt(mean over each parent's in-edges of |u_hat|^2)
-    c   = softmax of b over each child's out-edges            (b = prior at first)
+    c   = softmax of b over each child's out-edges            (in the first iteration, b = prior)
     s   = sum over each parent's in-edges of c u_hat
     mu  = s / |s|
-    b   = prior + kappa <u_hat, mu> / rho                     (not after the last iteration)
+    b   = prior + kappa <u_hat, mu> / rho                     (skipped in the last iteration)
     v   = squash(s)
 
 This is expectation maximisation for the mixture of Banerjee et al. 2005 ("Clustering on the unit hypersphere using von
 Mises-Fisher distributions", JMLR 6). A vote is an observation of its direction u_hat / |u_hat| with the concentration
 kappa |u_hat| / rho: the longer a vote is, compared with the parent's other votes, the more certain it is.
 
-In dynamic routing <u_hat, v> grows with the votes, v with their sum, and b with every iteration. Here couplings depend
-neither on the scale of the votes nor on their number. Layers learn kappa. At kappa = 0 couplings are uniform or follow
-the prior, so a layer that gains nothing can turn routing off.
+In dynamic routing, <u_hat, v> grows with the votes, v grows with their sum, and b grows in every iteration. Here
+couplings depend neither on the scale of the votes nor on their number. Layers learn kappa. At kappa = 0, couplings are
+uniform or follow the prior, so a layer that gains nothing from routing can turn it off.
 
 The neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks, ICML) is the special case with
 unit votes and a fixed kappa.
 
 Differs:
-    Each vote has its own concentration; in the paper it is the parent's for all. With one kappa for all, a very short
-    vote would be coupled as firmly as a long one.
-    There are no mixing weights, and no normalisers where kappa differs among parents. A prior can replace both.
+    Each vote has its own concentration. In the paper, all votes for a parent share one, which would couple a
+    very short vote as firmly as a long one.
+    There are no mixing weights, and no normalisers for parents of different kappa. A prior can replace both.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from torch import Tensor, nn
 
 from ..errors import check_whole, expect
 from ..functional import squash
+from .base import Parents, Routing, squashed
 from .engines.edges import Edges
-from .routing import Parents, Routing, squashed
-from .rule import Rule, concentration_per_length, with_length
+from .rule import Rule, kappa_over_rho, with_length
 
 
 class Spherical(Routing):
-    """A mixture of von Mises-Fisher distributions with a learned concentration kappa, which sets how much it routes.
+    """Routing by a mixture of von Mises-Fisher distributions. The learned concentration kappa sets how much it routes.
 
     Args:
         iterations: R >= 1.
-        concentration: kappa before training, > 0: the logit of a vote of length rho in its parent's direction. Start
-            near 4 if you expect clearly different groups of votes.
+        concentration: > 0, kappa before training. kappa is the logit of a vote of length rho in its parent's direction.
+            Start near 4 if you expect clearly different groups of votes.
         rate: how fast kappa is learned: a step of Adam changes log kappa by ``rate`` times the learning rate.
     """
 
@@ -63,7 +63,7 @@ class Spherical(Routing):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reset kappa to its start."""
+        """Reset kappa to its initial value."""
         nn.init.constant_(self.exponent, math.log(self.concentration) / self.rate)
 
     @property
@@ -75,7 +75,7 @@ class Spherical(Routing):
         if self.iterations > 1:
             squares = edges.squared_lengths(votes)  # edge numbers
             count = edges.sum_to_parents(torch.ones_like(squares))  # (J, *), the number of votes for each parent
-            length = concentration_per_length(edges.sum_to_parents(squares), count, self.kappa)
+            ratio = kappa_over_rho(edges.sum_to_parents(squares), count, self.kappa)
         b = prior
         for r in range(self.iterations):
             c = edges.child_softmax(b)
@@ -83,7 +83,7 @@ class Spherical(Routing):
             v = squash(s)
             edges.observe(r, b, c, v, votes)
             if r < self.iterations - 1:
-                b = prior + edges.agreement(votes, with_length(s, length))
+                b = prior + edges.agreement(votes, with_length(s, ratio))
         return squashed(s, c)
 
     def rule(self) -> Rule:

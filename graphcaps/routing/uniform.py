@@ -1,10 +1,10 @@
-"""Uniform coupling, the control: each child has the same coupling to all of its parents, and nothing is routed.
+"""Uniform coupling, the control: each child has the same coupling to all of its parents, so nothing is routed.
 
-    c = 1 / number of the child's out-edges           (with a prior: its softmax over these edges)
+    c = 1 / number of the child's out-edges           (with a prior: the prior's softmax over these edges)
     s = sum over each parent's in-edges of c u_hat
     v = squash(s)
 
-Paik, Kwak & Kim 2019 (arXiv 1907.13327) found that routing is often no better.
+Paik, Kwak & Kim 2019 (arXiv 1907.13327) found that routing is often no better than this.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ..errors import check_whole
 from ..functional import squash
+from .base import Parents, Routing, squashed
 from .engines.edges import Edges
-from .routing import Parents, Routing, squashed
 from .rule import Rule
 
 
@@ -24,7 +24,7 @@ class Uniform(Routing):
     """Uniform coupling, which is the first iteration of dynamic routing.
 
     Args:
-        iterations: how many times observers get the same state, so that traces are as long as with other routings.
+        iterations: how often observers get the one state, so that traces are as long as those of other routings.
     """
 
     def __init__(self, iterations: int = 3):

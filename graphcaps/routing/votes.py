@@ -1,4 +1,4 @@
-"""The votes of a routing call: a tensor of votes, or children and the matrices that turn them into votes."""
+"""The votes that are routed: a tensor of votes, or children and the matrices that turn them into votes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ V = TypeVar("V", bound="Votes")
 
 @dataclass(frozen=True)
 class Votes:
-    """The base class of all kinds of votes: ``u`` is the tensor that they are built from."""
+    """The base class of all kinds of votes. They are built from the tensor ``u``."""
 
     u: Tensor
 
@@ -53,7 +53,7 @@ class Votes:
         raise NotImplementedError
 
     def tensor(self, graph: DGLGraph) -> Tensor:
-        """Check the votes and build them (E, *, D) in the graph's edge order."""
+        """Check the votes, then build them (E, *, D) in the graph's edge order."""
         self.check(graph)
         return self.build(graph)
 
@@ -97,10 +97,10 @@ class LinearVotes(Votes):
 
     Args:
         u: (I, *, P) child capsules.
-        weight: one matrix per edge (E, P, D), one per child type and parent (T, J, P, D), or one for all (P, D). With
-            T child types, child i has the type i // (I / T). With ``index``, any number of matrices (M, P, D).
+        weight: one matrix per edge (E, P, D), one per child type and parent (T, J, P, D), or one for all (P, D). If
+            there are T child types, child i has type i // (I / T). With ``index``, any number of matrices (M, P, D).
         index: (E,) int32 or int64 in [0, M), on u's device: edge e uses the matrix ``weight[index[e]]``. Use it if
-            edges share matrices in another way, as the positions of ``graphcaps.graph.local_graph`` do.
+            edges share matrices in another way, like the positions of ``graphcaps.graph.local_graph``.
 
     >>> from graphcaps import complete_graph
     >>> votes = LinearVotes(torch.ones(3, 5, 8), torch.ones(6, 8, 16))
@@ -118,7 +118,7 @@ class LinearVotes(Votes):
     def check(self, graph: DGLGraph) -> None:
         """Raise ``InputError`` if shapes, dtypes or devices don't fit each other or the graph.
 
-        The values of ``index`` are checked on the CPU only: on a GPU the check would wait for the device.
+        The values of ``index`` are checked only on the CPU: on a GPU, the check would wait for the device.
         """
         u, weight = self.u, self.weight
         num_children, num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
@@ -170,10 +170,10 @@ class LinearVotes(Votes):
 class MatrixVotes(Votes):
     """Votes that are matrix products of 4 x 4 poses: V_e = M_i W_e (Hinton, Sabour & Frosst 2018).
 
-    A vote takes 64 multiplications. A vote of ``LinearVotes`` with P = D = 16 takes 256.
+    A vote takes 64 multiplications, and a vote of ``LinearVotes`` with P = D = 16 takes 256.
 
     Args:
-        u: (I, *, 16), the poses M_i, row by row.
+        u: (I, *, 16), the poses M_i, flattened row by row.
         weight: (M, 4, 4), any number of matrices W.
         index: (E,) int32 or int64 in [0, M), on u's device: edge e uses the matrix ``weight[index[e]]``.
         shift: (I, 16), a constant that is added to all votes of a child, or None. It gets no gradient.
@@ -206,7 +206,7 @@ class MatrixVotes(Votes):
         return votes + shift.reshape(len(shift), *[1] * (votes.dim() - 2), 16)
 
     def _rows(self) -> LinearVotes:
-        """Return the votes of the poses' four rows: W multiplies each row on its own."""
+        """Return the votes as those of the poses' four rows, because W multiplies each row on its own."""
         return LinearVotes(self.u.unflatten(-1, (4, 4)), self.weight, self.index)
 
 
@@ -215,8 +215,8 @@ class NodeVotes(Votes):
     """Votes along edges e = (u, v): capsule k of u gives capsule l of v the vote w_e z_ukl.
 
     Args:
-        u: z (N_src, *, K_in, K_out, D), shared by all out-edges of a node; with ``per_edge`` (E, *, K_in, K_out, D).
-        scale: w, a factor of the votes, broadcastable with (E, *, K_in, K_out); None for 1.
+        u: z (N_src, *, K_in, K_out, D), shared by all out-edges of a node; or with ``per_edge`` (E, *, K_in, K_out, D).
+        scale: w, the factors of the votes, broadcastable with (E, *, K_in, K_out), or None for 1.
         per_edge: whether each edge has its own votes.
     """
 

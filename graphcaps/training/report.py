@@ -15,8 +15,8 @@ from ..models import ImageNetwork, routing_network
 from ..models.answers import present
 from ..models.evidence import BLANK
 from ..routing import choose_engine
+from ..routing.base import rule_of
 from ..routing.names import name_of
-from ..routing.routing import rule_of
 from .hardware import made_with, precision_of
 from .run_folder import Run
 from .saving import State

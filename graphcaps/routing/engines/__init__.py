@@ -12,7 +12,7 @@ from ..._dgl import DGLGraph
 from ...errors import InputError, check_name, expect
 from ...graph import Links
 from ...names import ENGINES as NAMES
-from ..routing import Routing
+from ..base import Routing
 from ..votes import NodeVotes, Votes
 from .dense import DenseEdges
 from .dgl import DGLEdges
@@ -21,20 +21,20 @@ from .fused import FusedEdges, FusedNodes, fits_node_kernels
 from .node_edges import NodeEdges
 
 ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
-"""``auto`` uses the first that supports the call."""
+"""The order of preference: ``auto`` uses the first engine that supports the call."""
 
 _asked: ContextVar[str] = ContextVar("engine", default="auto")
 
 
 @contextlib.contextmanager
 def engine(name: str) -> Iterator[None]:
-    """Run this thread's routing on one engine within the block. All engines give the same numbers, up to rounding.
+    """Run all routing of this thread within the block on one engine. Engines differ only in rounding.
 
     Args:
         name: ``"dgl"``, ``"torch"``, ``"fused"``, or ``"auto"`` for the fastest engine that can run the call.
 
     Raises:
-        InputError: the name is unknown, or a call within the block can't run on the engine.
+        InputError: the name is unknown, or the engine can't run a call within the block.
 
     >>> import torch
     >>> from graphcaps import complete_graph, dynamic_routing
@@ -56,7 +56,7 @@ def asked_engine() -> str:
 
 
 def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
-    """Return the first engine in ENGINES that supports these votes and, in an ``engine`` block, has the block's name.
+    """Return the first engine in ENGINES that supports these votes and has the name that an ``engine`` block asks for.
 
     Raises:
         InputError: the block's engine can't run this call.
@@ -78,7 +78,7 @@ def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
 def choose_for_nodes(
     graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool
 ) -> type[FusedNodes] | type[NodeEdges] | None:
-    """Return the engine for ``route_nodes``, or None for ``route`` on the graph of all capsules.
+    """Return the engine for ``route_nodes``, or None if only ``route`` on the graph of all capsules can do it.
 
     Raises:
         InputError: the block's engine can't run this call.
@@ -94,5 +94,5 @@ def choose_for_nodes(
 
 
 def use_node_kernels(z: Tensor) -> bool:
-    """Whether the kernels by node sum z (N, 1, K, D) along edges: they support it, and the block allows them."""
+    """Whether to sum z (N, 1, K, D) along edges by node kernels: they support z and no block names another engine."""
     return asked_engine() in ("auto", "fused") and fits_node_kernels(z)

@@ -1,7 +1,7 @@
-"""Sums and products along edges, in chunks of edges, for nodes with the same votes along all of their edges.
+"""Sums and products along edges, computed in chunks of edges, for nodes that send the same votes along all their edges.
 
 The votes of a chunk are gathered, used and freed, so the votes of all edges never exist at once. The gradient of each
-operation uses the other, so both have gradients of any order. They are written in torch and run on any device.
+operation uses the other operation, so gradients of any order exist. Both are written in torch, for any device.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...graph import Links
 
-MAX_NUMBERS = 2**24  # size of a chunk's votes
+MAX_NUMBERS = 2**24  # the most numbers in a chunk's votes
 
 
 def sum_along(z: Tensor, weight: Tensor, ends: Links) -> Tensor:
@@ -23,7 +23,7 @@ def sum_along(z: Tensor, weight: Tensor, ends: Links) -> Tensor:
 
 
 def products_along(z: Tensor, v: Tensor, ends: Links) -> Tensor:
-    """(E, *): on each edge <z, v>, with its source's z (N_src, *, D) and its destination's v (N_dst, *, D)."""
+    """(E, *): on each edge the product of its source's z (N_src, *, D) and its destination's v (N_dst, *, D)."""
     return _Products.apply(z, v, ends)
 
 
@@ -32,7 +32,7 @@ def _reversed(ends: Links) -> Links:
 
 
 def _chunks(ends: Links, like: Tensor) -> Iterator[slice]:
-    """Return slices of edges. The rows of ``like`` (N, *) for a slice have at most MAX_NUMBERS numbers together."""
+    """Return slices of edges. One row of ``like`` (N, *) per edge of a slice is at most MAX_NUMBERS numbers."""
     step = max(1, MAX_NUMBERS // max(1, like[:1].numel()))
     return (slice(at, at + step) for at in range(0, len(ends.src), step))
 

@@ -7,17 +7,17 @@ from torch import Tensor
 
 from ..._dgl import DGLGraph
 from ...graph import links
-from ..routing import Routing
+from ..base import Routing
 from ..votes import Votes
 from .edges import Edges
 
 
 class DenseEdges(Edges):
-    """The engine for complete graphs. The I votes for one parent and image are the rows of one matrix.
+    """The engine for complete graphs. The I votes for one parent and image form the rows of one matrix.
 
-    Edge vectors are (J, *, I, D), edge numbers (J, *, I), and each edge's parent or child is a broadcast, not a copy.
-    On a CPU, scattered rows take twice the time of contiguous ones, so the votes are copied once. On a GPU they are not
-    copied: a row of 16 numbers fills two whole memory transactions, wherever the next row is.
+    Edge vectors are (J, *, I, D), and edge numbers are (J, *, I). Children and parents are broadcast to edges, not
+    copied. On a CPU, reading scattered rows takes twice as long as contiguous ones, so the votes are copied once. On a
+    GPU they are not copied: a row of 16 numbers fills two whole memory transactions, wherever the next row is.
     """
 
     engine = "torch"
@@ -41,13 +41,13 @@ class DenseEdges(Edges):
     def vectors_in(self, dtype: torch.dtype) -> Tensor:
         grid = self.votes.grid(self.graph).to(dtype)  # (I, J, *, D)
         u_hat = grid.movedim(0, -2)  # (J, *, I, D)
-        if self.copied or grid.stride(1) == 0:  # stride 0: shared votes, which each product would copy
+        if self.copied or grid.stride(1) == 0:  # stride 0: parents share votes, and each product would copy them
             return u_hat.contiguous()
         self.by_image = grid.dim() > 3 and grid.stride(1) < grid.stride(2)
         return u_hat
 
     def _product(self, left: Tensor, right: Tensor) -> Tensor:
-        """Products of matrices (J, *, ., .), with J moved behind * if that is the votes' order in memory."""
+        """Products of matrices (J, *, ., .). J is moved behind * if that is the votes' order in memory."""
         if not self.by_image:
             return torch.matmul(left, right)
         return torch.matmul(left.movedim(0, -3), right.movedim(0, -3)).movedim(-3, 0)

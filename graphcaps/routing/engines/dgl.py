@@ -7,16 +7,16 @@ from torch import Tensor
 from ..._dgl import DGLGraph, edge_softmax, function, has_cuda, ops
 from ...graph import bipartite_graph, cached_per_structure
 from ...torch_tracing import is_tracing
-from ..routing import Routing
+from ..base import Routing
 from ..second_derivative import refuse_second_derivative
 from ..votes import Votes
 from .edges import Edges
 
 
 class DGLEdges(Edges):
-    """DGL's messages on a view of the graph, so that the caller's graph doesn't change.
+    """DGL's operations on a view of the graph, so that the caller's graph doesn't change.
 
-    DGL's operations have no second derivatives, so these raise an error. Operations without a gradient are torch's.
+    DGL can't compute second derivatives, so they raise an error. Operations without a gradient are torch's.
     """
 
     engine = "dgl"
@@ -49,7 +49,7 @@ class DGLEdges(Edges):
         self.graph.apply_edges(function.e_dot_v("u_hat", "v", "agreement"))
         return self.graph.edata.pop("agreement").squeeze(-1)
 
-    # Copies and plain sums call DGL's kernels directly, because storing a feature on the graph takes 0.1 ms.
+    # Below, copies and plain sums call DGL's kernels directly, because storing a feature on the graph takes 0.1 ms.
     def sum_to_parents(self, x: Tensor) -> Tensor:
         return ops.copy_e_sum(self.graph, refuse_second_derivative(x))
 
@@ -68,7 +68,7 @@ class DGLEdges(Edges):
 
 @cached_per_structure
 def reversed_graph(graph: DGLGraph) -> DGLGraph:
-    """The same edges, from parents to children."""
+    """Return a graph with the same edges, from parents to children."""
     src, dst = graph.edges(order="eid")
     return bipartite_graph(dst, src, graph.num_dst_nodes(), graph.num_src_nodes())
 

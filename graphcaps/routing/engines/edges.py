@@ -1,8 +1,8 @@
-"""The operations on edges that routings are written with, and their simplest engine: torch on any graph and device.
+"""The operations on edges that routings are written with, and the simplest engine: torch on any graph and device.
 
-"Edge numbers" are a tensor with a number per edge, and "edge vectors" one with a vector per edge. ``numbers_in`` and
-``vectors_in`` convert them to the engine's own layout, and ``numbers_out`` back: (J, *, I) and (J, *, I, D) in
-``DenseEdges``, but (E, *) and (E, *, D) in edge order otherwise. Elementwise arithmetic works in all; D comes last.
+"Edge numbers" are a tensor with one number per edge, "edge vectors" one with one vector per edge. Each engine has its
+own layout for them: (E, *) and (E, *, D) in edge order here, (J, *, I) and (J, *, I, D) in ``DenseEdges``, and
+(E, *, K_in, K_out) and (E, *, K_in, K_out, D) in ``NodeEdges``. Elementwise arithmetic works in all; D comes last.
 
 E edges, I children, J parents, * any trailing dims, D numbers in a vote.
 """
@@ -19,13 +19,13 @@ from ..._dgl import DGLGraph
 from ...errors import GraphcapsError, expect
 from ...graph import Links, links
 from ...torch_tracing import is_tracing
+from ..base import Parents, Routing, squashed
 from ..observers import Observer
-from ..routing import Parents, Routing, squashed
 from ..votes import Votes
 
 
 class Edges:
-    """Routing by torch's ``index_select`` and ``index_add``. The other engines are subclasses."""
+    """Routing by torch's ``index_select`` and ``index_add``. The engines are this class and its subclasses."""
 
     engine: ClassVar[str] = "torch"
     """The name in ``with graphcaps.engine(name)``. Two classes may share a name and support different calls."""
@@ -36,7 +36,7 @@ class Edges:
 
     @classmethod
     def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
-        """Return what the engine needs to route these votes and lacks, or "" if it can route them."""
+        """Return what would be needed for the engine to route these votes, or "" if it can route them."""
         return ""
 
     def __init__(self, graph: DGLGraph | Links, votes: Votes):
@@ -60,7 +60,7 @@ class Edges:
         return parents._replace(coupling=None if c is None else self.numbers_out(c.detach()))
 
     def run(self, routing: Routing, u_hat: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
-        """Run the routing's ``forward`` on votes and prior that are in the engine's layout."""
+        """Run the routing's ``forward`` on votes and a prior in the engine's layout."""
         result = routing(self, u_hat, prior, activation)
         name, wanted = f"{type(routing).__name__}.forward", "Parents, or the sums s (J, *, D) alone"
         fits = isinstance(result, (Parents, Tensor))
@@ -73,7 +73,7 @@ class Edges:
         return result if isinstance(result, Parents) else squashed(result)
 
     def numbers_in(self, x: Tensor) -> Tensor:
-        """(E, *) in edge order -> edge numbers."""
+        """(E, *) in edge order -> edge numbers, in the engine's layout."""
         return x
 
     def numbers_out(self, x: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class Edges:
 
     def child_softmax(self, b: Tensor) -> Tensor:
         """Edge numbers -> edge numbers: softmax over each child's out-edges."""
-        exp = torch.exp(b - self.child_max(b))  # shifting all logits of a child changes nothing
+        exp = torch.exp(b - self.child_max(b))  # subtracting a number from all logits of a child changes nothing
         return exp / self.child_sum(exp)
 
     def weighted_sum(self, c: Tensor, u_hat: Any) -> Tensor:
@@ -111,16 +111,16 @@ class Edges:
         return total.index_select(0, self.ends.src)
 
     def child_max(self, x: Tensor) -> Tensor:
-        """Edge numbers -> edge numbers, detached: the largest over the out-edges of each edge's child."""
+        """Edge numbers -> edge numbers, detached: the largest number of the out-edges of each edge's child."""
         src = self.ends.src
         child = src.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
         top = x.detach().new_zeros(self.ends.num_children, *x.shape[1:])
         return top.scatter_reduce(0, child, x.detach(), "amax", include_self=False).index_select(0, src)
 
     def child_topk(self, x: Tensor, k: int) -> Tensor:
-        """Edge numbers -> bool edge numbers: the k largest over each child's out-edges. Ties are broken arbitrarily.
+        """Edge numbers -> bool edge numbers: True for the k largest of each child's out-edges; ties in any order.
 
-        To mask logits: ``b.masked_fill(~edges.child_topk(b, k), -torch.inf)``.
+        To mask logits, write ``b.masked_fill(~edges.child_topk(b, k), -torch.inf)``.
         """
         src = self.ends.src
         by_size = x.detach().argsort(dim=0, descending=True, stable=True)
@@ -132,20 +132,20 @@ class Edges:
         return torch.zeros_like(x, dtype=torch.bool).scatter(0, order, place - begin[src[order]] < k)
 
     def from_children(self, x: Tensor) -> Tensor:
-        """(I, *) -> edge numbers: each edge's child."""
+        """(I, *) -> edge numbers: the number of each edge's child."""
         return x.index_select(0, self.ends.src)
 
     def from_parents(self, x: Tensor) -> Tensor:
-        """(J, *) -> edge numbers, or (J, *, D) -> edge vectors: each edge's parent."""
+        """(J, *) -> edge numbers, or (J, *, D) -> edge vectors: the number or vector of each edge's parent."""
         return x.index_select(0, self.ends.dst)
 
     def has_votes(self) -> Tensor:
         """(J,) bool: whether each parent has an in-edge."""
         none = torch.zeros(self.ends.num_parents, dtype=torch.bool, device=self.ends.dst.device)
-        return none.index_fill(0, self.ends.dst, True)  # counting would wait for a GPU; this doesn't
+        return none.index_fill(0, self.ends.dst, True)  # unlike counting, this doesn't wait for a GPU
 
     def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Any) -> None:
-        """Call the observer, if there is one, with iteration r's logits, couplings, parents (J, *, D) and agreement."""
+        """Call the observer, if any, with the logits, couplings, parents (J, *, D) and agreement of iteration r."""
         self.observed += 1
         if self.observer is not None:
             agreement = self.agreement(u_hat.detach(), v.detach())

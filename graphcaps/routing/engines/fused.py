@@ -1,7 +1,7 @@
 """Routing on the CPU with one pass over the votes per iteration, by kernels that Numba compiles.
 
-``cpu/README.md`` has the derivation, the notation and a reading order for the kernels. They are imported on first use,
-because Numba takes half a second to import.
+``cpu/README.md`` contains the derivation, the notation and a reading order for the kernels. They are imported on first
+use, because Numba takes half a second to import.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from torch import Tensor
 
 from ..._dgl import DGLGraph
 from ...torch_tracing import is_tracing
+from ..base import Parents, Routing, rule_of, squashed
 from ..observers import watched
-from ..routing import Parents, Routing, rule_of, squashed
 from ..votes import GivenVotes, LinearVotes, NodeVotes, Votes
 from .edges import Edges
 
-MAX_WIDTH = 256  # numbers in a row. A row is one vector, and the time to compile grows with its width
+MAX_WIDTH = 256  # numbers in a capsule: it is one SIMD vector, and the time to compile grows with its width
 MAX_NODE_NUMBERS = 1024  # limit of K_out * D, because the time to compile a kernel grows with it
 
 
 class FusedEdges(Edges):
-    """Runs a routing by its rule, without its ``forward``."""
+    """Runs a routing by its rule instead of its ``forward``."""
 
     engine = "fused"
 
@@ -38,7 +38,7 @@ class FusedEdges(Edges):
         return "" if max(votes.u.shape[-1], votes.dim) <= MAX_WIDTH else f"capsules of at most {MAX_WIDTH} numbers"
 
     def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
-        from .cpu.route import sums
+        from .cpu.by_child import sums
 
         rule = rule_of(routing)
         assert rule is not None
@@ -47,13 +47,13 @@ class FusedEdges(Edges):
 
 
 class FusedNodes:
-    """Routing between the capsules of nodes. The arguments are those of ``route_nodes``."""
+    """Routing between the capsules of nodes by kernels. The arguments are those of ``route_nodes``."""
 
     @classmethod
     def supports(cls, votes: NodeVotes, routing: Routing) -> str:
-        """Return what the kernels lack for these votes, or ""."""
+        """Return what the kernels lack for these votes, or "" if they can route them."""
         rule = rule_of(routing)
-        if rule is None or rule.query == "sums":
+        if rule is None or rule.kind == "sums":
             return "passes for such a routing"
         if watched():
             return "couplings of single iterations, which an observer is to see"
@@ -65,12 +65,12 @@ class FusedNodes:
 
     def sums(self, routing: Routing, get_coupling: bool) -> tuple[Tensor, Tensor | None]:
         """Route; return what ``route_nodes`` returns."""
-        from .cpu.nodes import route_nodes
+        from .cpu.by_node import sums_of_nodes
 
         rule, votes = rule_of(routing), self.votes
         assert rule is not None
         how = rule.kappa, rule.iterations, self.mutual, votes.per_edge, get_coupling
-        return route_nodes(self.graph, votes.u, votes.scale, *how)
+        return sums_of_nodes(self.graph, votes.u, votes.scale, *how)
 
 
 def fits_node_kernels(z: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Routing between the capsules of nodes by torch, on any device. A softmax is over the K_out votes along an edge."""
+"""Routing between the capsules of nodes by torch, on any device. Each softmax is over the K_out votes along an edge."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from torch import Tensor
 from ..._dgl import DGLGraph
 from ...graph import Links, reverse_edges
 from ...torch_tracing import is_tracing
+from ..base import Routing, rule_of
 from ..observers import observer_on_nodes
-from ..routing import Routing, rule_of
 from ..votes import NodeVotes
 from .chunks import products_along, sum_along
 from .edges import Edges
 
 
 class NodeEdges(Edges):
-    """The operations for edge numbers (E, *, K_in, K_out) and parents (N_dst, *, K_out, D).
+    """The operations on edges for edge numbers (E, *, K_in, K_out) and parents (N_dst, *, K_out, D).
 
     Edge vectors are a tensor (E, *, K_in, K_out, D) or ``NodeVotes``. ``weighted_sum``, ``agreement`` and
     ``squared_lengths`` never build ``NodeVotes`` for all edges.
@@ -35,8 +35,8 @@ class NodeEdges(Edges):
         """Route; return what ``route_nodes`` returns."""
         votes, rule = self.votes, rule_of(routing)
         prior = votes.u.new_zeros(self.ends.src.shape[0], *votes.u.shape[1:-1])
-        # Attention adds up unweighted votes, and a routing without a rule may do anything with them.
-        in_chunks = not (votes.per_edge or rule is None or rule.query == "sums" or is_tracing())
+        # Attention adds up unweighted votes, and a forward without a rule may use them in any way: build them for both.
+        in_chunks = not (votes.per_edge or rule is None or rule.kind == "sums" or is_tracing())
         parents = self.run(routing, votes if in_chunks else votes.build(self.ends), prior)
         return parents.pose, parents.coupling.detach() if get_coupling and parents.coupling is not None else None
 

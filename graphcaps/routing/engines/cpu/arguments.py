@@ -1,7 +1,7 @@
 """The arguments of Numba's kernels as named tuples: a graph's edges, its votes, and the current block.
 
-All arrays are flat; a shape such as (E, B) gives the order of their numbers. k counts the edges sorted by child. Names
-in capitals are known when a kernel is compiled: they are tuples of None, and their length is part of their type.
+All arrays are flat; a shape such as (E, B) says in which order their numbers are. k is an edge's place in the edges
+sorted by child. Fields in capitals are tuples of None: their length is part of their type, so the compiler knows it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Edges(NamedTuple):
+class EdgeArrays(NamedTuple):
     """A graph's edges, sorted by child."""
 
     indptr: np.ndarray  # (I + 1,): the edges of child i are indptr[i]:indptr[i + 1]
@@ -20,11 +20,11 @@ class Edges(NamedTuple):
     matrix: np.ndarray  # (E,): the weight matrix of edge k
 
 
-class Votes(NamedTuple):
-    """Given votes, or linear votes as children and matrices."""
+class VoteArrays(NamedTuple):
+    """Votes: a tensor of votes ("given votes"), or children and matrices ("linear votes")."""
 
-    u: np.ndarray  # (E, B, D) votes in the graph's order, or (I, B, P) children; in a block, (edges, lanes, D) votes
-    weight: np.ndarray  # empty, or (M, P, D)
+    u: np.ndarray  # votes (E, B, D) in the graph's order, or children (I, B, P); in a block, votes (edges, lanes, D)
+    weight: np.ndarray  # (M, P, D), or empty for given votes
     P: tuple[None, ...]  # () for given votes
     D: tuple[None, ...]
 
@@ -35,8 +35,8 @@ class Sizes(NamedTuple):
     batch: int  # B, the number of images
     images: int  # the most images in a block
     edges: int  # the most edges in a block
-    lanes: int  # numbers of an edge in a tile: a block's images, rounded up to whole vectors
-    SINGLE: tuple[None, ...]  # (None,) for one image, which has one lane; else ()
+    lanes: int  # how many numbers a tile has per edge: a block's images, rounded up to whole vectors
+    SINGLE: tuple[None, ...]  # (None,) if there is one image, which has one lane; else ()
 
 
 class Block(NamedTuple):
@@ -53,20 +53,20 @@ class Block(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The values that the backward pass and later iterations read: of all nodes, or of one if N is left out."""
+    """The values that later iterations and the backward pass read: of all nodes, or of one node, without the dim N."""
 
     s: np.ndarray  # (N, R, K, D)
     w: np.ndarray  # (N, R, K, D)
-    squares: np.ndarray  # (N, K)
-    norm: np.ndarray  # (N, K)
-    products: np.ndarray  # (2, rows, K): at r % 2, those for iteration r
+    squares: np.ndarray  # (N, K): the sum of the votes' squared lengths
+    ratio: np.ndarray  # (N, K): kappa / rho
+    products: np.ndarray  # (2, rows, K): <u_hat, w>; iteration r reads those at r % 2
     c: np.ndarray  # (R, rows, K), or empty
 
 
 class Slopes(NamedTuple):
-    """The gradients of the backward pass, as in ``Kept``."""
+    """The gradients of the backward pass, of all nodes or of one node, like ``Kept``."""
 
     ds: np.ndarray  # (N, R, K, D)
     db: np.ndarray  # (R, rows, K)
     dw: np.ndarray  # (N, K, D)
-    dnorm: np.ndarray  # (N, K)
+    dratio: np.ndarray  # (N, K)

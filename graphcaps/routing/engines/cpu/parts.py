@@ -1,7 +1,7 @@
-"""Functions that are compiled only as parts of kernels. This takes less time than Numba's usual way.
+"""Functions that are compiled only as parts of kernels, which takes less time than Numba's usual way.
 
-Numba compiles each function that a kernel calls to machine code, with an entry for calls from Python, and then inlines
-it. A part is inlined before any machine code is made, so LLVM compiles it once, as a piece of the kernel.
+Usually, Numba compiles each function that a kernel calls to machine code, adds an entry for calls from Python and then
+inlines it. A part is inlined before any machine code is made, so LLVM compiles it only once, within the kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numba.core.typed_passes import NativeLowering
 
 
 def inlined(function: Callable) -> Callable:
-    """Make ``function`` a part of kernels. It must not make or return arrays, because it counts no references."""
+    """Make ``function`` a part of kernels. It must not create or return arrays, because it counts no references."""
     without: Any = {"_nrt": False, "no_rewrites": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     part: Any = numba.njit(function, forceinline=True, error_model="numpy", pipeline_class=_Compiler, **without)
     at_types = part.get_call_template
@@ -48,7 +48,7 @@ class _Lowering(NativeLowering):
         state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
-        address: Any = [].append  # Numba looks a function up by its address; any new built-in function will do
+        address: Any = [].append  # Numba looks a function up by its address; any new built-in function serves
         state.targetctx.insert_user_function(address, state.cr.fndesc, [state.library])
         state["cr"] = state.cr._replace(cfunc=address)
         return True

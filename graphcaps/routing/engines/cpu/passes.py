@@ -1,4 +1,4 @@
-"""The calls of the kernels: edges are sorted by child, children are divided among threads, and a pass is one call."""
+"""Calls of the kernels: edges are sorted by child, children are divided among threads, and each pass is one call."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ import torch
 from ...._dgl import DGLGraph
 from ....graph import cached_per_structure
 from ...votes import LinearVotes
-from .arguments import Edges, Sizes, Votes
-from .kernels import gather_votes, iterate
+from .arguments import EdgeArrays, Sizes, VoteArrays
+from .kernels_by_child import gather_votes, iterate
 from .tiles import LANES, SOFTMAX
 
-# The most numbers in the votes of one child's images, and in those of a block of small children.
+# TILE: the most numbers in one child's votes for the images of a block. BLOCK: the most in a block of small children.
 TILE, BLOCK = 2**15, 2**12
-MAX_SORTED_ROW = 512  # bytes: up to this size of an edge's votes, sorting them by child saves time
+MAX_SORTED_ROW = 512  # bytes: if an edge's votes are no larger, sorting votes by child saves time
 MAX_SUMS = 2**28  # bytes: limit for the sums of all threads together
-HUGE_PAGES_FROM = 2**22  # bytes: NumPy requests huge pages for arrays from this size on; torch doesn't
+HUGE_PAGES_FROM = 2**22  # bytes: NumPy requests huge pages for arrays of at least this size; torch never does
 CACHE_LINE = 64  # bytes; torch's tensors start at a cache line
-MAX_BUFFER = 2**24  # bytes: up to this size, buffers for one child's linear votes are always allowed
+MAX_BUFFER = 2**24  # bytes: buffers for one child's linear votes may always be this large
 
 
 class EdgesByChild:
-    """A graph's edges sorted by child. k is an edge's place in this order."""
+    """A graph's edges, sorted by child. k is an edge's place in this order."""
 
     def __init__(self, graph: DGLGraph) -> None:
         src, dst = (end.cpu() for end in graph.edges(order="eid"))
@@ -44,17 +44,17 @@ class EdgesByChild:
         self.indptr = torch.cat([self.out_degrees.new_zeros(1), self.out_degrees.cumsum(0)]).numpy()
         self._matrices: dict[int, torch.Tensor] = {}
 
-    def arrays(self, weight: torch.Tensor, index: torch.Tensor | None) -> Edges:
+    def arrays(self, weight: torch.Tensor, index: torch.Tensor | None) -> EdgeArrays:
         """Return the argument ``edges`` of the kernels.
 
-        The index is sorted in each call, because the caller may have changed it. This takes 5 ns an edge, or 0.3 ns if
-        edges are sorted by child. A pass over the votes of one image (P = D = 8) takes 20 ns an edge.
+        The index is sorted again in each call, because the caller may have changed it. This takes 5 ns per edge, or
+        0.3 ns if edges are sorted by child. A pass over the votes of one image (P = D = 8) takes 20 ns per edge.
         """
         matrix = self._matrices_of(weight) if index is None else self.by_child(index)
-        return Edges(self.indptr, self.eid.numpy(), self.dst.numpy(), matrix.to(self.eid.dtype).numpy())
+        return EdgeArrays(self.indptr, self.eid.numpy(), self.dst.numpy(), matrix.to(self.eid.dtype).numpy())
 
     def _matrices_of(self, weight: torch.Tensor) -> torch.Tensor:
-        """(E,): the number of each edge's matrix. ``weight`` has one per edge, one per child type, or one for all."""
+        """(E,): the index of each edge's matrix. ``weight`` has one per edge, one per child type and parent, or one."""
         if weight.dim() not in (2, 4):
             return self.eid
         types = len(weight) if weight.dim() == 4 else 0
@@ -65,11 +65,11 @@ class EdgesByChild:
         return self._matrices[types]
 
     def by_child(self, values: torch.Tensor) -> torch.Tensor:
-        """(E, ...) values in the graph's edge order -> sorted by child."""
+        """Sort values (E, ...) by child. They come in the graph's edge order."""
         return values.contiguous() if self.sorted else values[self.eid]
 
     def in_edge_order(self, values: torch.Tensor) -> torch.Tensor:
-        """(E, ...) values sorted by child -> in the graph's edge order."""
+        """Bring values (E, ...) that are sorted by child into the graph's edge order."""
         if self.sorted:
             return values
         ordered = torch.empty_like(values)
@@ -81,7 +81,7 @@ edges_by_child = cached_per_structure(EdgesByChild)
 
 
 def has_hub(edges: EdgesByChild, votes: LinearVotes) -> bool:
-    """Whether the buffers for one child's votes, in all threads, would be over a quarter of all votes."""
+    """Whether buffers for one child's votes, one per thread, would take over a quarter of the memory of all votes."""
     batch, parent_dim = votes.u[0, ..., 0].numel(), votes.weight.shape[-1]
     images, most = _block_sizes(edges, batch, parent_dim)
     number = parent_dim * votes.u.element_size()
@@ -96,9 +96,9 @@ def _block_sizes(edges: EdgesByChild, batch: int, parent_dim: int) -> tuple[int,
 
 
 class Passes:
-    """The values that are the same in all passes: votes (E, B, D), or children (I, B, P), ``weight`` and ``index``.
+    """The arguments that all passes share: votes (E, B, D), or children (I, B, P) with ``weight`` and ``index``.
 
-    The methods run the kernels on all threads. ``weight`` is empty for given votes.
+    The methods run kernels on all threads. For given votes ``weight`` is empty.
     """
 
     def __init__(self, u: torch.Tensor, weight: torch.Tensor, index: torch.Tensor | None, edges: EdgesByChild) -> None:
@@ -106,7 +106,7 @@ class Passes:
         self.linear = weight.numel() > 0
         self.batch, self.parent_dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
         child_dim = u.shape[-1] if self.linear else 0
-        self.votes = Votes(flat(self.u), flat(self.weight), P=(None,) * child_dim, D=(None,) * self.parent_dim)
+        self.votes = VoteArrays(flat(self.u), flat(self.weight), P=(None,) * child_dim, D=(None,) * self.parent_dim)
         images, most = _block_sizes(edges, self.batch, self.parent_dim)
         single = self.batch == 1
         lanes = 1 if single else -(-images // LANES) * LANES
@@ -118,7 +118,7 @@ class Passes:
         self.nothing = u.new_empty(0)
 
     def with_sorted_votes(self) -> Passes:
-        """Return passes on a copy of the votes sorted by child, or self if sorting wouldn't save time."""
+        """Return passes on a copy of the votes that is sorted by child, or self if sorting wouldn't save time."""
         row = self.batch * self.parent_dim * self.u.element_size()
         if self.linear or self.edges.sorted or row > MAX_SORTED_ROW:
             return self
@@ -130,21 +130,21 @@ class Passes:
         return passes
 
     def sums(self) -> torch.Tensor:
-        """Return zeros (threads, J, B, D) for sums over in-edges."""
+        """Return zeros (threads, J, B, D), to which the threads add sums over in-edges."""
         return zeros((len(self.ranges), self.edges.num_parents, self.batch, self.parent_dim), self.u)
 
     def numbers(self, iterations: int) -> torch.Tensor:
-        """Return uninitialised memory (iterations, E, B) for numbers per edge and image, sorted by child."""
+        """Return uninitialised (iterations, E, B), for one number per edge and image, sorted by child."""
         return empty((iterations, len(self.edges.eid), self.batch), self.u)
 
-    def iterate(self, before: torch.Tensor, start: int = SOFTMAX, **arrays: torch.Tensor) -> torch.Tensor:
-        """Run one iteration; return s (J, B, D)."""
+    def iterate(self, before: torch.Tensor, mode: int = SOFTMAX, **arrays: torch.Tensor) -> torch.Tensor:
+        """Run one iteration, and return its sums s (J, B, D)."""
         parts = self.sums()
-        self.run(iterate, before=before, start=start, s=list(parts), **arrays)
+        self.run(iterate, before=before, mode=mode, s=list(parts), **arrays)
         return sum_of(parts)
 
     def run(self, kernel: Any, **arguments: Any) -> None:
-        """Call ``kernel`` on each thread's children. Arguments that aren't given are empty arrays."""
+        """Call ``kernel`` on each thread's children. Missing arguments become empty arrays."""
         of_votes = {"edges": self.arrays, "votes": self.votes, "P": self.votes.P, "sizes": self.sizes}
         empty_arrays = dict.fromkeys(names_of_arguments(kernel), self.nothing)
         run_on_threads(kernel, self.ranges, **empty_arrays | of_votes | arguments)
@@ -157,7 +157,7 @@ def names_of_arguments(kernel: Any) -> tuple[str, ...]:
 
 
 def run_on_threads(kernel: Any, ranges: Sequence[tuple[int, int]], **arguments: Any) -> None:
-    """Call ``kernel(begin, end, ...)`` on each range, in threads. The k-th call gets the k-th tensor of each list."""
+    """Call ``kernel(begin, end, ...)`` on each range, in threads. Of each list, the k-th call gets the k-th tensor."""
 
     def arrays(value: Any) -> Any:
         if isinstance(value, list):
@@ -201,10 +201,10 @@ def sum_of(parts: torch.Tensor) -> torch.Tensor:
 
 
 def empty(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    """Return an uninitialised tensor in huge pages if it is large. It starts at a cache line and has ``like``'s dtype.
+    """Return an uninitialised tensor of ``like``'s dtype that starts at a cache line, in huge pages if it is large.
 
-    A processor caches the addresses of a few thousand pages. With pages of 4 KB these cover less than the votes of a
-    million edges, so nearly every edge in random order waits for an address; with pages of 2 MB they cover gigabytes.
+    A processor caches the addresses of a few thousand pages. Pages of 4 KB then cover less than the votes of a million
+    edges, so nearly every edge in random order waits for an address. Pages of 2 MB cover gigabytes.
     """
     size = math.prod(shape) * like.element_size()
     if size < HUGE_PAGES_FROM:

@@ -1,9 +1,9 @@
-"""SIMD vectors for Numba: a row of numbers is loaded, computed with and stored as one value.
+"""SIMD vectors for Numba: a row of numbers is loaded, used in computations and stored as one value.
 
-With plain Numba, a loop over the D numbers of a vote compiles to scalar code: LLVM can't rule out that two arrays
-overlap, and an index might be negative. Here an index counts from the array's start, and bounds aren't checked.
+With plain Numba, a loop over the D numbers of a vote compiles to scalar code: LLVM can't rule out that arrays overlap
+or that an index is negative. Here an index counts from the array's start, and bounds aren't checked.
 
-    y = load(votes, at, width)           # a vector of len(width) numbers; width is a tuple, its length part of the type
+    y = load(votes, at, width)           # a vector of len(width) numbers; the length of a tuple is part of its type
     s = fma(c, y, s)                     # s + c y
     store(sums, at, s)
 
@@ -42,7 +42,7 @@ class _VectorModel(models.PrimitiveModel):
 
 
 def _code(emit):
-    """Return a code generator for Numba. It calls ``emit(builder, *values)`` with the LLVM values of the arguments."""
+    """Return a code generator for Numba that calls ``emit(builder, *values)`` with the arguments' LLVM values."""
 
     def generate(context, builder, signature, args):
         value = emit(builder, *args)
@@ -53,7 +53,7 @@ def _code(emit):
 
 @intrinsic
 def get(typing, x, i):
-    """``get(x, i)``: x[i], with integers as int64."""
+    """``get(x, i)``: x[i]. Integers are converted to int64."""
     integer = isinstance(x.dtype, types.Integer)
 
     def emit(builder, array, index):
@@ -90,15 +90,15 @@ def load(typing, x, i, width):
 
 @intrinsic
 def store(typing, x, i, value):
-    """``store(x, i, value)``: x[i:i + lanes] = value, a vector, or x[i] = value, a number."""
+    """``store(x, i, value)``: x[i:i + lanes] = value for a vector, or x[i] = value for a number."""
     return types.void(x, i, value if isinstance(value, Vector) else x.dtype), _code(_store)
 
 
 @intrinsic
 def stream(typing, x, i, vector):
-    """``stream(x, i, vector)``: a ``store`` that bypasses the cache if rows are whole cache lines (64 bytes).
+    """``stream(x, i, vector)``: a ``store`` that bypasses the cache if vectors are whole cache lines (64 bytes).
 
-    x must start at a cache line, as from `passes.empty`.
+    x must start at a cache line, as the arrays of `passes.empty` do.
     """
     whole_lines = vector.lanes * x.dtype.bitwidth // 8 % 64 == 0
 
@@ -114,7 +114,7 @@ def stream(typing, x, i, vector):
 def add_rows(typing, sums, at, factors, x, i, width):
     """``add_rows(sums, at, factors, x, i, width)``: each row of sums += its factor times the same row of x.
 
-    Each lane of factors has one row of len(width) numbers. The rows start at ``at`` in sums and at i in x.
+    There is one row of len(width) numbers per lane of factors. The rows start at ``at`` in sums and at i in x.
     """
     size = len(width)
 
@@ -148,7 +148,7 @@ def prefetch(typing, x, i):
         kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
         pointer = builder.bitcast(_element(builder, array, index), byte)
-        builder.call(function, [pointer, _INT(0), _INT(3), _INT(1)])  # read, into the nearest cache, of data
+        builder.call(function, [pointer, _INT(0), _INT(3), _INT(1)])  # the flags mean: read; nearest cache; data
 
     return types.void(x, i), _code(emit)
 
@@ -203,7 +203,7 @@ _define(operator.mul, ir.IRBuilder.fmul)
 _define(operator.truediv, ir.IRBuilder.fdiv)
 
 
-# By LLVM type: bits of the fraction, ln 2 in two parts, terms of the series, logarithm of the smallest normal number.
+# For each LLVM type: bits of the fraction, ln 2 in two parts, terms of the series, ln of the smallest normal number.
 EXP_CONSTANTS = {
     "float": (23, 0.693145751953125, 1.42860682030941723212e-6, 8, -87.33654),
     "double": (52, 0.6931471803691238, 1.9082149292705877e-10, 14, -708.3964185322641),
@@ -214,8 +214,8 @@ EXP_CONSTANTS = {
 def exp(typing, x):
     """``exp(x)``: exp of each lane for x <= 0, within 2 units in the last place. NaN gives NaN; x > 0 is undefined.
 
-    exp(x) = 2^n exp(r) with n = round(x / ln 2). exp(r) is a Taylor series for |r| <= ln 2 / 2; its first omitted term
-    is below a tenth of a unit. Results below the smallest normal number are 0.
+    exp(x) = 2^n exp(r) with n = round(x / ln 2). exp(r), |r| <= ln 2 / 2, is a Taylor series whose first omitted term
+    is less than a tenth of a unit. Results below the smallest normal number are 0.
     """
 
     def emit(builder, x):
@@ -227,7 +227,7 @@ def exp(typing, x):
 
         tiny = builder.fcmp_ordered("<", x, every(smallest))
         x = builder.select(tiny, every(0.0), x)
-        shifter = every(1.5 * 2.0**digits)  # adding it rounds to an integer, which is then in the last bits
+        shifter = every(1.5 * 2.0**digits)  # adding it rounds to an integer, which the last bits then hold
         shifted = _fma(builder, x, every(1.4426950408889634), shifter)
         n = builder.fsub(shifted, shifter)
         r = _fma(builder, n, every(-high), x)
@@ -247,7 +247,7 @@ def exp(typing, x):
 def dots(typing, x, ix, x_stride, y, iy, y_stride, rows, width):
     """``dots(x, ix, x_stride, y, iy, y_stride, rows, width)``: the products <x, y> of len(rows) rows, as a vector.
 
-    The rows have len(width) numbers, and start at ix and iy, each a stride apart.
+    Rows have len(width) numbers. The first rows start at ix and iy, and each next row a stride later.
     """
     size, lanes = len(width), len(rows)
 
@@ -307,19 +307,19 @@ def _constant(kind, values):
 
 
 def _lanes(builder, x, y, lanes):
-    """Return a vector of some lanes of x and y. y's lanes are numbered after those of x."""
+    """Return a vector of the given lanes of x and y. y's lanes are numbered after those of x."""
     return builder.shuffle_vector(x, y, _constant(_INT, lanes))
 
 
 def _sums(builder, parts, kind):
-    """Return a vector with one lane per part: the sum of the part's lanes."""
+    """Return a vector with one lane per vector in ``parts``: the sum of its lanes."""
     lanes = kind.count
     while parts[0].type.count > lanes and parts[0].type.count % 2 == 0:
         half = parts[0].type.count // 2
         halves = range(half), range(half, 2 * half)
         parts = [builder.fadd(*(_lanes(builder, part, part, of) for of in halves)) for part in parts]
     group = parts[0].type.count
-    if lanes & (lanes - 1) or group & (group - 1) or group > lanes:  # halving and joining needs powers of two
+    if lanes & (lanes - 1) or group & (group - 1) or group > lanes:  # halving and joining need powers of two
         sums = ir.Constant(kind, ir.Undefined)
         for row, part in enumerate(parts):
             sums = builder.insert_element(sums, _sum(builder, part), _INT(row))

@@ -1,8 +1,8 @@
-"""The work of the passes in `kernels` on one block: the edges of neighbouring children, for some of the images.
+"""The code that processes one block: the edges of neighbouring children, for some of the images.
 
-A tile has a number for each edge and image of a block, in vectors of 16. An edge's images are rounded up to whole
-vectors (its lanes). With a single image an edge has one lane, and a vector holds 16 edges. A tile is long enough for
-its last vector. ``b``, ``c`` and their gradients are tiles here. All functions are inlined into the kernels.
+A tile holds one number per edge and image of a block, in vectors of 16. An edge's lanes are its images, rounded up to
+whole vectors. With a single image, an edge has one lane and a vector holds 16 edges. A tile is long enough for its last
+vector. Here b, c and their gradients are tiles. All functions are inlined into the kernels of `kernels_by_child`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .simd import dots, exp, fma, get, load, maximum, prefetch, reduce_max, redu
 
 LANES = 16
 VECTOR = (None,) * LANES
-SOFTMAX, EQUAL, ONE = 0, 1, 2  # couplings: softmax of the logits, 1 / number of the child's edges, or 1
-AHEAD = 32  # an edge's vote and parent are prefetched this many edges before it is worked on
+SOFTMAX, EQUAL, ONE = 0, 1, 2  # modes of coupling: softmax of the logits, 1 / number of the child's edges, or 1
+EDGES_AHEAD = 32  # an edge's vote and parent are prefetched this many edges before it is worked on
 
 
 @inlined
 def constant(sizes):
-    """Return the sizes, as compile-time constants for a single image."""
+    """Return the sizes. For a single image they become compile-time constants."""
     single = len(sizes.SINGLE) > 0
     batch, images, lanes = (1, 1, 1) if single else (sizes.batch, sizes.images, sizes.lanes)
     return Sizes(batch, images, sizes.edges, lanes, sizes.SINGLE)
@@ -29,7 +29,7 @@ def constant(sizes):
 
 @inlined
 def block_end(child, end, indptr, most):
-    """Return the end of the block that starts at this child: at least one child, and else at most ``most`` edges."""
+    """Return the end of the block that starts at this child: one child, or several with at most ``most`` edges."""
     stop = child + 1
     while stop < end and get(indptr, stop + 1) - get(indptr, child) <= most:
         stop += 1
@@ -81,7 +81,7 @@ def copy_tile(to, tile, block):
 
 @inlined
 def add_matrix_product(y, iy, x, ix, row_stride, term_stride, w, iw, rows, terms, width):
-    """y (rows, D) += X (rows, terms) w (terms, D), by four rows, so that a row of w is loaded once for four products.
+    """y (rows, D) += X (rows, terms) w (terms, D), four rows at a time: a row of w is loaded once for four products.
 
     X[row, term] is x[ix + row * row_stride + term * term_stride], so X may be transposed in memory.
     """
@@ -122,12 +122,12 @@ def make_votes(u_hat, block, edges, votes):
 
 @inlined
 def places(k, block, edges, votes, parents, offset):
-    """Return edge k's place in a tile, in u_hat and in ``parents`` (J, B, D), which start at ``offset``.
+    """Return edge k's index in a tile, in u_hat and in ``parents`` (J, B, D), whose rows start at ``offset``.
 
-    A later edge's votes and parent are prefetched.
+    Also prefetch the votes and the parent of a later edge.
     """
     eid, dst, batch, size = edges.eid, edges.dst, block.batch, len(votes.D)
-    at, ahead = (k - block.edge_begin) * block.lanes, min(k + AHEAD, len(eid) - 1)
+    at, ahead = (k - block.edge_begin) * block.lanes, min(k + EDGES_AHEAD, len(eid) - 1)
     row = at if len(votes.P) > 0 else get(eid, k) * batch + block.image_begin
     if len(votes.P) == 0:
         prefetch(votes.u, (get(eid, ahead) * batch + block.image_begin) * size)
@@ -152,7 +152,7 @@ def add_agreement(tile, block, edges, votes, parents, offset):
 
 @inlined
 def add_votes(sums, tile, block, edges, votes):
-    """Each edge adds its number in the tile times u_hat to its parent's row of sums (J, B, D)."""
+    """Add each edge's u_hat, times its number in the tile, to its parent's row of ``sums`` (J, B, D)."""
     D, size = votes.D, len(votes.D)
     for k in range(block.edge_begin, block.edge_end):
         at, row, parent = places(k, block, edges, votes, sums, 0)
@@ -162,12 +162,12 @@ def add_votes(sums, tile, block, edges, votes):
 
 
 # A child's last vector may extend into the next child's numbers, or beyond the block's end, where a tile has room. So
-# the functions below write into another tile than they read, if they do: the next child overwrites the surplus numbers.
+# the functions below read one tile and write another, in which the next child overwrites the surplus numbers.
 
 
 @inlined
 def softmax(c, b, begin, end, lanes):
-    """c = softmax of b over the edges of one child, at [begin:end] in both."""
+    """c = softmax of b over the edges of one child, at begin:end in both tiles."""
     least, zero, one = c.dtype.type(-np.inf), c.dtype.type(0), c.dtype.type(1)
     step = max(lanes, LANES)
     for lane in range(begin, min(begin + step, end), LANES):
@@ -187,7 +187,7 @@ def softmax(c, b, begin, end, lanes):
 
 @inlined
 def softmax_backward(db, above, c, dc, begin, end, lanes):
-    """db = above + c (dc - sum of c dc) over the edges of one child, at [begin:end] in each."""
+    """db = above + c (dc - sum of c dc) over the edges of one child, at begin:end in each tile."""
     zero = splat(c.dtype.type(0), VECTOR)
     step = max(lanes, LANES)
     for lane in range(begin, min(begin + step, end), LANES):
@@ -204,7 +204,7 @@ def softmax_backward(db, above, c, dc, begin, end, lanes):
 
 @inlined
 def couple(c, b, block, edges, votes, prior, before, offset):
-    """c = softmax(b), b = prior + <u_hat, before>. The rows ``before`` start at ``offset``."""
+    """b = prior + <u_hat, before>, c = softmax(b). The rows of ``before`` start at ``offset``."""
     clear(b, block)
     if len(prior) > 0:
         load_tile(b, block, prior)
@@ -216,18 +216,18 @@ def couple(c, b, block, edges, votes, prior, before, offset):
 
 
 @inlined
-def couple_equally(c, block, indptr, start):
-    """c = 1 / number of the child's edges, or 1 if ``start`` is ONE."""
+def couple_equally(c, block, indptr, mode):
+    """c = 1 / number of the child's edges, or 1 if ``mode`` is ONE."""
     for i in range(block.child_begin, block.child_end):
         begin, end = get(indptr, i) - block.edge_begin, get(indptr, i + 1) - block.edge_begin
         if begin < end:
-            shares = 1 if start == ONE else end - begin
+            shares = 1 if mode == ONE else end - begin
             fill(c, begin * block.lanes, end * block.lanes, c.dtype.type(1) / c.dtype.type(shares))
 
 
 @inlined
 def couple_backward(db, above, c, dc, block, edges, votes, ds, offset):
-    """db = above + c (dc - sum over the child's edges of c dc), dc = <u_hat, ds>. The rows ds start at ``offset``."""
+    """db = above + c (dc - sum over the child's edges of c dc), dc = <u_hat, ds>. Rows of ds start at ``offset``."""
     clear(dc, block)
     add_agreement(dc, block, edges, votes, ds, offset)
     for i in range(block.child_begin, block.child_end):
@@ -237,7 +237,7 @@ def couple_backward(db, above, c, dc, block, edges, votes, ds, offset):
 
 @inlined
 def add_parents(du_hat, tile, block, dst, parents, offset, width):
-    """du_hat (edges, lanes, D) += the tile's number times the parent's row. The rows start at ``offset``."""
+    """du_hat (edges, lanes, D) += each edge's number in the tile times its parent's row. Rows start at ``offset``."""
     size = len(width)
     for k in range(block.edge_begin, block.edge_end):
         parent = offset + (get(dst, k) * block.batch + block.image_begin) * size

@@ -1,7 +1,7 @@
-"""Dynamic and spherical routing on the CPU for given votes that are stored image by image, and the gradient.
+"""Dynamic and spherical routing on the CPU for given votes that are stored image by image, and its gradient.
 
-Votes that are made as (B, I, J, D) have this layout: ``votes.flatten(1, 2).transpose(0, 1)`` is (E, B, D) without a
-copy. The images are divided among torch's threads. Threads share no sums, so results don't depend on their number.
+Votes made as (B, I, J, D) are stored this way: ``votes.flatten(1, 2).transpose(0, 1)`` is (E, B, D) without a copy. The
+images are divided among torch's threads, which share no sums, so results don't depend on how many they are.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ....graph import links
 from ...rule import Rule
 from ...second_derivative import once_differentiable
 from ...votes import GivenVotes, Votes
-from .kernels_images import images_backward, route_images
+from .kernels_by_image import images_backward, images_forward
 from .passes import empty, equal_ranges, run_on_threads
 from .tiles import LANES
 
 
 def votes_by_image(graph: DGLGraph, votes: Votes, rule: Rule, prior: Tensor) -> Tensor | None:
-    """Return the votes (E, B, D), or None unless they are stored image by image and these kernels support the call."""
-    if not isinstance(votes, GivenVotes) or rule.query == "sums" or prior.requires_grad or any(prior.stride()):
+    """Return the votes (E, B, D) if they are stored image by image and these kernels support the call, else None."""
+    if not isinstance(votes, GivenVotes) or rule.kind == "sums" or prior.requires_grad or any(prior.stride()):
         return None
     u = votes.u
     fits = u.dim() == 3 and u.shape[1] > 1 and u.transpose(0, 1).is_contiguous()
@@ -33,15 +33,15 @@ def votes_by_image(graph: DGLGraph, votes: Votes, rule: Rule, prior: Tensor) -> 
 
 
 def sums_by_image(
-    graph: DGLGraph, votes: Tensor, iterations: int, length: Tensor | None, per_square: Tensor | None, coupling: bool
+    graph: DGLGraph, votes: Tensor, iterations: int, ratio: Tensor | None, per_square: Tensor | None, coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Return the last s (J, B, D) for votes (E, B, D) and, with ``coupling``, the last couplings (E, B), detached.
 
-    Spherical routing has ``length`` (J, B) = kappa / rho, and ``per_square`` = length / sum of a parent's |u_hat|^2.
+    For spherical routing, ``ratio`` (J, B) is kappa / rho, and ``per_square`` is ratio / sum of a parent's |u_hat|^2.
     """
-    learning = torch.is_grad_enabled() and (votes.requires_grad or (length is not None and length.requires_grad))
+    learning = torch.is_grad_enabled() and (votes.requires_grad or (ratio is not None and ratio.requires_grad))
     u = votes.transpose(0, 1).unflatten(1, (graph.num_src_nodes(), graph.num_dst_nodes()))
-    s, c = _SumsByImage.apply(u, length, per_square, iterations, learning or coupling)
+    s, c = _SumsByImage.apply(u, ratio, per_square, iterations, learning or coupling)
     s = s.transpose(0, 1).contiguous()
     if not coupling:
         return s, None
@@ -55,15 +55,15 @@ class _SumsByImage(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, u: Tensor, scale: Tensor | None, per_square: Tensor | None, iterations: int, keeps_couplings: bool
+        ctx: Any, u: Tensor, ratio: Tensor | None, per_square: Tensor | None, iterations: int, keeps_couplings: bool
     ) -> tuple[Tensor, Tensor]:
         images, children, parents, dim = u.shape
-        scale, per_square = (u.new_empty(0) if x is None else x.t().contiguous() for x in (scale, per_square))
+        ratio, per_square = (u.new_empty(0) if x is None else x.t().contiguous() for x in (ratio, per_square))
         c = empty((images if keeps_couplings else 0, iterations - 1, parents, children), u)
         s = u.new_zeros(images, iterations, parents, dim)
         ctx.sizes = {"D": (None,) * dim, "children": children, "parents": parents, "iterations": iterations}
-        run_on_threads(route_images, _ranges(u), u=u, **ctx.sizes, scale=scale, c=c, s=s)
-        ctx.save_for_backward(u, scale, per_square, c, s)
+        run_on_threads(images_forward, _ranges(u), u=u, **ctx.sizes, ratio=ratio, c=c, s=s)
+        ctx.save_for_backward(u, ratio, per_square, c, s)
         ctx.mark_non_differentiable(c)
         ctx.set_materialize_grads(False)
         return s[:, -1].clone(), c
@@ -73,11 +73,11 @@ class _SumsByImage(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 5
-        u, scale, per_square, c, s = ctx.saved_tensors
-        du, dscale = empty(u.shape, u), torch.zeros_like(scale)
-        state = {"u": u, "scale": scale, "per_square": per_square, "c": c, "s": s, "ds": grad.contiguous(), "du": du}
-        run_on_threads(images_backward, _ranges(u), **ctx.sizes, **state, dscale=dscale)
-        return du, dscale.t() if len(scale) else None, None, None, None
+        u, ratio, per_square, c, s = ctx.saved_tensors
+        du, dratio = empty(u.shape, u), torch.zeros_like(ratio)
+        state = {"u": u, "ratio": ratio, "per_square": per_square, "c": c, "s": s, "ds": grad.contiguous(), "du": du}
+        run_on_threads(images_backward, _ranges(u), **ctx.sizes, **state, dratio=dratio)
+        return du, dratio.t() if len(ratio) else None, None, None, None
 
 
 def _ranges(u: Tensor) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
-"""Routing by a rule on the CPU: R passes over the votes, and for the gradient R - 1 more and one write.
+"""Routing by a rule on the CPU: R passes over the votes, and R - 1 passes and one write for the gradient.
 
-This module has the order of the passes, the work between them, and the autograd function; `README.md` derives both. The
-passes are in `kernels`. Linear votes are not built, unless one child has most of the edges.
+This module contains the autograd function, which runs the passes of `kernels_by_child` and does the work between them.
+`README.md` derives the formulas. Linear votes are not built, unless one child has most of the edges.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from torch import Tensor
 from ...._dgl import DGLGraph
 from ....functional import squash
 from ....graph import Links, links
-from ...rule import Rule, concentration_per_length
+from ...rule import Rule, kappa_over_rho
 from ...second_derivative import once_differentiable
 from ...votes import LinearVotes, Votes
 from ..edges import Observer
-from .images import sums_by_image, votes_by_image
-from .kernels import iterate_backward, votes_gradient
+from .by_image import sums_by_image, votes_by_image
+from .kernels_by_child import iterate_backward, votes_gradient
 from .passes import EdgesByChild, Passes, edges_by_child, empty, has_hub, sum_of, zeros
 from .tiles import EQUAL, ONE, SOFTMAX
 
 
 class Call(NamedTuple):
-    """The arguments of a call that aren't tensors."""
+    """The arguments of `_Route` that aren't tensors."""
 
     edges: EdgesByChild
     rule: Rule
@@ -41,8 +41,8 @@ def sums(
     """Return the last sums s (J, *, D) and, with ``coupling``, the last couplings (E, *), detached."""
     by_image = votes_by_image(graph, votes, rule, prior) if observer is None else None
     if by_image is not None:
-        length, per_square = _length(graph, by_image, rule.kappa)
-        return sums_by_image(graph, by_image, rule.iterations, length, per_square, coupling)
+        ratio, per_square = _ratio(graph, by_image, rule.kappa)
+        return sums_by_image(graph, by_image, rule.iterations, ratio, per_square, coupling)
     edges, trailing = edges_by_child(graph), tuple(prior.shape[1:])
     if isinstance(votes, LinearVotes) and not has_hub(edges, votes):
         u, weight, index = votes.u, votes.weight, votes.index
@@ -50,10 +50,10 @@ def sums(
         u = votes.build(graph)
         weight, index = u.new_empty(0), None
     u, weight = u.reshape(len(u), -1, u.shape[-1]).contiguous(), weight.contiguous()  # (I, B, P), or (E, B, D)
-    length, per_square = _length(graph, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
-    learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, length))
+    ratio, per_square = _ratio(graph, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
+    learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, ratio))
     call = Call(edges, rule, trailing, observer, coupling, learning)
-    s, c = _Route.apply(u, weight, prior.reshape(len(prior), -1), length, per_square, index, call)
+    s, c = _Route.apply(u, weight, prior.reshape(len(prior), -1), ratio, per_square, index, call)
     s = s.reshape(edges.num_parents, *trailing, s.shape[-1])
     return s, c.reshape(len(c), *trailing) if coupling else None
 
@@ -65,41 +65,41 @@ class _Route(torch.autograd.Function):
         u: Tensor,
         weight: Tensor,
         prior: Tensor,
-        length: Tensor | None,
+        ratio: Tensor | None,
         per_square: Tensor | None,
         index: Tensor | None,
         call: Call,
     ) -> tuple[Tensor, Tensor]:
         """Return the last s (J, B, D) and the last couplings (E, B), which are empty without ``call.coupling``.
 
-        Spherical routing has ``length`` (J, B), which is kappa / rho, and ``per_square``, see `_length`.
+        ``ratio`` and ``per_square`` are None, except in spherical routing; `_ratio` describes them.
         """
         edges, rule = call.edges, call.rule
         given = Passes(u, weight, index, edges)
         passes = given.with_sorted_votes() if rule.iterations > 1 else given
-        # A prior with zero strides is one number for all edges. Such a prior doesn't change the softmax.
+        # A prior whose strides are zero is one number for all edges, which doesn't change the softmax.
         constant = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
         by_child = passes.nothing if constant else edges.by_child(prior)
-        start = ONE if rule.query == "sums" else EQUAL if constant else SOFTMAX
-        skipped = start == EQUAL  # the first couplings aren't kept if they are equal
+        mode = ONE if rule.kind == "sums" else EQUAL if constant else SOFTMAX
+        skipped = mode == EQUAL  # the first couplings aren't kept if they are equal
         c = passes.numbers(rule.iterations - skipped if call.learning and not passes.linear else 0)
         s = empty((rule.iterations, edges.num_parents, passes.batch, passes.parent_dim), u)  # (R, J, B, D)
         w = zeros(s.shape, s)
         coupling = passes.nothing
         for r in range(rule.iterations):
             if r > 0:
-                w[r] = rule.next_query(s[r - 1], w[r - 1], length)
-            last, couples = r == rule.iterations - 1, r > 0 or start != ONE
+                w[r] = rule.next_query(s[r - 1], w[r - 1], ratio)
+            last, couples = r == rule.iterations - 1, r > 0 or mode != ONE
             kept = c[r - skipped] if len(c) and r >= skipped else passes.nothing
             seen = call.observer is not None and couples or call.coupling and last
             coupling = passes.numbers(1)[0] if seen and not len(kept) else kept
-            before, how = (w[r], SOFTMAX) if r else (passes.nothing, start)
+            before, how = (w[r], SOFTMAX) if r else (passes.nothing, mode)
             s[r] = passes.iterate(before, how, prior=by_child, c=coupling)
             if call.observer is not None and couples:
                 _observe(call, passes, r, prior, w[r], coupling, s[r])
         if call.learning:
-            ctx.save_for_backward(given.u, weight, by_child, length, per_square, index, c, s, w)
-            ctx.call, ctx.start, ctx.reading = call, start, passes if passes is not given else None
+            ctx.save_for_backward(given.u, weight, by_child, ratio, per_square, index, c, s, w)
+            ctx.call, ctx.mode, ctx.reading = call, mode, passes if passes is not given else None
         coupling = edges.in_edge_order(coupling.clone()) if call.coupling else passes.nothing
         ctx.mark_non_differentiable(coupling)
         ctx.set_materialize_grads(False)  # don't allocate zeros as the couplings' gradient
@@ -108,47 +108,47 @@ class _Route(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-        """Return the gradients of votes (or children and matrices), prior and length."""
+        """Return the gradients of votes (or children and matrices), prior and ratio."""
         if grad is None:
             return (None,) * 7
-        u, weight, prior, length, per_square, index, c, s, w = ctx.saved_tensors
-        (edges, rule, *_), start, passes = ctx.call, ctx.start, Passes(u, weight, index, ctx.call.edges)
+        u, weight, prior, ratio, per_square, index, c, s, w = ctx.saved_tensors
+        (edges, rule, *_), mode, passes = ctx.call, ctx.mode, Passes(u, weight, index, ctx.call.edges)
         reading = ctx.reading or (passes.with_sorted_votes() if len(s) > 1 else passes)
         needs_prior, nothing = ctx.needs_input_grad[2], passes.nothing
         db, ds = passes.numbers(0 if passes.linear else len(s) - 1), empty(s.shape, s)
         ds[-1], dprior, above = grad, None, nothing
-        dlength = None if length is None else torch.zeros_like(length)
+        dratio = None if ratio is None else torch.zeros_like(ratio)
         for r in reversed(range(len(s))):
-            if r == 0 and (not needs_prior or start == ONE):
+            if r == 0 and (not needs_prior or mode == ONE):
                 break
             of_r = db[r - 1] if len(db) and r > 0 else nothing
             if needs_prior and not len(of_r) and (r == 0 or not rule.adds):
                 of_r = passes.numbers(1)[0]
             dw = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
-            # Linear votes recompute db of the later iterations whose logits contain those of r.
+            # For linear votes, a pass recomputes db of the later iterations whose logits contain those of r.
             logits = slice(r, None if rule.adds and passes.linear else r + 1)
-            kept: dict[str, Any] = {} if passes.linear else {"c": c[r - (start == EQUAL)], "db_above": above}
+            kept: dict[str, Any] = {} if passes.linear else {"c": c[r - (mode == EQUAL)], "db_above": above}
             kept |= {"prior": prior, "before": w[logits], "ds": ds[logits], "iterations": len(ds[logits])}
-            reading.run(iterate_backward, **kept, start=SOFTMAX, adds=True, db=of_r, dv=list(dw))
+            reading.run(iterate_backward, **kept, mode=SOFTMAX, adds=True, db=of_r, dv=list(dw))
             if needs_prior:
                 dprior = of_r if rule.adds or dprior is None else dprior + of_r
             if r > 0:
-                ds[r - 1], of_length = rule.next_query_backward(s[r - 1], length, sum_of(dw))
-                dlength = None if dlength is None else dlength + of_length
+                ds[r - 1], ratio_slope = rule.next_query_backward(s[r - 1], ratio, sum_of(dw))
+                dratio = None if dratio is None else dratio + ratio_slope
             above = of_r if rule.adds else nothing
         du = dweight = ctx.reading = reading = None  # free the sorted copy before du is allocated
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             added = squash(s[:-1]) if rule.adds else w[1:]  # the term that each iteration adds to the query
             if passes.linear:
-                du, dweight = _gradient_of_linear(passes, prior, w, ds, added, start, rule.adds)
+                du, dweight = _gradient_of_linear(passes, prior, w, ds, added, mode, rule.adds)
             else:
-                bend = nothing if per_square is None or dlength is None else -dlength * per_square
-                du = _gradient_of_given(passes, c, ds, db, added, start, bend)
-        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dlength, None, None, None
+                bend = nothing if per_square is None or dratio is None else -dratio * per_square
+                du = _gradient_of_given(passes, c, ds, db, added, mode, bend)
+        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dratio, None, None, None
 
 
 def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Tensor, s: Tensor) -> None:
-    """Call the observer with iteration r, ``rule.shown`` times."""
+    """Hand iteration r to the observer, ``rule.shown`` times."""
     v, edges = squash(s), call.edges
     b = prior.expand(len(prior), passes.batch)
     b = b + _agreement(passes, w) if r else b
@@ -156,7 +156,7 @@ def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Te
     b, c, agreement = (x.reshape(len(x), *call.trailing) for x in state)
     v = v.reshape(edges.num_parents, *call.trailing, -1)
     assert call.observer is not None
-    first = 1 if call.rule.query == "sums" else 0  # attention's pass for the unweighted sum doesn't count as one
+    first = 1 if call.rule.kind == "sums" else 0  # attention's pass for the unweighted sum isn't an iteration
     for shown in range(call.rule.shown):
         call.observer(r - first + shown, b, c, v, agreement)
 
@@ -169,50 +169,50 @@ def _agreement(passes: Passes, v: Tensor) -> Tensor:
 
 
 def _gradient_of_given(
-    passes: Passes, c: Tensor, ds: Tensor, db: Tensor, added: Tensor, start: int, bend: Tensor
+    passes: Passes, c: Tensor, ds: Tensor, db: Tensor, added: Tensor, mode: int, bend: Tensor
 ) -> Tensor:
-    """Return du_hat (E, B, D), with the term bend u_hat unless bend (J, B) is empty."""
+    """Return du_hat (E, B, D). It includes the term bend u_hat unless bend (J, B) is empty."""
     du = empty(passes.u.shape, passes.u)
     rows = [ds[0], *(row for pair in zip(ds[1:], added, strict=True) for row in pair)]
     parents = empty((*ds[0].shape[:2], len(rows), passes.parent_dim), passes.u)  # (J, B, 2R - 1, D)
     torch.stack(rows, dim=2, out=parents)
-    passes.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), start=start, bend=bend, du=du)
+    passes.run(votes_gradient, c=c, db=db, parents=parents, iterations=len(ds), mode=mode, bend=bend, du=du)
     return du
 
 
 def _gradient_of_linear(
-    passes: Passes, prior: Tensor, w: Tensor, ds: Tensor, added: Tensor, start: int, adds: bool
+    passes: Passes, prior: Tensor, w: Tensor, ds: Tensor, added: Tensor, mode: int, adds: bool
 ) -> tuple[Tensor, Tensor]:
     """Return du (I, B, P) and dweight."""
     du, weight, threads = torch.zeros_like(passes.u), passes.weight, len(passes.ranges)
-    # Several threads would add to one shared matrix, so each gets its own copy.
+    # If edges share matrices, several threads would add to the same one, so each gets its own copy.
     parts = weight.new_zeros(threads if passes.shared else 1, *weight.shape)
     dweight = list(parts) if passes.shared else [parts[0]] * threads
-    logits = {"prior": prior, "before": w, "ds": ds, "iterations": len(ds), "start": start, "adds": adds}
+    logits = {"prior": prior, "before": w, "ds": ds, "iterations": len(ds), "mode": mode, "adds": adds}
     passes.run(iterate_backward, **logits, v=added, du=du, dweight=dweight)
     return du, sum_of(parts)
 
 
-def _length(graph: DGLGraph, votes: Tensor | LinearVotes, kappa: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Return length = kappa / rho (J, B), and for votes (E, B, D) per_square = length / sum of |u_hat|^2 (0 for 0 / 0).
+def _ratio(graph: DGLGraph, votes: Tensor | LinearVotes, kappa: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Return ratio = kappa / rho (J, B) and, for votes (E, B, D), per_square = ratio / sum of |u_hat|^2 (0 for 0 / 0).
 
-    For given votes, autograd sees length as a function of kappa alone, because it would need four tensors of the
-    votes' size for the squares. The kernels add the votes' gradient through length, which is -dlength per_square u_hat.
+    For given votes, autograd sees ratio as a function of kappa alone, because the squares would take it four tensors of
+    the votes' size. The kernels add the votes' gradient through ratio, which is -dratio per_square u_hat.
     """
     if kappa is None:
         return None, None
     ends = links(graph, votes.device)
     count = ends.in_degrees.to(votes.dtype).unsqueeze(-1)
     if isinstance(votes, LinearVotes):
-        return concentration_per_length(squared_lengths(votes, graph), count, kappa), None
+        return kappa_over_rho(squared_lengths(votes, graph), count, kappa), None
     squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1).square_(), ends)
-    length = concentration_per_length(squares, count, kappa)
-    value = length.detach()
-    return length, torch.where(value > 0, value / squares, 0)
+    ratio = kappa_over_rho(squares, count, kappa)
+    value = ratio.detach()
+    return ratio, torch.where(value > 0, value / squares, 0)
 
 
 def squared_lengths(votes: LinearVotes, graph: DGLGraph) -> Tensor:
-    """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children are (I, B, P)."""
+    """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children in ``votes`` are (I, B, P)."""
     u, weight, ends = votes.u, votes.weight, links(graph, votes.device)
     if weight.dim() == 2:
         of_child = (u @ weight).square().sum(-1)  # (I, B)

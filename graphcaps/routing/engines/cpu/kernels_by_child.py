@@ -1,19 +1,19 @@
-"""Numba kernels: the passes of routing over the votes, by blocks of children. `README.md` derives them.
+"""Numba kernels for the passes of routing over the votes, block by block. `README.md` derives them.
 
-A block is some neighbouring children and images. An iteration does all its work on a block while the block's votes are
-in cache. Linear votes of a block are made in a buffer. `tiles` has the work on one block.
+A block is the edges of some neighbouring children, for some of the images. A pass does all work on a block while the
+block's votes are in cache. A block's linear votes are made in a buffer. `tiles` contains the code for one block.
 
-Numbers per edge (prior, c, db) are (E, B), sorted by child, and rows per parent (before, s, ds, v) are (J, B, D). P is
-() for given votes. Numba leaves out the code for the other kind of votes, because P is an argument of its own.
+prior, b, c and db are (E, B), sorted by child; before, s, ds and v are (J, B, D). P is () for given votes. It is an
+argument of its own, so that Numba leaves out the code for the other kind of votes.
 """
 
 from __future__ import annotations
 
-from .arguments import Votes
+from .arguments import VoteArrays
 from .kernel_cache import compiled
 from .simd import fma, get, load, prefetch, splat, store, stream, zeros
 from .tiles import (
-    AHEAD,
+    EDGES_AHEAD,
     EQUAL,
     LANES,
     SOFTMAX,
@@ -41,21 +41,21 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
     images, size, last = 1 if len(sizes.SINGLE) else sizes.batch, len(D), len(eid) - 1
     for k in range(get(edges.indptr, begin), get(edges.indptr, end)):
         row, to = get(eid, k) * images * size, k * images * size
-        prefetch(u, get(eid, min(k + AHEAD, last)) * images * size)
+        prefetch(u, get(eid, min(k + EDGES_AHEAD, last)) * images * size)
         for x in range(images):
             stream(gathered, to + x * size, load(u, row + x * size, D))
 
 
 @compiled
-def iterate(begin, end, edges, votes, P, sizes, prior, before, start, b, c, s):
+def iterate(begin, end, edges, votes, P, sizes, prior, before, mode, b, c, s):
     """One iteration: b = prior + <u_hat, before>, c = softmax(b), s += c u_hat.
 
-    ``prior`` and ``before`` may be empty, for zero; b and c are filled unless empty. ``start`` is SOFTMAX, or EQUAL or
-    ONE for couplings without logits.
+    An empty ``prior`` or ``before`` means zeros. b and c are filled unless they are empty. ``mode`` is SOFTMAX,
+    or EQUAL or ONE for couplings without logits.
     """
     indptr, sizes = edges.indptr, constant(sizes)
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if len(P) > 0 else votes.u
-    of_block = Votes(u_hat, votes.weight, votes.P, votes.D)
+    of_block = VoteArrays(u_hat, votes.weight, votes.P, votes.D)
     tile = sizes.edges * sizes.lanes + LANES
     coupling, logit = zeros(tile, votes.u), zeros(tile, votes.u)
     child = begin
@@ -65,8 +65,8 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, start, b, c, s):
             block = block_at(child, stop, image, indptr, sizes)
             if len(P) > 0:
                 make_votes(u_hat, block, edges, votes)
-            if start != SOFTMAX:
-                couple_equally(coupling, block, indptr, start)
+            if mode != SOFTMAX:
+                couple_equally(coupling, block, indptr, mode)
             else:
                 couple(coupling, logit, block, edges, of_block, prior, before, 0)
                 if len(b) > 0:
@@ -79,21 +79,21 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, start, b, c, s):
 
 @compiled
 def iterate_backward(
-    begin, end, edges, votes, P, sizes, prior, before, c, ds, db_above, v, iterations, start, adds, db, dv, du, dweight
+    begin, end, edges, votes, P, sizes, prior, before, c, ds, db_above, v, iterations, mode, adds, db, dv, du, dweight
 ):
-    """The gradient through one iteration: db = db_above + softmax' <u_hat, ds>, dv += db u_hat, each unless empty.
+    """The gradient through one iteration: db = db_above + softmax' <u_hat, ds>, dv += db u_hat.
 
-    Given votes have ``c`` of this iteration, and the next one's db as ``db_above``, which is empty for zero. Linear
-    votes recompute both: ``before`` and ``ds`` have ``iterations`` one after the other, each (J, B, D), and ``adds``
-    says whether an iteration's logits are a term of the next ones. If du isn't empty, the gradients through all of
-    these are added to du and dweight, by du_hat as in `votes_gradient`.
+    An empty output isn't computed, and an empty ``db_above``, the next iteration's db, means zeros. Given votes need c.
+    Linear votes recompute both: ``before`` and ``ds`` hold the rows of ``iterations`` iterations, one after the other,
+    and ``adds`` says whether the next iteration's logits contain an iteration's. If du isn't empty, the gradient
+    through all of these is added to du and dweight. `votes_gradient` has the formula for du_hat.
     """
     indptr, sizes, D, like = edges.indptr, constant(sizes), votes.D, votes.u
     step, size, last = len(ds) // iterations, len(D), len(du) > 0
     numbers = sizes.edges * sizes.lanes
     u_hat = zeros(numbers * size, like) if len(P) > 0 else like
     du_hat = zeros(numbers * size, like) if len(P) > 0 else like
-    of_block, transposed = Votes(u_hat, votes.weight, votes.P, D), zeros(len(P) * size, like)
+    of_block, transposed = VoteArrays(u_hat, votes.weight, votes.P, D), zeros(len(P) * size, like)
     coupling, slope = zeros(numbers + LANES, like), zeros(numbers + LANES, like)
     change, above = zeros(numbers + LANES, like), zeros(numbers + LANES, like)
     child = begin
@@ -111,8 +111,8 @@ def iterate_backward(
             for r in range(iterations - 1, -1, -1):
                 if len(P) == 0:
                     load_tile(coupling, block, c)
-                elif last and r == 0 and start != SOFTMAX:
-                    couple_equally(coupling, block, indptr, start)
+                elif last and r == 0 and mode != SOFTMAX:
+                    couple_equally(coupling, block, indptr, mode)
                 else:
                     couple(coupling, slope, block, edges, of_block, prior, before, r * step)
                 if len(P) > 0 and last:
@@ -133,30 +133,30 @@ def iterate_backward(
 
 
 @compiled
-def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, start, bend, du):
-    """Given votes: du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1) + bend u_hat.
+def votes_gradient(begin, end, edges, votes, sizes, c, db, parents, iterations, mode, bend, du):
+    """For given votes, du_hat = sum over r of c^r ds^r + sum over r >= 1 of db^r v^(r-1) + bend u_hat.
 
-    ``parents`` (J, B, 2R - 1, D) has each parent's ds^0, ds^1, v^0, ds^2, v^1, ... side by side, so that an edge reads
-    one place in memory instead of 2R - 1. db has no first iteration, and c has none if ``start`` is EQUAL. ``bend``
-    (J, B) may be empty, for zero.
+    ``parents`` (J, B, 2R - 1, D) holds each parent's ds^0, ds^1, v^0, ds^2, v^1, ... side by side, so that an edge
+    reads one place in memory instead of 2R - 1. db doesn't contain the first iteration, and neither does c if ``mode``
+    is EQUAL. An empty ``bend`` (J, B) means zeros.
     """
     indptr, eid, dst, D = edges.indptr, edges.eid, edges.dst, votes.D
     single = len(sizes.SINGLE) > 0
     images, size, rows = 1 if single else sizes.batch, len(D), 2 * iterations - 1
     last, numbers = len(eid) - 1, len(eid) * images
-    skipped = numbers if start == EQUAL else 0
+    skipped = numbers if mode == EQUAL else 0
     for i in range(begin, end):
         first_edge, end_edge = get(indptr, i), get(indptr, i + 1)
         share = votes.u.dtype.type(1) / votes.u.dtype.type(end_edge - first_edge)
         for k in range(first_edge, end_edge):
             parent, to, number = get(dst, k) * images * rows * size, get(eid, k) * images * size, k * images
             if single:
-                ahead = get(dst, min(k + AHEAD, last)) * rows * size
+                ahead = get(dst, min(k + EDGES_AHEAD, last)) * rows * size
                 for row in range(rows):
                     prefetch(parents, ahead + row * size)
             for x in range(images):
                 above, at = parent + x * rows * size, number + x
-                if start != EQUAL:
+                if mode != EQUAL:
                     share = get(c, at)
                 change = share * load(parents, above, D)
                 for r in range(1, iterations):

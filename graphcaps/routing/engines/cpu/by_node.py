@@ -1,12 +1,12 @@
 """Routing among the capsules of each node, on the CPU.
 
-    u_hat_ekl = scale_ekl z_ukl            the vote of capsule k of edge e = (u, v)'s source for capsule l of v
+    u_hat_ekl = scale_ekl z_ukl            on edge e = (u, v), the vote of u's capsule k for v's capsule l
     c_ek      = softmax over l of b_ek
     s_vl      = sum over e and k of c_ekl u_hat_ekl
     b_ekl     = <u_hat_ekl, w_vl>          w = kappa / rho s / |s| (spherical), or the sum of all v so far (dynamic)
 
-Without ``mutual``, one pass over the nodes runs all iterations, and another computes the gradient. With it, an edge
-adds its reverse's products to its logits, so each iteration needs a pass. `README.md` derives both.
+Without ``mutual``, one pass over the nodes runs all iterations, and another computes the gradient. With ``mutual``, an
+edge adds its reverse's products to its logits, so each iteration needs its own pass. `README.md` derives both.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ...._dgl import DGLGraph
 from ....graph import cached_per_structure, links, reverse_edges
 from ...second_derivative import once_differentiable
 from .arguments import Kept, Slopes
-from .kernels_nodes import route, route_backward
+from .kernels_by_node import nodes_backward, nodes_forward
 from .passes import MAX_SUMS, empty, equal_ranges, flat, run_on_threads, sum_of, zeros
 
 
 class Rows(NamedTuple):
-    """The kernels' argument for the rows. A row is one capsule of an edge's source; rows are sorted by destination."""
+    """The argument ``rows`` of the kernels, sorted by destination. A row is one capsule of an edge's source."""
 
     indptr: np.ndarray  # (N_dst + 1,): the rows of node v are indptr[v]:indptr[v + 1]
-    source: np.ndarray  # (rows,): the place of the row's votes in u_hat, u * K_in + k, or e * K_in + k with per_edge
-    eid: np.ndarray  # (rows,): the row's place in the graph's edge order, e * K_in + k
-    reverse: np.ndarray  # (rows,): the row of the reverse edge; or empty
-    u_hat: np.ndarray  # z: (N_src * K_in, K, D), or (E * K_in, K, D) with per_edge
+    source: np.ndarray  # (rows,): index of the row's votes in u_hat: u * K_in + k, or e * K_in + k with per_edge
+    eid: np.ndarray  # (rows,): the row's index in the graph's edge order, e * K_in + k
+    reverse: np.ndarray  # (rows,): the row of the reverse edge, or empty
+    u_hat: np.ndarray  # z, (N_src * K_in, K, D), or with per_edge (E * K_in, K, D)
     scale: np.ndarray  # (rows, K) in the graph's order, or empty
     K: tuple[None, ...]
     D: tuple[None, ...]
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
 class RowsByNode:
     """A graph's edges sorted by destination, with one row for each of the ``caps_in`` capsules of an edge's source.
 
-    With ``mutual``, rows have a reverse, and ``caps_in`` is 1.
+    With ``mutual``, each row has a reverse, and ``caps_in`` must be 1.
     """
 
     def __init__(self, graph: DGLGraph, caps_in: int, per_edge: bool, mutual: bool) -> None:
@@ -73,13 +73,13 @@ class RowsByNode:
         )
 
     def ranges(self, parts: int | None = None) -> list[tuple[int, int]]:
-        """Return the range of nodes (begin, end) of each thread, with about equal numbers of rows."""
+        """Return each thread's range of nodes (begin, end). The ranges have about equal numbers of rows."""
         return equal_ranges(self.indptr.numpy(), parts or torch.get_num_threads())
 
     def ranges_and_sums(self, u_hat: Tensor) -> tuple[list[tuple[int, int]], Tensor, list[Tensor]]:
-        """Return the nodes of each thread, zeros (parts, *u_hat.shape) for the gradient, and each thread's part.
+        """Return each thread's nodes, zeros (parts, *u_hat.shape) for the gradient, and each thread's part of these.
 
-        Nodes share their neighbours' votes, so each thread needs its own part. With ``per_edge`` they share none.
+        Each thread needs its own part, because nodes share their neighbours' votes. With ``per_edge`` they share none.
         """
         parts = min(torch.get_num_threads(), max(1, MAX_SUMS // (u_hat.numel() * u_hat.element_size())))
         ranges = self.ranges(None if self.per_edge else parts)
@@ -90,7 +90,7 @@ class RowsByNode:
 rows_by_node = cached_per_structure(RowsByNode)
 
 
-def route_nodes(
+def sums_of_nodes(
     graph: DGLGraph,
     z: Tensor,
     scale: Tensor | None,
@@ -103,8 +103,8 @@ def route_nodes(
     """Return s (N_dst, K_out, D) of the last iteration and its couplings (E, K_in, K_out), detached, or None.
 
     z is (N_src, K_in, K_out, D) or, with ``per_edge``, (E, K_in, K_out, D), on the CPU in float32 or float64. ``scale``
-    is broadcastable with (E, K_in, K_out). Spherical routing has ``kappa``, () or (K_out,). With ``mutual``, an edge
-    and its reverse share their logits; each edge then needs a reverse, and K_in = 1.
+    is broadcastable with (E, K_in, K_out). For spherical routing, ``kappa`` is () or (K_out,). With ``mutual``,
+    an edge and its reverse share their logits; each edge then needs a reverse, and K_in must be 1.
     """
     caps_in, caps_out, dim = z.shape[1:]
     num_nodes, num_edges = graph.num_dst_nodes(), graph.num_edges()
@@ -116,12 +116,12 @@ def route_nodes(
     rows = rows_by_node(graph, caps_in, per_edge, mutual)
     how = {"MUTUAL": (None,) * mutual, "iterations": iterations, "adds": kappa is None}
     how |= {"get_coupling": get_coupling, "learning": torch.is_grad_enabled()}
-    s, c = _RouteNodes.apply(z, scale, per_node, rows, how)
+    s, c = _SumsOfNodes.apply(z, scale, per_node, rows, how)
     return s, c.view(num_edges, caps_in, caps_out) if get_coupling else None
 
 
-class _RouteNodes(torch.autograd.Function):
-    """The autograd function for s (N, K, D) and the last couplings (E * K_in, K), which may be empty."""
+class _SumsOfNodes(torch.autograd.Function):
+    """The autograd function for s (N, K, D) and the last couplings (E * K_in, K), empty unless wanted."""
 
     @staticmethod
     def forward(
@@ -131,17 +131,19 @@ class _RouteNodes(torch.autograd.Function):
         iterations, mutual = how["iterations"], len(how["MUTUAL"]) > 0
         all_nodes, all_rows = (num_nodes, num_rows) if mutual else (0, 0)
         s, w = (empty((all_nodes, iterations, *dims), z) for _ in range(2))
-        squares, norm = (z.new_zeros(all_nodes, caps) for _ in range(2))
+        squares, ratio = (z.new_zeros(all_nodes, caps) for _ in range(2))
         c = empty((iterations, all_rows if how["learning"] else 0, caps), z)
-        kept = Kept(*map(flat, (s, w, squares, norm, empty((2, all_rows, caps), z), c)))
+        kept = Kept(*map(flat, (s, w, squares, ratio, empty((2, all_rows, caps), z), c)))
         sums = z.new_empty(num_nodes, *dims)
         coupling = z.new_full((num_rows if how["get_coupling"] else 0, caps), 1 / caps)
         how = how | {"stride": caps * (num_rows if mutual else rows.max_rows)}
         given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept} | how
         calls = [(r, r + 1) for r in range(iterations)] if mutual else [(0, iterations)]
         for begin, end in calls:
-            run_on_threads(route, rows.ranges(), **given, r_begin=begin, r_end=end, sums=sums, coupling=coupling)
-        ctx.save_for_backward(z, scale, kappa, s, w, squares, norm, c)
+            run_on_threads(
+                nodes_forward, rows.ranges(), **given, r_begin=begin, r_end=end, sums=sums, coupling=coupling
+            )
+        ctx.save_for_backward(z, scale, kappa, s, w, squares, ratio, c)
         ctx.settings = rows, calls, how
         ctx.mark_non_differentiable(coupling)
         return sums, coupling
@@ -149,18 +151,18 @@ class _RouteNodes(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-        z, scale, kappa, s, w, squares, norm, c = ctx.saved_tensors
+        z, scale, kappa, s, w, squares, ratio, c = ctx.saved_tensors
         rows, calls, how = ctx.settings
         ranges, du, parts = rows.ranges_and_sums(z)
         dkappa = torch.zeros_like(kappa, memory_format=torch.contiguous_format)
         wants_scale, nothing = ctx.needs_input_grad[1], z.new_empty(0)
         dscale = torch.empty_like(scale, memory_format=torch.contiguous_format) if wants_scale else nothing
         dw = zeros((len(s), *grad.shape[1:]), s)
-        kept = Kept(*map(flat, (s, w, squares, norm, nothing, c)))
-        slopes = Slopes(*map(flat, (empty(s.shape, s), empty(c.shape, c), dw, torch.zeros_like(norm))))
+        kept = Kept(*map(flat, (s, w, squares, ratio, nothing, c)))
+        slopes = Slopes(*map(flat, (empty(s.shape, s), empty(c.shape, c), dw, torch.zeros_like(ratio))))
         given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept, "slopes": slopes} | how
         given |= {"grad": grad.contiguous(), "dkappa": dkappa, "dscale": dscale}
         for begin, end in reversed(calls):
             nodes, of_threads = (rows.ranges(), nothing) if begin else (ranges, parts)
-            run_on_threads(route_backward, nodes, **given, r_begin=begin, r_end=end, du=of_threads)
+            run_on_threads(nodes_backward, nodes, **given, r_begin=begin, r_end=end, du=of_threads)
         return sum_of(du), dscale if wants_scale else None, dkappa, None, None

@@ -1,4 +1,4 @@
-"""The base class of all routings. A routing is a module; its constructor's arguments are its settings."""
+"""The base class of all routings. A routing is a torch module, and its constructor's arguments are its settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Parents(NamedTuple):
     """The result of every routing, and of ``graphcaps.route``."""
 
     pose: Tensor
-    """(J, *, D) of any length: the poses of ``Inverted`` and ``EM``, and the sums s of other routings."""
+    """(J, *, D) of any length: in ``Inverted`` and ``EM`` the poses, in other routings the sums s."""
     v: Tensor
     """(J, *, D), the parent capsules: the pose scaled to the length of the activation."""
     activation: Tensor
@@ -47,20 +47,20 @@ class Routing(nn.Module):
     uses_activation: bool = False
     """Whether the routing weights children by their activations."""
     sums_votes: bool = True
-    """Whether poses are sums of votes times couplings. ``CapsuleConv`` needs that."""
+    """Whether poses are sums of votes times couplings, as ``CapsuleConv`` requires."""
 
     def forward(self, edges: Any, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents | Tensor:
         """Route votes to the parents.
 
         Args:
-            edges: the operations on the graph's edges, an ``Edges`` of ``graphcaps.routing.engines.edges``. Votes,
-                prior and couplings are in its layout.
-            votes: u_hat (E, *, D).
-            prior: the first logits (E, *).
+            edges: the operations on the graph's edges, an ``Edges`` of ``graphcaps.routing.engines.edges``.
+            votes: u_hat, one vote per edge, in the engine's own layout. Use only elementwise arithmetic, the last dim
+                (D) and the operations of ``edges``: never index by dim.
+            prior: the first logits, one number per edge in the engine's own layout, like votes.
             activation: (I, *) in [0, 1], the probability that each child exists, or None for 1.
 
         Returns:
-            ``Parents``; or only the sums s (J, *, D), which graphcaps squashes. The result then has no couplings.
+            ``Parents``; or only the sums s (J, *, D): graphcaps then squashes them, and the result has no couplings.
         """
         raise NotImplementedError(f"{type(self).__name__}: expected a method forward(edges, votes, prior, activation)")
 
@@ -71,15 +71,15 @@ class Routing(nn.Module):
     def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> Routing:
         """Return a copy for a layer of I children and J parents of D numbers, with its own parameters.
 
-        The parents are sorted by type, J / ``parent_types`` of each.
+        The parents are sorted by type; there are J / ``parent_types`` of each.
         """
         return copy.deepcopy(self)
 
     def reset_parameters(self) -> None:
-        """Reset the learned parameters to their start."""
+        """Reset the learned parameters to their initial values."""
 
     def with_iterations(self, iterations: int) -> Routing:
-        """Return a copy with R iterations. Both share their parameters: moving or training one changes the other."""
+        """Return a copy with R iterations. The two share parameters: moving or training one changes the other."""
         check_whole("iterations", iterations)
         other = copy.copy(self)
         other.iterations = iterations

@@ -1,5 +1,4 @@
-"""A call that ``torch.compile`` doesn't trace. Import this module only while torch traces: the decorator loads
-torch's compiler."""
+"""A call that ``torch.compile`` doesn't trace. Import this only while torch traces: it loads torch's compiler."""
 
 from __future__ import annotations
 

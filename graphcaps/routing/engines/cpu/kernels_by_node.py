@@ -1,10 +1,10 @@
 """Numba kernels for routing among a node's capsules: all iterations of a node while its neighbours' votes are in cache.
 
-A row is a capsule of an edge's source, and has a vote of D numbers for each of the node's K capsules. `nodes` has the
+A row is a capsule of an edge's source, and has a vote of D numbers for each of the node's K capsules. `by_node` has the
 formulas and describes ``rows``.
 
-With MUTUAL, an edge e = (u, v) and its reverse e' share their logits b_e = <u_hat_e, w_v> + <u_hat_e', w_u>. Then an
-iteration needs the products of the iteration before along all edges, so a call runs one iteration of all nodes. It
+With MUTUAL, an edge e = (u, v) and its reverse e' share their logits b_e = <u_hat_e, w_v> + <u_hat_e', w_u>. An
+iteration then needs the products of the iteration before along all edges, so a call runs one iteration of all nodes. It
 computes a node's s together with its rows' products for the next iteration, while the votes are in cache.
 """
 
@@ -12,38 +12,37 @@ from __future__ import annotations
 
 import math
 
+from ...rule import MIN_NORM, MIN_SQUARED_NORM
 from .arguments import Kept, Slopes
 from .kernel_cache import compiled
 from .parts import inlined
 from .simd import add_rows, dots, exp, fma, get, load, prefetch, reduce_max, reduce_sum, splat, store, zeros
 
-MIN_MEAN_SQUARE = 1e-24  # kappa / rho is 0 if the votes' mean squared norm is at most this
-MIN_NORM = 1e-12  # a sum of at most this norm has no direction
-AHEAD, LINE = 4, 16  # a row is prefetched this many rows before it is used, this many numbers at a time
+ROWS_AHEAD, LINE = 4, 16  # a row is prefetched ROWS_AHEAD rows before it is used, by LINE numbers at a time
 
 
 @inlined
-def start_of(rows, k):
-    """Return the start of row k in u_hat."""
+def start_of_row(rows, k):
+    """Return the index in u_hat at which row k starts."""
     return get(rows.source, k) * len(rows.K) * len(rows.D)
 
 
 @inlined
 def look_ahead(rows, k, last):
-    at = start_of(rows, min(k + AHEAD, last))
+    at = start_of_row(rows, min(k + ROWS_AHEAD, last))
     for line in range(0, len(rows.K) * len(rows.D), LINE):
         prefetch(rows.u_hat, at + line)
 
 
 @inlined
 def look_ahead_twice(rows, k, last, x, start):
-    """Prefetch the votes of a later row, and its reverse's row in x. x (rows, K) starts at ``start``."""
+    """Prefetch the votes of a later row, and the row of its reverse in x. x (rows, K) starts at ``start``."""
     look_ahead(rows, k, last)
-    prefetch(x, start + get(rows.reverse, min(k + AHEAD, last)) * len(rows.K))
+    prefetch(x, start + get(rows.reverse, min(k + ROWS_AHEAD, last)) * len(rows.K))
 
 
 @inlined
-def scales(rows, k):
+def scale_of_row(rows, k):
     """Return the factors (K,) of row k's votes."""
     K = rows.K
     if len(rows.scale) > 0:
@@ -52,20 +51,21 @@ def scales(rows, k):
 
 
 @inlined
-def products(rows, k, parents, at):
+def products_of_row(rows, k, parents, at):
     """(K,): the products of row k's votes with ``parents`` (K, D), which start at ``at``."""
-    return dots(rows.u_hat, start_of(rows, k), len(rows.D), parents, at, len(rows.D), rows.K, rows.D) * scales(rows, k)
+    row, size = start_of_row(rows, k), len(rows.D)
+    return dots(rows.u_hat, row, size, parents, at, size, rows.K, rows.D) * scale_of_row(rows, k)
 
 
 @inlined
-def add_votes(sums, at, factors, rows, k):
-    """sums += row k's votes, each times its factor. The sums (K, D) start at ``at``."""
-    add_rows(sums, at, factors * scales(rows, k), rows.u_hat, start_of(rows, k), rows.D)
+def add_votes_of_row(sums, at, factors, rows, k):
+    """Add row k's votes, each times its factor, to the sums (K, D), which start at ``at``."""
+    add_rows(sums, at, factors * scale_of_row(rows, k), rows.u_hat, start_of_row(rows, k), rows.D)
 
 
 @inlined
 def with_reverse(x, start, k, rows):
-    """Return row k of x, plus the row of the reverse edge if edges have one. x (rows, K) starts at ``start``."""
+    """Return row k of x, plus the row of the reverse edge if there is one. x (rows, K) starts at ``start``."""
     K = rows.K
     row = load(x, start + k * len(K), K)
     if len(rows.reverse) > 0:
@@ -74,58 +74,58 @@ def with_reverse(x, start, k, rows):
 
 
 @inlined
-def softmax(b):
+def softmax_of_row(b):
     """Return the couplings of one row: the softmax of b."""
     raised = exp(b - reduce_max(b))
     return raised / reduce_sum(raised)
 
 
 @inlined
-def softmax_backward(c, dc):
+def softmax_backward_of_row(c, dc):
     """db = c (dc - sum of c dc)."""
     return c * (dc - reduce_sum(c * dc))
 
 
 @inlined
-def clear(x, begin, end):
+def clear_range(x, begin, end):
     for at in range(begin, end):
         store(x, at, x.dtype.type(0))
 
 
 @inlined
-def copy(to, i, x, j, rows):
-    """Copy (K, D) numbers, from j on in x, to i in ``to``."""
+def copy_capsules(to, i, x, j, rows):
+    """Copy (K, D) numbers from x, where they start at j, to ``to``, where they start at i."""
     for at in range(0, len(rows.K) * len(rows.D), len(rows.D)):
         store(to, i + at, load(x, j + at, rows.D))
 
 
 @inlined
-def couple_equally(s, at, squares, norm, i, kappa, j, rows, first, last):
-    """Run a node's first iteration: s += votes / K, and fill ``squares`` and ``norm``.
+def first_iteration(s, at, squares, ratio, i, kappa, j, rows, first, last):
+    """Run a node's first iteration: s += votes / K, and fill ``squares`` and ``ratio``.
 
-    ``squares`` are the sums of the votes' squared norms. ``norm`` is kappa / rho, or 0 where all votes are zero.
-    s (K, D) starts at ``at``, ``squares`` and ``norm`` (K,) at i, and ``kappa`` (K,) at j.
+    ``squares`` are sums of the votes' squared lengths. ``ratio`` is kappa / rho, or 0 if all votes are zero.
+    s (K, D) starts at ``at``, ``squares`` and ``ratio`` (K,) start at i, and ``kappa`` (K,) starts at j.
     """
     K, D, number = rows.K, rows.D, s.dtype
     equal, total = splat(number.type(1) / number.type(len(K)), K), splat(number.type(0), K)
     for k in range(first, last):
         look_ahead(rows, k, last - 1)
-        row, scale = start_of(rows, k), scales(rows, k)
+        row, scale = start_of_row(rows, k), scale_of_row(rows, k)
         square = dots(rows.u_hat, row, len(D), rows.u_hat, row, len(D), K, D) * scale
         total = fma(square, scale, total)
         add_rows(s, at, equal * scale, rows.u_hat, row, D)
     store(squares, i, total)
     for capsule in range(len(K)):
         mean = get(squares, i + capsule) / number.type(last - first)
-        ratio = get(kappa, j + capsule) / math.sqrt(mean)
-        store(norm, i + capsule, ratio if mean > MIN_MEAN_SQUARE else number.type(0))
+        per_root = get(kappa, j + capsule) / math.sqrt(mean)
+        store(ratio, i + capsule, per_root if mean > MIN_SQUARED_NORM else number.type(0))
 
 
 @inlined
-def next_w(w, s, at, norm, i, adds, rows):
-    """Compute w (K, D) of an iteration, at ``at``, from s and w of the iteration before, which end at ``at``.
+def next_w(w, s, at, ratio, i, adds, rows):
+    """Compute w (K, D), which starts at ``at``, from s and w of the iteration before, which end at ``at``.
 
-    With ``adds``, w is the last w plus squash(s); else s / |s| times ``norm`` (K,), which starts at i.
+    With ``adds``, w is the previous w plus squash(s). Else it is s / |s| times ``ratio`` (K,), which starts at i.
     """
     D, one, size = rows.D, w.dtype.type(1), len(rows.K) * len(rows.D)
     for capsule in range(len(rows.K)):
@@ -135,12 +135,12 @@ def next_w(w, s, at, norm, i, adds, rows):
         if adds:
             store(w, x, fma(n / (one + n * n), row, load(w, x - size, D)))
         else:
-            store(w, x, get(norm, i + capsule) / (n if n > MIN_NORM else one) * row)
+            store(w, x, get(ratio, i + capsule) / (n if n > MIN_NORM else one) * row)
 
 
 @inlined
-def next_w_backward(ds, s, at, dw, j, norm, dnorm, i, adds, rows):
-    """Compute ds (K, D) of an iteration, at ``at``, from the next one's dw (K, D), at j. Add to dnorm (K,), at i."""
+def next_w_backward(ds, s, at, dw, j, ratio, dratio, i, adds, rows):
+    """Compute ds (K, D) from the next iteration's dw (K, D), and add to dratio (K,). They start at ``at``, j and i."""
     D, one = rows.D, ds.dtype.type(1)
     for capsule in range(len(rows.K)):
         x = at + capsule * len(D)
@@ -154,105 +154,105 @@ def next_w_backward(ds, s, at, dw, j, norm, dnorm, i, adds, rows):
         else:
             long = n > MIN_NORM
             n = n if long else one
-            store(dnorm, i + capsule, get(dnorm, i + capsule) + along / n)
-            factor = get(norm, i + capsule) / n
+            store(dratio, i + capsule, get(dratio, i + capsule) + along / n)
+            factor = get(ratio, i + capsule) / n
             back = -factor * along / n / n if long else ds.dtype.type(0)
         store(ds, x, fma(factor, slope, back * row))
 
 
 @inlined
-def norm_backward(squares, norm, dnorm, i, dkappa, j, through_rho, count):
-    """Compute a node's dkappa (K,), at j, and ``through_rho`` (K,), which times a vote is its gradient through rho."""
-    number = norm.dtype
+def ratio_backward(squares, ratio, dratio, i, dkappa, j, through_rho, count):
+    """Compute a node's dkappa (K,) at j, and ``through_rho`` (K,). Times a vote, it is that vote's gradient by rho."""
+    number = ratio.dtype
     for capsule in range(len(through_rho)):
-        mean, slope = get(squares, i + capsule) / number.type(count), get(dnorm, i + capsule)
-        nonzero = mean > MIN_MEAN_SQUARE
+        mean, slope = get(squares, i + capsule) / number.type(count), get(dratio, i + capsule)
+        nonzero = mean > MIN_SQUARED_NORM
         store(dkappa, j + capsule, slope / math.sqrt(mean) if nonzero else number.type(0))
-        factor = -slope * get(norm, i + capsule) / mean / number.type(count)
+        factor = -slope * get(ratio, i + capsule) / mean / number.type(count)
         store(through_rho, capsule, factor if nonzero else number.type(0))
 
 
 @inlined
-def votes_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through_rho, change, du, dscale):
-    """Add row k's gradient to du, and fill its dscale. ds and w (R, K, D) start at ``at``.
+def row_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through_rho, change, du, dscale):
+    """Add row k's gradient to du, and fill its row of dscale. ds and w (R, K, D) start at ``at``.
 
     c and db (rows, K) of iteration r start at begin + r * stride. ``change`` (K, D) is a buffer.
     """
-    K, D, row, scale = rows.K, rows.D, start_of(rows, k), scales(rows, k)
+    K, D, row, scale = rows.K, rows.D, start_of_row(rows, k), scale_of_row(rows, k)
     size = len(change)
-    clear(change, 0, size)
+    clear_range(change, 0, size)
     add_rows(change, 0, splat(change.dtype.type(1) / change.dtype.type(len(K)), K), ds, at, D)
     for r in range(1, iterations):
         start = begin + r * stride
         add_rows(change, 0, load(c, start + k * len(K), K), ds, at + r * size, D)
         add_rows(change, 0, with_reverse(db, start, k, rows), w, at + r * size, D)
-    add_votes(change, 0, load(through_rho, 0, K), rows, k)
+    add_votes_of_row(change, 0, load(through_rho, 0, K), rows, k)
     if len(dscale) > 0:
         store(dscale, get(rows.eid, k) * len(K), dots(change, 0, len(D), rows.u_hat, row, len(D), K, D))
     add_rows(du, row, scale, change, 0, D)
 
 
 @inlined
-def iterate(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling):
-    """Run iterations r_begin:r_end of a node. `route` describes the arguments."""
-    size, caps, (s, w, squares, norm, products_of, c) = len(rows.K) * len(rows.D), len(rows.K), kept
+def iterate_node(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling):
+    """Run iterations r_begin:r_end of a node. `nodes_forward` describes the arguments."""
+    size, caps, (s, w, squares, ratio, products_of, c) = len(rows.K) * len(rows.D), len(rows.K), kept
     first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
     home, start = (node, 0) if len(MUTUAL) > 0 else (0, -first * caps)
     for r in range(r_begin, r_end):
         at, current, following = (home * iterations + r) * size, r % 2 * stride, (1 - r % 2) * stride
-        clear(s, at, at + size)
+        clear_range(s, at, at + size)
         if r == 0:
-            couple_equally(s, at, squares, norm, home * caps, kappa, node * caps, rows, first, last)
+            first_iteration(s, at, squares, ratio, home * caps, kappa, node * caps, rows, first, last)
             if len(MUTUAL) > 0:
-                clear(w, at, at + size)
+                clear_range(w, at, at + size)
         else:
             if len(MUTUAL) == 0:
-                next_w(w, s, at, norm, 0, adds, rows)
+                next_w(w, s, at, ratio, 0, adds, rows)
             for k in range(first, last):
                 if len(MUTUAL) > 0:
                     look_ahead_twice(rows, k, last - 1, products_of, current)
-                    couplings = softmax(with_reverse(products_of, current, k, rows))
+                    couplings = softmax_of_row(with_reverse(products_of, current, k, rows))
                 else:
-                    couplings = softmax(products(rows, k, w, at))
+                    couplings = softmax_of_row(products_of_row(rows, k, w, at))
                 if len(c) > 0:
                     store(c, start + r * stride + k * caps, couplings)
                 if len(coupling) > 0 and r == iterations - 1:
                     store(coupling, get(rows.eid, k) * caps, couplings)
-                add_votes(s, at, couplings, rows, k)
+                add_votes_of_row(s, at, couplings, rows, k)
         if len(MUTUAL) > 0 and r < iterations - 1:
-            next_w(w, s, at + size, norm, node * caps, adds, rows)
+            next_w(w, s, at + size, ratio, node * caps, adds, rows)
             for k in range(first, last):
-                store(products_of, following + k * caps, products(rows, k, w, at + size))
+                store(products_of, following + k * caps, products_of_row(rows, k, w, at + size))
 
 
 @compiled
-def route(begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, sums, coupling):
-    """Run iterations r_begin:r_end of the nodes. The last one fills ``sums`` (N, K, D) and, unless empty, ``coupling``.
+def nodes_forward(begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, sums, coupling):
+    """Run iterations r_begin:r_end of the nodes. The last one fills ``sums`` (N, K, D) and, if wanted, ``coupling``.
 
-    With MUTUAL, a call runs one iteration, and ``kept`` has the values of all nodes. Else it runs all iterations, and
-    keeps the values of one node. ``coupling`` (rows, K) is in the graph's order. It isn't written if there is one
-    iteration. ``stride`` is the size of c for an iteration.
+    With MUTUAL, a call runs one iteration, and ``kept`` holds the values of all nodes. Else it runs all iterations, and
+    keeps the values of one node. ``coupling`` (rows, K) is in the graph's order, and empty if it isn't wanted. It isn't
+    written if there is one iteration. ``stride`` is the size of c for one iteration.
     """
     size, caps, like = len(rows.K) * len(rows.D), len(rows.K), rows.u_hat
     if len(MUTUAL) == 0:
         s, w, nothing = zeros(iterations * size, like), zeros(iterations * size, like), zeros(0, like)
         kept = Kept(s, w, zeros(caps, like), zeros(caps, like), nothing, nothing)
     for node in range(begin, end):
-        iterate(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling)
+        iterate_node(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling)
         if r_end == iterations:
             home = node if len(MUTUAL) > 0 else 0
-            copy(sums, node * size, kept.s, (home * iterations + iterations - 1) * size, rows)
+            copy_capsules(sums, node * size, kept.s, (home * iterations + iterations - 1) * size, rows)
 
 
 @compiled
-def route_backward(
+def nodes_backward(
     begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, grad, slopes, du, dkappa, dscale
 ):
     """Run the backward pass of iterations r_begin:r_end, from ``grad`` (N, K, D), the gradient of the last s.
 
-    The first iteration adds the votes' gradient to du (sources, K, D), and fills dkappa (N, K), and dscale (rows, K)
-    unless empty. With MUTUAL, ``kept`` and ``slopes`` have the values of all nodes; dw and dnorm are zeros before. Else
-    the values of a node are computed again.
+    The first iteration adds the votes' gradient to du (sources, K, D), and fills dkappa (N, K) and, unless it is empty,
+    dscale (rows, K). With MUTUAL, ``kept`` and ``slopes`` hold the values of all nodes; dw and dratio start at zero.
+    Else the values of each node are recomputed.
     """
     K, like, size, caps, top = rows.K, rows.u_hat, len(rows.K) * len(rows.D), len(rows.K), iterations - 1
     change, through_rho, nothing = zeros(size, like), zeros(caps, like), zeros(0, like)
@@ -261,44 +261,44 @@ def route_backward(
         s, w, c = zeros(of_parents, like), zeros(of_parents, like), zeros(of_rows, like)
         kept = Kept(s, w, zeros(caps, like), zeros(caps, like), nothing, c)
         slopes = Slopes(zeros(of_parents, like), zeros(of_rows, like), zeros(size, like), zeros(caps, like))
-    (s, w, squares, norm, _, c), (ds, db, dw, dnorm) = kept, slopes
+    (s, w, squares, ratio, _, c), (ds, db, dw, dratio) = kept, slopes
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
         home, start = (node, 0) if len(MUTUAL) > 0 else (0, -first * caps)
         i, to = home * caps, home * size
         if len(MUTUAL) == 0:
-            iterate(node, rows, MUTUAL, kappa, 0, max(1, top), iterations, adds, kept, stride, nothing)
+            iterate_node(node, rows, MUTUAL, kappa, 0, max(1, top), iterations, adds, kept, stride, nothing)
             if top > 0:
-                next_w(w, s, top * size, norm, 0, adds, rows)
-            clear(dw, 0, size)
-            clear(dnorm, 0, caps)
+                next_w(w, s, top * size, ratio, 0, adds, rows)
+            clear_range(dw, 0, size)
+            clear_range(dratio, 0, caps)
         for r in range(r_end - 1, r_begin - 1, -1):
             at, x = (home * iterations + r) * size, start + r * stride
             if r == top:
-                copy(ds, at, grad, node * size, rows)
+                copy_capsules(ds, at, grad, node * size, rows)
             elif len(MUTUAL) > 0:
                 if not adds:
-                    clear(dw, to, to + size)
+                    clear_range(dw, to, to + size)
                 for k in range(first, last):
                     look_ahead_twice(rows, k, last - 1, db, x + stride)
-                    add_votes(dw, to, with_reverse(db, x + stride, k, rows), rows, k)
-                next_w_backward(ds, s, at, dw, to, norm, dnorm, i, adds, rows)
+                    add_votes_of_row(dw, to, with_reverse(db, x + stride, k, rows), rows, k)
+                next_w_backward(ds, s, at, dw, to, ratio, dratio, i, adds, rows)
             if r > 0:
                 if len(MUTUAL) == 0 and not adds:
-                    clear(dw, 0, size)
+                    clear_range(dw, 0, size)
                 for k in range(first, last):
                     if r == top and len(MUTUAL) > 0:
                         look_ahead(rows, k, last - 1)
                     if r == top and len(MUTUAL) == 0:
-                        store(c, x + k * caps, softmax(products(rows, k, w, at)))
-                    slope = softmax_backward(load(c, x + k * caps, K), products(rows, k, ds, at))
+                        store(c, x + k * caps, softmax_of_row(products_of_row(rows, k, w, at)))
+                    slope = softmax_backward_of_row(load(c, x + k * caps, K), products_of_row(rows, k, ds, at))
                     store(db, x + k * caps, slope)
                     if len(MUTUAL) == 0:
-                        add_votes(dw, 0, slope, rows, k)
+                        add_votes_of_row(dw, 0, slope, rows, k)
                 if len(MUTUAL) == 0:
-                    next_w_backward(ds, s, at - size, dw, 0, norm, dnorm, 0, adds, rows)
+                    next_w_backward(ds, s, at - size, dw, 0, ratio, dratio, 0, adds, rows)
         if r_begin == 0:
             at = home * iterations * size
-            norm_backward(squares, norm, dnorm, i, dkappa, node * caps, through_rho, last - first)
+            ratio_backward(squares, ratio, dratio, i, dkappa, node * caps, through_rho, last - first)
             for k in range(first, last):
-                votes_backward(rows, k, iterations, ds, w, at, c, db, start, stride, through_rho, change, du, dscale)
+                row_backward(rows, k, iterations, ds, w, at, c, db, start, stride, through_rho, change, du, dscale)
