@@ -21,7 +21,7 @@ def bench_tables(result: dict) -> str:
     routing = [*measured["routing"], *measured["sparse"]]
     title = "Routing, ms (in brackets: times as fast as engine dgl):\n\n"
     parts.append(title + _side_by_side(routing, lambda n: f"{n['median']:,.1f} ({n['ratio']:.1f}x)"))
-    title = "Peak memory of forward+backward above what was there before, MB (of it the inputs' gradients):\n\n"
+    title = "Additional peak memory of forward+backward, MB (in brackets the part of the inputs' gradients):\n\n"
     parts.append(title + _side_by_side(measured["memory"], lambda n: f"{n['total']:,.1f} ({n['gradients']:,.1f})"))
     steps = measured["training"]
     about, basis = "; ".join(table["about"] for table in steps), steps[-1]["reference"]

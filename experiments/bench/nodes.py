@@ -33,8 +33,8 @@ def nodes(setup: Setup) -> Iterator[Table]:
     for edges in setup.sizes.node_edges:
         about = (
             f"{edges // DEGREE:,} nodes, {FEATS} features, {CAPS} capsules or heads of {dim}, R {iterations}, float32; "
-            f"the votes of all edges would be {4 * dim * CAPS * edges / MB:,.0f} MB; memory is all that a step needs "
-            "beyond the graph and its features"
+            f"the votes of all edges would be {4 * dim * CAPS * edges / MB:,.0f} MB; memory excludes the graph and "
+            "its features"
         )
         rows = [*map(Row, LAYERS)]
         for row in rows:

@@ -33,8 +33,8 @@ class Target(NamedTuple):
     def about(self) -> str:
         number = "time" if self.number == "median" else self.number.replace("_", " ")
         if self.others and not self.most:
-            return f"{self.table}: {self.row}, times as fast as {' and '.join(self.others)}"
-        return f"{self.table}: {self.row}, {number}" + "".join(f", of that of {other}" for other in self.others)
+            return f"{self.table}: {self.row}, times as fast as {' or '.join(self.others)}"
+        return f"{self.table}: {number} of {self.row}" + "".join(f", relative to {other}" for other in self.others)
 
     def got(self, tables: list[Table]) -> float | None:
         """The number, or the ratio; None if a number for it wasn't measured."""

@@ -25,8 +25,8 @@ OnProgress = Callable[[float], object]
 class Evaluation:
     """Answers of a network to N images: ``predicted`` and ``labels`` (N,) int64 on the CPU, and the mean ``loss``.
 
-    If images show K objects, ``predicted`` and ``labels`` are (N, K) with ascending rows. If an image may show any
-    number of classes (multi-label), they are (N, J) bool. An answer is right if it names exactly the image's classes.
+    If images show K objects, both are (N, K), with the classes of each row in ascending order. If an image may show any
+    number of classes (multi-label), both are (N, J) bool. An answer is right if it names exactly the image's classes.
     """
 
     predicted: Tensor
@@ -53,7 +53,7 @@ class Evaluation:
         return wilson_interval(self.correct, len(self.labels))
 
     def per_class(self, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
-        """For each class, count images with it in the labels, in labels and answer, and in the answer: (J,) each."""
+        """Count images per class, (J,) each: labelled with it, both labelled and answered with it, answered with it."""
         shown, answered = present(self.labels, num_classes), present(self.predicted, num_classes)  # (N, J)
         return shown.sum(dim=0), (shown & answered).sum(dim=0), answered.sum(dim=0)
 

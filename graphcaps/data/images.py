@@ -21,8 +21,8 @@ class Images:
         pixels: uint8 (N, C, H + 2 margin, W + 2 margin), N >= 1.
         labels: int64 (N,), class numbers from 0; or bool (N, J), whether an image shows each class.
         margin: number of pixels beyond each side of an image. A shift in training moves them into view.
-        rows: if the pixels are too large for memory and stay in a file, the rows of ``pixels`` that belong to these
-            images, int64 (M,), one for each label. None: all rows, in order.
+        rows: int64 (M,), for pixels that stay in a file because they don't fit in memory: image m is
+            ``pixels[rows[m]]``, and there are M labels. None: all rows, in order.
 
     Raises:
         InputError: a dtype or rank is wrong, there is no image, or the numbers of images and labels differ.
@@ -41,7 +41,7 @@ class Images:
         pixels, labels = self.pixels, self.labels
         fits = pixels.dtype == torch.uint8 and pixels.dim() == 4 and pixels.numel() > 0
         got = f"{pixels.dtype} {tuple(pixels.shape)}"
-        expect(fits, "pixels", "uint8 (N, C, H, W), no dimension 0", got)
+        expect(fits, "pixels", "uint8 (N, C, H, W) that isn't empty", got)
         count = len(pixels) if self.rows is None else len(self.rows)
         fits = len(labels) == count and (labels.dtype, labels.dim()) in ((torch.int64, 1), (torch.bool, 2))
         wanted, got = f"int64 ({count},), one per image, or bool ({count}, J)", f"{labels.dtype} {tuple(labels.shape)}"

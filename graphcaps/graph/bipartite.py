@@ -89,7 +89,7 @@ def bipartite_graph(
 def check_graph(graph: DGLGraph) -> None:
     """Raise ``InputError`` unless ``graph`` is a DGLGraph with one canonical edge type and no other node types."""
     expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__)
-    types, pick = graph.canonical_etypes, "Pick one: graph[canonical_etype]"
+    types, pick = graph.canonical_etypes, "Pass the part with one edge type: graph[canonical_etype]"
     expect(len(types) == 1, "graph", "one canonical edge type", types, pick)
     linked = {types[0][0], types[0][2]}
     expect(set(graph.ntypes) == linked, "graph", f"only the node types of {types[0]}", graph.ntypes, pick)

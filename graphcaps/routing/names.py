@@ -1,4 +1,4 @@
-"""Conversion of routings from names, and to JSON and back for checkpoints."""
+"""Make routings from names, and convert them to JSON and back for checkpoints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
         return from_json({"name": routing, "settings": {name: settings[name] for name in settings if name in known}})
     if routing not in ROUTINGS:
         near = "".join(f"Did you mean '{name}'? " for name in difflib.get_close_matches(routing, ROUTINGS, n=1))
-        then = f"{near}Your own is an object of a Routing subclass, or 'module:Class'"
+        then = f"{near}Pass your own as an object of a Routing subclass, or by its name 'module:Class'"
         raise InputError(f"routing: expected one of {names}, got {routing!r}. {then}")
     return ROUTINGS[routing](**settings)
 
@@ -48,7 +48,7 @@ def name_of(routing: Routing) -> str:
 
 
 def to_json(routing: Routing) -> dict[str, Any]:
-    """Return the routing's name and settings, for ``from_json``. ``GraphcapsError``: JSON can't hold a setting."""
+    """Return the routing's name and settings, for ``from_json``; raise ``GraphcapsError`` if JSON can't hold one."""
     name, settings = name_of(routing), routing.settings()
     try:
         json.dumps(settings)
@@ -66,7 +66,7 @@ def from_json(content: dict[str, Any]) -> Routing:
     """
     name, settings = content["name"], content["settings"]
     kind = ROUTINGS.get(name) or _imported(name)
-    if name in ROUTINGS:  # older runs store these two as settings of the routing, always as False
+    if name in ROUTINGS:  # older runs store two settings that are gone, always as False
         settings = {key: v for key, v in settings.items() if key not in ("unit_votes", "mutual") or v is not False}
     try:
         return kind(**settings)

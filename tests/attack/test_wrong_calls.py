@@ -159,7 +159,7 @@ WRONG = [
     ('graph: expected edata "c", got []. Pass c, or route with return_graph=True...', lambda: coupling_entropy(GRAPH)),
     ("c: expected (E=6, *), got (5,)...", lambda: coupling_entropy(GRAPH, torch.ones(5))),
     # Layers for images, networks, runs
-    (f"routing: expected one of {NAMES}, got 'zzz'. Your own is an object of a Routing subclass, or 'module:Class'",
+    (f"routing: expected one of {NAMES}, got 'zzz'. Pass your own as an object of a Routing subclass, or by ...",
      lambda: nn.CapsuleLayer(3, 2, routing="zzz")),
     ("capsules: expected Poses(...), got tuple...",
      lambda: nn.MatrixConvCaps((2, 3), 2, 3, kernel=2)((torch.rand(12, 4, 16), torch.rand(12, 4)))),

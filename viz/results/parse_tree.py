@@ -1,7 +1,7 @@
-"""The parts of an image behind the network's answer: the links of a parse tree, painted where their children look.
+"""Draw which parts of an image led to the answer: each link of the parse tree colours the pixels its child depends on.
 
-A part is a child with its parent. Many children may see one field: in the 2017 paper's network, 32 do at each position.
-Those of them that go to one parent form one part.
+With saliency, a part is one child with one parent. With receptive fields, many children share a field (32 at each
+position in the 2017 paper's network), and those with the same parent form one part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from graphcaps.viz.routing_trace import RoutingTrace
 _WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi
 _TOP, _LEFT, _GAP = 92, 27, 18  # place of the first panel, and the space between panels
 _BIG, _SMALL = 232, 72  # sides of the panels in pixels
-_COLUMNS, _MAX_PARTS = 4, 12  # columns of small panels, and the most parts that have one
+_COLUMNS, _MAX_PARTS = 4, 12  # columns of small panels, and their largest number
 _MAX_NAMED = 5  # at most this many parents are named under the parts
 _DIM = 0.3  # brightness of the image where nothing is painted
 
@@ -95,13 +95,13 @@ def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ..
             look[max(top, 0) : top + height, max(left, 0) : left + width] = 1  # fields may cross the border
             made.append(_Part(parent, value / total, look, seen))
         else:
-            assert trace.saliency is not None, "else there are fields"
+            assert trace.saliency is not None, "children are listed one by one only if there is saliency"
             made.append(_Part(parent, value / total, smooth(trace.saliency[tree.graph["image"], seen]), None))
     return made
 
 
 def _draw(axes: Axes, image: np.ndarray, shown: list[_Part]) -> None:
-    """Draw the image (H, W, 3) in [0, 1] dimmed. Where parts look, light it in their parents' colours, by their shares.
+    """Draw the image (H, W, 3) in [0, 1] dimmed, and tint each part's pixels in its parent's colour, by its share.
 
     If there is only one part, draw a box around its field.
     """
@@ -137,7 +137,7 @@ def _draw_one_by_one(figure: Figure, left: float, image: np.ndarray, shown: list
     if shown:
         who, its = ("a child", "its") if shown[0].field is None else ("the children of one place", "their")
         more = f"; {len(shown) - _MAX_PARTS:,} weaker left out" if len(shown) > _MAX_PARTS else ""
-        words = f"each: {who}, to one parent, and\n{its} share of all credit{more}"
+        words = f"each panel: {who} with one\nparent, and {its} share of all credit{more}"
         style.write(figure, left, _TOP + 3 * (_SMALL + 20), words, color=style.MUTED, linespacing=1.4)
 
 

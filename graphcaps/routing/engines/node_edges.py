@@ -16,10 +16,10 @@ from .edges import Edges
 
 
 class NodeEdges(Edges):
-    """The operations on edges for edge numbers (E, *, K_in, K_out) and parents (N_dst, *, K_out, D).
+    """The operations of ``Edges`` for scalars on edges (E, *, K_in, K_out) and parents (N_dst, *, K_out, D).
 
     Edge vectors are a tensor (E, *, K_in, K_out, D) or ``NodeVotes``. ``weighted_sum``, ``agreement`` and
-    ``squared_lengths`` never build ``NodeVotes`` for all edges.
+    ``squared_lengths`` never expand ``NodeVotes`` into a tensor of the votes on all edges.
     """
 
     votes: NodeVotes
@@ -35,7 +35,7 @@ class NodeEdges(Edges):
         """Route; return what ``route_nodes`` returns."""
         votes, rule = self.votes, rule_of(routing)
         prior = votes.u.new_zeros(self.ends.src.shape[0], *votes.u.shape[1:-1])
-        # Attention adds up unweighted votes, and a forward without a rule may use them in any way: build them for both.
+        # Attention adds unweighted votes, and a routing without a `Rule` may use votes in any way: expand them.
         in_chunks = not (votes.per_edge or rule is None or rule.kind == "sums" or is_tracing())
         parents = self.run(routing, votes if in_chunks else votes.build(self.ends), prior)
         return parents.pose, parents.coupling.detach() if get_coupling and parents.coupling is not None else None

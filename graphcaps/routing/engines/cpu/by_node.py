@@ -3,10 +3,10 @@
     u_hat_ekl = scale_ekl z_ukl            on edge e = (u, v), the vote of u's capsule k for v's capsule l
     c_ek      = softmax over l of b_ek
     s_vl      = sum over e and k of c_ekl u_hat_ekl
-    b_ekl     = <u_hat_ekl, w_vl>          w = kappa / rho s / |s| (spherical), or the sum of all v so far (dynamic)
+    b_ekl     = <u_hat_ekl, w_vl>          w = kappa / rho s / |s| (spherical), sum of squash(s) so far (dynamic)
 
 Without ``mutual``, one pass over the nodes runs all iterations, and another computes the gradient. With ``mutual``, an
-edge adds its reverse's products to its logits, so each iteration needs its own pass. `README.md` derives both.
+edge adds its reverse's products to its logits, so each iteration needs its own pass. `README.md` derives the passes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
     source: np.ndarray  # (rows,): index of the row's votes in u_hat: u * K_in + k, or e * K_in + k with per_edge
     eid: np.ndarray  # (rows,): the row's index in the graph's edge order, e * K_in + k
     reverse: np.ndarray  # (rows,): the row of the reverse edge, or empty
-    u_hat: np.ndarray  # z, (N_src * K_in, K, D), or with per_edge (E * K_in, K, D)
+    u_hat: np.ndarray  # the unscaled votes z, (N_src * K_in, K, D), or with per_edge (E * K_in, K, D)
     scale: np.ndarray  # (rows, K) in the graph's order, or empty
     K: tuple[None, ...]
     D: tuple[None, ...]
@@ -77,7 +77,7 @@ class RowsByNode:
         return equal_ranges(self.indptr.numpy(), parts or torch.get_num_threads())
 
     def ranges_and_sums(self, u_hat: Tensor) -> tuple[list[tuple[int, int]], Tensor, list[Tensor]]:
-        """Return each thread's nodes, zeros (parts, *u_hat.shape) for the gradient, and each thread's part of these.
+        """Return each thread's nodes, zeros (parts, *u_hat.shape), and the slice of them that it adds its gradient to.
 
         Each thread needs its own part, because nodes share their neighbours' votes. With ``per_edge`` they share none.
         """
@@ -100,7 +100,7 @@ def sums_of_nodes(
     per_edge: bool = False,
     get_coupling: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return s (N_dst, K_out, D) of the last iteration and its couplings (E, K_in, K_out), detached, or None.
+    """Return the last s (N_dst, K_out, D) and, with ``get_coupling``, detached couplings (E, K_in, K_out), else None.
 
     z is (N_src, K_in, K_out, D) or, with ``per_edge``, (E, K_in, K_out, D), on the CPU in float32 or float64. ``scale``
     is broadcastable with (E, K_in, K_out). For spherical routing, ``kappa`` is () or (K_out,). With ``mutual``,

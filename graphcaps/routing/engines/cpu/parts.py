@@ -48,7 +48,7 @@ class _Lowering(NativeLowering):
         state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
-        address: Any = [].append  # Numba looks a function up by its address; any new built-in function serves
+        address: Any = [].append  # Numba's key for a function; a part has no address, a new object does
         state.targetctx.insert_user_function(address, state.cr.fndesc, [state.library])
         state["cr"] = state.cr._replace(cfunc=address)
         return True
