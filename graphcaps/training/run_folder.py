@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import csv
 import errno
-import io
 import itertools
 import json
 import logging
 import math
 import os
 import shlex
-import shutil
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import filelock
 import numpy as np
 
-from ..atomic import UNFINISHED, made, replacing, unfinished, write_text
+from ..atomic import UNFINISHED, made, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, expect, read_json
 from ..names import short_name
@@ -69,7 +68,7 @@ class Run:
 
     @classmethod
     def create(cls, config: TrainConfig, **about) -> Run:
-        """Make the folder ``config.out / config.name`` under a hidden name, write config.json into it, and rename it.
+        """Make a run folder with its config.json in a hidden folder, and move it to ``config.out / config.name``.
 
         ``about`` is also stored in config.json.
 
@@ -78,20 +77,16 @@ class Run:
         """
         numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
         try:
-            with made(config.out):
-                hidden = unfinished(config.out / "run")
-                hidden.mkdir()
-                try:
-                    write_text(hidden / "config.json", config.to_json(**about))
-                    for name in [config.name] if config.name else numbered:
-                        try:
-                            return cls(hidden.rename(config.out / name), config)
-                        except OSError as error:
-                            if error.errno not in NAME_TAKEN:
-                                raise
-                    raise cls(config.out / config.name, config)._taken()
-                finally:
-                    shutil.rmtree(hidden, ignore_errors=True)
+            with made(config.out), tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=config.out) as hidden:
+                path = Path(hidden, "run")  # unlike the hidden folder itself, it gets the usual permissions
+                write_text(path / "config.json", config.to_json(**about))
+                for name in [config.name] if config.name else numbered:
+                    try:
+                        return cls(path.rename(config.out / name), config)
+                    except OSError as error:
+                        if error.errno not in NAME_TAKEN:
+                            raise
+                raise cls(config.out / config.name, config)._taken()
         except OSError as error:
             raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {error.strerror}") from None
 
@@ -180,11 +175,10 @@ class Run:
 
     def write_metrics(self, history: list[dict]) -> None:
         """Write metrics.csv: one row per finished epoch."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(history[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: f"{v:.6g}" if isinstance(v, float) else v for key, v in row.items()} for row in history)
-        write_text(self.path / "metrics.csv", text.getvalue())
+        import pandas
+
+        text = pandas.DataFrame(history).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        write_text(self.path / "metrics.csv", text)
 
     def write_result(self, result: dict) -> None:
         """Write result.json, the results of a finished run."""
@@ -249,8 +243,6 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
     """All run folders in ``folder``, the most recently written first. Logs a warning for each unreadable one."""
     runs = []
     for path in Path(folder).glob("*/config.json"):
-        if path.parent.name.startswith(UNFINISHED):  # left by a killed process
-            continue
         try:
             runs.append(Run.open(path.parent))
         except GraphcapsError as error:
