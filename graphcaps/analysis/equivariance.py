@@ -57,8 +57,7 @@ def equivariance(
         the middle and the last angle, (n, 3, C, H, W) uint8.
     """
     places = torch.arange(min(MAX_IMAGES, batches.num_images))
-    winners: list[Tensor] = []
-    paths: dict[str, list[Tensor]] = {name: [] for name in PARAMETERS}
+    paths: dict[str, list[Tensor]] = {name: [] for name in (*PARAMETERS, "winners")}
     with evaluating(model):
         for chunk in places.split(EVALUATION_BATCH):
             images, _ = batches.at(chunk)
@@ -67,22 +66,21 @@ def equivariance(
             for name, (apply, values, _) in PARAMETERS.items():
                 steps = [model(apply(images, value)).capsules[rows, winner] for value in values]
                 paths[name].append(torch.stack(steps, dim=1).cpu().double())  # (B, T, D)
-            winners.append(winner.cpu())
+            paths["winners"].append(winner.cpu())
             on_progress((int(chunk[-1]) + 1) / len(places))
-    vectors = {name: torch.cat(parts).numpy() for name, parts in paths.items()}
-    result = _summary(vectors, torch.cat(winners).numpy(), clean.shape[1])
+    result = _summary({name: torch.cat(parts).numpy() for name, parts in paths.items()}, clean.shape[1])
     images, _ = batches.at(torch.tensor([example["image"] for example in result["examples"]]))
     turn, angles, _ = PARAMETERS["rotation"]
     turned = [turn(images, angle) for angle in (angles[0], angles[len(angles) // 2], angles[-1])]
     return result, torch.stack(turned, dim=1).mul(255).round().byte().cpu().numpy()
 
 
-def _summary(vectors: dict[str, np.ndarray], winners: np.ndarray, num_classes: int) -> dict:
+def _summary(paths: dict[str, np.ndarray], num_classes: int) -> dict:
     """The data of ``equivariance``, from the vectors (N, T, D) of each parameter and the winning classes (N,)."""
-    parameters, fits = {}, {}
+    parameters, fits, winners = {}, {}, paths["winners"]
     classes = winners == np.arange(num_classes)[:, None]  # (J, N)
     for name, (_, values, unit) in PARAMETERS.items():
-        measures = measured(vectors[name], np.array(values, float), classes)
+        measures = measured(paths[name], np.array(values, float), classes)
         fits[name] = measures["fit"]
         per_class = [
             {"images": int(mine.sum()), "fit": _mean_and_sd(fits[name][mine]), "readout": _number_or_none(number)}
@@ -95,7 +93,7 @@ def _summary(vectors: dict[str, np.ndarray], winners: np.ndarray, num_classes: i
             "image": place,
             "class": int(winners[place]),
             "fit": _number_or_none(fits["rotation"][place]),
-            "vectors": vectors["rotation"][place].round(4).tolist(),
+            "vectors": paths["rotation"][place].round(4).tolist(),
         }
         for place in sorted(np.unique(winners, return_index=True)[1].tolist())[:MAX_EXAMPLES]
     ]

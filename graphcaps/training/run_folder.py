@@ -20,7 +20,7 @@ import shlex
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import filelock
 import numpy as np
@@ -39,19 +39,10 @@ PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
 NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a rename to a path that exists
 
 
-class Checkpoint(NamedTuple):
-    """A checkpoint file and its content."""
-
-    path: Path
-    tensors: dict[str, torch.Tensor]
-    head: dict
-
-
 class Run:
     """A run folder. ``Run.create`` makes a new one, ``Run.open`` opens an existing one.
 
-    Commands write figures and tables into the folder ``results``. It is the run folder itself, except for networks that
-    come with graphcaps.
+    Commands write into the folder ``results``: the run folder itself, except for networks that come with graphcaps.
     """
 
     def __init__(self, path: Path, config: TrainConfig, results: Path | None = None):
@@ -68,9 +59,9 @@ class Run:
 
     @classmethod
     def create(cls, config: TrainConfig, **about) -> Run:
-        """Make a run folder with its config.json in a hidden folder, and move it to ``config.out / config.name``.
+        """Make a run folder in a hidden folder, and move it to ``config.out / config.name``.
 
-        ``about`` is also stored in config.json.
+        Its config.json contains the settings and ``about``.
 
         Raises:
             GraphcapsError: the name is taken, or the folder can't be written.
@@ -93,10 +84,9 @@ class Run:
     @classmethod
     def check_place(cls, config: TrainConfig) -> None:
         """Raise ``GraphcapsError`` if the name is taken or the folder can't be written, without making it."""
-        run = cls(config.out / config.name, config)
-        exists = config.name and os.path.lexists(run.path)
-        if exists and (run.path.is_symlink() or not run.path.is_dir() or any(run.path.iterdir())):
-            raise run._taken()
+        path = config.out / config.name
+        if config.name and os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
+            raise cls(path, config)._taken()
         above = next(path for path in (config.out, *config.out.absolute().parents) if os.path.lexists(path))
         if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
             why = os.strerror(errno.EACCES if above.is_dir() else errno.ENOTDIR)
@@ -140,11 +130,11 @@ class Run:
         """The path of the weights ``which``: ``"best"`` (on validation images), ``"last"`` or ``"previous"``."""
         return self.path / "checkpoints" / f"{which}.safetensors"
 
-    def newest_checkpoint(self) -> tuple[Checkpoint | None, str]:
-        """Read the last checkpoint, or the previous one if the last is damaged; None if there is none yet.
+    def newest_checkpoint(self) -> tuple[tuple[Path, dict[str, torch.Tensor], dict] | None, str]:
+        """Read the last checkpoint, or the previous one if the last is damaged.
 
-        The second result describes the damage, or is "". Raises ``GraphcapsError`` if all checkpoints are damaged or
-        ``check_trained`` finds that config.json was changed.
+        Returns its path, tensors and header, or None if there is no checkpoint yet; and a description of the damage, or
+        "". Raises ``GraphcapsError`` if all are damaged or ``check_trained`` finds that config.json was changed.
         """
         from . import checkpoint
 
@@ -156,7 +146,7 @@ class Run:
                 damage += f"{error}. "
             else:
                 self.check_trained(head)
-                return Checkpoint(path, tensors, head), damage
+                return (path, tensors, head), damage
         if damage:
             raise GraphcapsError(f"{damage}No other is left: train another run")
         return None, ""
@@ -208,11 +198,7 @@ class Run:
         path = self.path / "answers.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
-                predicted, labels = stored["predicted"], stored["labels"]
-            same = (predicted.shape, predicted.dtype) == (labels.shape, labels.dtype)
-            if not same or predicted.dtype not in (np.int64, bool):
-                raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
-            return predicted, labels
+                return stored["predicted"], stored["labels"]
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             got = f"{error}. Delete result.json there, then write both again with: graphcaps train --resume {self}"
             raise GraphcapsError(f"{path}: expected a finished run's answers to the test images, got: {got}") from None
