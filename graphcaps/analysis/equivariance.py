@@ -154,6 +154,6 @@ def _number_or_none(value: float) -> float | None:
 
 def _mean_and_sd(values: np.ndarray) -> dict:
     """Mean, standard deviation and number of the values that aren't NaN."""
-    there = values[~np.isnan(values)]
-    mean, sd = (float(there.mean()), float(there.std())) if len(there) else (None, None)
-    return {"mean": mean, "sd": sd, "of": len(there)}
+    known = values[~np.isnan(values)]
+    mean, sd = (float(known.mean()), float(known.std())) if len(known) else (None, None)
+    return {"mean": mean, "sd": sd, "of": len(known)}

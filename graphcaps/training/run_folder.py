@@ -191,10 +191,7 @@ class Run:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Read answers.npz: ``predicted`` and ``labels``, as in ``Evaluation``.
-
-        Raises ``GraphcapsError`` if the file can't be read.
-        """
+        """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
         path = self.path / "answers.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
