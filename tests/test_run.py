@@ -52,11 +52,14 @@ def test_an_existing_folder_is_not_taken(tmp_path):
 
 def test_an_empty_folder_is_taken_and_what_a_killed_process_was_making_is_no_run(tmp_path, monkeypatch):
     (tmp_path / "x").mkdir()
-    monkeypatch.setattr("graphcaps.training.run_folder.shutil.rmtree", lambda *args, **options: None)
-    monkeypatch.setattr(Path, "rename", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+
+    def killed(path: Path, _: Path) -> None:
+        assert (path / "config.json").exists() and find_runs(tmp_path) == []
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", killed)
     with pytest.raises(KeyboardInterrupt):
         create(tmp_path, "x")
-    assert len(list(tmp_path.glob(".unfinished-*/config.json"))) == 1 and find_runs(tmp_path) == []
     monkeypatch.undo()
     assert create(tmp_path, "x").path == tmp_path / "x" and len(find_runs(tmp_path)) == 1
 

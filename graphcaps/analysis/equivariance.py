@@ -1,19 +1,16 @@
 """Equivariance: how a capsule's vector changes while its object is rotated and shifted.
 
-A capsule should keep its length, and its vector should change with the object's pose. Each image is transformed with
-all values of one parameter p (a sweep). v(p) is the vector, of D numbers, of the class that wins on the clean image, so
-no labels are used. Three numbers are measured:
+Each image is transformed with all values of one parameter p. v(p) is the vector, of D numbers, of the class that wins
+on the clean image, so no labels are used. Three numbers are measured:
 
-    fit       how linear the vector's path is, for each image: v(p) is fitted by a + b p with least squares, and
-              R^2 = 1 - sum |v(p) - a - b p|^2 / sum |v(p) - mean v|^2
-              is the share of the vector's change that the straight line explains
-    read-out  how well v predicts p, for each class: p is fitted by w.v + w0 with least squares on half of the images;
-              R^2 = 1 - sum (p - w.v - w0)^2 / sum (p - mean p)^2
-              is measured on the other half; below 0 is worse than predicting the mean of p
+    fit       how linear the vector's path is: R^2 of the fit of v(p) by a + b p, for each image
+    read-out  how well v predicts p: R^2 of the fit of p by w.v + w0, for each class. The fit is made on half of the
+              images, and R^2 is measured on the other half; below 0 is worse than predicting the mean of p
     moved     how far the vector moves: sqrt(sum |v(p) - mean v|^2 / sum |v(p)|^2), 0 if p doesn't affect the vector
 
-As a control, fit and read-out are repeated with the parameter's values permuted within each image. By chance, a fit of
-T steps then explains 1 / (T - 1), and a read-out explains nothing.
+Fits are by least squares; R^2 is 1 - (sum of squared errors) / (sum of squared distances from the mean). As a control,
+fit and read-out are repeated with the parameter's values permuted within each image. By chance, a fit of T steps then
+explains 1 / (T - 1), and a read-out explains nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ from torch import Tensor
 
 from ..data import Batches
 from ..data.transforms import rotated, shifted
-from ..errors import expect
 from ..models import ImageNetwork
 from .accuracy import EVALUATION_BATCH, OnProgress, evaluating, no_progress
 
@@ -34,7 +30,6 @@ MAX_IMAGES = 1000  # only the first images of the set are used
 MIN_IMAGES = 40  # least number of images of a class for a read-out
 MIN_MOVED = 1e-5  # a vector with a smaller ``moved`` has no fit, because its change is only rounding
 MAX_EXAMPLES = 4
-
 
 PARAMETERS: dict[str, tuple[Callable[[Tensor, float], Tensor], tuple[float, ...], str]] = {
     "rotation": (rotated, tuple(range(-30, 31, 5)), "degrees"),
@@ -46,21 +41,23 @@ because fractions would blur the image."""
 
 
 @torch.no_grad()
-def equivariance(model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress) -> dict:
+def equivariance(
+    model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress
+) -> tuple[dict, np.ndarray]:
     """Measure the first ``MAX_IMAGES`` images of a set with every parameter.
 
     Args:
-        model: a network that passes ``check_capsules``. Its mode is restored at the end.
+        model: a network with capsules, for images of one object. Its mode is restored at the end.
         batches: the images, on the model's device. Their labels are ignored.
 
     Returns:
-        plain data for JSON and for ``viz.equivariance``: ``images`` (their number); ``parameters``, each with ``unit``,
-        ``values``, the mean and standard deviation of each number of ``measured``, and fit and read-out ``per_class``;
-        ``examples``, the first images of different winning classes, with their vectors at each angle.
+        plain data for JSON: ``images`` (their number); ``parameters``, each with ``unit``, ``values``, the mean and
+        standard deviation of each number of ``measured``, and fit and read-out ``per_class``; ``examples``, the first
+        images of different winning classes, with their vectors at each angle. Then the example images at the first,
+        the middle and the last angle, (n, 3, C, H, W) uint8.
     """
     places = torch.arange(min(MAX_IMAGES, batches.num_images))
-    winners: list[Tensor] = []
-    paths: dict[str, list[Tensor]] = {name: [] for name in PARAMETERS}
+    paths: dict[str, list[Tensor]] = {name: [] for name in (*PARAMETERS, "winners")}
     with evaluating(model):
         for chunk in places.split(EVALUATION_BATCH):
             images, _ = batches.at(chunk)
@@ -69,22 +66,26 @@ def equivariance(model: ImageNetwork, batches: Batches, on_progress: OnProgress 
             for name, (apply, values, _) in PARAMETERS.items():
                 steps = [model(apply(images, value)).capsules[rows, winner] for value in values]
                 paths[name].append(torch.stack(steps, dim=1).cpu().double())  # (B, T, D)
-            winners.append(winner.cpu())
+            paths["winners"].append(winner.cpu())
             on_progress((int(chunk[-1]) + 1) / len(places))
-    vectors = {name: torch.cat(parts).numpy() for name, parts in paths.items()}
-    return _summary(vectors, torch.cat(winners).numpy(), clean.shape[1])
+    result = _summary({name: torch.cat(parts).numpy() for name, parts in paths.items()}, clean.shape[1])
+    images, _ = batches.at(torch.tensor([example["image"] for example in result["examples"]]))
+    turn, angles, _ = PARAMETERS["rotation"]
+    turned = [turn(images, angle) for angle in (angles[0], angles[len(angles) // 2], angles[-1])]
+    return result, torch.stack(turned, dim=1).mul(255).round().byte().cpu().numpy()
 
 
-def _summary(vectors: dict[str, np.ndarray], winners: np.ndarray, num_classes: int) -> dict:
-    """The result of ``equivariance``, from the vectors (N, T, D) of each parameter and the winning classes (N,)."""
-    parameters, fits = {}, {}
+def _summary(paths: dict[str, np.ndarray], num_classes: int) -> dict:
+    """The data of ``equivariance``, from the vectors (N, T, D) of each parameter and the winning classes (N,)."""
+    parameters, fits, winners = {}, {}, paths["winners"]
+    classes = winners == np.arange(num_classes)[:, None]  # (J, N)
     for name, (_, values, unit) in PARAMETERS.items():
-        measures = measured(vectors[name], np.array(values, float), winners, num_classes)
-        fits[name], per_class = measures["fit"], []
-        for k in range(num_classes):
-            mine = winners == k
-            fit, readout = _mean_and_sd(fits[name][mine]), _number_or_none(measures["readout"][k])
-            per_class.append({"images": int(mine.sum()), "fit": fit, "readout": readout})
+        measures = measured(paths[name], np.array(values, float), classes)
+        fits[name] = measures["fit"]
+        per_class = [
+            {"images": int(mine.sum()), "fit": _mean_and_sd(fits[name][mine]), "readout": _number_or_none(number)}
+            for mine, number in zip(classes, measures["readout"], strict=True)
+        ]
         summaries = {measure: _mean_and_sd(numbers) for measure, numbers in measures.items()}
         parameters[name] = {"unit": unit, "values": values, **summaries, "per_class": per_class}
     examples = [
@@ -92,65 +93,50 @@ def _summary(vectors: dict[str, np.ndarray], winners: np.ndarray, num_classes: i
             "image": place,
             "class": int(winners[place]),
             "fit": _number_or_none(fits["rotation"][place]),
-            "vectors": vectors["rotation"][place].round(4).tolist(),
+            "vectors": paths["rotation"][place].round(4).tolist(),
         }
         for place in sorted(np.unique(winners, return_index=True)[1].tolist())[:MAX_EXAMPLES]
     ]
     return {"images": len(winners), "parameters": parameters, "examples": examples}
 
 
-def example_images(result: dict, batches: Batches) -> np.ndarray:
-    """The example images at the first, the middle and the last angle, (n, 3, C, H, W) uint8."""
-    images, _ = batches.at(torch.tensor([example["image"] for example in result["examples"]]))
-    apply, values, _ = PARAMETERS["rotation"]
-    turned = [apply(images, angle) for angle in (values[0], values[len(values) // 2], values[-1])]
-    return torch.stack(turned, dim=1).mul(255).round().byte().cpu().numpy()
+def measured(vectors: np.ndarray, values: np.ndarray, classes: np.ndarray) -> dict[str, np.ndarray]:
+    """All measurements for one parameter's values (T,), vectors (N, T, D), and winning classes (J, N) bool.
 
-
-def check_capsules(model: ImageNetwork) -> None:
-    """Raise ``InputError`` if the network has no capsules, or its images show several objects."""
-    expect(getattr(model, "routes", False), "model", "a network with capsules", type(model).__name__, "CNNs have none")
-    expect(model.objects == 1, "model", "a network whose images show one object", model.objects or "any number")
-
-
-def measured(vectors: np.ndarray, values: np.ndarray, winners: np.ndarray, num_classes: int) -> dict[str, np.ndarray]:
-    """All measurements for one parameter's values (T,), vectors (N, T, D) and winning classes (N,).
-
-    Returns ``fit``, ``fit_permuted`` and ``moved`` (N,), and ``readout`` and ``readout_permuted`` (J,). NaN stands for
-    the fit of a vector that doesn't move, and for the read-out of a class with fewer than ``MIN_IMAGES`` images.
+    Returns ``fit``, ``fit_permuted`` and ``moved`` (N,), and ``readout`` and ``readout_permuted`` (J,).
     """
     random = np.random.RandomState(0)
     swept = np.tile(values, (len(vectors), 1))
     permuted = np.stack([random.permutation(values) for _ in vectors])
-    readouts = np.full((2, num_classes), np.nan)
-    for k in range(num_classes):
-        mine = winners == k
-        if mine.sum() >= MIN_IMAGES:
-            readouts[:, k] = [readout(vectors[mine], p[mine]) for p in (swept, permuted)]
-    fits = {"fit": line_fit(vectors, swept), "fit_permuted": line_fit(vectors, permuted), "moved": _moved(vectors)}
-    return fits | dict(zip(("readout", "readout_permuted"), readouts, strict=True))
+    return {
+        "fit": line_fit(vectors, swept),
+        "fit_permuted": line_fit(vectors, permuted),
+        "moved": _moved(vectors),
+        "readout": np.array([readout(vectors[mine], swept[mine]) for mine in classes]),
+        "readout_permuted": np.array([readout(vectors[mine], permuted[mine]) for mine in classes]),
+    }
 
 
 def line_fit(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """R^2 (N,) in [0, 1] of the fit of v(p) by a + b p for each image.
+    """R^2 (N,) in [0, 1] of the fit of v(p) by a + b p for each image; NaN if ``moved`` is at most ``MIN_MOVED``.
 
-    Vectors are (N, T, D), values of the parameter (N, T). R^2 is NaN if ``moved`` is at most ``MIN_MOVED``.
+    Vectors are (N, T, D), values of the parameter (N, T).
     """
     p = values - values.mean(axis=1, keepdims=True)
     centred = vectors - vectors.mean(axis=1, keepdims=True)
     slope = np.einsum("nt,ntd->nd", p, centred) / (p**2).sum(axis=1, keepdims=True)  # (N, D)
     explained, whole = (slope**2).sum(axis=1) * (p**2).sum(axis=1), (centred**2).sum(axis=(1, 2))
-    moves = _moved(vectors) > MIN_MOVED
-    return np.divide(explained, whole, out=np.full(len(vectors), np.nan), where=moves)
+    return np.divide(explained, whole, out=np.full(len(vectors), np.nan), where=_moved(vectors) > MIN_MOVED)
 
 
 def readout(vectors: np.ndarray, values: np.ndarray) -> float:
     """R^2 of the fit of p by w.v + w0: fitted on images 0, 2, 4, ..., measured on images 1, 3, 5, ...
 
-    Vectors are (N, T, D), N >= 2, values of the parameter (N, T). All steps of an image are in the same half.
+    Vectors are (N, T, D), values of the parameter (N, T). NaN for fewer than ``MIN_IMAGES`` images.
     """
-    ones = np.ones((*vectors.shape[:2], 1))
-    inputs = np.concatenate([vectors, ones], axis=2)
+    if len(vectors) < MIN_IMAGES:
+        return np.nan
+    inputs = np.pad(vectors, [(0, 0), (0, 0), (0, 1)], constant_values=1)
     weights, *_ = np.linalg.lstsq(inputs[::2].reshape(-1, inputs.shape[2]), values[::2].ravel(), rcond=None)
     p, error = values[1::2], values[1::2] - inputs[1::2] @ weights
     return float(1 - (error**2).sum() / ((p - p.mean()) ** 2).sum())
@@ -168,6 +154,6 @@ def _number_or_none(value: float) -> float | None:
 
 def _mean_and_sd(values: np.ndarray) -> dict:
     """Mean, standard deviation and number of the values that aren't NaN."""
-    there = values[~np.isnan(values)]
-    mean, sd = (float(there.mean()), float(there.std())) if len(there) else (None, None)
-    return {"mean": mean, "sd": sd, "of": len(there)}
+    known = values[~np.isnan(values)]
+    mean, sd = (float(known.mean()), float(known.std())) if len(known) else (None, None)
+    return {"mean": mean, "sd": sd, "of": len(known)}

@@ -42,13 +42,13 @@ def ink_assigned(model: CapsNet, batches: Batches, on_progress: OnProgress = no_
     Raises:
         InputError: no child counts in any image.
     """
-    rows, columns = model.centres()
+    centres = model.centres()
     hits, total, counted = torch.zeros(3, dtype=torch.float64), 0.0, 0
     for layers, labels in in_eval_mode(model, batches, on_progress):
-        ink = layers.mean(2)[:, :, rows, columns].permute(2, 1, 0)  # (I, K, B)
+        ink = layers.mean(2)[(..., *centres)].permute(2, 1, 0)  # (I, K, B)
         most, owner = ink.max(dim=1)  # (I, B)
         alone = (most >= INK) & ((ink > 0).sum(dim=1) == 1)
-        lengths, scores = _scores(model, overlaid(layers), labels, rows, columns)
+        lengths, scores = _scores(model, overlaid(layers), labels, centres)
         weight = (lengths * alone).double()
         for n, score in enumerate(scores):
             own = score.gather(1, owner.unsqueeze(1)).squeeze(1)
@@ -65,21 +65,17 @@ def sees_parts(model: CapsNet) -> bool:
     return len(model.receptive_fields().unique(dim=0)) > 1
 
 
-def _scores(
-    model: CapsNet, images: Tensor, labels: Tensor, rows: Tensor, columns: Tensor
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Lengths of the children (I, B); couplings, decoder and saliency for each child and true class, (I, K, B) each."""
+def _scores(model: CapsNet, images: Tensor, labels: Tensor, at: tuple[Tensor, Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """Lengths of the children (I, B); couplings, decoder and saliency for each child and true class, (I, K, B)."""
     with torch.no_grad():
         activation, c, v = _routed(model, images, labels)
         drawn = model.decoder(v.transpose(0, 1), labels).mean(2)
     images = images.detach().requires_grad_()
     lengths = torch.linalg.vector_norm(model.capsules(model.children_of(images)), dim=-1)  # (J, B)
-    slopes = [
-        torch.autograd.grad(lengths.gather(0, label.unsqueeze(0)).sum(), images, retain_graph=True)[0]
-        for label in labels.unbind(dim=1)
-    ]
+    sums = [lengths.gather(0, label.unsqueeze(0)).sum() for label in labels.unbind(dim=1)]
+    slopes = [torch.autograd.grad(each, images, retain_graph=True)[0] for each in sums]
     saliency = torch.stack([slope.abs().amax(dim=1) for slope in slopes], dim=1)  # (B, K, H, W)
-    return activation, (c, *(maps[:, :, rows, columns].permute(2, 1, 0) for maps in (drawn, saliency)))
+    return activation, [c, *(maps[(..., *at)].permute(2, 1, 0) for maps in (drawn, saliency))]
 
 
 def _routed(model: CapsNet, images: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -113,8 +109,7 @@ def examples(model: CapsNet, batches: Batches, result: Evaluation, most: int = 5
 
     The model is in eval mode. ``result`` is its evaluation on the same batches, whose images are layers.
     """
-    hit = result.right
-    places = torch.cat([chosen.nonzero().flatten()[:most] for chosen in (hit, ~hit)])
+    places = torch.cat([chosen.nonzero().flatten()[:most] for chosen in (result.right, ~result.right)])
     layers, labels = batches.at(places)
     images = overlaid(layers)
     shown = {"images": images, "reconstructions": model(images).reconstruction}

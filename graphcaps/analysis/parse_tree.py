@@ -2,11 +2,8 @@
 
 The credit of an edge is the child's contribution to the parent's length: c <u_hat, v>, after as many iterations as in
 training. The credits of a parent sum to <s, v> = |s| |v|, because s is the sum of c u_hat, and v = squash(s) has the
-same direction. A vote against the parent has a negative credit. Short parents have little credit, so most credit
-belongs to the long parents, one or several. No threshold on the parents' lengths is needed.
-
-This holds for dynamic, uniform and attention routing. If a routing scales a pose to the parent's activation, credits
-are still contributions along v, but don't add up to its length; see ``NOTES``.
+same direction; for routings in ``NOTES``, they don't. A vote against the parent has a negative credit. Short parents
+have little credit, so most credit belongs to the long parents, one or several.
 """
 
 from __future__ import annotations
@@ -84,19 +81,11 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> netwo
     Raises:
         InputError, GraphcapsError: see ``credits_of`` and ``strongest``.
     """
-    credit = credits_of(trace, image)
+    credit, at = credits_of(trace, image), (-1, trace.answer_at, image)
     kept = strongest(credit, keep)
-    at = (-1, trace.answer_at, image)
-    about = {
-        "image": int(image),
-        "epoch": int(trace.epochs[-1]),
-        "iteration": trace.answer_at + 1,
-        "keep": float(keep),
-        "kept_edges": len(kept),
-        "of_edges": trace.num_edges,
-        "credit": float(credit[credit > 0].sum()),
-    }
-    tree = networkx.MultiDiGraph(**(trace.about | about))
+    tree = networkx.MultiDiGraph(**trace.about)
+    tree.graph.update(image=int(image), epoch=int(trace.epochs[-1]), iteration=trace.answer_at + 1, keep=float(keep))
+    tree.graph.update(kept_edges=len(kept), of_edges=trace.num_edges, credit=float(credit[credit > 0].sum()))
     if (routing := str(trace.about.get("routing"))) in NOTES:
         tree.graph["note"] = NOTES[routing]
     if trace.labels is not None:

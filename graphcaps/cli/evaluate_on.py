@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import check_name, expect
 
@@ -34,9 +34,10 @@ def evaluate_on(run: Run, names: tuple[str, ...], model: CapsNet, batches: Batch
             network without capsules, or for images that don't show exactly one object.
     """
     from .. import viz
-    from ..analysis.equivariance import check_capsules, equivariance, example_images
-    from ..analysis.robustness import evaluate_transform
+    from ..analysis.equivariance import equivariance
+    from ..analysis.robustness import evaluate_affnist, evaluate_transform
     from ..atomic import write_text
+    from ..data import load_affnist
     from ..progress import bar
     from .tables import equivariance_table, robustness_table
 
@@ -44,34 +45,23 @@ def evaluate_on(run: Run, names: tuple[str, ...], model: CapsNet, batches: Batch
     fits = "affnist" not in names or config.dataset == "mnist40"
     expect(fits, "run", "one trained on mnist40", config.dataset, "Train one: graphcaps train --dataset mnist40")
     if "equivariance" in names:
-        check_capsules(model)
-    about: dict[str, Any] = {"model": config.model, "dataset": config.dataset_name, "class_names": model.class_names}
+        kind, objects = type(model).__name__, model.objects
+        expect(getattr(model, "routes", False), "model", "a network with capsules", kind, "CNNs have none")
+        expect(objects == 1, "model", "a network whose images show one object", objects or "any number")
+    about = {"model": config.model, "dataset": config.dataset_name, "class_names": model.class_names}
     for name in names:
         about["command"] = f"graphcaps evaluate --on {name}"
         with bar(f"test images, {name}") as on_progress:
             if name == "equivariance":
-                measured = about | equivariance(model, batches, on_progress)
-                table = equivariance_table(measured, model.class_names)
-                figure = viz.equivariance(measured, example_images(measured, batches))
+                result, examples = equivariance(model, batches, on_progress)
+                measured = about | result
+                table, figure = equivariance_table(measured), viz.equivariance(measured, examples)
             else:
                 if name == "affnist":
-                    measured = about | _evaluate_affnist(model, batches, config.dataset_name, root, on_progress)
+                    measured = about | evaluate_affnist(model, batches, *load_affnist(root), on_progress)
                 else:
                     measured = about | evaluate_transform(model, batches, name, on_progress)
-                table, figure = robustness_table(measured, model.class_names), viz.robustness(measured)
+                table, figure = robustness_table(measured), viz.robustness(measured)
         write_text(folder / f"{name}.json", json.dumps(measured, indent=1) + "\n")
         viz.save(figure, folder / f"{name}.png")
         print("", table, folder / f"{name}.json", folder / f"{name}.png", sep="\n")
-
-
-def _evaluate_affnist(model: CapsNet, batches: Batches, dataset: str, root: Path, on_progress: Any) -> dict:
-    """Evaluate on the test images of the run's data set, on all of affNIST, and on two parts of affNIST."""
-    from ..analysis.accuracy import EVALUATION_BATCH
-    from ..analysis.robustness import evaluate_sets
-    from ..data import Batches, load_affnist, within
-
-    images, title = load_affnist(root)
-    inside, device = within(images), next(model.parameters()).device
-    sets = {dataset: batches, title: Batches(images, EVALUATION_BATCH, device=device)}
-    parts = {title: {f"{title} (within)": inside, f"{title} (beyond)": ~inside}}
-    return evaluate_sets(model, "affnist", sets, parts, on_progress)

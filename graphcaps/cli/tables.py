@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 
 from ..analysis.accuracy import Evaluation, wilson_interval
@@ -100,13 +101,13 @@ def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
     ]
 
 
-def robustness_table(measured: dict, class_names: tuple[str, ...]) -> str:
+def robustness_table(measured: dict) -> str:
     """For each version of the test images: accuracy, mean winning score, and the class that loses the most recall."""
     rows = [("", "accuracy", "95 % interval", "wrong", "images", "winning score", "hurt most (recall lost)")]
     clean = measured["rows"][measured["clean"]]
     for row in (clean, *(row for row in measured["rows"] if row is not clean)):
-        pairs = enumerate(zip(clean["recall"], row["recall"], strict=True))
-        lost, k = max((before - after, -k) for k, (before, after) in pairs if None not in (before, after))
+        lost = np.array(clean["recall"], float) - np.array(row["recall"], float)  # (J,), NaN for classes without images
+        k = np.nanargmax(lost)
         rows.append(
             (
                 "as they are" if row is clean else row["name"],
@@ -115,44 +116,35 @@ def robustness_table(measured: dict, class_names: tuple[str, ...]) -> str:
                 f"{row['images'] - row['correct']:,}",
                 f"{row['images']:,}",
                 f"{row['winning_score']:.3f}",
-                f"{class_names[-k]} ({100 * lost:.1f} points)" if lost > 0 else "",
+                f"{measured['class_names'][k]} ({100 * lost[k]:.1f} points)" if lost[k] > 0 else "",
             )
         )
     return "\n".join([f"{measured['on']}: {measured['says']}", *aligned(rows, left=(0, 6))])
 
 
-def equivariance_table(measured: dict, class_names: tuple[str, ...]) -> str:
+EQUIVARIANCE = """equivariance: the capsule of the class that wins on the clean image, {images:,} test images
+moved: the vector's change as a share of its length, mean (sd) over images
+fit: the share of this change that a linear function of the parameter explains, mean (sd) over images
+read-out: R^2 of a linear prediction of the parameter from the vector on held-out images, mean (sd) over
+classes; permuted: the same with the parameter's values permuted
+"""
+
+
+def equivariance_table(measured: dict) -> str:
     """A table of ``moved``, fit and read-out for each parameter, and a table of the read-out per class."""
     numbers = measured["parameters"]
-    keys = ("moved", "fit", "fit_permuted", "readout", "readout_permuted")
     rows = [("parameter", "from", "to", "steps", "moved", "fit", "permuted", "read-out", "permuted")]
     for name, part in numbers.items():
-        first, last = (f"{value:g}" for value in (part["values"][0], part["values"][-1]))
-        rows.append((name, first, last, str(len(part["values"])), *(_mean_sd(part[key]) for key in keys)))
+        values = part["values"]
+        means = (part[key] for key in ("moved", "fit", "fit_permuted", "readout", "readout_permuted"))
+        cells = ("-" if each["mean"] is None else f"{each['mean']:.2f} ({each['sd']:.2f})" for each in means)
+        rows.append((name, f"{values[0]:g}", f"{values[-1]:g}", str(len(values)), *cells))
     classes = [("read-out of", "images", *numbers)]
-    for k, name in enumerate(class_names):
-        parts = [part["per_class"][k] for part in numbers.values()]
+    for name, *parts in zip(measured["class_names"], *(part["per_class"] for part in numbers.values()), strict=True):
         cells = ("-" if part["readout"] is None else f"{part['readout']:.2f}" for part in parts)
         classes.append((name, str(parts[0]["images"]), *cells))
-    few = any(part["readout"] is None for part in numbers["rotation"]["per_class"])
-    return "\n".join(
-        [
-            f"equivariance: the capsule of the class that wins on the clean image, {measured['images']:,} test images",
-            "moved: the vector's change as a share of its length, mean (sd) over images",
-            "fit: the share of this change that a linear function of the parameter explains, mean (sd) over images",
-            "read-out: R^2 of a linear prediction of the parameter from the vector on held-out images, mean (sd) over",
-            "classes; permuted: the same with the parameter's values permuted",
-            "",
-            *aligned(rows),
-            "",
-            *aligned(classes),
-            *[f"-: fewer than {MIN_IMAGES} images"] * few,
-        ]
-    )
-
-
-def _mean_sd(part: dict) -> str:
-    return "-" if part["mean"] is None else f"{part['mean']:.2f} ({part['sd']:.2f})"
+    few = [f"-: fewer than {MIN_IMAGES} images"] * any("-" in row[2:] for row in classes)
+    return "\n".join([EQUIVARIANCE.format(**measured), *aligned(rows), "", *aligned(classes), *few])
 
 
 def predictions(

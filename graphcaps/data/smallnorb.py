@@ -58,8 +58,7 @@ def _read(root: Path, file: str, magic: int, dtype: str, shape: tuple[int, ...])
     data, again = read_bytes(path), f"Fetch it again from {PAGE}"
     end = 8 + 4 * max(3, 1 + len(shape))  # at least three dims are stored, even if there are fewer axes
     header = np.frombuffer(data[:end].ljust(end, b"\0"), "<i4").tolist()
-    wanted = [magic, 1 + len(shape), max(1, header[2]), *shape]
-    got = header[: len(wanted)]
+    wanted, got = [magic, 1 + len(shape), max(1, header[2]), *shape], header[: 3 + len(shape)]
     expect(got == wanted, str(path), f"a header {wanted}", f"{got}, {data[:15]!r}...", again)
     size = end + header[2] * math.prod(shape) * np.dtype(dtype).itemsize
     expect(len(data) == size, str(path), f"{size} bytes", len(data), again)

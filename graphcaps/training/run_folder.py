@@ -11,22 +11,21 @@ from __future__ import annotations
 import contextlib
 import csv
 import errno
-import io
 import itertools
 import json
 import logging
 import math
 import os
 import shlex
-import shutil
+import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import filelock
 import numpy as np
 
-from ..atomic import UNFINISHED, made, replacing, unfinished, write_text
+from ..atomic import UNFINISHED, made, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, expect, read_json
 from ..names import short_name
@@ -40,19 +39,10 @@ PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
 NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a rename to a path that exists
 
 
-class Checkpoint(NamedTuple):
-    """A checkpoint file and its content."""
-
-    path: Path
-    tensors: dict[str, torch.Tensor]
-    head: dict
-
-
 class Run:
     """A run folder. ``Run.create`` makes a new one, ``Run.open`` opens an existing one.
 
-    Commands write figures and tables into the folder ``results``. It is the run folder itself, except for networks that
-    come with graphcaps.
+    Commands write into the folder ``results``: the run folder itself, except for networks that come with graphcaps.
     """
 
     def __init__(self, path: Path, config: TrainConfig, results: Path | None = None):
@@ -69,39 +59,34 @@ class Run:
 
     @classmethod
     def create(cls, config: TrainConfig, **about) -> Run:
-        """Make the folder ``config.out / config.name`` under a hidden name, write config.json into it, and rename it.
+        """Make a run folder in a hidden folder, and move it to ``config.out / config.name``.
 
-        ``about`` is also stored in config.json.
+        Its config.json contains the settings and ``about``.
 
         Raises:
             GraphcapsError: the name is taken, or the folder can't be written.
         """
         numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
         try:
-            with made(config.out):
-                hidden = unfinished(config.out / "run")
-                hidden.mkdir()
-                try:
-                    write_text(hidden / "config.json", config.to_json(**about))
-                    for name in [config.name] if config.name else numbered:
-                        try:
-                            return cls(hidden.rename(config.out / name), config)
-                        except OSError as error:
-                            if error.errno not in NAME_TAKEN:
-                                raise
-                    raise cls(config.out / config.name, config)._taken()
-                finally:
-                    shutil.rmtree(hidden, ignore_errors=True)
+            with made(config.out), tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=config.out) as hidden:
+                path = Path(hidden, "run")  # unlike the hidden folder itself, it gets the usual permissions
+                write_text(path / "config.json", config.to_json(**about))
+                for name in [config.name] if config.name else numbered:
+                    try:
+                        return cls(path.rename(config.out / name), config)
+                    except OSError as error:
+                        if error.errno not in NAME_TAKEN:
+                            raise
+                raise cls(config.out / config.name, config)._taken()
         except OSError as error:
             raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {error.strerror}") from None
 
     @classmethod
     def check_place(cls, config: TrainConfig) -> None:
         """Raise ``GraphcapsError`` if the name is taken or the folder can't be written, without making it."""
-        run = cls(config.out / config.name, config)
-        exists = config.name and os.path.lexists(run.path)
-        if exists and (run.path.is_symlink() or not run.path.is_dir() or any(run.path.iterdir())):
-            raise run._taken()
+        path = config.out / config.name
+        if config.name and os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
+            raise cls(path, config)._taken()
         above = next(path for path in (config.out, *config.out.absolute().parents) if os.path.lexists(path))
         if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
             why = os.strerror(errno.EACCES if above.is_dir() else errno.ENOTDIR)
@@ -145,11 +130,11 @@ class Run:
         """The path of the weights ``which``: ``"best"`` (on validation images), ``"last"`` or ``"previous"``."""
         return self.path / "checkpoints" / f"{which}.safetensors"
 
-    def newest_checkpoint(self) -> tuple[Checkpoint | None, str]:
-        """Read the last checkpoint, or the previous one if the last is damaged; None if there is none yet.
+    def newest_checkpoint(self) -> tuple[tuple[Path, dict[str, torch.Tensor], dict] | None, str]:
+        """Read the last checkpoint, or the previous one if the last is damaged.
 
-        The second result describes the damage, or is "". Raises ``GraphcapsError`` if all checkpoints are damaged or
-        ``check_trained`` finds that config.json was changed.
+        Returns its path, tensors and header, or None if there is no checkpoint yet; and a description of the damage, or
+        "". Raises ``GraphcapsError`` if all are damaged or ``check_trained`` finds that config.json was changed.
         """
         from . import checkpoint
 
@@ -161,7 +146,7 @@ class Run:
                 damage += f"{error}. "
             else:
                 self.check_trained(head)
-                return Checkpoint(path, tensors, head), damage
+                return (path, tensors, head), damage
         if damage:
             raise GraphcapsError(f"{damage}No other is left: train another run")
         return None, ""
@@ -180,11 +165,10 @@ class Run:
 
     def write_metrics(self, history: list[dict]) -> None:
         """Write metrics.csv: one row per finished epoch."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(history[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: f"{v:.6g}" if isinstance(v, float) else v for key, v in row.items()} for row in history)
-        write_text(self.path / "metrics.csv", text.getvalue())
+        import pandas
+
+        text = pandas.DataFrame(history).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        write_text(self.path / "metrics.csv", text)
 
     def write_result(self, result: dict) -> None:
         """Write result.json, the results of a finished run."""
@@ -207,18 +191,11 @@ class Run:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Read answers.npz: ``predicted`` and ``labels``, as in ``Evaluation``.
-
-        Raises ``GraphcapsError`` if the file can't be read.
-        """
+        """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
         path = self.path / "answers.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
-                predicted, labels = stored["predicted"], stored["labels"]
-            same = (predicted.shape, predicted.dtype) == (labels.shape, labels.dtype)
-            if not same or predicted.dtype not in (np.int64, bool):
-                raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
-            return predicted, labels
+                return stored["predicted"], stored["labels"]
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             got = f"{error}. Delete result.json there, then write both again with: graphcaps train --resume {self}"
             raise GraphcapsError(f"{path}: expected a finished run's answers to the test images, got: {got}") from None
@@ -249,8 +226,6 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
     """All run folders in ``folder``, the most recently written first. Logs a warning for each unreadable one."""
     runs = []
     for path in Path(folder).glob("*/config.json"):
-        if path.parent.name.startswith(UNFINISHED):  # left by a killed process
-            continue
         try:
             runs.append(Run.open(path.parent))
         except GraphcapsError as error:

@@ -109,15 +109,16 @@ class Saving:
         if saved is None:
             say(f"there are no weights in {self.run}: training starts from the beginning, with the settings of the run")
             return False
+        path, tensors, head = saved
         if damage:
-            say(f"{damage}Used instead: {saved.path}")
+            say(f"{damage}Used instead: {path}")
         self.keep_last = not damage
         try:
-            self.state, self.limits = State(**saved.head["state"]), Limits(*saved.head["limits"])
+            self.state, self.limits = State(**head["state"]), Limits(*head["limits"])
         except (KeyError, TypeError) as error:
-            raise GraphcapsError(f"checkpoint: expected the state of a training in {saved.path}, got {error}") from None
-        checkpoint.restore_model(self.network, saved.tensors, saved.path)
-        checkpoint.restore_training(self.learner.optimizer, self.device, saved.tensors)
+            raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
+        checkpoint.restore_model(self.network, tensors, path)
+        checkpoint.restore_training(self.learner.optimizer, self.device, tensors)
         if not self.main:  # the restored sums are over all processes, so only the main process keeps them
             self.state.loss_sum, self.state.correct, self.state.seen = 0.0, 0, 0
         if self.device.type == "cpu" and self.state.threads and "OMP_NUM_THREADS" not in os.environ:

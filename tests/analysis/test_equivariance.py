@@ -40,7 +40,7 @@ def test_a_read_out_is_scored_on_images_that_it_was_not_fitted_on():
 def test_permuted_angles_are_the_control_of_both():
     winners = np.repeat([0, 1], 400)
     vectors = np.concatenate([lines(400, 0.05), lines(400, 0.05, seed=1)])
-    found = measured(vectors, STEPS, winners, 3)
+    found = measured(vectors, STEPS, winners == np.arange(3)[:, None])
     assert found["fit"].mean() > 0.8 and found["readout"][:2].min() > 0.8
     assert found["fit_permuted"].mean() == pytest.approx(1 / 12, abs=0.02)
     assert abs(found["readout_permuted"][:2]).max() < 0.03
@@ -70,7 +70,7 @@ def dots(images: int = 2 * MIN_IMAGES, seed: int = 0) -> Images:
 
 @pytest.fixture(scope="module")
 def found() -> dict:
-    return equivariance(Ink(), Batches(dots(), 7))
+    return equivariance(Ink(), Batches(dots(), 7))[0]
 
 
 def test_a_shift_is_found_in_the_capsule_that_follows_it_and_in_no_other_direction(found):

@@ -8,9 +8,10 @@ import pytest
 import small
 import torch
 from torch import nn
+from torch.nn.functional import pad
 
 from graphcaps.analysis.accuracy import wilson_interval
-from graphcaps.analysis.robustness import evaluate_sets, evaluate_transform
+from graphcaps.analysis.robustness import evaluate_affnist, evaluate_transform
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.data.transforms import TRANSFORMS, rotated, scrambled, shifted
 from graphcaps.models import CapsNetOutput
@@ -74,10 +75,10 @@ class Projected(nn.Module):
 
     objects = 1
 
-    def __init__(self):
+    def __init__(self, pixels: int = 144):
         super().__init__()
-        self.drop, weight = nn.Dropout(0.5), torch.randn(144, 10, generator=torch.Generator().manual_seed(0))
-        self.register_buffer("weight", (weight - weight.mean(dim=0)) / 10)
+        self.drop, weight = nn.Dropout(0.5), torch.randn(pixels, 10, generator=torch.Generator().manual_seed(0))
+        self.weight = nn.Parameter((weight - weight.mean(dim=0)) / 10)
 
     def forward(self, images: torch.Tensor) -> CapsNetOutput:
         return CapsNetOutput((self.drop(images).flatten(1) @ self.weight).sigmoid(), None, None)
@@ -98,7 +99,7 @@ def test_every_number_is_that_of_one_image_after_the_other(images, name, batch_s
             image = to_float(pixels[None])
             if severity != transform.clean:
                 image = transform.apply(image, severity, torch.tensor([place]))
-            output = model(image).lengths[0]
+            output = model(image).lengths[0].detach()
             shown[label] += 1
             hits[label] += int(output.argmax()) == label
             lengths.append(float(output.max()))
@@ -109,11 +110,14 @@ def test_every_number_is_that_of_one_image_after_the_other(images, name, batch_s
     assert len({row["winning_score"] for row in rows}) == len(rows) and len({str(row["recall"]) for row in rows}) > 1
 
 
-def test_sets_have_a_row_each_and_their_parts_below(images):
-    shares, first = [], torch.arange(23) < 9
-    sets = {"all": Batches(images, 10), "again": Batches(images, 23)}
-    parts = {"again": {"first": first, "none": first & ~first, "others": ~first}}
-    rows = evaluate_sets(Projected(), "twice", sets, parts, shares.append)["rows"]
-    assert [(row["name"], row["images"]) for row in rows] == [("all", 23), ("again", 23), ("first", 9), ("others", 14)]
-    assert rows[0]["correct"] == rows[1]["correct"] == rows[2]["correct"] + rows[3]["correct"]
-    assert shares[-1] == pytest.approx(1) and sorted(shares) == shares
+def test_affnist_has_a_row_and_its_digits_within_and_beyond_the_shifts_of_training_too(images):
+    shares, model = [], Projected(1600)
+    middle, corner = (pad(images.pixels, [first, 28 - first] * 2) for first in (14, 0))
+    known, mixed = Images(middle, images.labels), Images(torch.cat([middle[:9], corner[9:]]), images.labels)
+    for affnist, wanted in ((mixed, [23, 23, 9, 14]), (known, [23, 23, 23])):
+        rows = evaluate_affnist(model, Batches(known, 10), affnist, "new", shares.append)["rows"]
+        assert [row["name"] for row in rows] == ["mnist40", "new", "new (within)", "new (beyond)"][: len(wanted)]
+        assert [row["images"] for row in rows] == wanted
+        assert rows[1]["correct"] == sum(row["correct"] for row in rows[2:])
+    assert rows[0] == rows[1] | {"name": "mnist40", "winning_score": pytest.approx(rows[0]["winning_score"])}
+    assert shares[-1] == pytest.approx(1)

@@ -127,5 +127,5 @@ def test_a_disk_that_is_full_from_any_moment_on_is_said_and_loses_no_epoch(tmp_p
         assert answer == "done" or "No space left on device" in answer, answer
         failed = DISK.done[-1]
         if not any(name in failed for name in ("last", "config", "lock")) and (run / "checkpoints").exists():
-            assert Run.open(run).newest_checkpoint()[0].head["state"]["epoch"] == min(len(epochs), 2)
+            assert Run.open(run).newest_checkpoint()[0][2]["state"]["epoch"] == min(len(epochs), 2)
         goes_on(folder, run, whole[0])

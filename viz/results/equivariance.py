@@ -13,7 +13,6 @@ _LEFT, _RIGHT, _GAP = 62, 26, 34
 _SIDE = 44  # side of a thumbnail
 _CURVES = (142, 160)  # top and height of the panels with the capsules' numbers
 _SQUARES = (394, 172)  # top and height of the panels with R^2
-_STRONG = 3  # draw this many numbers, those with the largest variance, with strong lines
 _LOOKS = {"rotation": ("o", style.ACCENT), "shift x": ("s", style.INK), "shift y": ("^", style.MUTED)}
 
 
@@ -40,24 +39,31 @@ def equivariance(measured: dict, images: np.ndarray) -> Figure:
             axes = style.panel(figure, kind, _LEFT + n * (wide + 40), _SQUARES[0], wide, _SQUARES[1])
             _draw_classes(axes, measured, kind)
             axes.set_title(title, pad=22)
-            axes.set_ylabel("R²" if n == 0 else "")
             if n == 0:
+                axes.set_ylabel("R²")
                 axes.legend(loc="lower left", bbox_to_anchor=(-0.03, 0.97), ncols=3, handletextpad=0.2, columnspacing=1)
     return figure
 
 
 def _draw_examples(figure: Figure, measured: dict, images: np.ndarray) -> None:
-    """Draw a panel for each example, with its three images above it."""
+    """Draw a panel for each example, with its three images above it.
+
+    Each of the D numbers is a line over the angle. Those that vary most have strong lines and fits.
+    """
     examples, angles = measured["examples"], np.array(measured["parameters"]["rotation"]["values"], float)
     reach = 1.08 * max(float(abs(np.array(example["vectors"])).max()) for example in examples)
     wide = (_WIDTH - _LEFT - _RIGHT - 3 * _GAP) / 4
     for n, example in enumerate(examples):
-        left = _LEFT + n * (wide + _GAP)
+        left, vectors = _LEFT + n * (wide + _GAP), np.array(example["vectors"])  # (T, D)
         axes = style.panel(figure, f"example {n}", left, _CURVES[0], wide, _CURVES[1])
-        _draw_numbers(axes, np.array(example["vectors"]), angles, reach)
+        strong = np.argsort(-vectors.var(axis=0))[:3]
+        axes.plot(angles, np.delete(vectors, strong, axis=1), color=style.FAINT, lw=1)
+        for d, color in zip(strong, (style.ACCENT, style.INK, style.PALETTE[2]), strict=False):
+            axes.plot(angles, vectors[:, d], color=color, lw=1.8)
+            axes.plot(angles, np.polyval(np.polyfit(angles, vectors[:, d], 1), angles), ":", color=color, lw=1.2)
+        axes.set(xlim=(angles[0], angles[-1]), ylim=(-reach, reach), xticks=(angles[0], 0, angles[-1]))
         axes.set_xlabel("turned, degrees" if n == 0 else "")
-        if n:
-            axes.tick_params(axis="y", labelleft=False)
+        axes.tick_params(axis="y", labelleft=n == 0)
         explained = "still" if example["fit"] is None else f"R² {example['fit']:.2f}"
         name = style.cut(measured["class_names"][example["class"]], 9)
         axes.set_title(f"{name}: {explained}", pad=0.72 * (_SIDE + 9))
@@ -65,16 +71,6 @@ def _draw_examples(figure: Figure, measured: dict, images: np.ndarray) -> None:
             at = left + place * (wide - _SIDE) / 2
             panel = style.panel(figure, f"image {n}.{place}", at, _CURVES[0] - _SIDE - 4, _SIDE, _SIDE)
             style.show_image(panel, image)
-
-
-def _draw_numbers(axes: Axes, vectors: np.ndarray, angles: np.ndarray, reach: float) -> None:
-    """Draw the D numbers of (T, D) vectors over the angle. Those that vary most have strong lines and fits."""
-    strong = np.argsort(-vectors.var(axis=0))[:_STRONG]
-    axes.plot(angles, np.delete(vectors, strong, axis=1), color=style.FAINT, lw=1)
-    for d, color in zip(strong, (style.ACCENT, style.INK, style.PALETTE[2]), strict=False):
-        axes.plot(angles, vectors[:, d], color=color, lw=1.8)
-        axes.plot(angles, np.polyval(np.polyfit(angles, vectors[:, d], 1), angles), ":", color=color, lw=1.2)
-    axes.set(xlim=(angles[0], angles[-1]), ylim=(-reach, reach), xticks=(angles[0], 0, angles[-1]))
 
 
 def _draw_classes(axes: Axes, measured: dict, kind: str) -> None:
@@ -86,7 +82,7 @@ def _draw_classes(axes: Axes, measured: dict, kind: str) -> None:
         means = np.clip(np.array([part["mean"] if kind == "fit" else part for part in by_class], float), 0, 1)
         if kind == "fit":
             spread = np.array([part["sd"] for part in by_class], float)
-            low, high = (np.clip(means + sign * spread, 0, 1) for sign in (-1, 1))
+            low, high = np.clip([means - spread, means + spread], 0, 1)
             axes.vlines(at, low, high, color=color, lw=1, alpha=0.6)
         axes.plot(at, means, marker, color=color, ms=5, label=parameter)
     axes.set_xticks(range(len(names)), names)

@@ -11,7 +11,6 @@ from graphcaps.viz import style
 
 _WIDTH, _LEFT, _RIGHT = 720, 112, 24  # pixels at 100 dpi
 _TOP, _CURVE, _BETWEEN, _CELL, _BELOW = 96, 190, 46, 25, 62
-_NAME = 10  # at most this many characters of a class name
 
 
 def robustness(measured: dict) -> Figure:
@@ -27,20 +26,16 @@ def robustness(measured: dict) -> Figure:
         A figure without a window, 720 pixels wide at 100 dpi. Its axes have the labels ``accuracy`` and ``recall``; the
         lines in the first have the labels ``accuracy`` and ``mean winning score``.
     """
-    rows, names = measured["rows"], measured["class_names"]
-    columns = np.arange(len(rows))
-    tall = _CELL * len(names)
-    height = _TOP + _CURVE + _BETWEEN + tall + _BELOW
-    wide = _WIDTH - _LEFT - _RIGHT
+    rows, columns = measured["rows"], np.arange(len(measured["rows"]))
+    clean, tall, wide = rows[measured["clean"]], _CELL * len(measured["class_names"]), _WIDTH - _LEFT - _RIGHT
     with style.applied():
-        figure = style.blank(_WIDTH, height)
-        above = style.panel(figure, "accuracy", _LEFT, _TOP, wide, _CURVE)
-        _draw_curve(above, measured, columns)
+        figure = style.blank(_WIDTH, _TOP + _CURVE + _BETWEEN + tall + _BELOW)
+        _draw_curve(style.panel(figure, "accuracy", _LEFT, _TOP, wide, _CURVE), measured, columns)
         below = style.panel(figure, "recall", _LEFT, _TOP + _CURVE + _BETWEEN, wide, tall)
         _draw_cells(below, measured)
-        below.set_xticks(columns, [_marked(row["name"], n == measured["clean"]) for n, row in enumerate(rows)])
+        below.set_xticks(columns, [f"{row['name']}\n{'clean' if row is clean else ' '}" for row in rows])
         below.set_xlabel(measured["says"])
-        source = f"{measured['dataset']}, {measured['model']}, {rows[measured['clean']]['images']:,} test images"
+        source = f"{measured['dataset']}, {measured['model']}, {clean['images']:,} test images"
         style.Heading(figure).say(f"Test images, {measured['on']}", source, "with 95 % intervals")
     return figure
 
@@ -75,10 +70,6 @@ def _draw_cells(axes: Axes, measured: dict) -> None:
     for (row, column), share in np.ndenumerate(recall):
         text = "-" if np.isnan(share) else f"{100 * share:.0f}"
         axes.text(column, row, text, ha="center", va="center", size=style.SMALL)
-    axes.set_yticks(range(len(names)), [style.cut(name, _NAME) for name in names])
+    axes.set_yticks(range(len(names)), [style.cut(name, 10) for name in names])
     axes.tick_params(length=0)
     axes.set_title("recall of each class, %; coloured: lost against the clean images", size=style.TEXT)
-
-
-def _marked(name: str, clean: bool) -> str:
-    return f"{name}\n{'clean' if clean and name != 'clean' else ' '}"
