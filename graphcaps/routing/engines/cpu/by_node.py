@@ -114,7 +114,8 @@ def sums_of_nodes(
     per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(num_nodes, caps_out)
     scale = None if scale is None else scale.to(z.dtype).expand(num_edges, caps_in, caps_out)
     rows = rows_by_node(graph, caps_in, per_edge, mutual)
-    how = {"MUTUAL": (None,) * mutual, "iterations": iterations, "adds": kappa is None}
+    # Numba drops branches on None before it compiles the others.
+    how = {"MUTUAL": () if mutual else None, "iterations": iterations, "adds": kappa is None}
     how |= {"get_coupling": get_coupling, "learning": torch.is_grad_enabled()}
     s, c = _SumsOfNodes.apply(z, scale, per_node, rows, how)
     return s, c.view(num_edges, caps_in, caps_out) if get_coupling else None
@@ -128,7 +129,7 @@ class _SumsOfNodes(torch.autograd.Function):
         ctx: Any, z: Tensor, scale: Tensor | None, kappa: Tensor, rows: RowsByNode, how: dict[str, Any]
     ) -> tuple[Tensor, Tensor]:
         (num_nodes, caps), num_rows, dims = kappa.shape, len(rows.source), z.shape[2:]
-        iterations, mutual = how["iterations"], len(how["MUTUAL"]) > 0
+        iterations, mutual = how["iterations"], how["MUTUAL"] is not None
         all_nodes, all_rows = (num_nodes, num_rows) if mutual else (0, 0)
         s, w = (empty((all_nodes, iterations, *dims), z) for _ in range(2))
         squares, ratio = (z.new_zeros(all_nodes, caps) for _ in range(2))

@@ -197,19 +197,19 @@ def iterate_node(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, ke
     """Run iterations r_begin:r_end of a node. `nodes_forward` describes the arguments."""
     size, caps, (s, w, squares, ratio, products_of, c) = len(rows.K) * len(rows.D), len(rows.K), kept
     first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
-    home, start = (node, 0) if len(MUTUAL) > 0 else (0, -first * caps)
+    home, start = (node, 0) if MUTUAL is not None else (0, -first * caps)
     for r in range(r_begin, r_end):
         at, current, following = (home * iterations + r) * size, r % 2 * stride, (1 - r % 2) * stride
         clear_range(s, at, at + size)
         if r == 0:
             first_iteration(s, at, squares, ratio, home * caps, kappa, node * caps, rows, first, last)
-            if len(MUTUAL) > 0:
+            if MUTUAL is not None:
                 clear_range(w, at, at + size)
         else:
-            if len(MUTUAL) == 0:
+            if MUTUAL is None:
                 next_w(w, s, at, ratio, 0, adds, rows)
             for k in range(first, last):
-                if len(MUTUAL) > 0:
+                if MUTUAL is not None:
                     look_ahead_twice(rows, k, last - 1, products_of, current)
                     couplings = softmax_of_row(with_reverse(products_of, current, k, rows))
                 else:
@@ -219,7 +219,7 @@ def iterate_node(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, ke
                 if len(coupling) > 0 and r == iterations - 1:
                     store(coupling, get(rows.eid, k) * caps, couplings)
                 add_votes_of_row(s, at, couplings, rows, k)
-        if len(MUTUAL) > 0 and r < iterations - 1:
+        if MUTUAL is not None and r < iterations - 1:
             next_w(w, s, at + size, ratio, node * caps, adds, rows)
             for k in range(first, last):
                 store(products_of, following + k * caps, products_of_row(rows, k, w, at + size))
@@ -234,13 +234,13 @@ def nodes_forward(begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, a
     written if there is one iteration. ``stride`` is the size of c for one iteration.
     """
     size, caps, like = len(rows.K) * len(rows.D), len(rows.K), rows.u_hat
-    if len(MUTUAL) == 0:
+    if MUTUAL is None:
         s, w, nothing = zeros(iterations * size, like), zeros(iterations * size, like), zeros(0, like)
         kept = Kept(s, w, zeros(caps, like), zeros(caps, like), nothing, nothing)
     for node in range(begin, end):
         iterate_node(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, coupling)
         if r_end == iterations:
-            home = node if len(MUTUAL) > 0 else 0
+            home = node if MUTUAL is not None else 0
             copy_capsules(sums, node * size, kept.s, (home * iterations + iterations - 1) * size, rows)
 
 
@@ -256,7 +256,7 @@ def nodes_backward(
     """
     K, like, size, caps, top = rows.K, rows.u_hat, len(rows.K) * len(rows.D), len(rows.K), iterations - 1
     change, through_rho, nothing = zeros(size, like), zeros(caps, like), zeros(0, like)
-    if len(MUTUAL) == 0:
+    if MUTUAL is None:
         of_parents, of_rows = iterations * size, iterations * stride
         s, w, c = zeros(of_parents, like), zeros(of_parents, like), zeros(of_rows, like)
         kept = Kept(s, w, zeros(caps, like), zeros(caps, like), nothing, c)
@@ -264,9 +264,9 @@ def nodes_backward(
     (s, w, squares, ratio, _, c), (ds, db, dw, dratio) = kept, slopes
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
-        home, start = (node, 0) if len(MUTUAL) > 0 else (0, -first * caps)
+        home, start = (node, 0) if MUTUAL is not None else (0, -first * caps)
         i, to = home * caps, home * size
-        if len(MUTUAL) == 0:
+        if MUTUAL is None:
             iterate_node(node, rows, MUTUAL, kappa, 0, max(1, top), iterations, adds, kept, stride, nothing)
             if top > 0:
                 next_w(w, s, top * size, ratio, 0, adds, rows)
@@ -276,7 +276,7 @@ def nodes_backward(
             at, x = (home * iterations + r) * size, start + r * stride
             if r == top:
                 copy_capsules(ds, at, grad, node * size, rows)
-            elif len(MUTUAL) > 0:
+            elif MUTUAL is not None:
                 if not adds:
                     clear_range(dw, to, to + size)
                 for k in range(first, last):
@@ -284,18 +284,18 @@ def nodes_backward(
                     add_votes_of_row(dw, to, with_reverse(db, x + stride, k, rows), rows, k)
                 next_w_backward(ds, s, at, dw, to, ratio, dratio, i, adds, rows)
             if r > 0:
-                if len(MUTUAL) == 0 and not adds:
+                if MUTUAL is None and not adds:
                     clear_range(dw, 0, size)
                 for k in range(first, last):
-                    if r == top and len(MUTUAL) > 0:
+                    if r == top and MUTUAL is not None:
                         look_ahead(rows, k, last - 1)
-                    if r == top and len(MUTUAL) == 0:
+                    if r == top and MUTUAL is None:
                         store(c, x + k * caps, softmax_of_row(products_of_row(rows, k, w, at)))
                     slope = softmax_backward_of_row(load(c, x + k * caps, K), products_of_row(rows, k, ds, at))
                     store(db, x + k * caps, slope)
-                    if len(MUTUAL) == 0:
+                    if MUTUAL is None:
                         add_votes_of_row(dw, 0, slope, rows, k)
-                if len(MUTUAL) == 0:
+                if MUTUAL is None:
                     next_w_backward(ds, s, at - size, dw, 0, ratio, dratio, 0, adds, rows)
         if r_begin == 0:
             at = home * iterations * size
