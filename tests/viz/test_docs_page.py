@@ -1,8 +1,9 @@
 """docs/explorer.html, the page that comes with the documentation: it has the current scripts, and its trained network
-names digits that are drawn with the mouse."""
+names two digits that are drawn over each other with the mouse."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from traces import stored_in
@@ -28,11 +29,12 @@ def test_the_page_has_the_scripts_and_parts_of_now():
     assert text.replace(data, "") == now[: now.index('id="trace">')]
 
 
-def test_a_trained_network_names_digits_drawn_with_the_mouse(chromium):
+def test_a_trained_network_names_two_digits_drawn_over_each_other_with_the_mouse(chromium):
     with opened(chromium, PAGE) as page:
-        for digit, lines in DIGITS.items():
+        for pair in itertools.permutations(DIGITS, 2):
             page.locator("#clean").click()
-            draw(page, *([(x / 100, y / 100) for x, y in line] for line in lines))
+            for digit in pair:
+                draw(page, *([(x / 100, y / 100) for x, y in line] for line in DIGITS[digit]))
             assert page.locator("#shown").inner_text() == "Your drawing"
-            assert page.locator("#parents .longest .name").inner_text() == str(digit)
-            assert page.locator("#verdict").inner_text() == f"read as {digit}"
+            read = page.locator("#verdict").inner_text()  # "read as 3 + 7", or "perhaps 2 + 7"
+            assert {int(word) for word in read.split() if word.isdigit()} == set(pair)
