@@ -181,8 +181,6 @@ def _define(symbol, emit):
 
     @infer_global(symbol)
     class Operator(AbstractTemplate):
-        metadata = {"target": "cpu"}  # Numba tries this before its own operators, which are for any target
-
         def generic(self, args, kws):
             vector = next((x for x in args if isinstance(x, Vector)), None)
             if vector is not None and all(x in (vector, vector.dtype) for x in args):
