@@ -118,7 +118,8 @@ def evaluate(
     from ..viz import confusion, save, segmentation
 
     picture = chosen.results / "figures" / "confusion.png"
-    save(confusion(result.confusion(splits.num_classes).numpy(), splits.class_names), picture)
+    unit = "images" if model.objects == 1 else "objects"
+    save(confusion(result.confusion(splits.num_classes).numpy(), splits.class_names, unit), picture)
     print(f"confusion matrix: {picture}")
     if model.objects > 1:
         from ..analysis.ink import examples, sees_parts

@@ -299,7 +299,7 @@ def test_a_confusion_matrix_shows_counts_with_true_classes_in_rows():
     cells = {text.get_position(): text.get_text() for text in axes.texts}
     assert cells[(1, 0)] == "2" and cells[(0, 1)] == "0" and cells[(2, 2)] == "10"
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ant", "bee", "cow"]
-    assert axes.get_ylabel() == "true class" and "27 of 30 right (90.00 %)" in words(figure)
+    assert axes.get_ylabel() == "true class" and "27 of 30 images right (90.00 %)" in words(figure)
     assert axes.images[0].get_array().mask.tolist() == np.eye(3, dtype=bool).tolist()
 
 

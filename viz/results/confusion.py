@@ -10,12 +10,13 @@ from graphcaps.errors import expect
 from graphcaps.viz import style
 
 
-def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
+def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = (), unit: str = "images") -> Figure:
     """Draw a confusion matrix. Errors are coloured, so that they stand out from the many right answers.
 
     Args:
         matrix: (J, J) integers >= 0. A row is a true class, a column a predicted class.
         class_names: J names, or none to number the classes 0 to J - 1.
+        unit: what the matrix counts; if images show several objects, these are counted.
 
     Returns:
         A figure without a window: ``confusion(...).savefig("confusion.png")``.
@@ -51,7 +52,7 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = ()) -> Figure:
         axes.set(xlabel="predicted class", ylabel="true class")
         right, total = int(matrix.trace()), int(matrix.sum())
         share = f" ({100 * right / total:.2f} %)" if total else ""
-        style.Heading(figure).say("Which class is taken for which", f"{right:,} of {total:,} right{share}")
+        style.Heading(figure).say("Which class is taken for which", f"{right:,} of {total:,} {unit} right{share}")
     return figure
 
 
