@@ -189,7 +189,7 @@ def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> No
     path = Path(path)
     undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
     with applied(medium), replacing(path) as temporary:
-        figure.savefig(temporary, dpi=200 if medium is SCREEN else 300, metadata=undated)
+        figure.savefig(temporary, dpi=200 if medium.heading else 300, metadata=undated)
 
 
 def show_image(axes: Axes, image: np.ndarray) -> None:

@@ -114,7 +114,7 @@ class Panel:
         children = self._chosen.children
         if self._votes is None:
             x = np.full(len(children), left + side - 2)
-            self._axes.scatter(x, y[children], 0.2 * side**2, color=self._medium.ink, lw=0, zorder=3)
+            self._axes.scatter(x, y[children], min(0.2 * side**2, 120.0), color=self._medium.ink, lw=0, zorder=3)
         else:
             for i in children:
                 self._show(style.displayed(self._votes[i][self._view]), left, y[i] - side / 2, side, side)
