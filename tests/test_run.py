@@ -101,7 +101,15 @@ def test_runs_are_found_newest_first(tmp_path):
         os.utime(run.path / "config.json", (k, k))
     write_text(tmp_path / "c" / "result.json", "{}")
     (tmp_path / "no run").mkdir()
+    create(tmp_path, ".unfinished-run-of-a-killed-process")
     assert [run.path.name for run in find_runs(tmp_path)] == ["c", "a", "b"]
+
+
+def test_answers_that_do_not_fit_their_labels_are_refused(tmp_path):
+    run = create(tmp_path, "x")
+    run.write_answers(torch.zeros(3, dtype=torch.int64), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(GraphcapsError, match="answers.npz: expected a finished .* got: int64 .3,. beside"):
+        run.answers()
 
 
 def test_a_broken_run_is_named_and_hides_no_other(tmp_path, caplog):

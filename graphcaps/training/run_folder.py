@@ -195,7 +195,10 @@ class Run:
         path = self.path / "answers.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
-                return stored["predicted"], stored["labels"]
+                predicted, labels = stored["predicted"], stored["labels"]
+            if (predicted.shape, predicted.dtype) != (labels.shape, labels.dtype):
+                raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
+            return predicted, labels
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             got = f"{error}. Delete result.json there, then write both again with: graphcaps train --resume {self}"
             raise GraphcapsError(f"{path}: expected a finished run's answers to the test images, got: {got}") from None
@@ -226,6 +229,8 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
     """All run folders in ``folder``, the most recently written first. Logs a warning for each unreadable one."""
     runs = []
     for path in Path(folder).glob("*/config.json"):
+        if path.parent.name.startswith(UNFINISHED):  # left by a killed process of an older version
+            continue
         try:
             runs.append(Run.open(path.parent))
         except GraphcapsError as error:
