@@ -1,7 +1,5 @@
 """Atomic writes: a crash or a full disk leaves the old file or the new one, never half a file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

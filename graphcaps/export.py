@@ -10,8 +10,6 @@ The routing in the file is that of the engine ``torch``, with unrolled iteration
 images are given, the file is tested before it replaces an older one, and ``ExportedFile.difference`` has the result.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io

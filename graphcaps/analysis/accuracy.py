@@ -1,7 +1,5 @@
 """Evaluation of a network. Each image is classified once, in order, and the network gets no labels."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterator

@@ -13,8 +13,6 @@ the child's couplings are equal.
     away      the share of couplings, over all edges and images, whose relative coupling differs from 1 by more than 1 %
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

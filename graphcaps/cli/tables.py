@@ -1,7 +1,5 @@
 """Tables and lines that the commands print."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from pathlib import Path

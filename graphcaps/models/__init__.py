@@ -3,8 +3,6 @@
 ``network.ImageNetwork`` is their interface; ``graphcaps.names.NETWORKS`` lists all presets.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..config import TrainConfig

@@ -26,8 +26,6 @@ Differs:
     There are no mixing weights, and no normalisers for parents of different kappa. A prior can replace both.
 """
 
-from __future__ import annotations
-
 import math
 import numbers
 from typing import Any

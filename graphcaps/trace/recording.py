@@ -1,7 +1,5 @@
 """Recording during training: a network's routing of a few images, its reconstructions and its saliency."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
