@@ -80,7 +80,7 @@ def viz(
         alone = (iterations, seed) == (10, 0)
         expect(alone, "iterations and seed", "--random beside them", "a run", "A run's routing is in its trace")
         if run is not None and run.suffix == ".npz":
-            from ..trace import RoutingTrace
+            from ..viz.routing_trace import RoutingTrace
 
             trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"
         else:

@@ -29,7 +29,7 @@ from ..atomic import UNFINISHED, made, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, expect, read_json
 from ..names import short_name
-from ..trace import RoutingTrace
+from ..viz.routing_trace import RoutingTrace
 
 if TYPE_CHECKING:
     import torch

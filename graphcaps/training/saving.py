@@ -1,13 +1,11 @@
 """Saving the state of a training in its run folder, and restoring it bit for bit."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -20,9 +18,6 @@ from ..trace.recording import kept_epochs, record, with_history
 from . import checkpoint
 from .run_folder import Run
 from .step import Learner
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 
 @dataclasses.dataclass
@@ -133,7 +128,7 @@ class Saving:
         return True
 
 
-def _tensorboard(folder: Path) -> SummaryWriter:
+def _tensorboard(folder: Path) -> Any:
     """Make a writer for TensorBoard. Raise ``GraphcapsError`` if TensorBoard isn't installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
