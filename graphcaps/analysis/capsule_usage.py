@@ -150,14 +150,10 @@ def relative_entropy(entropy: Tensor, undecided: Tensor) -> float:
 
 
 def routed_batch(layer: RoutedLayer, u: Tensor | Poses) -> tuple[Tensor, Tensor, Tensor]:
-    """Route a layer's children u, (I, B, P) or ``Poses``.
+    """Route a layer's children u, (I, B, P) or ``Poses``. A user-defined routing must return its couplings.
 
-    Returns:
-        the children's activations (I, B) in [0, 1], see ``activation_of``; their couplings (E, B) in the last
-        iteration; the parents (J, B, D).
-
-    Raises:
-        InputError: the routing is user-defined and returns no couplings.
+    Returns the children's activations (I, B) in [0, 1], their couplings (E, B) in the last iteration, and the parents
+    (J, B, D).
     """
     parents = route_layer(layer, u, coupling=True)
     c = required(parents.coupling, "routing", "one that returns its couplings", repr(layer.routing))

@@ -128,12 +128,6 @@ def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
     return slopes / slopes.amax(dim=(2, 3), keepdim=True).clamp_min(torch.finfo(slopes.dtype).tiny)
 
 
-def with_history(trace: RoutingTrace, history: list[dict]) -> RoutingTrace:
-    """Set the trace's training curves."""
-    columns = {key: [row[key] for row in history] for key in history[0]} if history else {}
-    return dataclasses.replace(trace, history=columns)
-
-
 def to_bytes(images: torch.Tensor) -> np.ndarray:
     """Convert images in [0, 1] to uint8 on the CPU."""
     return (images * 255).round().to(torch.uint8).cpu().numpy()

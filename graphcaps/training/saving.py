@@ -14,7 +14,7 @@ from ..data import ImageSplits
 from ..errors import GraphcapsError
 from ..models import Limits, routing_network
 from ..trace import RoutingTrace
-from ..trace.recording import kept_epochs, record, with_history
+from ..trace.recording import kept_epochs, record
 from . import checkpoint
 from .run_folder import Run
 from .step import Learner
@@ -88,7 +88,9 @@ class Saving:
             about = {"dataset": config.dataset_name, **about, "run": self.run.path.name}
             network: Any = routing_network(self.network, config.model)
             self.trace = record(self.trace, network, self.splits, epoch, self.device, about)
-        self.trace = with_history(self.trace, self.state.history)
+        rows = self.state.history
+        curves = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
+        self.trace = dataclasses.replace(self.trace, history=curves)
         self.trace.save(self.run.path / "trace.npz")
 
     def write_tensorboard(self, row: dict) -> None:
