@@ -42,24 +42,6 @@ def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[P
             temporary.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def made(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents. If the ``with`` block then fails, remove those that are new and still empty.
-
-    Raises:
-        OSError: the folder can't be made.
-    """
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except BaseException:
-        for path in missing:
-            with contextlib.suppress(OSError):
-                path.rmdir()
-        raise
-
-
 def write_text(path: str | os.PathLike, text: str) -> None:
     """Write ``text`` as UTF-8. If that fails, the old file stays."""
     with replacing(path) as temporary:
