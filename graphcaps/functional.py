@@ -3,8 +3,6 @@
 ``spread_loss`` is the loss of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing".
 """
 
-from __future__ import annotations
-
 import torch
 
 from .errors import check_labels, check_tensor, check_unit, expect

@@ -128,7 +128,7 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypat
         ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
         ("viz nowhere --random 20x10", 2, "random: expected no run beside it, got nowhere"),
         ("viz --random 20", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20'"),
-        ("viz --iterations 5", 2, "iterations and seed: expected --random beside them, got a run. A run's routing is"),
+        ("viz --iterations 5", 2, "iterations: expected --random beside it, got a run. A run's routing is"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_answered_in_words(capsys, words, code, text):

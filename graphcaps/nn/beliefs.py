@@ -1,7 +1,5 @@
 """A graph layer whose capsules are beliefs about a node's state, exchanged between the two ends of each edge."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

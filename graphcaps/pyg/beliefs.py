@@ -1,7 +1,5 @@
 """``BeliefConv`` for PyTorch Geometric: the nodes of a graph exchange beliefs."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch_geometric.typing import Adj, OptTensor

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from numpy.typing import ArrayLike
 
 from ..config import MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, expect
 from .run_folder import Run
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 def train(
