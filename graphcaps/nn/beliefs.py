@@ -1,5 +1,7 @@
 """A graph layer whose capsules are beliefs about a node's state, exchanged between the two ends of each edge."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import torch

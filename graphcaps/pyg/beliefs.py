@@ -1,5 +1,7 @@
 """``BeliefConv`` for PyTorch Geometric: the nodes of a graph exchange beliefs."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import torch
