@@ -37,9 +37,9 @@ def counted_rates(graph: DGLGraph, labels: Tensor, degree_corrected: bool) -> tu
     has an edge of capsule k at rate p_k, and one of none at rate q. If ``degree_corrected``, both are multiplied by the
     two nodes' degrees over the mean degree.
 
-    At first, each capsule draws one K-th of the edges in it. ``ASSUMED`` edges are counted as drawn at this rate: where
-    few labels are known, a rate from few edges would make the layer too sure. One edge is counted as of no cause, because
-    q = 0 would make every explanation certain.
+    At first, each capsule draws one K-th of the edges whose ends have the same label in it. ``ASSUMED`` edges are
+    counted as drawn at this rate: if few labels are known, a rate from few edges would make the layer too sure. One
+    edge is counted as of no cause, because q = 0 would make every explanation certain.
 
     Returns:
         p (K,) and q (), float64 > 0, of the highest posterior probability, found by expectation maximisation.

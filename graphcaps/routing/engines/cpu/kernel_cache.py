@@ -3,8 +3,8 @@
 Numba itself checks only the kernel's own file for changes, not `rule.py` and the other files compiled into the kernel.
 The folder isn't in site-packages, because pip would leave the compiled files behind.
 
-The files contain pickles and machine code. So only the user may write to the folder, and each file ends with a checksum.
-A cache that can't be read or written costs a compilation.
+The files contain pickles and machine code. So only the user may write to the folder, and each file ends with a
+checksum. A cache that can't be read or written costs a compilation.
 """
 
 from __future__ import annotations
