@@ -5,16 +5,27 @@ There may be no GPU. ``Recorded`` then stands in for a CUDA graph, and the devic
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import itertools
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import one_hot
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from graphcaps import CapsNet, TrainConfig, train
+from graphcaps.data import Batches, Images, Pairs
+from graphcaps.data.splits import PARTS
+from graphcaps.models import from_config
+from graphcaps.names import NETWORKS, ROUTINGS
 from graphcaps.training import capture, checkpoint
 from graphcaps.training import loop as training
 from graphcaps.training.run_folder import Run
+from graphcaps.training.step import prepare
 
 from . import small
 from .test_training import interrupted
@@ -109,3 +120,56 @@ def test_captured_steps_make_the_weights_of_eager_steps(tmp_path, monkeypatch, g
         assert [graph.replays for graph in graphs] == [5, 0, 3]
     for name in ("run", "resumed"):
         assert small.differences(results(tmp_path / name), results(tmp_path / "eager")) == []
+
+
+class Waits(TorchDispatchMode):
+    """While ``strict``, an operation that would wait for a GPU is an error. The device "meta" stands in for the GPU."""
+
+    strict = False
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        kwargs, name = kwargs or {}, str(operation)
+        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor) and (x.dim() or x.is_meta)]
+        here, there = (any(x.is_meta == meta for x in given) for meta in (False, True))
+        number = there and "_local_scalar_dense" in name
+        to_cpu = there and torch.device(kwargs.get("device") or "meta").type == "cpu"
+        copies = here and (there or torch.device(kwargs.get("device") or "cpu").type == "meta")
+        if self.strict:
+            assert not (copies or to_cpu or number), name
+        if number:
+            return torch.ones((), dtype=given[0].dtype).item()
+        return torch.zeros_like(given[0], device="cpu") if to_cpu else operation(*args, **kwargs)
+
+
+CASES = [{"model": model} for model in NETWORKS]
+CASES += [{"routing": routing} for routing in ROUTINGS if routing not in ("dynamic", "em")]
+CASES += [{"augment": "affine"}, {"augment": "anywhere"}, {"balance": True}, {"prior": "learned"}]
+CASES += [{"objects": objects, **more} for objects in (2, None) for more in ({}, {"model": "parts"})]
+CASES += [{"model": "parts", "coupling_weight": 1.0, "objects": objects} for objects in (1, 2)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
+def test_no_step_waits_for_the_device(monkeypatch, case):
+    for name in ("tensor", "as_tensor"):  # torch hides their copies to the device from a mode
+        make = getattr(torch, name)
+        copied = lambda *args, make=make, device="cpu", **how: make(*args, **how).to(device)  # noqa: E731
+        monkeypatch.setattr(torch, name, copied)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *device: False)  # "meta" has no autocast
+    monkeypatch.setattr(torch, "autocast", lambda *device, enabled: contextlib.nullcontext())
+    monkeypatch.setattr(Pairs, "__post_init__", lambda self: None)
+    settings = {key: value for key, value in case.items() if key not in ("augment", "balance", "objects")}
+    drawing = {key: case[key] for key in ("augment", "balance") if key in case}
+    splits, objects = small.digits(size=28), case.get("objects", 1)
+    images = splits.train if objects else Images(splits.train.pixels, one_hot(splits.train.labels, 10).bool())
+    splits = dataclasses.replace(splits, **dict.fromkeys(PARTS, Pairs(images) if objects == 2 else images))
+    device = SimpleNamespace(device=torch.device("meta"), num_processes=1, backward=torch.Tensor.backward)
+    device.prepare = lambda *parts: parts
+    with Waits() as waits:
+        learner = prepare(from_config(TrainConfig(**settings), splits), 0.1, device)
+        batches = Batches(splits.train, 8, device="meta", **drawing)
+        sums = {name: torch.zeros((), device="meta") for name in ("loss_sum", "hits")}
+        saving = SimpleNamespace(state=SimpleNamespace(step=0))
+        trainer = SimpleNamespace(learner=learner, batches=batches, saving=saving, **sums)
+        for images, labels in itertools.islice(batches.epoch(0), 2):
+            training.Trainer._step(trainer, images, labels, torch.zeros((), device="meta"))
+            waits.strict = True  # only the first step may wait

@@ -26,6 +26,7 @@ class Graph:
 
     def __init__(self) -> None:
         self.stream, self.graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        self.replay = self.graph.replay
 
     def warm_up(self, function: Callable[[], Tensor]) -> tuple[Tensor, bool]:
         """Call the function on the stream. Return its result, and whether it waited for the device."""
@@ -39,17 +40,13 @@ class Graph:
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
         torch.cuda.current_stream().wait_stream(self.stream)
-        return result, any("synchronizing CUDA operation" in str(each.message) for each in seen)
+        return result, any("called a synchronizing CUDA operation" in str(each.message) for each in seen)
 
     def capture(self, function: Callable[[], Tensor]) -> Tensor:
         """Record the function's kernels without running them. Return its result, which ``replay`` computes."""
         # The outer block restores the current stream even if the capture ends with an error.
         with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(self.graph, stream=self.stream):
             return function()
-
-    def replay(self) -> None:
-        """Launch the recorded kernels."""
-        self.graph.replay()
 
 
 class CapturedStep:
@@ -68,8 +65,11 @@ class CapturedStep:
         self.learner, self.step, self.batch_size, self.say = learner, step, batch_size, say
         self.graph: Graph | None = Graph()
         self.steps = 0  # with batches of this size
-        if obstacle := _obstacle(learner):
-            self._stay_eager(obstacle)
+        parts = learner.network.modules()
+        if learner.accelerator.num_processes > 1:
+            self._stay_eager("several processes exchange gradients")
+        elif any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks for part in parts):
+            self._stay_eager("it would not call the hooks of modules")
 
     def __call__(self, images: Tensor, labels: Tensor, progress: float = 0.0) -> Tensor:
         """Make one step. Return the loss (), which the next step may overwrite."""
@@ -107,12 +107,3 @@ class CapturedStep:
     def _stay_eager(self, why: str) -> None:
         self.graph = None
         self.say(f"the training step isn't captured as a CUDA graph: {why}")
-
-
-def _obstacle(learner: Learner) -> str:
-    """The reason why a learner's steps can't be captured, if it is known before a capture; else ""."""
-    if learner.accelerator.num_processes > 1:
-        return "several processes exchange gradients"
-    parts = learner.network.modules()
-    hooked = any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks for part in parts)
-    return "hooks of modules would not be called" if hooked else ""

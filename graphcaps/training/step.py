@@ -57,18 +57,11 @@ def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Lea
 def set_rate(learner: Learner, rate: float) -> None:
     """Set the learning rate of all weights."""
     for group in learner.optimizer.param_groups:
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+        group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate
 
 
 def training_step(
-    learner: Learner,
-    images: torch.Tensor,
-    labels: torch.Tensor,
-    progress: Any = 0.0,
-    weight: float = 1.0,
+    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: Any = 0.0, weight: float = 1.0
 ) -> tuple[torch.Tensor, CapsNetOutput | CNNOutput | MatrixOutput]:
     """Forward, loss, backward and Adam on one batch.
 
