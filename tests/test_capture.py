@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import itertools
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from graphcaps.names import NETWORKS, ROUTINGS
 from graphcaps.training import capture, checkpoint
 from graphcaps.training import loop as training
 from graphcaps.training.run_folder import Run
-from graphcaps.training.step import prepare
+from graphcaps.training.step import Learner, prepare
 
 from . import small
 from .test_training import interrupted
@@ -38,7 +39,7 @@ class Recorded(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.operations, self.before, self.replays = [], {}, 0
+        self.operations, self.before = [], {}
 
     def warm_up(self, function):
         return function(), False
@@ -65,7 +66,6 @@ class Recorded(TorchDispatchMode):
 
     @torch.no_grad()
     def replay(self):
-        self.replays += 1
         for operation, args, kwargs, before in self.operations:
             found = operation(*args, **kwargs)
             if not any(x.alias_info for x in operation._schema.returns):  # neither a view nor in place
@@ -83,9 +83,15 @@ def results(path) -> dict:
 
 @pytest.fixture
 def graphs(monkeypatch, device):
-    """The graphs of all trainings that the test captures; on the CPU, they are ``Recorded``."""
+    """The graphs that are made in the test, with counted replays; on the CPU, they are ``Recorded``."""
     made, new = [], capture.Graph if device == "cuda" else Recorded
-    monkeypatch.setattr(capture, "Graph", lambda: made.append(new()) or made[-1])
+
+    def make():
+        made.append(new())
+        made[-1].replay = Mock(wraps=made[-1].replay)
+        return made[-1]
+
+    monkeypatch.setattr(capture, "Graph", make)
     rate, begin = training.one_cycle, training.Trainer.__init__
     monkeypatch.setattr(training, "one_cycle", lambda *args: float(np.float32(rate(*args))))  # as a tensor has it
 
@@ -110,16 +116,38 @@ def test_captured_steps_make_the_weights_of_eager_steps(tmp_path, monkeypatch, g
     small.use(monkeypatch, small.digits(size=size))
     loss = CapsNet.loss  # of all networks, only the slow matrix capsules have a loss that depends on the progress
     monkeypatch.setattr(CapsNet, "loss", lambda self, *batch: loss(self, *batch) * (1 + (batch[3:] or [0])[0]))
-    settings = {"model": model, "engine": "torch", "batch_size": 25, "device": device, "deterministic": True}
+    settings = {"model": model, "batch_size": 25, "device": device, "deterministic": True}
+    settings["engine"] = "torch" if device == "cpu" else "auto"  # Numba's kernels can't be recorded
     train(small.config(tmp_path, name="eager", capture=False, **settings), progress=False)
     assert graphs == []
     train(small.config(tmp_path, **settings), progress=False)
     interrupted(small.config(tmp_path, name="resumed", **settings), 2)
     train(TrainConfig(), resume=tmp_path / "resumed", progress=False)
-    if device == "cpu":
-        assert [graph.replays for graph in graphs] == [5, 0, 3]
+    assert [graph.replay.call_count for graph in graphs] == [5, 0, 3]
     for name in ("run", "resumed"):
         assert small.differences(results(tmp_path / name), results(tmp_path / "eager")) == []
+
+
+@pytest.mark.parametrize("why", ["it waits for", "not permitted", "hooks of modules", "several processes"])
+def test_a_step_that_cannot_be_captured_stays_eager_and_says_why(monkeypatch, why):
+    class Refusing:
+        def warm_up(self, function):
+            return function(), "waits" in why
+
+        def capture(self, function):
+            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    monkeypatch.setattr(capture, "Graph", Refusing)
+    network, steps, said = torch.nn.Linear(1, 1), [], []
+    if "hooks" in why:
+        network.register_forward_hook(print)
+    accelerator = SimpleNamespace(num_processes=2 if "processes" in why else 1)
+    learner = Learner(network, network, torch.optim.Adam(network.parameters()), accelerator)
+    step = capture.CapturedStep(learner, lambda *batch: steps.append(batch[2]) or batch[0].sum(), 4, said.append)
+    for k in range(6):
+        step(torch.ones(4), torch.ones(4), k)
+    assert steps == [0, 1, 2, 3, 4, 5] and len(said) == 1 and why in said[0] and "more" not in said[0]
+    assert not learner.optimizer.param_groups[0]["capturable"]
 
 
 class Waits(TorchDispatchMode):
@@ -148,8 +176,13 @@ CASES += [{"objects": objects, **more} for objects in (2, None) for more in ({},
 CASES += [{"model": "parts", "coupling_weight": 1.0, "objects": objects} for objects in (1, 2)]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
-def test_no_step_waits_for_the_device(monkeypatch, case):
+@pytest.fixture
+def guard(monkeypatch, device):
+    """Has an attribute ``strict``; if it is set, a wait for the device is an error."""
+    if device == "cuda":
+        yield SimpleNamespace()
+        torch.cuda.set_sync_debug_mode("default")
+        return
     for name in ("tensor", "as_tensor"):  # torch hides their copies to the device from a mode
         make = getattr(torch, name)
         copied = lambda *args, make=make, device="cpu", **how: make(*args, **how).to(device)  # noqa: E731
@@ -157,19 +190,27 @@ def test_no_step_waits_for_the_device(monkeypatch, case):
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *device: False)  # "meta" has no autocast
     monkeypatch.setattr(torch, "autocast", lambda *device, enabled: contextlib.nullcontext())
     monkeypatch.setattr(Pairs, "__post_init__", lambda self: None)
+    with Waits() as waits:
+        yield waits
+
+
+@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=CUDA)])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
+def test_no_step_waits_for_the_device(guard, device, case):
     settings = {key: value for key, value in case.items() if key not in ("augment", "balance", "objects")}
     drawing = {key: case[key] for key in ("augment", "balance") if key in case}
     splits, objects = small.digits(size=28), case.get("objects", 1)
     images = splits.train if objects else Images(splits.train.pixels, one_hot(splits.train.labels, 10).bool())
     splits = dataclasses.replace(splits, **dict.fromkeys(PARTS, Pairs(images) if objects == 2 else images))
-    device = SimpleNamespace(device=torch.device("meta"), num_processes=1, backward=torch.Tensor.backward)
-    device.prepare = lambda *parts: parts
-    with Waits() as waits:
-        learner = prepare(from_config(TrainConfig(**settings), splits), 0.1, device)
-        batches = Batches(splits.train, 8, device="meta", **drawing)
-        sums = {name: torch.zeros((), device="meta") for name in ("loss_sum", "hits")}
-        saving = SimpleNamespace(state=SimpleNamespace(step=0))
-        trainer = SimpleNamespace(learner=learner, batches=batches, saving=saving, **sums)
-        for images, labels in itertools.islice(batches.epoch(0), 2):
-            training.Trainer._step(trainer, images, labels, torch.zeros((), device="meta"))
-            waits.strict = True  # only the first step may wait
+    accelerator = SimpleNamespace(device=torch.device(device), num_processes=1, backward=torch.Tensor.backward)
+    accelerator.prepare = lambda *parts: parts
+    learner = prepare(from_config(TrainConfig(**settings), splits), 0.1, accelerator)
+    batches = Batches(splits.train, 8, device=device, **drawing)
+    sums = {name: torch.zeros((), device=device) for name in ("loss_sum", "hits")}
+    saving = SimpleNamespace(state=SimpleNamespace(step=0))
+    trainer = SimpleNamespace(learner=learner, batches=batches, saving=saving, **sums)
+    for images, labels in itertools.islice(batches.epoch(0), 2):
+        training.Trainer._step(trainer, images, labels, torch.zeros((), device=device))
+        guard.strict = True  # only the first step may wait
+        if device == "cuda":
+            torch.cuda.set_sync_debug_mode("error")
