@@ -109,9 +109,8 @@ class TrainConfig:
     """Use only deterministic kernels, which are slower on a GPU. On a CPU, use one thread per core, even if other
     programs keep some cores busy."""
     capture: bool = True
-    """With CUDA, launch all kernels of a training step together, as a CUDA graph; results are the same. --no-capture
-    launches them one by one, which helps to find errors. Several processes, and routings of your own that wait for the
-    GPU, never use a graph."""
+    """With CUDA, launch the kernels of a training step together, as a CUDA graph; results are the same. --no-capture
+    launches them one by one, to find errors. Several processes, and routings that wait for the GPU, always do so."""
     out: Path = Path("runs")
     """Folder in which the run folder is made."""
     name: str = ""

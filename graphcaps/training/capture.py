@@ -40,7 +40,10 @@ class Graph:
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
         torch.cuda.current_stream().wait_stream(self.stream)
-        return result, any("called a synchronizing CUDA operation" in str(each.message) for each in seen)
+        others = [each for each in seen if "called a synchronizing CUDA operation" not in str(each.message)]
+        for each in others:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        return result, len(others) < len(seen)
 
     def capture(self, function: Callable[[], Tensor]) -> Tensor:
         """Record the function's kernels without running them. Return its result, which ``replay`` computes."""
@@ -65,10 +68,9 @@ class CapturedStep:
         self.learner, self.step, self.batch_size, self.say = learner, step, batch_size, say
         self.graph: Graph | None = Graph()
         self.steps = 0  # with batches of this size
-        parts = learner.network.modules()
         if learner.accelerator.num_processes > 1:
             self._stay_eager("several processes exchange gradients")
-        elif any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks for part in parts):
+        elif any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in learner.network.modules()):
             self._stay_eager("it would not call the hooks of modules")
 
     def __call__(self, images: Tensor, labels: Tensor, progress: float = 0.0) -> Tensor:

@@ -16,7 +16,6 @@ import math
 import signal
 import sys
 import time
-from typing import Any
 
 import torch
 
@@ -170,7 +169,7 @@ class Trainer:
             self.saving.save("last")
             raise Interrupted(self.run, stopped)
 
-    def _step(self, images: torch.Tensor, labels: torch.Tensor, progress: Any) -> torch.Tensor:
+    def _step(self, images: torch.Tensor, labels: torch.Tensor, progress: float | torch.Tensor) -> torch.Tensor:
         """Make a training step, and add the batch's losses and hits to their sums, on the device."""
         learner, weight = self.learner, self.batches.weight(self.saving.state.step)
         loss, output = training_step(learner, images, labels, progress, weight)

@@ -40,9 +40,8 @@ class Learner(NamedTuple):
 def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Learner:
     """Move the network to the accelerator's device, in memory format channels_last, and make its Adam optimizer.
 
-    On CUDA, the optimizer has the learning rate in a tensor, for ``CapturedStep``. With several processes on GPUs,
-    batch normalisation uses the images of all processes. On CPUs, where torch has no layer that does this, each process
-    uses only its own images.
+    On CUDA, the learning rate is a tensor, for ``CapturedStep``. With several processes on GPUs, batch normalisation
+    uses the images of all processes. On CPUs, torch has no layer that does this: each process uses its own images.
     """
     device = accelerator.device
     if accelerator.num_processes > 1 and device.type == "cuda":
