@@ -108,7 +108,7 @@ def test_watching_it_records_beliefs_and_couplings_and_changes_nothing(draw):
 
 @pytest.mark.parametrize("kind", [BeliefConv, pyg.BeliefConv])
 def test_counted_rates_find_hidden_labels_and_causes_whatever_hubs_do(kind):
-    """A node has one of 4 states and one of 5, and edges join nodes that share one; half are known. Two hubs join all."""
+    """A node has one of 4 states and one of 5, and edges join nodes that share one; half are known. Two hubs."""
     random, nodes = torch.Generator().manual_seed(0), 200
     states = torch.stack([torch.randint(size, (nodes,), generator=random) for size in (4, 5)], 1)
     same = (states[:, None] == states) & (torch.rand(nodes, nodes, 2, generator=random) < torch.tensor([0.15, 0.3]))
