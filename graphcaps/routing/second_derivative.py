@@ -19,14 +19,6 @@ class SecondDerivativeError(GraphcapsError, RuntimeError):
     """A second derivative was taken through an engine that can't compute it."""
 
 
-def refuse(*_: Any) -> None:
-    """Raise ``SecondDerivativeError``."""
-    raise SecondDerivativeError(
-        "second derivative: expected routing on engine torch, whose gradients have gradients, got another engine. "
-        "Route within: with graphcaps.engine('torch')"
-    )
-
-
 class _Refused(torch.autograd.Function):
     """Return gradients unchanged, and raise in backward. They depend on the first ``reached`` tensors."""
 
@@ -34,7 +26,12 @@ class _Refused(torch.autograd.Function):
     def forward(ctx: Any, reached: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
         return tuple(gradient if gradient is None else gradient.clone() for gradient in tensors[reached:])
 
-    backward = staticmethod(refuse)
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> None:
+        raise SecondDerivativeError(
+            "second derivative: expected routing on engine torch, whose gradients have gradients, got another engine. "
+            "Route within: with graphcaps.engine('torch')"
+        )
 
 
 def once_differentiable(backward: Callable[..., tuple]) -> Callable[..., tuple]:

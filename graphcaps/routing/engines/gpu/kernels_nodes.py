@@ -1,7 +1,7 @@
-"""Triton kernels for routing among the capsules of each node. `nodes` has the formulas and the order of the kernels.
+"""Triton kernels for routing among the capsules of each node. `nodes` describes the passes, and S is its `Sizes`.
 
-Blocks are (rows, K, D) or (rows, K), padded with zeros to powers of two. A row is a capsule of an edge's source, or a
-node: then there is one. An index of -1 marks a row that doesn't exist. S is `nodes.Sizes`.
+Blocks are (rows, K, D) or (rows, K), padded with zeros to powers of two. A row is a capsule of an edge's source; blocks
+of a node have one row. An index of -1 marks a row that doesn't exist.
 """
 
 from typing import NamedTuple
@@ -15,20 +15,20 @@ SHORTEST, SMALLEST = tl.constexpr(MIN_NORM), tl.constexpr(MIN_SQUARED_NORM)
 
 
 class Rows(NamedTuple):
-    """The rows of all edges, sorted by destination. The last three arrays are None without ``mutual``."""
+    """Votes, and edges sorted by destination. The arrays of the reverse edges and src are None without ``mutual``."""
 
     z: tl.tensor  # (capsules, K, D), the votes without their factors
     scale: tl.tensor  # (E * K_in, K) in the graph's order, or None
     source: tl.tensor  # (E,): the rows of edge e are z[source[e] * K_in :][:K_in]
     eid: tl.tensor  # (E,): the number of the edge in the graph
-    back_source: tl.tensor  # (E,): source of the reverse edge
-    back_eid: tl.tensor  # (E,): eid of the reverse edge
-    src: tl.tensor  # (E,): the node where the edge starts
+    back_source: tl.tensor
+    back_eid: tl.tensor
+    src: tl.tensor  # (E,): the node at which the edge starts
 
 
 @triton.jit
 def capsules_at(index, S: tl.constexpr):
-    """Return the offsets (rows, K, D) of rows, and a mask that hides padding."""
+    """Return the offsets (rows, K, D) of rows, and a mask that leaves out padding."""
     k, d = tl.arange(0, S.PADDED_K)[None, :, None], tl.arange(0, S.PADDED_D)[None, None, :]
     index = index[:, None, None].to(tl.int64)
     return (index * S.K + k) * S.D + d, (index >= 0) & (k < S.K) & (d < S.D)
@@ -36,7 +36,7 @@ def capsules_at(index, S: tl.constexpr):
 
 @triton.jit
 def numbers_at(index, S: tl.constexpr):
-    """Return the offsets (rows, K) of rows, and a mask that hides padding."""
+    """Return the offsets (rows, K) of rows, and a mask that leaves out padding."""
     k, index = tl.arange(0, S.PADDED_K)[None, :], index[:, None].to(tl.int64)
     return index * S.K + k, (index >= 0) & (k < S.K)
 
@@ -66,6 +66,14 @@ def store_numbers(x, index, value, S: tl.constexpr):
 
 
 @triton.jit
+def zeros(S: tl.constexpr):
+    """Return zeros (1, K, D) and (1, K)."""
+    K: tl.constexpr = S.PADDED_K  # Triton 3.6 refuses fields of S within tuples
+    D: tl.constexpr = S.PADDED_D
+    return tl.zeros((1, K, D), tl.float32), tl.zeros((1, K), tl.float32)
+
+
+@triton.jit
 def scaled(votes, scale, index, S: tl.constexpr):
     return votes if scale is None else votes * load_numbers(scale, index, S)[:, :, None]
 
@@ -84,14 +92,13 @@ def rows_at(rows, at, end, S: tl.constexpr):
 def products(u_hat, x, x_of_all, skip, rows, edge, S: tl.constexpr):
     """Return the products (rows, K) of votes and their destination's x (1, K, D).
 
-    With ``mutual``, add those of the reverse edges' votes and x of the sources: the rows ``skip + src`` of x_of_all.
+    With ``mutual``, add those of the reverse edges' votes and x of the sources, the rows ``skip + src`` of x_of_all.
     """
     result = tl.sum(u_hat * x, 2)
     if rows.src is not None:
         votes = load_capsules(rows.z, tl.load(rows.back_source + edge, edge >= 0, -1), S)
         votes = scaled(votes, rows.scale, tl.load(rows.back_eid + edge, edge >= 0, -1), S)
-        src = tl.load(rows.src + edge, edge >= 0, 0)
-        result += tl.sum(votes * load_capsules(x_of_all, src + skip, S), 2)
+        result += tl.sum(votes * load_capsules(x_of_all, skip + tl.load(rows.src + edge, edge >= 0, 0), S), 2)
     return result
 
 
@@ -103,18 +110,13 @@ def softmax(b, S: tl.constexpr):
 
 
 @triton.jit
-def softmax_backward(c, dc):
-    return c * (dc - tl.sum(c * dc, 1)[:, None])
-
-
-@triton.jit
 def sum_rows(rows, begin, end, w, w_of_all, ds, ds_of_all, coupling, S: tl.constexpr):
     """Return s (1, K, D) of the rows begin:end, the sum of the votes times their couplings, and their squares (1, K).
 
     In the first iteration, w is None. With ds, the factors are the gradients of the logits instead of the couplings,
-    so the sum is the gradient of w. ``coupling`` is None, or gets the couplings in the graph's order.
+    so the sum is the gradient of w. ``coupling`` is None, or receives the couplings in the graph's order.
     """
-    total, squares = tl.zeros((1, S.PADDED_K, S.PADDED_D), tl.float32), tl.zeros((1, S.PADDED_K), tl.float32)
+    total, squares = zeros(S)
     for at in range(begin, end, S.ROWS):
         edge, source, eid = rows_at(rows, at, end, S)
         u_hat = scaled(load_capsules(rows.z, source, S), rows.scale, eid, S)
@@ -126,16 +128,15 @@ def sum_rows(rows, begin, end, w, w_of_all, ds, ds_of_all, coupling, S: tl.const
             if coupling is not None:
                 store_numbers(coupling, eid, x, S)
             if ds is not None:
-                x = softmax_backward(x, products(u_hat, ds, ds_of_all, 0, rows, edge, S))
+                dc = products(u_hat, ds, ds_of_all, 0, rows, edge, S)
+                x = x * (dc - tl.sum(x * dc, 1)[:, None])
             total += tl.sum(x[:, :, None] * u_hat, 0)[None]
     return total, squares
 
 
 @triton.jit
-def votes_gradient(
-    rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, through_rho, dz, dscale, R: tl.constexpr, S: tl.constexpr
-):
-    """Write the gradients of the rows begin:end, from the node's ds of all iterations and w from the second one on."""
+def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, through_rho, dz, dscale, R, S: tl.constexpr):
+    """Write the gradients of the rows begin:end, from ds of all R iterations, and w of all but the first."""
     for at in range(begin, end, S.ROWS):
         edge, source, eid = rows_at(rows, at, end, S)
         votes = load_capsules(rows.z, source, S)
@@ -143,17 +144,17 @@ def votes_gradient(
         change = dss[0] / S.K + through_rho[:, :, None] * u_hat
         for r in tl.static_range(1, R):
             c = softmax(products(u_hat, ws[r - 1], w_of_all, (r - 1) * hubs, rows, edge, S), S)
-            db = softmax_backward(c, products(u_hat, dss[r], ds_of_all, r * hubs, rows, edge, S))
+            dc = products(u_hat, dss[r], ds_of_all, r * hubs, rows, edge, S)
+            db = c * (dc - tl.sum(c * dc, 1)[:, None])
             change += c[:, :, None] * dss[r] + db[:, :, None] * ws[r - 1]
         if dscale is not None:
             store_numbers(dscale, eid, tl.sum(change * votes, 2), S)
         if dz is not None:
-            change = scaled(change, rows.scale, eid, S)
+            to, inside = capsules_at(source if S.ATOMIC else eid, S)
             if S.ATOMIC:
-                to, inside = capsules_at(source, S)
-                tl.atomic_add(dz + to, change, inside, sem="relaxed")
+                tl.atomic_add(dz + to, scaled(change, rows.scale, eid, S), inside, sem="relaxed")
             else:
-                store_capsules(dz, eid, change, S)
+                tl.store(dz + to, scaled(change, rows.scale, eid, S), inside)
 
 
 @triton.jit
@@ -209,7 +210,7 @@ def route_node(
     z, scale, source, eid, ptr, kappa, R: tl.constexpr, S: tl.constexpr,
     sums=None, coupling=None, grad=None, dz=None, dscale=None, dkappa=None,
 ):  # fmt: skip
-    """Run all iterations of a node, or, given ``grad``, all but the last one and then its gradient. Hubs are left out."""
+    """Run all iterations of a node. With ``grad``, run all but the last one, then the backward pass. Skip hubs."""
     node, rows = tl.program_id(0), Rows(z, scale, source, eid, None, None, None)
     begin, end = rows_of(node, ptr, S)
     if end - begin > S.SEGMENT * S.CAPS_IN:
@@ -239,12 +240,11 @@ def route_node(
 
 
 @triton.jit
-def segment_of_hub(
+def route_segment(
     z, scale, source, eid, back_source, back_eid, src, ptr, hubs, first, hub_of, sums, squares, num_hubs,
-    R: tl.constexpr, S: tl.constexpr,
-    w=None, ds=None, coupling=None, through_rho=None, dz=None, dscale=None,
+    R: tl.constexpr, S: tl.constexpr, w=None, ds=None, coupling=None, through_rho=None, dz=None, dscale=None,
 ):  # fmt: skip
-    """Run `sum_rows` for a segment of a hub's rows, or, given ``through_rho``, `votes_gradient`."""
+    """Run `sum_rows` for a segment, a part of a hub's rows, or with ``through_rho`` its `votes_gradient`."""
     segment, rows = tl.program_id(0), Rows(z, scale, source, eid, back_source, back_eid, src)
     hub = tl.load(hub_of + segment)
     here, ws, dss = hub + tl.arange(0, 1), (), ()
@@ -267,19 +267,17 @@ def segment_of_hub(
 
 
 @triton.jit
-def whole_hub(
-    sums, squares_of_segments, ptr, hubs, first, kappa, S: tl.constexpr,
-    squares, FIRST: tl.constexpr = False, s=None, w=None, w_after=None, result=None,
-    dw=None, ds=None, dratio=None, through_rho=None, dkappa=None,
+def finish_hub(
+    sums, squares_of_segments, ptr, hubs, first, kappa, S: tl.constexpr, squares, FIRST: tl.constexpr = False,
+    s=None, w=None, w_after=None, result=None, dw=None, ds=None, dratio=None, through_rho=None, dkappa=None,
 ):  # fmt: skip
-    """Add a hub's segments up, in a fixed order. Then compute w from s, or given ``dw``, the gradient of s from that of w.
+    """Add up a hub's segments in a fixed order. Then compute w from s, or with ``dw`` the gradient of the s before w.
 
-    The last iteration, which has no w, stores s in ``result``. The first one's gradient includes ``through_rho``.
+    The last iteration stores s in ``result`` instead. The gradient of the first one fills ``through_rho``, dkappa too.
     """
     hub = tl.program_id(0)
-    here, node = hub + tl.arange(0, 1), tl.load(hubs + hub)
-    total, of_votes = tl.zeros((1, S.PADDED_K, S.PADDED_D), tl.float32), tl.zeros((1, S.PADDED_K), tl.float32)
-    last = tl.load(first + hub + 1)
+    here, node, last = hub + tl.arange(0, 1), tl.load(hubs + hub), tl.load(first + hub + 1)
+    total, of_votes = zeros(S)
     for at in range(tl.load(first + hub), last, 4 * S.ROWS):
         segment = at + tl.arange(0, 4 * S.ROWS)
         segment = tl.where(segment < last, segment, -1)
@@ -292,7 +290,13 @@ def whole_hub(
         of_votes = load_numbers(squares, here, S)
     begin, end = rows_of(node, ptr, S)
     ratio, root = kappa_over_rho(of_votes, end - begin, kappa, S)
-    if dw is not None:
+    if result is not None:
+        store_capsules(result, node + tl.arange(0, 1), total, S)
+    elif dw is None:
+        store_capsules(s, here, total, S)
+        before = tl.zeros_like(total) if w is None else load_capsules(w, here, S)
+        store_capsules(w_after, here, next_w(total, before, ratio, S), S)
+    else:
         if S.ADDS:
             total += load_capsules(dw, here, S)
             store_capsules(dw, here, total, S)
@@ -303,9 +307,3 @@ def whole_hub(
         if through_rho is not None:
             rho = kappa_over_rho_backward(along, ratio, root, end - begin, node + tl.arange(0, 1), dkappa, S)
             store_numbers(through_rho, here, rho, S)
-    elif result is not None:
-        store_capsules(result, node + tl.arange(0, 1), total, S)
-    else:
-        store_capsules(s, here, total, S)
-        before = tl.zeros_like(total) if w is None else load_capsules(w, here, S)
-        store_capsules(w_after, here, next_w(total, before, ratio, S), S)

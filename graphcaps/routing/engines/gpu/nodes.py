@@ -1,11 +1,12 @@
 """Routing among the capsules of each node, on a GPU. The formulas are those of `..cpu.by_node`.
 
-Without ``mutual``, one program runs all iterations of a node, and another one, after recomputing them, its gradient. The
-rows of a hub, a node of more than SEGMENT in-edges, are cut into segments: each iteration is a launch that sums the
-votes of each segment, and one that adds up the sums and computes the next w. With ``mutual``, b_e = <u_hat_e, w_v> +
-<u_hat_e', w_u> on edge e = (u, v) with the reverse e' needs the w of both nodes, so all nodes are treated as hubs. Both
-directions of an edge have the same couplings, so the gradient is symmetric too: db_e + db_e' follows from <u_hat_e,
-ds_v> + <u_hat_e', ds_u>. Nothing is kept per edge.
+Without ``mutual``, one program runs all iterations of a node; another one recomputes them for the gradient. The rows of
+a hub, a node of more than SEGMENT in-edges, are cut into segments: each iteration is a launch that sums the votes of
+each segment, and one that adds up a hub's segments and computes its next w.
+
+With ``mutual``, b_e = <u_hat_e, w_v> + <u_hat_e', w_u> on edge e = (u, v) with the reverse e'. That takes the w of both
+nodes, so all nodes are treated as hubs. Both directions of an edge have the same couplings; so db_e + db_e' follows in
+the same way from <u_hat_e, ds_v> + <u_hat_e', ds_u>. No number per edge is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from ...._dgl import DGLGraph
 from ....graph import cached_per_structure, links, reverse_edges
-from ...second_derivative import refuse
+from ...second_derivative import _Refused
 from . import kernels_nodes as kernels
 
 SEGMENT = 128
@@ -87,8 +88,8 @@ def products_of_nodes(graph: DGLGraph, z: Tensor) -> Tensor:
 
     They are the gradient by ``scale`` of sums in which all couplings are 1 / K.
     """
-    edges, nothing = list(edges_by_node(graph, z.device, False)), z.new_empty(0)
-    given = (z * z.shape[1]).float(), z.unsqueeze(1), None, None, nothing, nothing
+    edges, nothing = list(edges_by_node(graph, z.device, False)), z.new_empty(2, 0)
+    given = (z * z.shape[1]).float(), nothing, nothing, z.unsqueeze(1), None, None
     return backward(*given, edges, 1, False, False, False, True)[1].squeeze(1)
 
 
@@ -107,39 +108,28 @@ class Sizes:
     ATOMIC: bool  # whether edges with the same source add their gradients up
 
 
-def launches(
-    z: Tensor,
-    scale: Tensor | None,
-    kappa: Tensor | None,
-    edges: list[Tensor],
-    iterations: int,
-    mutual: bool,
-    per_edge: bool,
-    backward: bool,
-) -> list[Callable[..., Any]]:
-    """Return the launches of `route_node`, `segment_of_hub` and `whole_hub`, with the arguments that they share."""
+def launches(backward, z, scale, kappa, edges, iterations, mutual, per_edge) -> list[Callable[..., Any]]:
+    """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share."""
     by_node = EdgesByNode(*edges[:8])
     padded = [triton.next_power_of_2(size) for size in z.shape[2:]]
     numbers, atomic = padded[0] * padded[1], not per_edge and len(edges) == 8
     sizes = Sizes(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic)
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, by_node.eid if per_edge else by_node.src, by_node.eid
-    back = (by_node.back_eid if per_edge else by_node.dst, by_node.back_eid, by_node.src) if mutual else (None,) * 3
+    back = by_node.back_eid if per_edge else by_node.dst, by_node.back_eid, by_node.src
     hubs = by_node.ptr, by_node.hubs, by_node.first
     num_hubs, num_segments = len(by_node.hubs), len(by_node.hub_of)
-    sums, squares = (z.new_empty(num_segments, *size, dtype=torch.float32) for size in (z.shape[2:], z.shape[2:3]))
+    sums = [z.new_empty(num_segments, *size, dtype=torch.float32) for size in (z.shape[2:], z.shape[2:3])]
 
-    def launch(kernel: Any, programs: int, warps: int, *given: Any) -> Callable[..., Any]:
+    def launch(kernel: Any, programs: int, *given: Any, warps: int = warps) -> Callable[..., Any]:
         return partial(kernel[(programs,)], *given, sizes, num_warps=warps) if programs else lambda **_: None
 
+    segment = *rows, *(back if mutual else [None] * 3), *hubs, by_node.hub_of, *sums, num_hubs, iterations
     return [
-        launch(kernels.route_node, 0 if mutual else len(hubs[0]) - 1, warps, *rows, hubs[0], kappa, iterations),
-        launch(
-            kernels.segment_of_hub, num_segments, warps, *rows, *back, *hubs, by_node.hub_of, sums, squares, num_hubs,
-            iterations,
-        ),
-        launch(kernels.whole_hub, num_hubs, 4, sums, squares, *hubs, kappa),
-    ]  # fmt: skip
+        launch(kernels.route_node, 0 if mutual else len(hubs[0]) - 1, *rows, hubs[0], kappa, iterations),
+        launch(kernels.route_segment, num_segments, *segment),
+        launch(kernels.finish_hub, num_hubs, *sums, *hubs, kappa, warps=4),
+    ]
 
 
 @torch.library.custom_op(
@@ -148,118 +138,70 @@ def launches(
     schema="(Tensor z, Tensor? scale, Tensor? kappa, Tensor[] edges, int iterations, bool mutual, bool per_edge, "
     "bool get_coupling) -> (Tensor, Tensor, Tensor, Tensor)",
 )
-def forward(
-    z: Tensor,
-    scale: Tensor | None,
-    kappa: Tensor | None,
-    edges: list[Tensor],
-    iterations: int,
-    mutual: bool,
-    per_edge: bool,
-    get_coupling: bool,
-) -> tuple[Tensor, ...]:
+def forward(z, scale, kappa, edges, iterations, mutual, per_edge, get_coupling):
     """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, and the hubs' (s, w) and squares.
 
     ``edges`` is `EdgesByNode`. If that of the reversed graph follows, the gradient of z is deterministic.
     """
     given = z, scale, kappa, edges, iterations, mutual, per_edge
     sums, coupling, states, squares = _outputs(*given, get_coupling)
-    route_node, segment_of_hub, whole_hub = launches(*given, backward=False)
+    route_node, route_segment, finish_hub = launches(False, *given)
     coupled = coupling.fill_(1 / z.shape[2]) if get_coupling else None
     with torch.cuda.device_of(z):
         route_node(sums=sums, coupling=coupled)
         for r in range(iterations):
             last, w = r == iterations - 1, states[1, r - 1] if r else None
-            segment_of_hub(w=w, coupling=coupled if last else None)
+            route_segment(w=w, coupling=coupled if last else None)
             after = {"result": sums} if last else {"s": states[0, r], "w_after": states[1, r]}
-            whole_hub(squares=squares, FIRST=r == 0, w=w, **after)
+            finish_hub(squares=squares, FIRST=r == 0, w=w, **after)
     return sums, coupling, states, squares
 
 
 @forward.register_fake
-def _outputs(
-    z: Tensor,
-    scale: Tensor | None,
-    kappa: Tensor | None,
-    edges: list[Tensor],
-    iterations: int,
-    mutual: bool,
-    per_edge: bool,
-    get_coupling: bool,
-) -> tuple[Tensor, ...]:
+def _outputs(z, scale, kappa, edges, iterations, mutual, per_edge, get_coupling):
     num_nodes, num_edges, num_hubs = edges[0].shape[0] - 1, edges[1].shape[0], edges[3].shape[0]
     coupling = (num_edges, *z.shape[1:3]) if get_coupling else (0,)
-    states = 2, iterations - 1, num_hubs, *z.shape[2:]
-    shapes = (num_nodes, *z.shape[2:]), coupling, states, (num_hubs, z.shape[2])
+    shapes = (num_nodes, *z.shape[2:]), coupling, (2, iterations - 1, num_hubs, *z.shape[2:]), (num_hubs, z.shape[2])
     return tuple(z.new_empty(shape, dtype=torch.float32) for shape in shapes)
 
 
 @torch.library.custom_op(
     "graphcaps::route_nodes_backward",
     mutates_args=(),
-    schema="(Tensor grad, Tensor z, Tensor? scale, Tensor? kappa, Tensor states, Tensor squares, Tensor[] edges, "
+    schema="(Tensor grad, Tensor states, Tensor squares, Tensor z, Tensor? scale, Tensor? kappa, Tensor[] edges, "
     "int iterations, bool mutual, bool per_edge, bool wants_z, bool wants_scale) -> (Tensor, Tensor, Tensor)",
 )
-def backward(
-    grad: Tensor,
-    z: Tensor,
-    scale: Tensor | None,
-    kappa: Tensor | None,
-    states: Tensor,
-    squares: Tensor,
-    edges: list[Tensor],
-    iterations: int,
-    mutual: bool,
-    per_edge: bool,
-    wants_z: bool,
-    wants_scale: bool,
-) -> tuple[Tensor, ...]:
+def backward(grad, states, squares, z, scale, kappa, edges, iterations, mutual, per_edge, wants_z, wants_scale):
     """Return the gradients of z, scale and kappa; those that aren't wanted are empty."""
-    num_edges, hubs, (caps_in, caps, dim) = len(edges[1]), edges[3], z.shape[1:]
-    route_node, segment_of_hub, whole_hub = launches(
-        z, scale, kappa, edges, iterations, mutual, per_edge, backward=True
-    )
-    float32 = partial(torch.zeros, dtype=torch.float32, device=z.device)
-    rows = len(z) if per_edge or len(edges) == 8 else num_edges
-    dz = float32(rows if wants_z else 0, caps_in, caps, dim)
-    dscale = float32(num_edges if wants_scale else 0, caps_in, caps)
-    dkappa = float32(0 if kappa is None else len(edges[0]) - 1, caps)
-    ds, dw = float32(iterations, len(hubs), caps, dim), float32(len(hubs), caps, dim)
-    dratio, through_rho = float32(len(hubs), caps), float32(len(hubs), caps)
-    results = {"dz": dz if wants_z else None, "dscale": dscale if wants_scale else None}
+    num_edges, num_hubs, (caps_in, *dims) = len(edges[1]), len(edges[3]), z.shape[1:]
+    route_node, route_segment, finish_hub = launches(True, z, scale, kappa, edges, iterations, mutual, per_edge)
+    zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
+    by_edge = len(edges) > 8 and not per_edge
+    dz = zeros((num_edges if by_edge else len(z)) * wants_z, caps_in, *dims)
+    dscale = zeros(num_edges * wants_scale, caps_in, dims[0])
+    dkappa, dratio, through_rho = (zeros(size, dims[0]) for size in (len(edges[0]) - 1, num_hubs, num_hubs))
+    ds, dw = zeros(iterations, num_hubs, *dims), zeros(num_hubs, *dims)
     grad = grad.contiguous()
-    ds[-1] = grad.index_select(0, hubs)
+    ds[-1] = grad.index_select(0, edges[3])
+    results = {"dz": dz if wants_z else None, "dscale": dscale if wants_scale else None}
     with torch.cuda.device_of(z):
         route_node(grad=grad, **results, dkappa=dkappa)
         for r in range(iterations - 1, 0, -1):
-            segment_of_hub(w=states[1, r - 1], ds=ds[r])
-            after = {"through_rho": through_rho, "dkappa": dkappa} if r == 1 else {}
-            whole_hub(squares=squares, s=states[0, r - 1], dw=dw, ds=ds[r - 1], dratio=dratio, **after)
-        segment_of_hub(w=states[1], ds=ds, through_rho=through_rho, **results)
-    if rows != len(z) and wants_z:  # sum the gradients of each source's edges: an iteration of the reversed graph
-        votes = dz.view(num_edges, 1, caps_in * caps, dim)
-        dz = forward(votes, None, None, edges[8:], 1, False, True, False)[0] * (caps_in * caps)
+            route_segment(w=states[1, r - 1], ds=ds[r])
+            first = {"through_rho": through_rho, "dkappa": dkappa} if r == 1 else {}
+            finish_hub(squares=squares, s=states[0, r - 1], dw=dw, ds=ds[r - 1], dratio=dratio, **first)
+        route_segment(w=states[1], ds=ds, through_rho=through_rho, **results)
+    if by_edge and wants_z:  # route the gradients of edges back to their sources: each is the only capsule of its edge
+        votes = dz.view(num_edges, 1, -1, dims[1])
+        dz = forward(votes, None, None, edges[8:], 1, False, True, False)[0] * votes.shape[2]
     return dz.view(z.shape).to(z.dtype) if wants_z else dz, dscale, dkappa.sum(0)
 
 
 @backward.register_fake
-def _gradients(
-    grad: Tensor,
-    z: Tensor,
-    scale: Tensor | None,
-    kappa: Tensor | None,
-    states: Tensor,
-    squares: Tensor,
-    edges: list[Tensor],
-    iterations: int,
-    mutual: bool,
-    per_edge: bool,
-    wants_z: bool,
-    wants_scale: bool,
-) -> tuple[Tensor, ...]:
-    shapes = z.shape if wants_z else (0, *z.shape[1:]), (edges[1].shape[0] if wants_scale else 0, *z.shape[1:3])
-    dz, dscale, dkappa = (z.new_empty(shape, dtype=torch.float32) for shape in (*shapes, z.shape[2:3]))
-    return dz.to(z.dtype), dscale, dkappa
+def _gradients(grad, states, squares, z, scale, kappa, edges, iterations, mutual, per_edge, wants_z, wants_scale):
+    dz = z.new_empty(z.shape) if wants_z else z.new_empty(0, *z.shape[1:], dtype=torch.float32)
+    dscale = z.new_empty(edges[1].shape[0] * wants_scale, *z.shape[1:3], dtype=torch.float32)
+    return dz, dscale, z.new_empty(z.shape[2], dtype=torch.float32)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -274,10 +216,10 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Any, ...]:
     z, scale, kappa, states, squares, *edges = ctx.saved_tensors
     wanted = ctx.needs_input_grad[:2]
-    dz, dscale, dkappa = backward(grad, z, scale, kappa, states, squares, edges, *ctx.settings, *wanted)
+    dz, dscale, dkappa = backward(grad, states, squares, z, scale, kappa, edges, *ctx.settings, *wanted)
     gradients = dz if wanted[0] else None, dscale if wanted[1] else None, None if kappa is None else dkappa
     return *gradients, [None] * len(edges), None, None, None, None
 
 
 forward.register_autograd(_backward, setup_context=_save)
-backward.register_autograd(refuse)
+backward.register_autograd(_Refused.backward)
