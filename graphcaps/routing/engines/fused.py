@@ -98,5 +98,5 @@ def fits_node_kernels(z: Tensor) -> bool:
 
 @functools.cache
 def has_triton() -> bool:
-    """Whether Triton can compile the kernels by node. They need tuples, which Triton has since torch 2.7."""
-    return torch.__version__ >= "2.7" and importlib.util.find_spec("triton") is not None
+    """Whether Triton can compile the kernels by node. Releases before 3.4, which came with torch 2.8, can't."""
+    return torch.__version__ >= "2.8" and importlib.util.find_spec("triton") is not None

@@ -113,7 +113,8 @@ def launches(backward, z, scale, kappa, edges, iterations, mutual, per_edge) -> 
     by_node = EdgesByNode(*edges[:8])
     padded = [triton.next_power_of_2(size) for size in z.shape[2:]]
     numbers, atomic = padded[0] * padded[1], not per_edge and len(edges) == 8
-    sizes = Sizes(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic)
+    rows_at_a_time = max(1, min(16, 512 // numbers))
+    sizes = Sizes(*(*z.shape[1:], *padded, rows_at_a_time, SEGMENT, kappa is None, atomic))
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, by_node.eid if per_edge else by_node.src, by_node.eid
     back = by_node.back_eid if per_edge else by_node.dst, by_node.back_eid, by_node.src
