@@ -9,8 +9,6 @@ nodes, so all nodes are treated as hubs. Both directions of an edge have the sam
 the same way from <u_hat_e, ds_v> + <u_hat_e', ds_u>. No number per edge is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
