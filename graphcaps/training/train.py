@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Collection
 from pathlib import Path
 
@@ -52,6 +53,10 @@ def train(
             got = f"{run} has finished its {run.config.epochs} epochs"
             more = "To train longer, start another run with more --epochs"
             raise GraphcapsError(f"resume: expected an unfinished run, {got}. {more}")
+        stored = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["settings"]
+        if weight := stored.get("coupling_weight", 0):
+            got = f"{weight} in {run}. The loss that it weighted was removed: train another run"
+            raise GraphcapsError(f"resume: expected a run with coupling_weight 0, got {got}")
         taken = {key: getattr(config, key) for key in MACHINE_SETTINGS if key in (*config.changed(), *overrides)}
         config = dataclasses.replace(run.config, **taken)
     config.check()
