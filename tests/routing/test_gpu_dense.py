@@ -67,14 +67,15 @@ from graphcaps.nn import CapsuleLayer
 from graphcaps.routing.engines import fused
 fused.on_gpu = lambda votes: True
 
-def compile_layer(layer, images=128, precision="highest", dtype=None):
+def compile_layer(layer, precision="highest", dtype=None):
     torch.set_float32_matmul_precision(precision)
-    u = torch.randn(layer.num_children, images, layer.child_dim, requires_grad=True)
+    u = torch.randn(layer.num_children, 128, layer.child_dim, requires_grad=True)
     with torch.autocast("cpu", dtype, enabled=dtype is not None):
         layer(u).sum().backward()
 
-wide = CapsuleLayer(640, 10, 32, 64, "spherical", learned_prior=True)
-for layer in (*(CapsNet.from_preset(name).capsules for name in ("paper", "compact", "parts")), wide):
+compile_layer(CapsuleLayer(640, 10, 32, 64, "spherical", learned_prior=True))  # the widest
+for preset in ("paper", "compact", "parts"):
+    layer = CapsNet.from_preset(preset).capsules
     for how in ({}, {"precision": "high"}, {"dtype": torch.bfloat16}):
         compile_layer(layer, **how)
 votes = torch.randn(128, 11520, 16, requires_grad=True)  # by image
