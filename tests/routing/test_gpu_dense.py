@@ -127,7 +127,7 @@ def votes_and_leaves(kind, sizes, draw):
     return LinearVotes, [draw(children, images, child_dim), draw(*matrices, child_dim, dim)]
 
 
-def assert_equals_oracle(kind, routing, device, draw, prior=None, sizes=(6, 3, 5, 3, 7), dtype=torch.float32, off=2e-5):
+def assert_equals_oracle(kind, routing, device, draw, prior=None, sizes=(6, 3, 5, 3, 7), dtype=torch.float32, off=1e-4):
     """Compare poses, parents, couplings and all gradients with the oracle's in float64; ``off`` is relative."""
     graph, (make, leaves), results = complete_graph(*sizes[:2]), votes_and_leaves(kind, sizes, draw), []
     leaves, prior = [x.to(dtype) for x in leaves], [] if prior is None else [draw(*prior).float()]
@@ -161,8 +161,8 @@ def test_values_and_all_gradients_equal_the_oracles(kind, routing, device, draw)
 @pytest.mark.parametrize("kind", ["per edge", "by edge"])
 def test_any_size_and_half_precision_equal_the_oracle(kind, device, draw):
     for sizes in ((1, 1, 1, 1, 1), (3, 2, 17, 32, 64), (3, 2, 66, 5, 16)):
-        assert_equals_oracle(kind, Dynamic(2), device, draw, sizes=sizes, off=2e-4)
-    assert_equals_oracle(kind, Dynamic(6), device, draw, sizes=(3, 2, 2, 8, 16), off=2e-4)
+        assert_equals_oracle(kind, Dynamic(2), device, draw, sizes=sizes)
+    assert_equals_oracle(kind, Dynamic(6), device, draw, sizes=(3, 2, 2, 8, 16), off=1e-3)
     assert_equals_oracle(kind, Dynamic(3), device, draw, prior=(18,), dtype=HALF, off=4 * torch.finfo(HALF).eps)
 
 

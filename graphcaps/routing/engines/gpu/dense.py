@@ -96,7 +96,9 @@ class _Call(NamedTuple):
         """Return the sizes of a tile, which has at most this many columns for linear votes."""
         linear, (_, images, width) = self.weight is not None, self.u.shape
         P, D = _power_of_two(width if linear else 1), _power_of_two(self.votes.shape[-1], 16 if linear else 1)
-        M, IT = (_power_of_two(images, 16, 64), most // P) if linear else (_power_of_two(images, 1, 4), 16)
+        M, IT = _power_of_two(images, 16), most // P
+        if not linear:  # a grid has at most 65,535 tiles of images
+            M, IT = _power_of_two(min(images, max(4, images >> 15))), 16
         while IT > 1 and IT * P > 16 and -(-self.children // IT) * -(-images // M) < PROGRAMS:
             IT //= 2
         return {"M": M, "IT": IT, "P": P, "D": D}
