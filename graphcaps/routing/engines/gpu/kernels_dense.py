@@ -12,6 +12,9 @@ Nothing is added atomically: each program stores its own sums, and `finish` and 
 Capitals are constants of the compiler: flags, and sizes. M, IT, P and D are powers of two, P and D at least CHILD_DIM
 and DIM; what is beyond the true sizes is masked. ``stride0`` and ``stride1`` are the strides of matrices (by type and
 parent) or of given votes (by edge and image), and ``edge0`` and ``edge1`` those of the prior (by edge and image).
+
+Triton compiles a kernel again for numbers that are 1 and for multiples of 16, except those in ``do_not_specialize``: so
+a smaller last batch needs no new kernel.
 """
 
 # There is no `from __future__ import annotations`, because Triton 3.0's interpreter can't read annotations as strings.
@@ -80,7 +83,7 @@ def _add(du, total, x, u, c, row, along,
         return du, total + c[:, :, None] * row[:, None, :]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["images"])
 def iterate(u, votes, prior, query, ds, lse, mean, c, parts,
             children, parents, images, group, stride0, stride1, edge0, edge1,
             QUERY: tl.constexpr, BACK: tl.constexpr, SUMS: tl.constexpr, COUPLING: tl.constexpr, PRIOR: tl.constexpr,
@@ -136,7 +139,7 @@ def iterate(u, votes, prior, query, ds, lse, mean, c, parts,
                 tl.store(lse + child * images + b, top, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["images"])
 def gradient(u, votes, prior, queries, ds, lse, mean, bend, du, dweight, dprior,
              children, parents, images, group, stride0, stride1, edge0, edge1,
              R: tl.constexpr, BEND: tl.constexpr, DPRIOR: tl.constexpr, PRIOR: tl.constexpr, LINEAR: tl.constexpr,
@@ -200,7 +203,7 @@ def _sum_of_parts(parts, tiles, rows, at, mask, dim, M: tl.constexpr, TILES: tl.
     return tl.sum(total, 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def finish(parts, s, out, before, ratio, tiles, rows, dim,
            DIRECTIONS: tl.constexpr, ADD: tl.constexpr, M: tl.constexpr, TILES: tl.constexpr,
            D: tl.constexpr):  # fmt: skip
@@ -219,7 +222,7 @@ def finish(parts, s, out, before, ratio, tiles, rows, dim,
     tl.store(out + at, y, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def finish_back(parts, s, ratio, dw, dratio, grad, ds, tiles, rows, dim,
                 PARTS: tl.constexpr, ADD: tl.constexpr, GRAD: tl.constexpr, DIRECTIONS: tl.constexpr,
                 M: tl.constexpr, TILES: tl.constexpr, D: tl.constexpr):  # fmt: skip
