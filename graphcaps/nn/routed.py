@@ -106,16 +106,18 @@ def route_layer(
 ) -> Parents:
     """Route a layer's children, u (I, B, P) or ``Poses``, to its parents, outside autocast.
 
+    Under autocast, kernels on a GPU multiply in autocast's dtype; their sums, couplings and results are float32.
     ``iterations`` replaces the layer's own number. With ``coupling`` the result includes the last couplings.
     """
     device = check_tensor("u", u.pose if isinstance(u, Poses) else u).device
     routing = layer.routing if iterations is None else layer.routing.with_iterations(iterations)
     # Enter an autocast block only if autocast is on, because torch.export would record the block.
     autocast = torch.is_autocast_enabled(device.type)
+    half = torch.get_autocast_dtype(device.type) if autocast else None
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         activation = activation_of(u) if routing.uses_activation else None
         given = layer.graph(device), layer.votes(u), routing, activation, layer.prior
-        return route_checked(*given, on_iteration, coupling)
+        return route_checked(*given, on_iteration, coupling, half)
 
 
 def activation_of(u: Tensor | Poses) -> Tensor:

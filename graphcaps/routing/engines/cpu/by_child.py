@@ -14,7 +14,7 @@ from torch import Tensor
 from ...._dgl import DGLGraph
 from ....functional import squash
 from ....graph import Links, links
-from ...rule import Rule, kappa_over_rho
+from ...rule import Rule, kappa_over_rho, squared_lengths_on_complete
 from ...second_derivative import once_differentiable
 from ...votes import LinearVotes, Votes
 from ..edges import Observer
@@ -218,11 +218,8 @@ def squared_lengths(votes: LinearVotes, graph: DGLGraph) -> Tensor:
         of_child = (u @ weight).square().sum(-1)  # (I, B)
         return _sum_to_parents(of_child.index_select(0, ends.src), ends)
     if ends.complete and votes.index is None:
-        # |u W|^2 = <u u^T, W W^T>, so the u u^T of children that share W are added first.
         types = len(weight) if weight.dim() == 4 else ends.num_children
-        by_type, weight = u.unflatten(0, (types, -1)), weight.reshape(types, ends.num_parents, *weight.shape[-2:])
-        products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
-        return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
+        return squared_lengths_on_complete(u, weight.reshape(types, ends.num_parents, *weight.shape[-2:]))
     return _sum_to_parents(votes.build(graph).square().sum(-1), ends)
 
 
