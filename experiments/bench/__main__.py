@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-NAMES = ("routing", "sparse", "training", "memory", "growth", "nodes", "first")
-ON_GPU = ("routing", "epoch")
+NAMES = ("routing", "sparse", "training", "memory", "nodes")
+ON_GPU = ("training", "routing", "nodes", "runs")
 VERDICTS = {True: "met", False: "MISSED", None: "not measured"}
 
 
@@ -18,11 +18,11 @@ def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, s
     """Run the named benchmarks, print each result at once with ``say``, and return all results as plain data."""
     from graphcaps.atomic import write_text
 
-    from . import first, machine, memory, nodes, routing, training
+    from . import machine, memory, nodes, routing, training
     from .inputs import SIZES, Setup
     from .targets import judged
 
-    modules = (routing, training, memory, nodes, first)
+    modules = (routing, training, memory, nodes)
     sizes = sizes or SIZES[device]
     about = machine.description(device, machine.keep_freed_memory())
     say("\n".join(f"{name:<10} {value}" for name, value in about.items()))
@@ -56,12 +56,17 @@ def main(argv: list[str] | None = None) -> int:
     set_waiting()  # use threads and memory pages as graphcaps' command line does
     set_number()
     parser = argparse.ArgumentParser(prog="python -m experiments.bench", description=__doc__)
-    parser.add_argument("name", choices=["all", "gpu", *NAMES, "epoch"], help="gpu: routing and epoch, on a GPU")
+    about = f"all: {', '.join(NAMES)}; gpu, on a GPU: {', '.join(ON_GPU)}"
+    parser.add_argument("name", choices=["all", "gpu", *NAMES, "runs"], help=about)
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--threads", type=int, help="number of threads")
     parser.add_argument("--json", type=Path, help="file to which the results are also written")
     given = parser.parse_args(argv)
     import torch
+
+    from experiments.table import RESULTS
+
+    from .markdown import bench_tables
 
     if given.threads is not None:
         torch.set_num_threads(given.threads)
@@ -69,7 +74,10 @@ def main(argv: list[str] | None = None) -> int:
     if "cuda" in (given.device, "cuda" if given.name == "gpu" else "") and not on_gpu:
         raise SystemExit(f"device: expected a GPU for {given.name}, got none that torch can use")
     names = {"all": NAMES, "gpu": ON_GPU}.get(given.name, (given.name,))
-    run(names, given.device if given.device != "auto" else "cuda" if on_gpu else "cpu", given.json)
+    file = given.json
+    if given.name == "gpu":
+        file = file or RESULTS / f"bench-{torch.cuda.get_device_name().lower().replace(' ', '-')}.json"
+    print(bench_tables(run(names, given.device if given.device != "auto" else "cuda" if on_gpu else "cpu", file)))
     return 0
 
 
