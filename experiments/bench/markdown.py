@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from experiments.table import counted, lines
 
 BESIDE = {
-    "images_per_second": "{:,.0f} images/s",
+    "images_per_second": "{:,.0f}/s",
     "ratio": "{:.1f}x",
     "gemm_share": "{:.0%}",
     "launches": "{:,.0f} launches",
