@@ -41,7 +41,8 @@ def captured(call: Callable[[], object]) -> Callable[[], object]:
         for _ in range(3):
             call()
     torch.cuda.current_stream().wait_stream(stream)
-    with torch.cuda.graph(graph):
+    # The outer block restores the current stream even if the capture fails.
+    with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
         call()
     return graph.replay
 

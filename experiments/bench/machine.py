@@ -59,7 +59,7 @@ def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
     """The machine's rates, the best of several tries.
 
     ``copy_gb_s``: GB read and written per second while a large tensor is copied. ``*_gflop_s``: 1e9 additions and
-    multiplications per second in a product of two square matrices. On a GPU, tf32 is float32 rounded by tensor cores.
+    multiplications per second in a product of two square matrices.
     """
 
     def fastest(call: Callable[[], object]) -> float:

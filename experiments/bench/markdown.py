@@ -29,7 +29,8 @@ def bench_tables(result: dict, names: Sequence[str] = ()) -> str:
         f"copying {ceilings['copy_gb_s']:.1f} GB/s (bytes read and written), matrix products "
         f"{' and '.join(rates)} (GFLOP/s)."
     ]
-    parts += [of_benchmark(name, result) for name in names or result["benchmarks"]]
+    names = names or [name for name, part in result["benchmarks"].items() if part["tables"]]
+    parts += [of_benchmark(name, result) for name in names]
     verdicts = {True: "met", False: "**missed**", None: "not measured"}
     targets = [target for part in result["benchmarks"].values() for target in part["targets"]]
     rows = [[target["about"], target["wanted"], target["text"], verdicts[target["met"]]] for target in targets]

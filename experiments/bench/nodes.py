@@ -34,14 +34,10 @@ LAYERS = [
 
 def nodes(setup: Setup) -> Iterator[Table]:
     """Make a table for each number of edges, and on a GPU for a power-law graph too."""
-    sizes, device = setup.sizes, setup.device
-    dim, iterations, on_gpu = sizes.dim, sizes.iterations, sizes.on_gpu
+    device, sizes, on_gpu = setup.device, setup.sizes, setup.sizes.on_gpu
+    dim, iterations = sizes.dim, sizes.iterations
     for edges, hub in product(sizes.node_edges, (0, sizes.hub) if on_gpu else (0,)):
-        about = (
-            f"{edges // DEGREE:,} nodes, {FEATS} features, {CAPS} capsules or heads of {dim}, R {iterations}, float32; "
-            f"the votes of all edges would be {4 * dim * CAPS * edges / MB:,.0f} MB; memory excludes the graph and "
-            "its features"
-        )
+        about = f"{edges // DEGREE:,} nodes, {FEATS} features, {CAPS} capsules or heads of {dim}, R {iterations}"
         rows = [Row(name) for name in LAYERS if not (on_gpu and "DGL" in name or hub and name == MUTUAL)]
         for row in rows:
             row.numbers, row.note = in_process(measure, row.name, edges, hub, dim, iterations, device=device)
