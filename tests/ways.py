@@ -108,5 +108,5 @@ def unsupported_reason(way: Way) -> str:
     if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
         return "the installed DGL is CPU-only"
     if way.engine == "fused" and way.device == "cuda":
-        return "tests of their own, without float64"
+        return "these kernels have no float64: test_gpu_dense.py tests them"
     return ""
