@@ -84,7 +84,7 @@ gpu: $(if $(wildcard build/gpu),,$(VENV)/installed-dev)
 
 gpu-files: $(VENV)/installed-dev
 	@rm -rf build/gpu
-	$(VENV)/bin/python -m pip install --no-deps --target build/gpu dgl tyro docstring-parser typeguard rich
+	$(VENV)/bin/python -m pip install --no-deps --target build/gpu dgl tyro docstring-parser typeguard rich pytest-xdist execnet
 
 # Pages and timings don't depend on the libraries' age.
 NOT_OLDEST = $(addprefix --ignore=tests/,viz experiments test_notebooks.py)
