@@ -43,5 +43,5 @@ def test_every_benchmark_makes_the_tables_of_the_docs(monkeypatch, tmp_path):
         result = run(names, "cpu", tmp_path / "x.json", sizes, say=lambda line: None)
         assert json.loads((tmp_path / "x.json").read_text()) == json.loads(json.dumps(result))
         text = markdown.bench_tables(result)
-        assert "failed" not in result
+        assert "failed" not in result and "WRONG" not in text
         assert [name for name in names if f"Benchmark `{name}`" not in text] == []
