@@ -158,7 +158,7 @@ class NodeCapsules(nn.Module):
             scale = mask if scale is None else mask * scale
         votes = NodeVotes(z, scale, per_edge=self.weight_edge is not None)
         s, c = route_nodes(graph, votes, self.routing, self.mutual, get_coupling)  # s (N_dst, *, K_out, D)
-        factor = s.new_tensor(self.num_caps) / spread(edges.in_degrees.clamp_min(1).to(s.dtype), s.dim())
+        factor = s.new_full((), self.num_caps) / spread(edges.in_degrees.clamp_min(1).to(s.dtype), s.dim())
         if self.normalise:
             factor = factor * self._per_rms(feat, edge_feat, edges)
         s = s * factor.to(s.dtype)

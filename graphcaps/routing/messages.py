@@ -1,7 +1,5 @@
 """Sums and products along edges for BeliefConv, which doesn't route. They are here because they use the kernels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
