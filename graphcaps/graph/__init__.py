@@ -3,7 +3,7 @@
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
 from .couplings import coupling_entropy, to_networkx
 from .links import Links, cached_per_structure, links
-from .local import local_graph, local_grid, local_index
+from .local import graph_of, local_graph, local_grid, local_index
 from .nodes import expand, membership, reverse_edges
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "complete_graph",
     "coupling_entropy",
     "expand",
+    "graph_of",
     "links",
     "local_graph",
     "local_grid",

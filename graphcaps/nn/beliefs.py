@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from .._dgl import DGLGraph
 from ..errors import check_flag, check_tensor, check_whole, expect
 from ..graph import links
+from ..graph.nodes import check_edges
 from ..routing.api import uncompiled
 from ..routing.messages import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
-from .graph_conv import check_edges, check_one_kind
+from .graph_conv import check_one_kind
 from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu

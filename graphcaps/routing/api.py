@@ -24,13 +24,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
-    """Make ``torch.compile`` run ``function`` outside its graph, because it can't trace DGL or Numba."""
+def uncompiled(function: Callable[P, T], unless: Callable[..., bool] | None = None) -> Callable[P, T]:
+    """Make ``torch.compile`` run ``function`` outside its graph, because it can't trace DGL or Numba.
+
+    ``unless`` gets the function's arguments and returns whether the call can be traced.
+    """
 
     @functools.wraps(function)
     def call_or_break(*arguments: P.args, **named: P.kwargs) -> T:
-        if torch.compiler.is_dynamo_compiling():
-            from .uncompiled import call
+        if torch.compiler.is_dynamo_compiling() and not (unless and unless(*arguments, **named)):
+            from .compiling import call
 
             return call(function, *arguments, **named)
         return function(*arguments, **named)
@@ -85,7 +88,7 @@ def route(
 
 
 def route_checked(
-    graph: DGLGraph,
+    graph: DGLGraph | Links,
     votes: torch.Tensor | Votes,
     routing: Routing,
     activation: torch.Tensor | None = None,
@@ -94,7 +97,8 @@ def route_checked(
     coupling: bool = False,
 ) -> Parents:
     """Check the arguments and route. Layers call this, users ``route``. ``coupling``: whether to return couplings."""
-    check_graph(graph)
+    if not isinstance(graph, Links):
+        check_graph(graph)
     votes = as_votes(votes)
     votes.check(graph)
     trailing, device = votes.trailing, votes.device

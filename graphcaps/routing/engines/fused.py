@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..._dgl import DGLGraph
+from ...graph import Links
 from ...torch_tracing import is_tracing
 from ..base import Parents, Routing, rule_of, squashed
 from ..observers import watched
@@ -27,7 +28,7 @@ class FusedEdges(Edges):
 
     @classmethod
     def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
-        if is_tracing():
+        if is_tracing() and not isinstance(graph, Links):
             return "a call that torch doesn't trace or transform"
         if votes.device.type != "cpu":
             return "votes on the CPU"
@@ -80,5 +81,5 @@ def fits_node_kernels(z: Tensor) -> bool:
         and z.dim() == 4
         and z.dtype in (torch.float32, torch.float64)
         and z.shape[-2] * z.shape[-1] <= MAX_NODE_NUMBERS
-        and not is_tracing()
+        and (not is_tracing() or torch.compiler.is_dynamo_compiling())
     )
