@@ -216,7 +216,7 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
 
     Without a ``with engine(...)`` block, it is ``fused`` for votes on the CPU, if that engine has kernels for the
     routing. Else it is ``torch`` if the graph is complete or on another device than the votes, and ``dgl`` if not.
-    Under ``torch.export``, ``torch.compile`` and ``torch.func`` it is ``torch``, the only engine that torch can trace.
+    Under ``torch.export`` and ``torch.func`` it is ``torch``, the only engine that torch can trace.
 
     >>> from graphcaps import complete_graph
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
