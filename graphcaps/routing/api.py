@@ -24,13 +24,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
-    """Make ``torch.compile`` run ``function`` outside its graph, because it can't trace DGL or Numba."""
+def uncompiled(function: Callable[P, T], unless: Callable[..., bool] | None = None) -> Callable[P, T]:
+    """Make ``torch.compile`` run ``function`` outside its graph, because it can't trace DGL or Numba.
+
+    ``unless`` gets the function's arguments and returns whether the call can be traced.
+    """
 
     @functools.wraps(function)
     def call_or_break(*arguments: P.args, **named: P.kwargs) -> T:
-        if torch.compiler.is_dynamo_compiling():
-            from .uncompiled import call
+        if torch.compiler.is_dynamo_compiling() and not (unless and unless(*arguments, **named)):
+            from .compiling import call
 
             return call(function, *arguments, **named)
         return function(*arguments, **named)
@@ -85,7 +88,7 @@ def route(
 
 
 def route_checked(
-    graph: DGLGraph,
+    graph: DGLGraph | Links,
     votes: torch.Tensor | Votes,
     routing: Routing,
     activation: torch.Tensor | None = None,
@@ -98,7 +101,8 @@ def route_checked(
 
     ``coupling``: whether to return couplings. ``half``: the dtype in which kernels on a GPU may multiply float32 votes.
     """
-    check_graph(graph)
+    if not isinstance(graph, Links):
+        check_graph(graph)
     votes = as_votes(votes)
     votes.check(graph)
     trailing, device = votes.trailing, votes.device
@@ -217,7 +221,7 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
     Without a ``with engine(...)`` block, it is ``fused`` if that engine has kernels for the routing on the votes'
     device; on CUDA, they need a complete graph, and votes of at most 64 numbers that aren't float64. Else it is
     ``torch`` if the graph is complete or on another device than the votes, and ``dgl`` if not.
-    Under ``torch.export``, ``torch.compile`` and ``torch.func`` it is ``torch``, the only engine that torch can trace.
+    Under ``torch.export`` and ``torch.func`` it is ``torch``, the only engine that torch can trace.
 
     >>> from graphcaps import complete_graph
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))

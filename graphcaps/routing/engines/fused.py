@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..._dgl import DGLGraph
-from ...graph import links
+from ...graph import Links, links
 from ...torch_tracing import is_tracing
 from ..base import Parents, Routing, rule_of, squashed
 from ..observers import watched
@@ -35,7 +35,7 @@ class FusedEdges(Edges):
 
     @classmethod
     def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
-        if is_tracing():
+        if is_tracing() and not isinstance(graph, Links):
             return "a call that torch doesn't trace or transform"
         if not isinstance(votes, (GivenVotes, LinearVotes)):
             return "a tensor of votes, or LinearVotes"
@@ -123,7 +123,7 @@ def fits_node_kernels(z: Tensor) -> bool:
         and z.dtype in NODE_DTYPES.get(z.device.type, ())
         and z.shape[-2] * z.shape[-1] <= MAX_NODE_NUMBERS
         and (z.device.type == "cpu" or has_triton())
-        and not is_tracing()
+        and (not is_tracing() or (torch.compiler.is_dynamo_compiling() and not z.is_cuda))
     )
 
 
