@@ -93,10 +93,10 @@ def choice_by_name(trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one
     """
     if not (np.bincount(trace.src) > 1).any():
         return f"One parent for each {one}: nothing to choose"
-    chosen = Counter(j for j in choices(trace, c).tolist() if j >= 0).most_common()
+    chosen = Counter(names[j] for j in choices(trace, c).tolist() if j >= 0).most_common()
     if not chosen:
         return f"All {many} are undecided"
-    texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {names[j]}" for j, number in chosen[:2]]
+    texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {name}" for name, number in chosen[:2]]
     texts[0] = texts[0].replace(" ", f" {many if chosen[0][1] > 1 else one} ", 1)
     others = sum(number for _, number in chosen[2:])
     return ", ".join(texts) + (f", {others:,} others" if others else "")

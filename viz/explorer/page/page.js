@@ -63,7 +63,7 @@ function takeImage(n) {
   if (!image.order.includes(now.child)) now.child = null;
   now.hovered = null;
   photo = image.pixels && photograph(image.pixels);
-  heat = photo && new Heat(trace, image);
+  heat = photo && image.saliency && new Heat(trace, image);
   looks = trace.network?.decoder ? null : portraitsByHeat();
   $("#lead").textContent = words.lead(noun(), Boolean(photo));
   $("#source").textContent = [trace.title, ...trace.source].join(" · ");
@@ -74,7 +74,7 @@ function takeImage(n) {
 
 // Without a decoder, where each child looks; dots where children are many.
 function portraitsByHeat() {
-  if (heat?.kind !== "saliency" || image.order.length > PICTURED) return null;
+  if (!heat || image.order.length > PICTURED) return null;
   const portrait = (child) => {
     const { width, height } = photo,
       canvas = raster(height, width, () => [0, 0, 0, 255]),
@@ -100,7 +100,7 @@ function draw() {
     untrained = isUntrained(now),
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
   $(".stage").style.setProperty("--least", `${22 * fold.parents.length}px`);
-  graph.take(image, fold, fold.children.length <= PICTURED ? portraits() : null);
+  graph.take(image, fold, fold.children.length <= PICTURED && isLastEpoch() ? portraits() : null);
   graph.draw(c, now, now.hovered, look);
   drawTitle(blank);
   drawTime();

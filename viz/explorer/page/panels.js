@@ -13,6 +13,11 @@ function isUntrained({ k }) {
   return trace.epochs.length > 1 && trace.epochs[Math.round(k)] === 0;
 }
 
+// Pictures of children and parents are known of the last epoch alone.
+function isLastEpoch() {
+  return Math.round(now.k) === trace.epochs.length - 1;
+}
+
 // The parent that an image of a trace's JSON was taken for, or "". The network's answer is the longest
 // parent after the rounds of training.
 function wrongOf({ trained, parents }, each) {
@@ -103,7 +108,7 @@ function drawParents(lengths, longest, { blank, untrained, wrong }) {
     const row = $("#parents").children[at],
       { name } = trace.parents[j],
       value = blank ? "" : lengths[j].toFixed(2),
-      picture = blank ? null : pictureOf(j);
+      picture = blank || !isLastEpoch() ? null : pictureOf(j);
     row.dataset.parent = j;
     row.title = name;
     row.style.setProperty("--of", look.parents[j]);
@@ -153,15 +158,15 @@ function drawImage() {
     lit = parents.map((j) => rgbOf(lighter(trace.parents[j].color, "#000000")));
   let tinted = null,
     note = "";
-  if (child !== null && heat.kind === "saliency") {
+  if (child !== null && heat && isLastEpoch()) {
     tinted = tint([heat.spot(child)], [look.glow], 255, height, width);
     note = words.glowOfChild(childName(child));
   } else {
-    const maps = painted(parents, now) ?? (heat.kind && heat.maps(parents, now));
+    const maps = painted(parents, now) ?? heat?.maps(parents, now);
     if (maps) tinted = tint(maps, lit, ENOUGH, height, width);
     if (maps) note = words.colors;
   }
-  const frame = child !== null && fields && heat.kind !== "saliency" ? fields.places[fields.of[child]] : null;
+  const frame = child !== null && fields && !heat ? fields.places[fields.of[child]] : null;
   if (frame) note = words.frame(frame[2], frame[3], childName(child));
   showSheet(tinted, frame);
   $("#sheet canvas").title = note;

@@ -138,11 +138,16 @@ const words = {
   changed: (name) => `${name}, changed`,
   cantAnswer: (error) => `The network can't answer: ${error}.`,
   threadStopped: "the page's thread has stopped",
-  readAs: (names, doubtful) => `${doubtful ? "perhaps" : "read as"} ${names}`,
+  readAs: (names, doubt) =>
+    doubt === "short"
+      ? `read as ${names.slice(0, -1).join(" + ")}, perhaps ${names.at(-1)}`
+      : `${doubt ? "perhaps" : "read as"} ${names.join(" + ")}`,
   capsuleOf: (name, count) => `Vary the ${name}: its capsule is ${counted(count, "number", "numbers")}`,
   number: (d) => `number ${d}`,
   and: " and ",
   blank: "No answer: there is nothing on the sheet.",
+  short: (name, share) => `${name} is doubtful: ${share} of right answers are surer of their last digit. `,
+  always: (noun, objects) => `This network learned on ${{ 2: "two" }[objects] ?? objects} ${words.plurals[noun]} at once: it names as many even where you draw one.`,
   unlike: (share) => `Doubtful: unlike the images of training. ${share} of right answers are surer.`,
   wayTo: (child) => `From the pixels to ${child}`,
   wayNote: (high, wide, some, all) =>
