@@ -298,8 +298,8 @@ for (const id of Object.keys(desk.adjust)) {
 $("#clean").addEventListener("click", () => desk.clear());
 $("#undo").addEventListener("click", () => desk.undo());
 document.addEventListener("keydown", (event) => {
-  const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
-  if (!(ctrlKey || metaKey) || altKey || shiftKey || key.toLowerCase() !== "z") return;
+  const { key, ctrlKey, metaKey, altKey, shiftKey, target } = event;
+  if (target.matches("#name") || !(ctrlKey || metaKey) || altKey || shiftKey || key.toLowerCase() !== "z") return;
   event.preventDefault();
   desk.undo();
 });

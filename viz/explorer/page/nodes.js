@@ -392,15 +392,6 @@ graph.canvas.addEventListener("keydown", (event) => {
   step(event, order, now.node, (node) => choosePair(node, null));
 });
 
-// Up and down choose the one before and after.
-function step(event, order, chosen, take) {
-  const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-  if (!by || !order.length) return;
-  event.preventDefault();
-  const from = chosen === null ? (by > 0 ? -1 : order.length) : order.indexOf(chosen);
-  take(order[(from + by + order.length) % order.length]);
-}
-
 function stepChild(event) {
   step(event, image.order, now.child, chooseEdge);
 }

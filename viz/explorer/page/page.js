@@ -66,6 +66,8 @@ function takeImage(n) {
   heat = photo && image.saliency && new Heat(trace, image);
   looks = trace.network?.decoder ? null : portraitsByHeat();
   $("#lead").textContent = words.lead(noun(), Boolean(photo));
+  const columns = words.columns(Boolean(trace.network?.decoder), Boolean(looks));
+  columns.forEach((text, at) => ($("#columns").children[at].textContent = text));
   $("#source").textContent = [trace.title, ...trace.source].join(" · ");
   $("#shown-edges").textContent =
     image.order.length < trace.children ? words.someChildren(image.order.length, thousands(trace.children)) : "";
@@ -115,10 +117,30 @@ function draw() {
   $("#folded").hidden = !fold.undecided || (fold.all && !now.all);
   $("#folded").textContent = now.all ? words.fold : words.undecidedParts(fold.undecided);
   $("#folded").setAttribute("aria-pressed", now.all);
+  drawPin();
   if (!$("#why").hidden) drawChildTable(c);
   for (const extra of extras) extra(parent);
 }
 
+// Pin the chosen child, which then stays in sight, and name it.
+function drawPin() {
+  const { child, pinned } = now;
+  $("#pins").hidden = child === null;
+  if (child === null) return;
+  $("#pin").textContent = words.pin(child, child in pinned);
+  $("#pin").setAttribute("aria-pressed", child in pinned);
+  $("#name").hidden = !(child in pinned);
+  Object.assign($("#name"), { placeholder: words.name, ariaLabel: words.nameOf(child) });
+  if (document.activeElement !== $("#name")) $("#name").value = pinned[child] ?? "";
+}
+
+$("#pin").addEventListener("click", () => {
+  const { [now.child]: name, ...others } = now.pinned;
+  choose({ pinned: name === undefined ? { ...others, [now.child]: "" } : others });
+});
+$("#name").addEventListener("input", ({ target }) => {
+  choose({ pinned: { ...now.pinned, [now.child]: target.value.replaceAll("~", "") } });
+});
 $("#epoch").addEventListener("input", (event) => go({ k: Number(event.target.value) }));
 $("#epochs button").addEventListener("click", () => toggle("epochs"));
 $("#folded").addEventListener("click", () => choose({ all: !now.all, hovered: null }));
@@ -139,14 +161,8 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
 });
 graph.canvas.addEventListener("keydown", stepChild);
 
-// Up and down choose the child before and after.
 function stepChild(event) {
-  const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-  if (!by) return;
-  event.preventDefault();
-  const { children } = fold,
-    from = now.child === null ? (by > 0 ? -1 : children.length) : children.indexOf(now.child);
-  choose({ child: children[(from + by + children.length) % children.length], hovered: null });
+  step(event, fold.children, now.child, (child) => choose({ child, hovered: null }));
 }
 
 function renew() {

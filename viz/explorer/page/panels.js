@@ -53,7 +53,7 @@ function saidAt(moment) {
 function folded() {
   const answer = { k: Math.round(now.k), r: trace.trained - 1 },
     said = saidAt(answer),
-    decided = image.order.filter((child) => said.get(child)[0] !== null || child in graph.held || child === now.child),
+    decided = image.order.filter((child) => said.get(child)[0] !== null || child in graph.held || child in now.pinned || child === now.child),
     all = now.all || !decided.length,
     place = (child) => said.get(child)[0] ?? trace.parents.length,
     chosen = [...answers(at(image.lengths, answer)), ...decided.map(place), ...Object.values(graph.held), now.parent ?? -1],
@@ -141,12 +141,12 @@ function drawTip(c) {
 }
 
 function childName(child) {
-  return words.child(child);
+  return now.pinned[child] || words.child(child);
 }
 
 // A child in a table of children.
 function shortName(child) {
-  return child;
+  return now.pinned[child] || String(child);
 }
 
 // The image, its strokes in the colours of the parents that get them; or those that move the child under the pointer.

@@ -52,21 +52,16 @@ class Heat {
   }
 
   maps(parents, moment) {
-    const value = this.looked(moment);
-    return parents.map((parent) => value(parent).map((x) => Math.min(1, x / this.scale)));
-  }
-
-  looked(moment) {
     const { src, dst, choices } = this.image,
       c = at(this.image.c, moment);
-    return (parent) => {
+    return parents.map((parent) => {
       const sum = new Float64Array(this.size);
       c.forEach((value, e) => {
         const weight = value - 1 / choices.get(src[e]);
         if (dst[e] === parent && weight > 0) this.spot(src[e]).forEach((byte, x) => (sum[x] += (byte * weight) / 255));
       });
-      return sum;
-    };
+      return sum.map((x) => Math.min(1, x / this.scale));
+    });
   }
 
   spot(child) {
