@@ -144,7 +144,7 @@ function drawHead(c) {
 function drawTip(c) {
   const tip = $("#tip"),
     { hovered } = now;
-  tip.hidden = !hovered || Boolean(graph.pull);
+  tip.hidden = hovered?.x === undefined || Boolean(graph.pull);
   if (tip.hidden) return;
   const { node, edge, x, y } = hovered,
     state = routed.states[Math.round(now.r)];
@@ -391,6 +391,10 @@ graph.canvas.addEventListener("keydown", (event) => {
   const { order } = graph;
   step(event, order, now.node, (node) => choosePair(node, null));
 });
+
+function pointedAt({ child, parent }) {
+  return { child, edge: child, node: child === undefined ? layer.nodeOf(parent) : undefined };
+}
 
 function stepChild(event) {
   step(event, image.order, now.child, chooseEdge);

@@ -161,6 +161,11 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
 });
 graph.canvas.addEventListener("keydown", stepChild);
 
+// What formulas.js points at, as what is under the pointer.
+function pointedAt({ child, parent }) {
+  return { child, parent, edge: graph.edges.find((e) => image.src[e] === child && image.dst[e] === parent) };
+}
+
 function stepChild(event) {
   step(event, fold.children, now.child, (child) => choose({ child, hovered: null }));
 }

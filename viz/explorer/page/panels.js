@@ -113,7 +113,7 @@ function drawParents(lengths, longest, { blank, untrained, wrong }) {
     row.title = name;
     row.style.setProperty("--of", look.parents[j]);
     row.classList.toggle("longest", answer.includes(j));
-    row.classList.toggle("target", graph.pull?.to === j);
+    row.classList.toggle("target", (graph.pull?.to ?? now.hovered?.parent) === j);
     row.setAttribute("aria-pressed", j === now.parent);
     row.querySelector("canvas").hidden = !picture;
     if (picture) paste(row.querySelector("canvas"), picture);
@@ -128,7 +128,7 @@ function drawParents(lengths, longest, { blank, untrained, wrong }) {
 function drawTip(c) {
   const tip = $("#tip"),
     { hovered } = now;
-  tip.hidden = !hovered || Boolean(graph.pull);
+  tip.hidden = hovered?.x === undefined || Boolean(graph.pull);
   if (tip.hidden) return;
   const { child, parent, edge, x, y } = hovered;
   const lines = [childName(child)];
