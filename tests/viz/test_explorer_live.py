@@ -239,7 +239,7 @@ def test_strokes_take_the_colours_of_the_two_digits_that_are_read(chromium):
         page.locator("#clean").click()
         draw(page, SEVEN)
         page.wait_for_timeout(600)
-        assert page.locator("#doubts").inner_text().endswith("it names as many even where you draw one.")
+        assert page.locator("#doubts").inner_text().endswith("it names 2 even where you draw one.")
         colours = pixels_of(page.locator("#sheet canvas"))
         assert (np.ptp(colours[colours.max(axis=1) > 60], axis=1) > 30).any()
         slide(page, "iteration", 1)

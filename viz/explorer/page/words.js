@@ -154,8 +154,8 @@ const words = {
   number: (d) => `number ${d}`,
   and: " and ",
   blank: "No answer: there is nothing on the sheet.",
-  short: (name, share) => `${name} is doubtful: ${share} of right answers are surer of their last digit. `,
-  always: (noun, objects) => `This network learned on ${{ 2: "two" }[objects] ?? objects} ${words.plurals[noun]} at once: it names as many even where you draw one.`,
+  short: (name, share) => `${name} is doubtful: ${share} of right answers are surer. `,
+  always: (noun, n) => `Trained on ${n} ${words.plurals[noun]} at once, it names ${n} even where you draw one.`,
   unlike: (share) => `Doubtful: unlike the images of training. ${share} of right answers are surer.`,
   wayTo: (child) => `From the pixels to ${child}`,
   wayNote: (high, wide, some, all) =>
