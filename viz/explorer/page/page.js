@@ -101,7 +101,7 @@ function draw() {
   const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
     untrained = isUntrained(now),
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
-  $(".stage").style.setProperty("--least", `${22 * fold.parents.length}px`);
+  $(".stage").style.setProperty("--least", `${24 * fold.parents.length}px`);
   graph.take(image, fold, fold.children.length <= PICTURED && isLastEpoch() ? portraits() : null);
   graph.draw(c, now, now.hovered, look);
   drawTitle(blank);
