@@ -186,7 +186,7 @@ function showAnswer(answer, about) {
     blank = doubt === "blank";
   $("main").classList.toggle("blank", blank);
   const names = answers([...answer.states[layer.iterations - 1].lengths]).map((parent) => stored.parents[parent].name),
-    pairs = network.objects > 1 && page === null ? words.always(noun(), network.objects) : "",
+    pairs = network.objects > 1 && desk.lines.length ? words.always(noun(), network.objects) : "",
     text = { blank: words.blank, short: words.short(names.at(-1), network.limits.most) + pairs, unlike: words.unlike(network.limits.most) }[doubt] ?? pairs;
   $("#doubts").hidden = !text;
   if ($("#doubts").textContent !== text) $("#doubts").textContent = text; // a screen reader reads each change aloud
