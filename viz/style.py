@@ -3,7 +3,7 @@
 The ten colours have a contrast of at least 3 : 1 with white paper, as WCAG 2.2 demands for graphics. A search from ten
 familiar hues made the nearest two as different as possible, in full colour and in three kinds of colour blindness
 (Machado et al. 2009): in Oklab by 0.126, and by 0.077 under protanopia, 0.080 under deuteranopia, 0.052 under
-tritanopia. Petroff's cycle (arXiv 2107.02270) has 0.090, 0.061 and 0.084 in the first three, and four colours below 3 : 1.
+tritanopia. Petroff's cycle (arXiv 2107.02270) has 0.090, 0.061 and 0.084 in the first three; four are below 3 : 1.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
     present = np.unique(degrees[degrees > 0])
     fields = None
     if trace.fields is not None and trace.images is not None:
-        places, of = np.unique(np.asarray(trace.fields), axis=0, return_inverse=True)
+        places, of = np.unique(trace.fields, axis=0, return_inverse=True)
         fields = {"places": places.tolist(), "of": of.ravel().tolist()}
     order = children_in_order(trace, trace.c[-1, trace.answer_at].astype(np.float64).mean(axis=0))
     return {

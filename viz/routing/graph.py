@@ -106,7 +106,7 @@ class GraphPicture(Picture):
             self.panels[0].show(position)
         self.curves.show(position)
         line = self.timeline.title(position)
-        line = f"routing {line}" if self.timeline.over == "iterations" else line
         if self.timeline.over == "iterations":
-            line += f". Each {self.words[0]} votes for the look of the whole; votes that agree count more next time"
+            votes = f"Each {self.words[0]} votes for the look of the whole; votes that agree count more next time"
+            line = f"routing {line}. {votes}"
         self._heading.say(self.choice(position), line[0].upper() + line[1:])

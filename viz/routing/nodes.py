@@ -161,8 +161,7 @@ class NodesPicture(Picture):
 
     def _write_names(self, axes: Axes, at: np.ndarray, size: float) -> None:
         """Write names or numbers into the nodes; or, if they don't fit, names above the nodes with most edges."""
-        names = self.trace.node_names
-        texts = [names[n] if names else str(n) for n in self.shown]
+        texts = [self.trace.node_names[n] if self.trace.node_names else str(n) for n in self.shown]
         size *= self.medium.line * min(1, 2.2 / max(map(len, texts)))
         looks: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": size, "zorder": 4}
         written, rise = list(range(len(at))), 0.0
