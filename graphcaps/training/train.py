@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..config import MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, expect
+from ..names import check_allowed
 from .run_folder import Run
 
 
@@ -49,6 +50,7 @@ def train(
         config = dataclasses.replace(config, dataset=write_arrays(images, labels, config.data))
     if resume is not None:
         run = Run.open(resume)
+        check_allowed(run.config.routing)
         if run.result():
             got = f"{run} has finished its {run.config.epochs} epochs"
             more = "To train longer, start another run with more --epochs"
