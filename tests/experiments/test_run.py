@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,16 +47,6 @@ def test_a_trial_that_fails_leaves_the_others_alone_and_a_damaged_result_is_made
     assert sorted(ran(place)) == [-1, 1, 3] and run.cached(squared, {"number": 3}, place) == {"square": 9}
     Path(place.cache / f"{run.key(squared, {'number': 3})}.json").write_text('{"result')
     assert run.run(squared, trials(3), place, "squares") == [{"square": 9}] and sorted(ran(place)) == [-1, 1, 3, 3]
-
-
-def test_two_runs_at_once_share_the_work_and_a_pool_gives_the_same(place):
-    wanted = [{"square": number**2} for number in range(20)]
-    with ThreadPoolExecutor(2) as both:
-        found = [both.submit(run.run, squared, trials(*range(20)), place, "squares") for _ in range(2)]
-        assert [each.result() for each in found] == [wanted, wanted]
-    assert sorted(ran(place)) == list(range(20))
-    other = Place(place.data, place.data / "other", processes=2)
-    assert run.run(squared, trials(*range(20)), other, "squares") == wanted
 
 
 def scored(place: Place, network: str, settings: dict, seed: int) -> dict:
