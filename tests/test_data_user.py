@@ -249,8 +249,40 @@ def test_folders_that_cannot_be_used_are_refused_in_a_sentence(tmp_path):
     refuses("folder", tmp_path / "empty", "a folder per class, .* got no folder")
     refuses("folder", few(tmp_path / "one", dark=9), "images of two classes or more, got dark")
     refuses("folder", few(tmp_path / "few", dark=9, light=2), "3 images or more .* got 2 of light. Add")
-    few(tmp_path / "own" / "testing", dark=9, light=9), few(tmp_path / "own" / "training", dark=9, light=9)
-    refuses("folder", tmp_path / "own", "or train, val and test, got testing, training, which all hold dark, light")
+
+
+LAYOUTS = [  # folders of 4 images each -> their classes, and what is said; or only why they are refused
+    ("Training/a Training/b Testing/a Testing/b", "a b", "Testing is test: a 4, b 4; Training is train: a 4, b 4"),
+    ("train/a train/b dev/a dev/b more", "a b", "Left out: 5 images outside these folders (beside.png, more/0.png, "),
+    ("train/a train/b test a_log", "a b", "9 images outside these folders (a_log/0.png, "),
+    ("own/own/a own/own/b", "a b", "own: a 4, b 4"),
+    ("train/train/a train/train/b test/test/a test/test/b", "a b", "test is test: a 4, b 4; train is train: a 4, b 4"),
+    ("a b __MACOSX/a .cache/a", "a b", "1 hidden (.cache), 1 of other programs (__MACOSX)"),
+    ("car plane train", "car plane train", "car 4, plane 4, train 4"),
+    ("train/a train/test", "a test", "a 4, test 4"),
+    ("a b test", None, "either folders of classes, or train, val and test .* got test beside a, b. Put the folders of"),
+    ("train/steam train/diesel car plane", None, "got train beside car, plane. Put"),
+    (
+        "train/a train/b val/a valid/b",
+        None,
+        "one folder each for training, validation and testing, got train, val, valid",
+    ),
+    ("train/a train/b test/a test/b fold/a fold/b", None, "the same classes in fold. Call it train, val or test"),
+    ("one/a one/b two/a two/b three", None, "got one, three, two, which hold a, b"),
+    ("a/train b/train a/test b/test", None, "got a, b, which hold test, train"),
+    ("test/a test/b", None, "expected images for training, got only test"),
+]
+
+
+@pytest.mark.parametrize(("folders", "classes", "said"), LAYOUTS, ids=lambda value: str(value))
+def test_a_layout_is_read_from_the_whole_tree_or_refused(tmp_path, caplog, folders, classes, said):
+    caplog.set_level("INFO")
+    few(tmp_path / "own", **dict.fromkeys(folders.split(), 4))
+    picture(tmp_path / "own" / "beside.png", 0)
+    if classes is None:
+        return refuses("folder", tmp_path / "own", said)
+    splits = loaded(tmp_path / "own")
+    assert splits.class_names == tuple(classes.split()) and said in caplog.text and "beside.png" in caplog.text
 
 
 def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypatch):

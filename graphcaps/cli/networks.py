@@ -182,7 +182,7 @@ def predict(
     named = len(images) > 0 and names_run(images[0])
     expect(len(images) > named, "images", "at least one file or folder", "none", "graphcaps predict IMAGE")
     check_whole("top", top)
-    from ..data.user_images import image_files
+    from ..data.listing import image_files
     from ..training.run_folder import load
     from .tables import prediction_line, predictions
 

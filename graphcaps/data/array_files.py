@@ -17,7 +17,8 @@ import numpy as np
 import torch
 
 from ..errors import InputError, expect
-from .splits import PART_OF, PARTS, UnsplitImages
+from .listing import PART_OF
+from .splits import PARTS, UnsplitImages
 from .user_images import common_size, fit_pixels
 
 # The name of a file with images consists of an optional prefix, the part (such as "train"), and the format's ending.

@@ -23,8 +23,9 @@ import torch
 from ..atomic import replacing, write_text
 from ..errors import GraphcapsError, InputError, expect, read_json
 from ..progress import bar
-from .splits import PART_OF, UnsplitImages
-from .user_images import common_size, image_files, read_pixels, size_and_colour
+from .listing import Listed
+from .splits import UnsplitImages
+from .user_images import common_size, read_pixels, size_and_colour
 
 MAX_LISTED = 10  # number of bad files that an error message lists
 CACHE_VERSION = 1
@@ -33,9 +34,9 @@ log = logging.getLogger(__name__)
 
 
 def read_files(
-    path: Path, listed: list[tuple[Path, str, str]], cache: Path, size: int | None, channels: int | None, skip_bad: bool
+    path: Path, listed: list[Listed], cache: Path, size: int | None, channels: int | None, skip_bad: bool
 ) -> UnsplitImages:
-    """Decode the files (path, class, part) that ``list_folder`` or ``list_csv`` returned for ``path``."""
+    """Decode the files that ``list_folder`` or ``list_csv`` returned for ``path``."""
     files, labels, parts = zip(*listed, strict=True)
     pixels, bad = _cached_pixels(path, files, cache, size, channels)
     if bad:
@@ -49,51 +50,13 @@ def read_files(
     return UnsplitImages(torch.from_numpy(pixels), np.array(labels), part_of)
 
 
-def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
-    """List the images of a CSV with the columns "file" and "classes", which are beside it; None for a CSV of pixels."""
-    import pandas
-
-    try:
-        columns = [str(name).strip().lower() for name in pandas.read_csv(path, nrows=0).columns]
-    except (OSError, EOFError, ValueError):
-        return None  # the function that reads a CSV of pixels will report the error
-    if columns != ["file", "classes"]:
-        return None
-    rows = pandas.read_csv(path, dtype=str, keep_default_na=False).to_numpy().tolist()
-    listed = [(path.parent / file.strip(), classes.strip(), "train") for file, classes in rows]
-    expect(len(listed) > 0, str(path), "a row for each image", "none")
-    missing = next((file for file, _, _ in listed if not file.is_file()), None)
-    expect(missing is None, str(path), "files that exist, beside the CSV", f"no {missing}")
-    return listed
-
-
-def list_folder(path: Path) -> list[tuple[Path, str, str]]:
-    """List the image files in each class's folder, in ``path`` or its folders train, val and test; skip hidden ones."""
-    expect(path.is_dir(), str(path), "a folder", "a file")
-    tops = {folder: PART_OF.get(folder.name, "") for folder in _folders(path)}
-    if "train" not in tops.values() or not all(tops.values()):
-        tops = {path: "train"}
-    listed = []
-    for top, part in tops.items():
-        classes = _folders(top)
-        expect(len(classes) > 0, str(top), "a folder per class, with its images", "no folder in it")
-        shared = set.intersection(*({folder.name for folder in _folders(each)} for each in classes))
-        got = f"{', '.join(each.name for each in classes)}, which all hold {', '.join(sorted(shared))}"
-        expect(len(classes) == 1 or len(shared) < 2, str(top), "a folder per class, or train, val and test", got)
-        for each in classes:
-            listed += [(image, each.name, part) for image in image_files(each)]
-    return listed
-
-
-def _folders(path: Path) -> list[Path]:
-    return sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
-
-
 def _cached_pixels(
     path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
 ) -> tuple[np.ndarray, dict[str, str]]:
     """Return the memory-mapped pixels (N, C, H, W) of all files, and for each bad file its number and the error."""
-    stats = ((os.path.relpath(file, path), file.stat()) for file in files)
+    stats = (
+        (os.path.relpath(file, path), file.stat() if file.exists() else os.stat_result([0] * 10)) for file in files
+    )
     listing = json.dumps([CACHE_VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)])
     fingerprint, place = hashlib.sha256(listing.encode()).hexdigest(), path.resolve()
     name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"

@@ -20,8 +20,6 @@ from .images import Images
 from .pairs import Pairs
 
 PARTS = ("train", "val", "test")
-PART_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-"""The part whose images are in a folder or file of this name."""
 HELD_OUT_SHARE = 0.15
 """For each missing part, this share of each class's training images is held out, but at least one image."""
 MAX_BYTES_IN_MEMORY = 2**31

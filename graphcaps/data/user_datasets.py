@@ -7,6 +7,7 @@ Each image shows one class; or, in a multi-label data set, any number of classes
 from __future__ import annotations
 
 import hashlib
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,11 @@ from ..atomic import replacing
 from ..errors import expect, required
 from ..names import own_images
 from .array_files import as_labels, as_pixels, read_arrays
-from .image_folder import list_csv, list_folder, read_files
+from .image_folder import read_files
+from .listing import list_csv, list_folder
 from .splits import ImageSplits, split
 
+log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
@@ -31,7 +34,10 @@ def read_user_dataset(
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
     expect(path.exists(), name, f"something at {path.absolute()}", "nothing there", f"It may also be in {root}")
-    files = list_folder(path) if kind == "folder" else list_csv(path) if kind == "csv" else None
+    files = list_csv(path) if kind == "csv" else None
+    if kind == "folder":
+        files, told = list_folder(path)
+        log.info("%s", told)
     if files is not None:
         images = read_files(path, files, root / "cache", size, channels, skip_bad)
     else:

@@ -1,0 +1,176 @@
+"""The files of your own images: which are read, and what their folders mean.
+
+Each image belongs to the class that its folder is called; the folders of classes may be in folders for training,
+validation and testing. The layout is decided from the whole tree. Where it can be read in two ways, it is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..atomic import MADE_HERE
+from ..errors import expect
+from .user_images import decodable
+
+PART_OF = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+PART_OF |= dict.fromkeys(("val", "valid", "validation", "dev"), "val")
+"""The part whose images are in a folder or file of this name, in lower case."""
+JUNK = ("__MACOSX", "@eaDir", "$RECYCLE.BIN")  # folders in which other programs store thumbnails and leftovers
+UNREADABLE = [".heic", ".heif", ".jxl", ".svg", ".dng", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".pdf"]
+"""Endings of pictures that Pillow can't read. They count as bad images, so that none is missing without a word."""
+MAX_NAMES = 8  # names that a message lists
+
+Left = dict[str, list[str]]  # why something isn't read -> its names
+
+
+class Listed(NamedTuple):
+    """A file of your own images."""
+
+    path: Path
+    label: str
+    part: str  # "train", "val" or "test"
+
+
+def list_folder(path: Path) -> tuple[list[Listed], str]:
+    """List the images in each class's folder, and describe in one line what was taken for what, and what wasn't.
+
+    Raises:
+        InputError: ``path`` isn't a folder, has no folder of a class, or can be read in two ways.
+    """
+    expect(path.is_dir(), str(path), "a folder", "a file")
+    files, left = find_images(path)
+    tree = [file.relative_to(path).parts for file in files]
+    depth, part = 0, None
+    while len(tops := _groups(tree, depth)) == 1 and part is None and _groups(tops[only := [*tops][0]], depth + 1):
+        part = PART_OF.get(only.lower())
+        wanted, then = "images for training", "Put the folders of their classes into a folder train"
+        expect(part in (None, "train"), str(path), wanted, f"only {only}", then)
+        depth += 1  # the folder of an archive, which contains all others
+    expect(len(tops) > 0, str(path), "a folder per class, with its images", f"no folder of images{_what(left)}")
+    parts = {} if part else _parts(str(path), tops, depth)
+    listed, shown = [], []
+    for name, part in (parts or {"": "train"}).items():
+        below = depth + bool(name)
+        classes = _groups(tops[name], below) if name else tops
+        while name and [*classes] == [name]:  # the same, within the folder of a part
+            below += 1
+            classes = _groups(classes[name], below)
+        if not parts:
+            _check_classes(str(path), classes, below)
+        listed += [Listed(path.joinpath(*file), clean(each), part) for each in classes for file in classes[each]]
+        counts = Counter({clean(each): len(classes[each]) for each in classes})
+        shown.append((f"{name} is {part}: " if name else "") + short(f"{each} {n}" for each, n in counts.items()))
+    used = {each.path for each in listed}
+    if unused := [str(file.relative_to(path)) for file in files if file not in used]:
+        left["images outside these folders"] = unused
+    return sorted(listed, key=lambda each: each.path), f"{path}: {'; '.join(shown)}{_what(left)}"
+
+
+def list_csv(path: Path) -> list[Listed] | None:
+    """List the images of a CSV with the columns "file" and "classes", which are beside it; None for a CSV of pixels."""
+    import pandas
+
+    try:
+        columns = [str(name).strip().lower() for name in pandas.read_csv(path, nrows=0).columns]
+    except (OSError, EOFError, ValueError):
+        return None  # the function that reads a CSV of pixels will report the error
+    if columns != ["file", "classes"]:
+        return None
+    rows = pandas.read_csv(path, dtype=str, keep_default_na=False).to_numpy().tolist()
+    listed = [Listed(path.parent / file.strip(), classes.strip(), "train") for file, classes in rows]
+    expect(len(listed) > 0, str(path), "a row for each image", "none")
+    return listed
+
+
+def _parts(path: str, tops: dict[str, list[tuple[str, ...]]], depth: int) -> dict[str, str]:
+    """The part of each folder for training, validation or testing; empty if the folders ``tops`` are classes."""
+    inner = {name: set(_groups(files, depth + 1)) for name, files in tops.items()}
+    named = {name: PART_OF[name.lower()] for name in tops if name.lower() in PART_OF}
+    others = [name for name in tops if name not in named]
+    deep = {name: part for name, part in named.items() if inner[name]}
+    if not deep and set(named.values()) <= {"train"}:
+        return {}  # train is a class: images for training would be in folders of their classes
+    got = f"{short(named)} beside {short(others)}" if others else short(named)
+    then = "Put the folders of all classes into a folder train, even if one is called test"
+    certain = "train" in deep.values() and (len(named) > 1 or not others)
+    expect(certain, path, "either folders of classes, or train, val and test that contain such folders", got, then)
+    twice = len(set(deep.values())) < len(deep)
+    expect(not twice, path, "one folder each for training, validation and testing", short(deep), "Rename one")
+    classes = set().union(*(inner[name] for name in deep))
+    more = [name for name in others if name in classes or inner[name] & classes]
+    then = "Call it train, val or test, or move it away"
+    expect(not more, path, f"images only in {short(deep)}", f"the same classes in {short(more)}", then)
+    return deep
+
+
+def _check_classes(path: str, classes: dict[str, list[tuple[str, ...]]], depth: int) -> None:
+    """Refuse classes whose folders have folders of the same names, which may be the classes."""
+    count = Counter(name for files in classes.values() for name in _groups(files, depth + 1))
+    shared = [name for name, n in count.items() if n > 1]
+    fits = len(shared) < 2 and not any(name.lower() in PART_OF for name in shared)
+    got, then = f"{short(classes)}, which hold {short(shared)}", "Or list the files in a CSV: csv:PATH"
+    expect(fits or len(classes) == 1, path, "a folder per class, or train, val and test", got, then)
+
+
+def _groups(files: Iterable[tuple[str, ...]], depth: int) -> dict[str, list[tuple[str, ...]]]:
+    """The files (as the parts of their paths) in each folder at a depth; files beside these folders are left out."""
+    groups = defaultdict(list)
+    for file in files:
+        if len(file) > depth + 1:
+            groups[file[depth]].append(file)
+    return groups
+
+
+def image_files(path: Path) -> list[Path]:
+    """List the images in a folder and its subfolders, except hidden files. If ``path`` is a file, return only it."""
+    if not path.is_dir():
+        return [path]
+    files, left = find_images(path)
+    then = "Their names must end in .png, .jpg, or another ending that Pillow knows"
+    expect(len(files) > 0, str(path), "a folder with images", f"none{_what(left)}", then)
+    return files
+
+
+def find_images(path: Path) -> tuple[list[Path], Left]:
+    """List the images in a folder and its subfolders, and what is left out: hidden files, other formats, and so on."""
+    found, left, seen = list[Path](), defaultdict(list), set[str]()
+    for top, folders, files in os.walk(path, followlinks=True):
+        seen.add(os.path.realpath(top))
+        for name in sorted(folders):
+            folder = Path(top, name)
+            why = "hidden" if name.startswith(".") else "of other programs" if name in JUNK else ""
+            why = why or "made by graphcaps" * (folder / MADE_HERE).exists()
+            if why := why or "linked in a circle" * (os.path.realpath(folder) in seen):
+                folders.remove(name)
+                left[why].append(str(folder.relative_to(path)))
+        for file in (Path(top, name) for name in files):
+            known = file.suffix.lower() in decodable() or file.suffix.lower() in UNREADABLE
+            why = "hidden" if file.name.startswith(".") else "" if known else "files of other formats"
+            if why:
+                left[why].append(str(file.relative_to(path)))
+            else:
+                found.append(file)
+        if not folders and not files:
+            left["empty"].append(str(Path(top).relative_to(path)))
+    return sorted(found), left
+
+
+def clean(name: str) -> str:
+    """A file's name as text that can be printed and compared: composed (NFC), with bytes that aren't UTF-8 escaped."""
+    return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "backslashreplace"))
+
+
+def short(names: Iterable[str]) -> str:
+    """Names for a message, at most ``MAX_NAMES``."""
+    names = [clean(name) for name in names]
+    return ", ".join(names[:MAX_NAMES]) + f" and {len(names) - MAX_NAMES} more" * (len(names) > MAX_NAMES)
+
+
+def _what(left: Left) -> str:
+    text = ", ".join(f"{len(names)} {why} ({short(names)})" for why, names in left.items())
+    return f". Left out: {text}" if text else ""
