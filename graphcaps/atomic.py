@@ -33,7 +33,7 @@ def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[P
     try:
         if not path.parent.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            if not any((folder / MADE_HERE).exists() for folder in path.parents):
+            if path.suffix != ".npz" and not any((folder / MADE_HERE).exists() for folder in path.parents):
                 (path.parent / MADE_HERE).touch()
         yield temporary
         with open(temporary, "rb+") as file:

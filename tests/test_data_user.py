@@ -14,7 +14,8 @@ from sklearn import datasets
 
 from graphcaps import TrainConfig, load, train
 from graphcaps.cli import main
-from graphcaps.data import Batches, load_images
+from graphcaps.data import Batches, load_images, write_image
+from graphcaps.data.listing import image_files
 from graphcaps.errors import InputError
 from graphcaps.training.run_folder import Run
 
@@ -116,6 +117,19 @@ def test_a_folder_is_decoded_again_only_when_a_file_changes_or_the_cache_is_dama
     for stored in (shapes.parent / "data" / "cache").glob("*.npy"):
         stored.write_bytes(stored.read_bytes()[:-5])
     assert 77 in sum(map(tones, every(loaded(shapes))), [])
+
+
+def test_what_graphcaps_wrote_is_never_read_and_nothing_is_written_beside_what_is_read(shapes, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shapes.parent))
+    monkeypatch.chdir(shapes)
+    first = load_images("folder:.", "data")
+    assert not Path("data").exists() and len([*Path("../graphcaps").glob("*.npy")]) == 1
+    Run.create(TrainConfig(dataset="folder:."))
+    for folder in ("data/cache", "inputs", "dark/figures", "runs/shapes-compact-1/evaluate"):
+        write_image(Path(folder, "a.png"), torch.ones(1, 28, 28))
+    again = load_images("folder:.", "data")
+    assert again.class_names == ("dark", "light") and list(map(len, every(again))) == list(map(len, every(first)))
+    assert len(image_files(Path("."))) == 40
 
 
 def test_images_that_stay_in_the_cache_give_the_batches_of_those_in_memory(shapes, monkeypatch):

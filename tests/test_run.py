@@ -92,7 +92,7 @@ def test_locking_removes_what_killed_writers_left(tmp_path):
         write_text(run.path / name, "{}")
     with run.lock():
         got = {str(file.relative_to(run.path)) for file in run.path.rglob("*") if file.is_file()}
-    assert got == {*others, ".lock"}
+    assert got == {*others, ".lock", ".graphcaps"}
 
 
 def test_runs_are_found_newest_first(tmp_path):

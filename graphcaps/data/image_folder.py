@@ -71,6 +71,7 @@ def _cached_pixels(
             if fits and known["fingerprint"] == fingerprint:
                 return pixels, known["bad"]
     about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
+    about.unlink(missing_ok=True)  # it would describe the wrong pixels after a crash
     bad = _decode(files, about.with_suffix(".npy"), size, channels)
     write_text(about, json.dumps({"fingerprint": fingerprint, "size": size, "channels": channels, "bad": bad}))
     return np.load(about.with_suffix(".npy"), mmap_mode="c"), bad

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 def read_user_dataset(
     name: str, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int
 ) -> ImageSplits:
-    """Read and split ``KIND:PATH``. If PATH has moved, look in ``root``. Decoded files are cached in ``root/cache``."""
+    """Read and split ``KIND:PATH``. If PATH has moved, look in ``root``. Files are decoded into ``root/cache``."""
     kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
@@ -39,7 +40,10 @@ def read_user_dataset(
         files, told = list_folder(path)
         log.info("%s", told)
     if files is not None:
-        images = read_files(path, files, root / "cache", size, channels, skip_bad)
+        cache = root / "cache"
+        if path.resolve() in cache.resolve().parents:  # never write into the folder that is read
+            cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphcaps"
+        images = read_files(path, files, cache, size, channels, skip_bad)
     else:
         images = read_arrays(kind, path, size, channels)
     return split(images, f"{kind}:{path}", seed)
