@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import os
 from pathlib import Path
@@ -297,6 +298,45 @@ def test_a_layout_is_read_from_the_whole_tree_or_refused(tmp_path, caplog, folde
         return refuses("folder", tmp_path / "own", said)
     splits = loaded(tmp_path / "own")
     assert splits.class_names == tuple(classes.split()) and said in caplog.text and "beside.png" in caplog.text
+
+
+NAMES = ["+", "c+d", "a, b", "nan", "None", "NA", "1.0", "07", ".net", "*", "x:y", "a  b", '"', "label"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "csv", "npz", "pixels"])
+def test_a_class_may_be_called_anything(tmp_path, kind):
+    named, path = [name for name in NAMES if kind != "folder" or name != ".net"], tmp_path / "own"
+    few(path, **dict.fromkeys(named, 3))
+    if kind == "npz":
+        write_npz(path := tmp_path / "a.npz", x=np.zeros((3 * len(named), 8, 8)), y=np.array(named * 3))
+    if kind in ("csv", "pixels"):
+        cells = (
+            [f"own/{name}/{k}.png", name] if kind == "csv" else [name, 0.1, 1.5e-05, 0, 1]
+            for name in named
+            for k in range(3)
+        )
+        with open(path := tmp_path / "own.csv", "w", newline="", encoding="utf-8-sig") as file:
+            csv.writer(file).writerows(cells)
+    splits = loaded(path, "csv" if kind == "pixels" else kind)
+    assert splits.class_names == tuple(sorted(named)) and sum(map(len, every(splits))) == 3 * len(named)
+
+
+def test_columns_of_a_csv_are_found_by_their_names(tmp_path, caplog):
+    few(tmp_path, cat=9, dog=9)
+    rows = [f"{k},{'test' if k > 5 else 'training'},{name}/{k}.png,{name}" for name in ("cat", "dog") for k in range(9)]
+    (tmp_path / "own.csv").write_text("\n".join(["id,Split,filename,label", *rows]))
+    assert list(map(len, every(loaded(tmp_path / "own.csv", "csv")))) == [10, 2, 6]
+    header = ",".join(["label", *map(str, range(64))])
+    (tmp_path / "numbers.csv").write_text("\n".join([header, *(f"{k % 11}" + ",0" * 64 for k in range(33))]))
+    assert loaded(tmp_path / "numbers.csv", "csv").class_names == tuple(map(str, range(11)))
+    few(tmp_path / "own", **{"a": 4, "b": 4, "a+b": 4})
+    assert loaded(tmp_path / "own").objects == 1 and "a+b: each a class of its own; with --separator +" in caplog.text
+    (tmp_path / "blank.csv").write_text("file,label\ncat/1.png,\ncat/2.png,cat")
+    refuses(
+        "csv", tmp_path / "blank.csv", "a label for each image, got 1 of 2 without. For images of no class .* --sep"
+    )
+    (tmp_path / "more.csv").write_text("file,height,kind\ncat/1.png,2,cat")
+    refuses("csv", tmp_path / "more.csv", "a column of labels, called label .* got file, height, kind")
 
 
 def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypatch):

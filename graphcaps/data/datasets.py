@@ -48,6 +48,7 @@ def load_images(
     channels: int | None = None,
     skip_bad: bool = False,
     seed: int = 0,
+    separator: str | None = None,
 ) -> ImageSplits:
     """Read a data set and split it. Every command that needs a data set calls this function.
 
@@ -58,7 +59,8 @@ def load_images(
         name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
         root: the folder with the files, in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs no files.
         download: whether to download missing files.
-        size, channels, skip_bad, seed: for your own images, as in ``TrainConfig``. The seed determines their split.
+        size, channels, skip_bad, seed, separator: for your own images, as in ``TrainConfig``. The seed determines their
+            split.
 
     Raises:
         InputError: the name is unknown, or one of your own files doesn't fit; the message says which file, and why.
@@ -66,7 +68,7 @@ def load_images(
     """
     root = Path(root).expanduser()
     if own_images(name):
-        return read_user_dataset(name, root, size, channels, skip_bad, seed)
+        return read_user_dataset(name, root, size, channels, skip_bad, seed, separator)
     check_name("dataset", name, list(DATASETS))
     spec = DATASETS[name]
     train, test = _read(spec, root, download)

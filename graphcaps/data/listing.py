@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 import unicodedata
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..atomic import MADE_HERE
-from ..errors import expect
+from ..errors import InputError, expect
 from .user_images import decodable
+
+if TYPE_CHECKING:
+    import pandas
 
 PART_OF = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 PART_OF |= dict.fromkeys(("val", "valid", "validation", "dev"), "val")
@@ -24,6 +28,13 @@ JUNK = ("__MACOSX", "@eaDir", "$RECYCLE.BIN")  # folders in which other programs
 UNREADABLE = [".heic", ".heif", ".jxl", ".svg", ".dng", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".pdf"]
 """Endings of pictures that Pillow can't read. They count as bad images, so that none is missing without a word."""
 MAX_NAMES = 8  # names that a message lists
+
+COLUMNS = {
+    "file": ("file", "filename", "file_name", "filepath", "path", "image", "img"),
+    "label": ("label", "labels", "class", "classes", "target", "category"),
+    "part": ("split", "part", "subset", "set"),
+}
+"""The names of the columns in a CSV of files, in lower case."""
 
 Left = dict[str, list[str]]  # why something isn't read -> its names
 
@@ -72,19 +83,44 @@ def list_folder(path: Path) -> tuple[list[Listed], str]:
 
 
 def list_csv(path: Path) -> list[Listed] | None:
-    """List the images of a CSV with the columns "file" and "classes", which are beside it; None for a CSV of pixels."""
+    """List the images of a CSV with columns of files, which are beside it, labels and perhaps parts.
+
+    The columns are called as in ``COLUMNS``; without a header, they are files and labels. Returns None if the first row
+    names neither a file nor a column of files: it is a CSV of pixels.
+    """
+    if path.is_dir():
+        return None
+    first = [cell.strip() for cell in read_csv(path, nrows=1).iloc[0]]
+    names = [cell.lower() for cell in first]
+    at = {kind: next((k for k, name in enumerate(names) if name in known), None) for kind, known in COLUMNS.items()}
+    has_header = not any(cell and (path.parent / cell).is_file() for cell in first)
+    if has_header and at["file"] is None:
+        return None
+    if len(names) == 2 and (not has_header or at["label"] is None):
+        file = at["file"] or 0 if has_header else int((path.parent / first[1]).is_file())
+        at |= {"file": file, "label": 1 - file}
+    wanted = f"a column of labels, called {' or '.join(COLUMNS['label'])}"
+    expect(None not in (at["file"], at["label"]), str(path), wanted, ", ".join(first))
+    table = read_csv(path, skiprows=int(has_header))
+    expect(len(table) > 0, str(path), "a row for each image", "none")
+    files, labels = (table[at[kind]].str.strip() for kind in ("file", "label"))
+    parts = ["train"] * len(table) if at["part"] is None else table[at["part"]].str.strip().str.lower()
+    wrong = sorted({part for part in parts if part not in PART_OF})
+    expect(not wrong, str(path), f"{', '.join(PART_OF)} in column {at['part']}", short(wrong))
+    rows = zip(files, labels, parts, strict=True)
+    return [Listed(path.parent / file, clean(label), PART_OF[part]) for file, label, part in rows]
+
+
+def read_csv(path: Path, **options: Any) -> pandas.DataFrame:
+    """Read a CSV without a header in which every cell is text: "NA" is a name, and blank is blank."""
     import pandas
 
     try:
-        columns = [str(name).strip().lower() for name in pandas.read_csv(path, nrows=0).columns]
-    except (OSError, EOFError, ValueError):
-        return None  # the function that reads a CSV of pixels will report the error
-    if columns != ["file", "classes"]:
-        return None
-    rows = pandas.read_csv(path, dtype=str, keep_default_na=False).to_numpy().tolist()
-    listed = [Listed(path.parent / file.strip(), classes.strip(), "train") for file, classes in rows]
-    expect(len(listed) > 0, str(path), "a row for each image", "none")
-    return listed
+        settings = {"header": None, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", **options}
+        return pandas.read_csv(path, **settings)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        wanted = "rows of a label and pixels, or of a file and its label"
+        raise InputError(f"{path}: expected {wanted}, got: {error}") from error
 
 
 def _parts(path: str, tops: dict[str, list[tuple[str, ...]]], depth: int) -> dict[str, str]:

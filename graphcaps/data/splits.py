@@ -6,6 +6,7 @@ same split on any machine.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,12 +26,14 @@ HELD_OUT_SHARE = 0.15
 MAX_BYTES_IN_MEMORY = 2**31
 """Larger pixel arrays of your own images stay in a file of the cache."""
 
+log = logging.getLogger(__name__)
+
 
 class UnsplitImages(NamedTuple):
     """Images and labels of your own, as they were read from files."""
 
     pixels: Tensor  # uint8 (N, C, H, W)
-    labels: np.ndarray  # (N,) numbers, or (N,) names, where "a+b" means two classes, or (N, J) bool
+    labels: np.ndarray  # (N,) numbers, or (N,) text, or (N, J) bool
     parts: np.ndarray  # (N,): the part of each image, as in ``PARTS``, or "" if the image is left out
 
 
@@ -127,11 +130,11 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
     return torch.from_numpy(np.setdiff1d(np.arange(total), taken)), torch.from_numpy(taken)
 
 
-def split(images: UnsplitImages, dataset: str, seed: int) -> ImageSplits:
+def split(images: UnsplitImages, dataset: str, seed: int, separator: str | None = None) -> ImageSplits:
     """Split your own images into the three parts. Missing parts are held out of the training images."""
     rows = {part: np.flatnonzero(images.parts == part) for part in PARTS}
     missing = [part for part in ("test", "val") if not len(rows[part])]
-    names, labels = _classes(images.labels, images.parts != "")
+    names, labels = _classes(images.labels, images.parts != "", dataset, separator)
     if labels.ndim == 1:
         counts = np.bincount(labels[rows["train"]], minlength=len(names))
         expect(len(names) > 1, dataset, "training images of two classes or more", ", ".join(map(str, names)) or "none")
@@ -169,28 +172,36 @@ def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarra
     rows["train"] = train
 
 
-def classes_of(label: str) -> list[str]:
-    """The classes that a label names, separated by "+". A single "+", or an empty label, names no class.
+def classes_of(label: object, separator: str | None) -> list:
+    """The classes that a label names. A separator alone, or an empty label, names no class.
 
-    >>> classes_of("cat+dog"), classes_of("cat"), classes_of("+"), classes_of("c++")
-    (['cat', 'dog'], ['cat'], [], ['c++'])
+    >>> [classes_of(label, "+") for label in ("cat+dog", "cat", "+", "c++")], classes_of("c+c", None)
+    ([['cat', 'dog'], ['cat'], [], ['c++']], ['c+c'])
     """
-    names = [name.strip() for name in label.split("+")]
-    return names if all(names) else [label] if label.strip("+") else []
+    if not separator or not isinstance(label, str):
+        return [label]
+    names = [name.strip() for name in label.split(separator)]
+    return names if all(names) else [label] if label.strip(separator) else []
 
 
-def _classes(labels: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _classes(labels: np.ndarray, used: np.ndarray, name: str, separator: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Return class names (J,) and labels: int64 (N,), or bool (N, J) if some images show several classes or none.
 
-    If each image shows one class, only images that are ``used``, bool (N,), determine the class names.
+    Only images that are ``used``, bool (N,), determine the class names.
     """
     if labels.ndim == 2:
         if (labels.sum(axis=1) != 1).any():
             return np.arange(labels.shape[1]), labels
         labels = labels.argmax(axis=1)
-    sets = [classes_of(label) if isinstance(label, str) else [label] for label in labels.tolist()]
+    sets = [classes_of(label, separator) for label in labels.tolist()]
+    blank = sum(each == [""] for each in sets)
+    then = "For images of no class or of several, use --separator +"
+    expect(not blank, name, "a label for each image", f"{blank} of {len(sets)} without", then)
     if any(len(each) != 1 for each in sets):
-        several = sorted(set().union(*sets))
+        several = sorted(set().union(*(each for each, is_used in zip(sets, used, strict=True) if is_used)))
         return np.array(several), np.array([[name in each for name in several] for each in sets])
     names = np.unique(labels[used])
+    joined = [each for each in names.tolist() if isinstance(each, str) and len({*classes_of(each, "+")} & {*names}) > 1]
+    if joined and not separator:
+        log.warning("%s: each a class of its own; with --separator +, they name several", ", ".join(joined))
     return names, np.searchsorted(names, labels).astype(np.int64)

@@ -1,7 +1,7 @@
 """Your own images as a data set. They are read here, from image files or arrays, and split by ``splits.split``.
 
-Each image shows one class; or, in a multi-label data set, any number of classes, given as text such as "cat+dog" or as
-0 and 1 for each class.
+Each image shows one class; or, in a multi-label data set, any number of classes, given as text such as "cat+dog", if a
+separator is asked for, or as 0 and 1 for each class.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def read_user_dataset(
-    name: str, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int
+    name: str, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int, separator: str | None
 ) -> ImageSplits:
     """Read and split ``KIND:PATH``. If PATH has moved, look in ``root``. Files are decoded into ``root/cache``."""
     kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
@@ -46,7 +46,7 @@ def read_user_dataset(
         images = read_files(path, files, cache, size, channels, skip_bad)
     else:
         images = read_arrays(kind, path, size, channels)
-    return split(images, f"{kind}:{path}", seed)
+    return split(images, f"{kind}:{path}", seed, separator)
 
 
 def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:
