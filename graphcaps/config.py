@@ -204,7 +204,8 @@ class TrainConfig:
         """Additional arguments of ``load_images`` for the user's own images; empty for a named data set."""
         if own_images(self.dataset) is None:
             return {}
-        return {key: getattr(self, key) for key in ("size", "channels", "skip_bad", "seed", "separator")}
+        settings = {key: getattr(self, key) for key in ("size", "channels", "skip_bad", "seed", "separator")}
+        return {**settings, "recorded": self.out / self.name / "images.csv" if self.name else None}
 
     @property
     def dataset_name(self) -> str:

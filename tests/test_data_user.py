@@ -17,7 +17,8 @@ from graphcaps import TrainConfig, load, train
 from graphcaps.cli import main
 from graphcaps.data import Batches, load_images, write_image
 from graphcaps.data.listing import image_files
-from graphcaps.errors import InputError
+from graphcaps.data.user_datasets import write_recorded
+from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.training.run_folder import Run
 
 from .test_checkpoint import Hostile
@@ -173,8 +174,63 @@ def test_a_run_names_the_classes_of_its_folder_and_finds_it_where_it_has_moved(s
     moved = shapes.rename(tmp_path / "elsewhere" / "shapes")
     assert main(["evaluate", str(run), "--data", "elsewhere"]) == 0 and "light" in capsys.readouterr().out
     (moved / "light").rename(moved / "bright")
-    assert main(["evaluate", str(run), "--data", "elsewhere"]) == 2
-    assert "expected the classes of its training, dark, light, got bright, dark" in capsys.readouterr().err
+    for command in (["evaluate", str(run)], ["train", "--resume", str(run), "--epochs", "2"]):
+        assert main([*command, "--data", "elsewhere"]) == 2
+        assert "got 20 now of another class (light/00.bmp of light, " in capsys.readouterr().err
+    (moved / "bright").rename(moved / "light")
+    assert Run.open(run.path).result() is not None and main(["train", "--resume", str(run)]) == 1
+    assert "has finished its 1 epochs. To train longer, add --epochs and a number above 1" in capsys.readouterr().err
+    Path(run.path, "config.json").write_text(
+        (saved := Path(run.path, "config.json").read_text()).replace('hs": 1', 'hs": 3')
+    )
+    assert main(["train", "--resume", str(run), "--data", "elsewhere"]) == 1
+    assert "epochs: expected 1, as in its checkpoint, got 3" in capsys.readouterr().err
+    Path(run.path, "config.json").write_text(saved)
+    picture(moved / "light" / "later.png", 250)
+    assert main(["train", "--resume", str(run), "--data", "elsewhere", "--epochs", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "epoch 2/2" in said and "2 classes of 14 training images" in said and len(Run.open(run.path).metrics()) == 2
+    assert main(["evaluate", str(run), "--data", "elsewhere"]) == 0 and Run.open(run.path).config.epochs == 2
+
+
+def test_the_images_of_a_run_stay_the_same_or_the_difference_is_named(shapes, tmp_path, caplog):
+    caplog.set_level("INFO")
+    first, listed = loaded(shapes), tmp_path / "images.csv"
+    write_recorded(listed, first.files)
+
+    def same(path, **options) -> bool:
+        again = loaded(path, recorded=listed, **options)
+        assert again.class_names == first.class_names
+        return all(
+            torch.equal(a.pixels, b.pixels) and torch.equal(a.labels, b.labels)
+            for a, b in zip(every(again), every(first), strict=True)
+        )
+
+    picture(shapes / "dark" / "000.png", 60), picture(shapes / "new" / "a.png", 61)
+    os.rename(shapes / "dark" / "05.png", shapes / "dark" / "renamed.png")
+    assert same(shapes, seed=7) and "2 images that the run was not trained or tested with are left out" in caplog.text
+    os.rename(shapes, tmp_path / "elsewhere")
+    os.renames(tmp_path / "elsewhere" / "light", tmp_path / "parts" / "train" / "light")
+    os.renames(tmp_path / "elsewhere" / "dark", tmp_path / "parts" / "test" / "dark")
+    picture(tmp_path / "parts" / "train" / "dark" / "a.png", 62)
+    assert same(tmp_path / "parts")
+    os.rename(tmp_path / "parts" / "train" / "light" / "03.bmp", tmp_path / "parts" / "train" / "dark" / "03.bmp")
+    file = tmp_path / "parts" / "test" / "dark" / "04.png"
+    before, file_bytes = file.stat(), file.read_bytes()
+    file.write_bytes(file_bytes[:-1] + b"!")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(
+        InputError, match=r"40 images .* got 1 removed or changed \(dark/04.png\) and 1 now of another class"
+    ):
+        same(tmp_path / "parts")
+    write_npz(path := tmp_path / "a.npz", x=GREYS, y=LABELS)
+    first = loaded(path, "npz")
+    write_recorded(listed, first.files)
+    write_npz(path, x=np.concatenate([GREYS[::-1], GREYS[:1] + 1]), y=np.concatenate([LABELS[::-1], LABELS[:1]]))
+    assert same(path, kind="npz")
+    listed.write_text("file,label\n")
+    with pytest.raises(GraphcapsError, match="images.csv: expected the images of a run, with columns file, label"):
+        same(path, kind="npz")
 
 
 LABELS = np.arange(30, dtype=np.uint8) % 3 + 1

@@ -34,8 +34,8 @@ def train(config: Settings, resume: Folder = None) -> None:
 
     Args:
         config: settings of the run.
-        resume: Continue the run in this folder, exactly from where it was saved. It keeps its settings, so only --data
-            and --device may be given too.
+        resume: Continue the run in this folder, exactly from where it was saved. It keeps its settings, so only --data,
+            --device and a larger --epochs may be given too.
     """
     if resume is None:
         config.check()
@@ -45,10 +45,10 @@ def train(config: Settings, resume: Folder = None) -> None:
 
     given = FLAGS.get()
     if resume is not None:
-        more = [f"--{flag}" for flag in given if flag not in ("resume", *MACHINE_SETTINGS)]
-        wanted = "no flags but --data and --device (a run keeps its settings)"
+        more = [f"--{flag}" for flag in given if flag not in ("resume", "epochs", *MACHINE_SETTINGS)]
+        wanted = "no flags but --data, --device and --epochs (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
-    result = train(config, resume=resume, overrides=[key for key in MACHINE_SETTINGS if key in given])
+    result = train(config, resume=resume, overrides=[key for key in (*MACHINE_SETTINGS, "epochs") if key in given])
     from accelerate import PartialState
 
     if not PartialState().is_main_process:

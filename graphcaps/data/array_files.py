@@ -6,6 +6,7 @@ Reading a file never runs code: arrays of Python objects, which are pickles, are
 from __future__ import annotations
 
 import gzip
+import hashlib
 import logging
 import math
 import re
@@ -43,12 +44,13 @@ def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -
     for kind, shapes in (("images", {a.shape[1:] for a in pixels.values()}), ("labels", {a.shape[1:] for a in labels})):
         expect(len(shapes) == 1, str(path), f"{kind} of one shape in all parts", " and ".join(map(str, sorted(shapes))))
     whole = np.concatenate(list(pixels.values()))  # (N, H, W, C)
+    hashes = [hashlib.sha256(image.tobytes()).hexdigest()[:16] for image in whole]
     shape = (*common_size(np.array([whole.shape[1:3]]), size), channels or whole.shape[3])
     if shape != whole.shape[1:]:
         whole = np.stack([fit_pixels(image, *shape) for image in whole])
     whole = np.ascontiguousarray(whole.transpose(0, 3, 1, 2))
     parts = np.repeat(np.array(list(arrays), object), [len(each) for each in labels])
-    return UnsplitImages(torch.from_numpy(whole), np.concatenate(labels), parts)
+    return UnsplitImages(torch.from_numpy(whole), np.concatenate(labels), parts, [*map(str, range(len(parts)))], hashes)
 
 
 def as_pixels(images: np.ndarray, name: str) -> np.ndarray:

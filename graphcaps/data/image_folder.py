@@ -1,7 +1,7 @@
 """Reading of image files: a folder per class, as for torchvision's ImageFolder, or a CSV of files and their classes.
 
 The images are decoded once, into a cache: ``NAME.npy`` holds the pixels, uint8 (N, C, H, W), and is mapped into memory.
-``NAME.json`` holds a fingerprint of the files' names, sizes and times. You can delete the cache.
+``NAME.json`` holds the files' names and hashes. You can delete the cache.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import torch
 from ..atomic import replacing, write_text
 from ..errors import GraphcapsError, InputError, expect, read_json
 from ..progress import bar
-from .listing import Listed
+from .listing import Listed, clean
 from .splits import UnsplitImages
 from .user_images import common_size, read_pixels, size_and_colour
 
 MAX_LISTED = 10  # number of bad files that an error message lists
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 
 log = logging.getLogger(__name__)
 
@@ -38,43 +38,61 @@ def read_files(
 ) -> UnsplitImages:
     """Decode the files that ``list_folder`` or ``list_csv`` returned for ``path``."""
     files, labels, parts = zip(*listed, strict=True)
-    pixels, bad = _cached_pixels(path, files, cache, size, channels)
+    pixels, bad, hashes = _cached_pixels(path, files, cache, size, channels)
     if bad:
         text = "\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)])
         wanted, then = f"{len(files)} images that can be read", "Repair or remove them, or skip them with --skip-bad"
         if not skip_bad:
             raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{text}\n{then}")
         log.warning("left out %d files that can't be read:%s", len(bad), text)
+    names = [clean(os.path.relpath(file, path)) for file in files]
     part_of = np.array(parts, object)
     part_of[[int(k) for k in bad]] = ""
-    return UnsplitImages(torch.from_numpy(pixels), np.array(labels), part_of)
+    return UnsplitImages(torch.from_numpy(pixels), np.array(labels), part_of, names, hashes)
 
 
 def _cached_pixels(
     path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
-) -> tuple[np.ndarray, dict[str, str]]:
-    """Return the memory-mapped pixels (N, C, H, W) of all files, and for each bad file its number and the error."""
-    stats = (
-        (os.path.relpath(file, path), file.stat() if file.exists() else os.stat_result([0] * 10)) for file in files
-    )
-    listing = json.dumps([CACHE_VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)])
-    fingerprint, place = hashlib.sha256(listing.encode()).hexdigest(), path.resolve()
+) -> tuple[np.ndarray, dict[str, str], list[str]]:
+    """The mapped pixels (N, C, H, W) of all files, for each bad file its number and the error, and the N hashes."""
+    place, known, stored = path.resolve(), dict[tuple, str](), list[tuple[Path, dict]]()
     name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
     for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
-        # The cache may be damaged, or one of its files may have been deleted.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # the cache may be damaged
+            stored.append((about, read_json(about.read_text(encoding="utf-8"), bad=dict)))
+            known |= {tuple(each[:-1]): each[-1] for each in stored[-1][1]["files"]}
+    with ThreadPoolExecutor() as pool:
+        listing = list(pool.map(lambda file: _identity(path, file, known), files))
+    hashes = [each[-1] for each in listing]
+    fingerprint = hashlib.sha256(
+        json.dumps([CACHE_VERSION, *((each[0], each[-1]) for each in listing)]).encode()
+    ).hexdigest()
+    for about, found in stored:
         with contextlib.suppress(OSError, ValueError, KeyError, EOFError):
-            known = read_json(about.read_text(encoding="utf-8"), bad=dict)
             # Mode c is copy-on-write, because torch warns about read-only memory.
             pixels = np.load(about.with_suffix(".npy"), mmap_mode="c")
             # A cache that was made with defaults also fits if its actual size and channels are asked for.
-            fits = size in (known["size"], max(pixels.shape[2:])) and channels in (known["channels"], pixels.shape[1])
-            if fits and known["fingerprint"] == fingerprint:
-                return pixels, known["bad"]
+            fits = size in (found["size"], max(pixels.shape[2:])) and channels in (found["channels"], pixels.shape[1])
+            if fits and found["fingerprint"] == fingerprint:
+                return pixels, found["bad"], hashes
     about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
     about.unlink(missing_ok=True)  # it would describe the wrong pixels after a crash
     bad = _decode(files, about.with_suffix(".npy"), size, channels)
-    write_text(about, json.dumps({"fingerprint": fingerprint, "size": size, "channels": channels, "bad": bad}))
-    return np.load(about.with_suffix(".npy"), mmap_mode="c"), bad
+    settings = {"size": size, "channels": channels, "bad": bad, "files": listing}
+    write_text(about, json.dumps({"fingerprint": fingerprint, **settings}))
+    return np.load(about.with_suffix(".npy"), mmap_mode="c"), bad, hashes
+
+
+def _identity(path: Path, file: Path, known: dict[tuple, str]) -> tuple:
+    """A file's name, size, times, inode and hash. The hash is computed only if all others aren't ``known`` together."""
+    name = os.path.relpath(file, path)
+    try:
+        stat = file.stat()
+        # The time of the last change of the inode can't be set back, unlike the time of the last change of the content.
+        about = (name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+        return *about, known.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    except OSError:  # a link to nothing, or a file that may not be read
+        return name, ""
 
 
 def _decode(files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None) -> dict[str, str]:

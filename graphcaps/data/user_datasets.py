@@ -6,21 +6,24 @@ separator is asked for, or as 0 and 1 for each class.
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..atomic import replacing
-from ..errors import expect, required
+from ..atomic import replacing, write_text
+from ..errors import GraphcapsError, expect, required
 from ..names import own_images
 from .array_files import as_labels, as_pixels, read_arrays
 from .image_folder import read_files
 from .listing import list_csv, list_folder
-from .splits import ImageSplits, split
+from .splits import PARTS, ImageSplits, Recorded, split
 
 log = logging.getLogger(__name__)
 if TYPE_CHECKING:
@@ -28,13 +31,24 @@ if TYPE_CHECKING:
 
 
 def read_user_dataset(
-    name: str, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int, separator: str | None
+    name: str,
+    root: Path,
+    size: int | None,
+    channels: int | None,
+    skip_bad: bool,
+    seed: int,
+    separator: str | None,
+    recorded: Path | None,
 ) -> ImageSplits:
-    """Read and split ``KIND:PATH``. If PATH has moved, look in ``root``. Files are decoded into ``root/cache``."""
+    """Read and split ``KIND:PATH``, or take the images in the file ``recorded``, if it exists.
+
+    If PATH has moved, look in ``root``. Files are decoded into ``root/cache``.
+    """
     kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
     expect(path.exists(), name, f"something at {path.absolute()}", "nothing there", f"It may also be in {root}")
+    known = read_recorded(recorded) if recorded is not None and recorded.exists() else None
     files = list_csv(path) if kind == "csv" else None
     if kind == "folder":
         files, told = list_folder(path)
@@ -43,10 +57,30 @@ def read_user_dataset(
         cache = root / "cache"
         if path.resolve() in cache.resolve().parents:  # never write into the folder that is read
             cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphcaps"
-        images = read_files(path, files, cache, size, channels, skip_bad)
+        images = read_files(path, files, cache, size, channels, skip_bad or known is not None)
     else:
         images = read_arrays(kind, path, size, channels)
-    return split(images, f"{kind}:{path}", seed, separator)
+    return split(images, f"{kind}:{path}", seed, separator, known)
+
+
+def write_recorded(path: Path, files: Sequence[Recorded]) -> None:
+    """Write the images of a run, for ``read_recorded``."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([Recorded._fields, *files])
+    write_text(path, text.getvalue())
+
+
+def read_recorded(path: Path) -> list[Recorded]:
+    """Read the images of a run. Raise ``GraphcapsError`` if the file is damaged."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = [Recorded(**row) for row in csv.DictReader(file, strict=True)]
+        if {row.split for row in rows} != {*PARTS}:
+            raise ValueError("other parts")
+        return rows
+    except (OSError, ValueError, TypeError, csv.Error) as error:
+        wanted = f"the images of a run, with columns {', '.join(Recorded._fields)}"
+        raise GraphcapsError(f"{path}: expected {wanted}, got: {error}") from None
 
 
 def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:

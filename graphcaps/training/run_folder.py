@@ -1,6 +1,6 @@
 """The run folder: all files of a training, written so that the run can be resumed after any crash.
 
-runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
+runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz  images.csv (of your own images)
               checkpoints/{best,last,previous}.safetensors  figures/
 
 The networks that come with graphcaps are read-only run folders: ``models/weights/<name>/``.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import errno
 import itertools
 import json
@@ -19,6 +20,7 @@ import os
 import shlex
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +47,9 @@ class Run:
     Commands write into the folder ``results``: the run folder itself, except for networks that come with graphcaps.
     """
 
-    def __init__(self, path: Path, config: TrainConfig, results: Path | None = None):
+    def __init__(self, path: Path, config: TrainConfig, results: Path | None = None, epochs_before: Sequence[int] = ()):
         self.path, self.config, self.results = path, config, results or path
+        self.epochs_before = epochs_before  # numbers of epochs after which the run was finished, and then extended
 
     def __str__(self) -> str:
         """The path, quoted for a shell, or the name of a network that comes with graphcaps."""
@@ -111,7 +114,22 @@ class Run:
         except (OSError, UnicodeDecodeError):
             then = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
             raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {then}") from None
-        return cls(path, TrainConfig.from_json(text, str(path / "config.json")), results)
+        config = TrainConfig.from_json(text, str(path / "config.json"))
+        if (path / "images.csv").exists():  # the config finds it in its run folder, wherever this was moved
+            config = dataclasses.replace(config, out=path.absolute().parent, name=path.absolute().name)
+        before = read_json(text).get("epochs_before")
+        return cls(path, config, results, before if isinstance(before, list) else ())
+
+    def extend(self, epochs: int, write: bool) -> None:
+        """Raise the number of epochs of a run, so that it goes on. config.json, if written, notes the number before."""
+        self.epochs_before = [*self.epochs_before, self.config.epochs]
+        self.config = dataclasses.replace(self.config, epochs=epochs)
+        if write:
+            path = self.path / "config.json"
+            stored = read_json(path.read_text(encoding="utf-8"), settings=dict)
+            stored["settings"]["epochs"], stored["epochs_before"] = epochs, self.epochs_before
+            (self.path / "result.json").unlink(missing_ok=True)
+            write_text(path, json.dumps(stored, indent=2) + "\n")
 
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
@@ -159,7 +177,7 @@ class Run:
         now, trained = self.config.as_dict(), head.get("settings", {})
         for key in trained.keys() & now.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
             wanted, got = (short_name(v[key]) if key == "dataset" else v[key] for v in (trained, now))
-            if wanted != got:
+            if wanted != got and not (key == "epochs" and wanted in self.epochs_before):
                 wanted = f"{key}: expected {wanted!r}, as in its checkpoint, got {got!r}"
                 raise GraphcapsError(f"{self.path / 'config.json'}: {wanted}. Restore it, or train another run")
 
