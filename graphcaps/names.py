@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import unicodedata
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -89,6 +91,11 @@ def own_images(dataset: str) -> tuple[str, Path] | None:
     return (kind, Path(path).expanduser()) if colon and kind in OWN_KINDS else None
 
 
+def clean(name: str) -> str:
+    """A file's name as text that can be printed and compared: composed (NFC), with bytes that aren't UTF-8 escaped."""
+    return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "backslashreplace"))
+
+
 def short_name(dataset: str) -> str:
     """The data set's name in pictures, tables and file names. For a file, it is the file's name without suffixes.
 
@@ -96,5 +103,5 @@ def short_name(dataset: str) -> str:
     ('pets', 'letters', 'mnist')
     """
     kind, path = own_images(dataset) or ("", Path(dataset))
-    name = path.absolute().name
+    name = clean(path.absolute().name)
     return name if kind in ("", "folder", "idx") else name.removesuffix(".gz").removesuffix(f".{kind}")

@@ -77,9 +77,7 @@ def test_a_class_that_no_training_image_shows_is_named(tmp_path):
     with pytest.raises(
         InputError, match="training images of each class, got none of rare. Add some, or another --seed"
     ):
-        load_images(
-            f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=0, separator="+"
-        )  # with seed 0 the one image is held out
+        load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, separator="+")  # seed 0 holds out the one image
     load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=1, separator="+")
 
 
@@ -126,20 +124,7 @@ def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_pa
     said = capsys.readouterr().err
     assert "balance: expected a class per image, got any number. Leave --balance out" in said
     assert not Path("runs").exists()
-    settings = [
-        "--separator",
-        "+",
-        "--size",
-        "12",
-        "--epochs",
-        "8",
-        "--batch-size",
-        "12",
-        "--augment",
-        "none",
-        "--device",
-        "cpu",
-    ]
+    settings = ["--separator", "+", "--size", "12", "--epochs", "8", "--batch-size", "12", "--augment", "none"]
     assert "3 classes of " in says("train", "--dataset", "folder:shapes", *settings)
     run = Run.open(tmp_path / "runs" / "shapes-compact-1")
     network = load(run)

@@ -20,6 +20,7 @@ from graphcaps.data.listing import image_files
 from graphcaps.data.user_datasets import write_recorded
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.training.run_folder import Run
+from graphcaps.viz import confusion, save
 
 from .test_checkpoint import Hostile
 from .test_data_torchvision import idx
@@ -158,6 +159,25 @@ def test_bad_files_are_listed_and_left_out_when_asked(shapes, caplog):
     assert sum(map(len, every(splits))) == 40 and "broken.png" in caplog.text
 
 
+def test_files_that_no_program_can_read_are_counted_and_names_of_any_bytes_can_be_drawn(tmp_path, caplog):
+    composed, apart, bytes_name = "caf\u00e9", "cafe\u0301", os.fsdecode(b"caf\xe9")
+    top = few(tmp_path / bytes_name, **{f"train/{composed}": 6, f"train/{bytes_name}": 6, "train/\u732b$x$": 6})
+    few(top, **{f"test/{apart}": 3, f"test/{bytes_name}": 3, "test/\u732b$x$": 3})
+    bad = top / "train" / composed
+    (bad / "phone.HEIC").write_bytes(b"ftypheic"), (bad / "lost.png").symlink_to("nowhere.png")
+    (bad / "folder.png").mkdir(), (bad / "cut.gif").write_bytes(b"GIF89a\x10\0\x10\0"), (bad / "loop").symlink_to(top)
+    with pytest.raises(
+        InputError, match=r"(?s)30 images that can be read, got 3 that can't.*lost.png: .*nothing there"
+    ) as error:
+        loaded(top)
+    assert "phone.HEIC: expected an image file that Pillow reads" in str(error.value)
+    splits = loaded(top, skip_bad=True)
+    assert splits.class_names == (r"caf\xe9", composed, "\u732b$x$") and splits.name == r"caf\xe9"
+    assert len(splits.train) + len(splits.val) == 18 and len(splits.test) == 9
+    assert "12 images of " in caplog.text and "are both in training and in validation or test: train/" in caplog.text
+    save(confusion(np.eye(3, dtype=int), splits.class_names), tmp_path / "confusion.png")
+
+
 def test_a_run_names_the_classes_of_its_folder_and_finds_it_where_it_has_moved(shapes, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     settings = ["--dataset", "folder:shapes", "--size", "12", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
@@ -172,7 +192,7 @@ def test_a_run_names_the_classes_of_its_folder_and_finds_it_where_it_has_moved(s
     assert "blank" in capsys.readouterr().out and Image.open("seen/paper-input.png").getpixel((0, 0)) == 255
     (tmp_path / "elsewhere").mkdir()
     moved = shapes.rename(tmp_path / "elsewhere" / "shapes")
-    assert main(["evaluate", str(run), "--data", "elsewhere"]) == 0 and "light" in capsys.readouterr().out
+    assert main(["evaluate", "shapes-compact-1", "--data", "elsewhere"]) == 0 and "light" in capsys.readouterr().out
     (moved / "light").rename(moved / "bright")
     for command in (["evaluate", str(run)], ["train", "--resume", str(run), "--epochs", "2"]):
         assert main([*command, "--data", "elsewhere"]) == 2
@@ -316,6 +336,7 @@ def refuses(kind: str, path: Path, wanted: str) -> None:
 
 def test_folders_that_cannot_be_used_are_refused_in_a_sentence(tmp_path):
     refuses("folder", tmp_path / "no", "something at .*/no, got nothing there")
+    refuses("folder", few(tmp_path / "pets", dark=1).with_name("pest"), "got nothing there. Did you mean 'pets'?")
     (tmp_path / "empty").mkdir()
     refuses("folder", tmp_path / "empty", "a folder per class, .* got no folder")
     refuses("folder", few(tmp_path / "one", dark=9), "images of two classes or more, got dark")

@@ -18,6 +18,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
@@ -35,6 +36,12 @@ GLOW = "#ffc845"
 ACCENT = "#00544a"  # for curves that belong to no class; unlike all ten colours
 COLORS = (*PALETTE, INK, MUTED, FAINT, SHADE, GLOW, ACCENT)
 ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
+
+FALLBACK_FONTS = (
+    *("Noto Sans CJK JP", "Noto Sans CJK SC", "WenQuanYi Zen Hei", "Hiragino Sans", "Yu Gothic", "Microsoft YaHei"),
+    *("Malgun Gothic", "Noto Sans", "Noto Emoji", "Segoe UI Emoji", "Symbola", "Arial Unicode MS"),
+)
+"""Fonts of operating systems for characters that DejaVu Sans lacks, such as Chinese or emoji in the name of a class."""
 
 TITLE = 13
 TEXT = 10
@@ -94,9 +101,11 @@ def on_dark(rgb: tuple[float, float, float]) -> tuple[float, float, float]:
 
 def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
     """A context that draws in this style, whatever matplotlib settings the caller has."""
+    installed = {font.name for font in font_manager.fontManager.ttflist}
     return matplotlib.rc_context(
         {
-            "font.family": ["DejaVu Sans"],
+            "font.family": ["DejaVu Sans", *sorted(installed.intersection(FALLBACK_FONTS))],
+            "text.parse_math": False,  # a class may be called $x$
             "text.color": medium.ink,
             "axes.labelcolor": medium.ink,
             "axes.edgecolor": medium.muted,

@@ -22,8 +22,9 @@ import torch
 
 from ..atomic import replacing, write_text
 from ..errors import GraphcapsError, InputError, expect, read_json
+from ..names import clean
 from ..progress import bar
-from .listing import Listed, clean
+from .listing import Listed
 from .splits import UnsplitImages
 from .user_images import common_size, read_pixels, size_and_colour
 
@@ -56,7 +57,7 @@ def _cached_pixels(
 ) -> tuple[np.ndarray, dict[str, str], list[str]]:
     """The mapped pixels (N, C, H, W) of all files, for each bad file its number and the error, and the N hashes."""
     place, known, stored = path.resolve(), dict[tuple, str](), list[tuple[Path, dict]]()
-    name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
+    name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
     for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # the cache may be damaged
             stored.append((about, read_json(about.read_text(encoding="utf-8"), bad=dict)))

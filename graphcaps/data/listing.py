@@ -7,7 +7,6 @@ validation and testing. The layout is decided from the whole tree. Where it can 
 from __future__ import annotations
 
 import os
-import unicodedata
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..atomic import MADE_HERE
 from ..errors import InputError, expect
+from ..names import clean
 from .user_images import decodable
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def list_folder(path: Path) -> tuple[list[Listed], str]:
         if not parts:
             _check_classes(str(path), classes, below)
         listed += [Listed(path.joinpath(*file), clean(each), part) for each in classes for file in classes[each]]
-        counts = Counter({clean(each): len(classes[each]) for each in classes})
+        counts = Counter(clean(each) for each in classes for _ in classes[each])
         shown.append((f"{name} is {part}: " if name else "") + short(f"{each} {n}" for each, n in counts.items()))
     used = {each.path for each in listed}
     if unused := [str(file.relative_to(path)) for file in files if file not in used]:
@@ -194,11 +194,6 @@ def find_images(path: Path) -> tuple[list[Path], Left]:
         if not folders and not files:
             left["empty"].append(str(Path(top).relative_to(path)))
     return sorted(found), left
-
-
-def clean(name: str) -> str:
-    """A file's name as text that can be printed and compared: composed (NFC), with bytes that aren't UTF-8 escaped."""
-    return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "backslashreplace"))
 
 
 def short(names: Iterable[str]) -> str:

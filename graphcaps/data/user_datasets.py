@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..atomic import replacing, write_text
-from ..errors import GraphcapsError, expect, required
+from ..errors import GraphcapsError, did_you_mean, expect, required
 from ..names import own_images
 from .array_files import as_labels, as_pixels, read_arrays
 from .image_folder import read_files
@@ -47,7 +47,9 @@ def read_user_dataset(
     kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
-    expect(path.exists(), name, f"something at {path.absolute()}", "nothing there", f"It may also be in {root}")
+    near = did_you_mean(path.name, [each.name for each in path.absolute().parent.glob("*")])
+    then = f"{near}It may also be in {root}"
+    expect(path.exists(), name, f"something at {path.absolute()}", "nothing there", then)
     known = read_recorded(recorded) if recorded is not None and recorded.exists() else None
     files = list_csv(path) if kind == "csv" else None
     if kind == "folder":

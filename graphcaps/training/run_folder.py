@@ -29,7 +29,7 @@ import numpy as np
 
 from ..atomic import UNFINISHED, made, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
-from ..errors import GraphcapsError, check_json, expect, read_json
+from ..errors import GraphcapsError, check_json, did_you_mean, expect, read_json
 from ..names import short_name
 from ..trace import RoutingTrace
 
@@ -101,7 +101,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:
-        """Open a run folder by its path, or a network that comes with graphcaps by its name, such as ``"mnist"``.
+        """Open a run folder by its path or its name in ``out``, or a network of graphcaps by its name: ``"mnist"``.
 
         Results for a network that comes with graphcaps are written to a folder in ``out``. Raises ``GraphcapsError`` if
         there is no such run.
@@ -109,10 +109,14 @@ class Run:
         path, results = Path(path), None
         if not path.exists() and str(path) in pretrained_names():
             path, results = PRETRAINED / path, out / f"pretrained-{path}"
+        elif not path.exists() and (out / path).exists():
+            path = out / path
         try:
             text = (path / "config.json").read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
+            known = [*pretrained_names(), *(each.parent.name for each in out.glob("*/config.json"))]
             then = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
+            then = did_you_mean(path.name, known) + then
             raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {then}") from None
         config = TrainConfig.from_json(text, str(path / "config.json"))
         if (path / "images.csv").exists():  # the config finds it in its run folder, wherever this was moved
