@@ -11,6 +11,7 @@ from __future__ import annotations
 import colorsys
 import io
 import os
+import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,12 +38,8 @@ ACCENT = "#00544a"  # for curves that belong to no class; unlike all ten colours
 COLORS = (*PALETTE, INK, MUTED, FAINT, SHADE, GLOW, ACCENT)
 ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
-FALLBACK_FONTS = (
-    *("Noto Sans CJK JP", "Noto Sans CJK SC", "WenQuanYi Zen Hei", "Hiragino Sans", "Yu Gothic", "Microsoft YaHei"),
-    *("Malgun Gothic", "Noto Sans", "Noto Emoji", "Segoe UI Emoji", "Symbola", "Arial Unicode MS"),
-)
-"""Fonts of operating systems for characters that DejaVu Sans lacks, such as Chinese or emoji in the name of a class."""
-
+# Fonts of operating systems for characters that DejaVu Sans lacks, such as Chinese or emoji in the name of a class.
+FALLBACK_FONTS = re.compile("CJK|Hiragino|YaHei|Yu Gothic|Malgun|WenQuanYi|Noto Emoji|Segoe UI Emoji|Symbola")
 TITLE = 13
 TEXT = 10
 SMALL = 9
@@ -104,7 +101,7 @@ def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return matplotlib.rc_context(
         {
-            "font.family": ["DejaVu Sans", *sorted(installed.intersection(FALLBACK_FONTS))],
+            "font.family": ["DejaVu Sans", *sorted(filter(FALLBACK_FONTS.search, installed))],
             "text.parse_math": False,  # a class may be called $x$
             "text.color": medium.ink,
             "axes.labelcolor": medium.ink,

@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -35,53 +35,47 @@ log = logging.getLogger(__name__)
 
 
 def read_files(
-    path: Path, listed: list[Listed], cache: Path, size: int | None, channels: int | None, skip_bad: bool
+    path: Path,
+    listed: list[Listed],
+    cache: Path,
+    size: int | None,
+    channels: int | None,
+    skip_bad: bool,
+    only: Container[str] | None,
 ) -> UnsplitImages:
-    """Decode the files that ``list_folder`` or ``list_csv`` returned for ``path``."""
-    files, labels, parts = zip(*listed, strict=True)
-    pixels, bad, hashes = _cached_pixels(path, files, cache, size, channels)
+    """Decode the files that ``list_folder`` or ``list_csv`` returned; if ``only`` is given, those with these hashes."""
+    place = path.resolve()
+    name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
+    stored, known = dict[Path, dict](), dict[tuple, str]()
+    for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # the cache may be damaged
+            stored[about] = read_json(about.read_text(encoding="utf-8"), bad=dict)
+            known |= {tuple(each[:-1]): each[-1] for each in stored[about]["files"]}
+    with ThreadPoolExecutor() as pool:
+        about_files = list(pool.map(lambda each: _identity(path, each.path, known), listed))
+    if only is not None and (kept := [k for k, each in enumerate(about_files) if each[-1] in only]):
+        if more := len(listed) - len(kept):
+            log.info("%s: %d images that the run was not trained or tested with are left out", path, more)
+        listed, about_files = [listed[k] for k in kept], [about_files[k] for k in kept]
+    about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
+    found = _stored_pixels(stored, about_files, size, channels)
+    if found is None:
+        about.unlink(missing_ok=True)  # it would describe the wrong pixels after a crash
+        bad = _decode([each.path for each in listed], about.with_suffix(".npy"), size, channels)
+        settings = {"version": CACHE_VERSION, "size": size, "channels": channels}
+        write_text(about, json.dumps({**settings, "bad": bad, "files": about_files}))
+        found = np.load(about.with_suffix(".npy"), mmap_mode="c"), bad
+    pixels, bad = found
     if bad:
         text = "\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)])
-        wanted, then = f"{len(files)} images that can be read", "Repair or remove them, or skip them with --skip-bad"
+        wanted, then = f"{len(listed)} images that can be read", "Repair or remove them, or skip them with --skip-bad"
         if not skip_bad:
             raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{text}\n{then}")
         log.warning("left out %d files that can't be read:%s", len(bad), text)
-    names = [clean(os.path.relpath(file, path)) for file in files]
-    part_of = np.array(parts, object)
-    part_of[[int(k) for k in bad]] = ""
-    return UnsplitImages(torch.from_numpy(pixels), np.array(labels), part_of, names, hashes)
-
-
-def _cached_pixels(
-    path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
-) -> tuple[np.ndarray, dict[str, str], list[str]]:
-    """The mapped pixels (N, C, H, W) of all files, for each bad file its number and the error, and the N hashes."""
-    place, known, stored = path.resolve(), dict[tuple, str](), list[tuple[Path, dict]]()
-    name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
-    for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # the cache may be damaged
-            stored.append((about, read_json(about.read_text(encoding="utf-8"), bad=dict)))
-            known |= {tuple(each[:-1]): each[-1] for each in stored[-1][1]["files"]}
-    with ThreadPoolExecutor() as pool:
-        listing = list(pool.map(lambda file: _identity(path, file, known), files))
-    hashes = [each[-1] for each in listing]
-    fingerprint = hashlib.sha256(
-        json.dumps([CACHE_VERSION, *((each[0], each[-1]) for each in listing)]).encode()
-    ).hexdigest()
-    for about, found in stored:
-        with contextlib.suppress(OSError, ValueError, KeyError, EOFError):
-            # Mode c is copy-on-write, because torch warns about read-only memory.
-            pixels = np.load(about.with_suffix(".npy"), mmap_mode="c")
-            # A cache that was made with defaults also fits if its actual size and channels are asked for.
-            fits = size in (found["size"], max(pixels.shape[2:])) and channels in (found["channels"], pixels.shape[1])
-            if fits and found["fingerprint"] == fingerprint:
-                return pixels, found["bad"], hashes
-    about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
-    about.unlink(missing_ok=True)  # it would describe the wrong pixels after a crash
-    bad = _decode(files, about.with_suffix(".npy"), size, channels)
-    settings = {"size": size, "channels": channels, "bad": bad, "files": listing}
-    write_text(about, json.dumps({"fingerprint": fingerprint, **settings}))
-    return np.load(about.with_suffix(".npy"), mmap_mode="c"), bad, hashes
+    parts = np.array([each.part for each in listed], object)
+    parts[[int(k) for k in bad]] = ""
+    labels, names = np.array([each.label for each in listed]), [clean(each[0]) for each in about_files]
+    return UnsplitImages(torch.from_numpy(pixels), labels, parts, names, [each[-1] for each in about_files])
 
 
 def _identity(path: Path, file: Path, known: dict[tuple, str]) -> tuple:
@@ -89,14 +83,30 @@ def _identity(path: Path, file: Path, known: dict[tuple, str]) -> tuple:
     name = os.path.relpath(file, path)
     try:
         stat = file.stat()
-        # The time of the last change of the inode can't be set back, unlike the time of the last change of the content.
+        # A program can set back the time of the last change of the content, but not that of the inode.
         about = (name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
         return *about, known.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]
     except OSError:  # a link to nothing, or a file that may not be read
         return name, ""
 
 
-def _decode(files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None) -> dict[str, str]:
+def _stored_pixels(
+    stored: dict[Path, dict], files: list[tuple], size: int | None, channels: int | None
+) -> tuple[np.ndarray, dict[str, str]] | None:
+    """The mapped pixels (N, C, H, W) of a cache with these files, and for each bad file its number and the error."""
+    for about, found in stored.items():
+        with contextlib.suppress(OSError, ValueError, KeyError, EOFError):
+            # Mode c is copy-on-write, because torch warns about read-only memory.
+            pixels = np.load(about.with_suffix(".npy"), mmap_mode="c")
+            # A cache that was made with defaults also fits if its actual size and channels are asked for.
+            fits = size in (found["size"], max(pixels.shape[2:])) and channels in (found["channels"], pixels.shape[1])
+            same = [(each[0], each[-1]) for each in found["files"]] == [(each[0], each[-1]) for each in files]
+            if fits and same and found["version"] == CACHE_VERSION:
+                return pixels, found["bad"]
+    return None
+
+
+def _decode(files: list[Path], stored: Path, size: int | None, channels: int | None) -> dict[str, str]:
     """Write the pixels of all files; bad files are black. Without ``channels``, they are grey if no file has colour."""
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
         probed = pool.map(lambda file: _value_or_reason(size_and_colour, file), files)

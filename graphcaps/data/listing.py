@@ -55,31 +55,39 @@ def list_folder(path: Path) -> tuple[list[Listed], str]:
     """
     expect(path.is_dir(), str(path), "a folder", "a file")
     files, left = find_images(path)
-    tree = [file.relative_to(path).parts for file in files]
-    depth, part = 0, None
-    while len(tops := _groups(tree, depth)) == 1 and part is None and _groups(tops[only := [*tops][0]], depth + 1):
-        part = PART_OF.get(only.lower())
+    folders, part = [file.relative_to(path).parts[:-1] for file in files], None
+    while len(tops := {*map(_first, folders)} - {""}) == 1 and part is None and max(map(len, folders)) > 1:
+        part = PART_OF.get((only := tops.pop()).lower())
         wanted, then = "images for training", "Put the folders of their classes into a folder train"
         expect(part in (None, "train"), str(path), wanted, f"only {only}", then)
-        depth += 1  # the folder of an archive, which contains all others
-    expect(len(tops) > 0, str(path), "a folder per class, with its images", f"no folder of images{_what(left)}")
-    parts = {} if part else _parts(str(path), tops, depth)
-    listed, shown = [], []
-    for name, part in (parts or {"": "train"}).items():
-        below = depth + bool(name)
-        classes = _groups(tops[name], below) if name else tops
-        while name and [*classes] == [name]:  # the same, within the folder of a part
-            below += 1
-            classes = _groups(classes[name], below)
-        if not parts:
-            _check_classes(str(path), classes, below)
-        listed += [Listed(path.joinpath(*file), clean(each), part) for each in classes for file in classes[each]]
-        counts = Counter(clean(each) for each in classes for _ in classes[each])
-        shown.append((f"{name} is {part}: " if name else "") + short(f"{each} {n}" for each, n in counts.items()))
-    used = {each.path for each in listed}
-    if unused := [str(file.relative_to(path)) for file in files if file not in used]:
-        left["images outside these folders"] = unused
-    return sorted(listed, key=lambda each: each.path), f"{path}: {'; '.join(shown)}{_what(left)}"
+        folders = [each[1:] for each in folders]  # all were in the folder of an archive
+    inner = dict[str, set[str]]()
+    for top, *below in filter(None, folders):
+        inner.setdefault(top, set()).update(below[:1])
+    expect(len(inner) > 0, str(path), "a folder per class, with its images", f"no folder of images{_what(left)}")
+    parts = {} if part else _parts(str(path), inner)
+    shared = [name for name, count in Counter(name for names in inner.values() for name in names).items() if count > 1]
+    fits = parts or len(inner) == 1 or (len(shared) < 2 and not any(name.lower() in PART_OF for name in shared))
+    got, then = f"{short(inner)}, which hold {short(sorted(shared))}", "Or list the files in a CSV: csv:PATH"
+    expect(bool(fits), str(path), "a folder per class, or train, val and test", got, then)
+    listed, counts = list[Listed](), defaultdict[str, Counter](Counter)
+    for file, folder in zip(files, folders, strict=True):
+        top = _first(folder) if parts else ""
+        part = parts.get(top) if parts else "train"
+        label = clean(
+            _first(folder[len(parts) > 0 :][inner.get(top) == {top} :])
+        )  # in train/train, the second is meant
+        if part and label:
+            listed.append(Listed(file, label, part))
+            counts[f"{top} is {part}: " if top else ""][label] += 1
+        else:
+            left["images outside these folders"].append(str(file.relative_to(path)))
+    shown = (where + short(f"{label} {n}" for label, n in each.items()) for where, each in counts.items())
+    return listed, f"{path}: {'; '.join(shown)}{_what(left)}"
+
+
+def _first(folders: tuple[str, ...]) -> str:
+    return folders[0] if folders else ""
 
 
 def list_csv(path: Path) -> list[Listed] | None:
@@ -123,11 +131,13 @@ def read_csv(path: Path, **options: Any) -> pandas.DataFrame:
         raise InputError(f"{path}: expected {wanted}, got: {error}") from error
 
 
-def _parts(path: str, tops: dict[str, list[tuple[str, ...]]], depth: int) -> dict[str, str]:
-    """The part of each folder for training, validation or testing; empty if the folders ``tops`` are classes."""
-    inner = {name: set(_groups(files, depth + 1)) for name, files in tops.items()}
-    named = {name: PART_OF[name.lower()] for name in tops if name.lower() in PART_OF}
-    others = [name for name in tops if name not in named]
+def _parts(path: str, inner: dict[str, set[str]]) -> dict[str, str]:
+    """The part of each folder for training, validation or testing; empty if the folders are classes.
+
+    ``inner`` contains the folders at the top, and the names of the folders with images in each.
+    """
+    named = {name: PART_OF[name.lower()] for name in inner if name.lower() in PART_OF}
+    others = [name for name in inner if name not in named]
     deep = {name: part for name, part in named.items() if inner[name]}
     if not deep and set(named.values()) <= {"train"}:
         return {}  # train is a class: images for training would be in folders of their classes
@@ -142,24 +152,6 @@ def _parts(path: str, tops: dict[str, list[tuple[str, ...]]], depth: int) -> dic
     then = "Call it train, val or test, or move it away"
     expect(not more, path, f"images only in {short(deep)}", f"the same classes in {short(more)}", then)
     return deep
-
-
-def _check_classes(path: str, classes: dict[str, list[tuple[str, ...]]], depth: int) -> None:
-    """Refuse classes whose folders have folders of the same names, which may be the classes."""
-    count = Counter(name for files in classes.values() for name in _groups(files, depth + 1))
-    shared = [name for name, n in count.items() if n > 1]
-    fits = len(shared) < 2 and not any(name.lower() in PART_OF for name in shared)
-    got, then = f"{short(classes)}, which hold {short(shared)}", "Or list the files in a CSV: csv:PATH"
-    expect(fits or len(classes) == 1, path, "a folder per class, or train, val and test", got, then)
-
-
-def _groups(files: Iterable[tuple[str, ...]], depth: int) -> dict[str, list[tuple[str, ...]]]:
-    """The files (as the parts of their paths) in each folder at a depth; files beside these folders are left out."""
-    groups = defaultdict(list)
-    for file in files:
-        if len(file) > depth + 1:
-            groups[file[depth]].append(file)
-    return groups
 
 
 def image_files(path: Path) -> list[Path]:

@@ -175,9 +175,7 @@ def split(
     known = {each.sha256: each.file for each in files if each.split == "train"}
     tested = [each for each in files if each.split != "train" and each.sha256 in known]
     if twice := [f"{known[each.sha256]} = {each.file} ({each.split})" for each in tested]:
-        log.warning(
-            "%d images of %s are both in training and in validation or test: %s", len(twice), dataset, short(twice)
-        )
+        log.warning("%d images are both in training and in validation or test: %s", len(twice), short(twice))
     return ImageSplits(short_name(dataset), tuple(map(str, names)), **loaded, files=files)
 
 
@@ -198,8 +196,6 @@ def _rows_of(recorded: list[Recorded], images: UnsplitImages, dataset: str) -> d
     got += [f"{len(moved)} now of another class ({short(moved)})"] * bool(moved)
     wanted = f"the {len(recorded)} images of the run, as in its images.csv"
     expect(not lost, dataset, wanted, " and ".join(got), "Restore them, or train another run")
-    if more := len(rows.keys() - {(each.sha256, each.label) for each in recorded}):
-        log.info("%s: %d images that the run was not trained or tested with are left out", dataset, more)
     return {part: np.array([rows[e.sha256, e.label] for e in recorded if e.split == part], int) for part in PARTS}
 
 

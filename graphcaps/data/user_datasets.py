@@ -6,23 +6,20 @@ separator is asked for, or as 0 and 1 for each class.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..atomic import replacing, write_text
-from ..errors import GraphcapsError, did_you_mean, expect, required
+from ..atomic import replacing
+from ..errors import did_you_mean, expect, required
 from ..names import own_images
 from .array_files import as_labels, as_pixels, read_arrays
 from .image_folder import read_files
-from .listing import list_csv, list_folder
+from .listing import list_csv, list_folder, read_csv
 from .splits import PARTS, ImageSplits, Recorded, split
 
 log = logging.getLogger(__name__)
@@ -50,7 +47,11 @@ def read_user_dataset(
     near = did_you_mean(path.name, [each.name for each in path.absolute().parent.glob("*")])
     then = f"{near}It may also be in {root}"
     expect(path.exists(), name, f"something at {path.absolute()}", "nothing there", then)
-    known = read_recorded(recorded) if recorded is not None and recorded.exists() else None
+    known = None
+    if recorded is not None and recorded.exists():
+        known = [Recorded(*row) for row in read_csv(recorded, names=Recorded._fields).to_numpy().tolist()][1:]
+        fits = {each.split for each in known} == {*PARTS}
+        expect(fits, str(recorded), "the images of a run in three parts", f"{len(known)} rows that aren't")
     files = list_csv(path) if kind == "csv" else None
     if kind == "folder":
         files, told = list_folder(path)
@@ -59,30 +60,11 @@ def read_user_dataset(
         cache = root / "cache"
         if path.resolve() in cache.resolve().parents:  # never write into the folder that is read
             cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphcaps"
-        images = read_files(path, files, cache, size, channels, skip_bad or known is not None)
+        only = None if known is None else {each.sha256 for each in known}
+        images = read_files(path, files, cache, size, channels, skip_bad, only)
     else:
         images = read_arrays(kind, path, size, channels)
     return split(images, f"{kind}:{path}", seed, separator, known)
-
-
-def write_recorded(path: Path, files: Sequence[Recorded]) -> None:
-    """Write the images of a run, for ``read_recorded``."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([Recorded._fields, *files])
-    write_text(path, text.getvalue())
-
-
-def read_recorded(path: Path) -> list[Recorded]:
-    """Read the images of a run. Raise ``GraphcapsError`` if the file is damaged."""
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = [Recorded(**row) for row in csv.DictReader(file, strict=True)]
-        if {row.split for row in rows} != {*PARTS}:
-            raise ValueError("other parts")
-        return rows
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        wanted = f"the images of a run, with columns {', '.join(Recorded._fields)}"
-        raise GraphcapsError(f"{path}: expected {wanted}, got: {error}") from None
 
 
 def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:

@@ -185,12 +185,12 @@ class Run:
                 wanted = f"{key}: expected {wanted!r}, as in its checkpoint, got {got!r}"
                 raise GraphcapsError(f"{self.path / 'config.json'}: {wanted}. Restore it, or train another run")
 
-    def write_metrics(self, history: list[dict]) -> None:
-        """Write metrics.csv: one row per finished epoch."""
+    def write_table(self, name: str, rows: Sequence) -> None:
+        """Write metrics.csv, one row per finished epoch; or images.csv, one row per image of your own."""
         import pandas
 
-        text = pandas.DataFrame(history).to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        write_text(self.path / "metrics.csv", text)
+        text = pandas.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        write_text(self.path / name, text)
 
     def write_result(self, result: dict) -> None:
         """Write result.json, the results of a finished run."""

@@ -13,7 +13,6 @@ import torch
 
 from ..config import TrainConfig
 from ..data import ImageSplits
-from ..data.user_datasets import write_recorded
 from ..errors import GraphcapsError, expect
 from ..models import Limits, routing_network
 from ..trace import RoutingTrace
@@ -57,7 +56,7 @@ class Saving:
         if config.epochs != run.config.epochs:
             run.extend(config.epochs, self.main)
         if self.main and splits.files and not (run.path / "images.csv").exists():
-            write_recorded(run.path / "images.csv", splits.files)
+            run.write_table("images.csv", splits.files)
         self.writer = _tensorboard(run.path) if config.tensorboard and self.main else None
 
     def save(self, which: str) -> None:
@@ -86,7 +85,7 @@ class Saving:
         if self.state.best_epoch == self.state.epoch > 0:
             self.save("best")
         if self.state.history:
-            self.run.write_metrics(self.state.history)
+            self.run.write_table("metrics.csv", self.state.history)
         if self.network.routes:
             self._save_routing()
 
