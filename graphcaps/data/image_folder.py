@@ -51,8 +51,7 @@ def read_files(
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # the cache may be damaged
             stored[about] = read_json(about.read_text(encoding="utf-8"), bad=dict)
             known |= {tuple(each[:-1]): each[-1] for each in stored[about]["files"]}
-    with ThreadPoolExecutor() as pool:
-        about_files = list(pool.map(lambda each: _identity(path, each.path, known), listed))
+    about_files = [_identity(path, each.path, known) for each in listed]
     if only is not None and (kept := [k for k, each in enumerate(about_files) if each[-1] in only]):
         if more := len(listed) - len(kept):
             log.info("%s: %d images that the run was not trained or tested with are left out", path, more)

@@ -6,6 +6,7 @@ validation and testing. The layout is decided from the whole tree. Where it can 
 
 from __future__ import annotations
 
+import functools
 import os
 import zlib
 from collections import Counter, defaultdict
@@ -55,7 +56,8 @@ def list_folder(path: Path) -> tuple[list[Listed], str]:
     """
     expect(path.is_dir(), str(path), "a folder", "a file")
     files, left = find_images(path)
-    folders, part = [file.relative_to(path).parts[:-1] for file in files], None
+    inside = functools.cache(lambda folder: Path(folder).relative_to(path).parts)
+    folders, part = [inside(os.path.dirname(file)) for file in files], None
     while len(tops := {*map(_first, folders)} - {""}) == 1 and part is None and max(map(len, folders)) > 1:
         part = PART_OF.get((only := tops.pop()).lower())
         wanted, then = "images for training", "Put the folders of their classes into a folder train"
@@ -166,25 +168,25 @@ def image_files(path: Path) -> list[Path]:
 
 def find_images(path: Path) -> tuple[list[Path], Left]:
     """List the images in a folder and its subfolders, and what is left out: hidden files, other formats, and so on."""
-    found, left, seen = list[Path](), defaultdict(list), set[str]()
+    found, left, above = list[Path](), defaultdict(list), dict[str, set[str]]()
     for top, folders, files in os.walk(path, followlinks=True):
-        seen.add(os.path.realpath(top))
+        above[top] = above.get(os.path.dirname(top), set()) | {os.path.realpath(top)}
+        if not folders and not files:
+            left["empty"].append(os.path.relpath(top, path))
         for name in sorted(folders):
             folder = Path(top, name)
             why = "hidden" if name.startswith(".") else "of other programs" if name in JUNK else ""
             why = why or "made by graphcaps" * (folder / MADE_HERE).exists()
-            if why := why or "linked in a circle" * (os.path.realpath(folder) in seen):
+            if why := why or "linked in a circle" * (os.path.realpath(folder) in above[top]):
                 folders.remove(name)
                 left[why].append(str(folder.relative_to(path)))
-        for file in (Path(top, name) for name in files):
-            known = file.suffix.lower() in decodable() or file.suffix.lower() in UNREADABLE
-            why = "hidden" if file.name.startswith(".") else "" if known else "files of other formats"
-            if why:
-                left[why].append(str(file.relative_to(path)))
+        for name in files:
+            ending = os.path.splitext(name)[1].lower()
+            if name.startswith(".") or not (ending in decodable() or ending in UNREADABLE):
+                why = "hidden" if name.startswith(".") else "of other formats"
+                left[why].append(os.path.relpath(os.path.join(top, name), path))
             else:
-                found.append(file)
-        if not folders and not files:
-            left["empty"].append(str(Path(top).relative_to(path)))
+                found.append(Path(top, name))
     return sorted(found), left
 
 
