@@ -185,6 +185,7 @@ def test_a_run_names_the_classes_of_its_folder_and_finds_it_where_it_has_moved(s
     assert "blank" in capsys.readouterr().out and Image.open("seen/paper-input.png").getpixel((0, 0)) == 255
     (tmp_path / "elsewhere").mkdir()
     moved = shapes.rename(tmp_path / "elsewhere" / "shapes")
+    Path("shapes-compact-1").mkdir()
     assert main(["evaluate", "shapes-compact-1", "--data", "elsewhere"]) == 0 and "light" in capsys.readouterr().out
     (moved / "light").rename(moved / "bright")
     for command in (["evaluate", str(run)], ["train", "--resume", str(run), "--epochs", "2"]):

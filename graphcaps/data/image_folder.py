@@ -44,14 +44,14 @@ def read_files(
     only: Container[str] | None,
 ) -> UnsplitImages:
     """Decode the files that ``list_folder`` or ``list_csv`` returned; if ``only`` is given, those with these hashes."""
-    place = path.resolve()
+    place, top = path.resolve(), path if path.is_dir() else path.parent
     name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
     stored, known = dict[Path, dict](), dict[tuple, str]()
     for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # the cache may be damaged
             stored[about] = read_json(about.read_text(encoding="utf-8"), bad=dict)
             known |= {tuple(each[:-1]): each[-1] for each in stored[about]["files"]}
-    about_files = [_identity(path, each.path, known) for each in listed]
+    about_files = [_identity(top, each.path, known) for each in listed]
     if only is not None and (kept := [k for k, each in enumerate(about_files) if each[-1] in only]):
         if more := len(listed) - len(kept):
             log.info("%s: %d images that the run was not trained or tested with are left out", path, more)
@@ -77,9 +77,9 @@ def read_files(
     return UnsplitImages(torch.from_numpy(pixels), labels, parts, names, [each[-1] for each in about_files])
 
 
-def _identity(path: Path, file: Path, known: dict[tuple, str]) -> tuple:
+def _identity(top: Path, file: Path, known: dict[tuple, str]) -> tuple:
     """A file's name, size, times, inode and hash. The hash is computed only if all others aren't ``known`` together."""
-    name = os.path.relpath(file, path)
+    name = os.path.relpath(file, top)
     try:
         stat = file.stat()
         # A program can set back the time of the last change of the content, but not that of the inode.

@@ -107,10 +107,11 @@ class Run:
         there is no such run.
         """
         path, results = Path(path), None
-        if not path.exists() and str(path) in pretrained_names():
-            path, results = PRETRAINED / path, out / f"pretrained-{path}"
-        elif not path.exists() and (out / path).exists():
-            path = out / path
+        if not (path / "config.json").exists():  # a folder of another kind doesn't hide a run of the same name
+            if str(path) in pretrained_names():
+                path, results = PRETRAINED / path, out / f"pretrained-{path}"
+            elif (out / path / "config.json").exists():
+                path = out / path
         try:
             text = (path / "config.json").read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
