@@ -168,15 +168,16 @@ def image_files(path: Path) -> list[Path]:
 
 def find_images(path: Path) -> tuple[list[Path], Left]:
     """List the images in a folder and its subfolders, and what is left out: hidden files, other formats, and so on."""
-    found, left, above = list[Path](), defaultdict(list), dict[str, set[str]]()
-    for top, folders, files in os.walk(path, followlinks=True):
+    found, above, left = list[Path](), dict[str, set[str]](), defaultdict[str, list[str]](list)
+    unopened = left["that can't be opened"]
+    for top, folders, files in os.walk(path, followlinks=True, onerror=lambda error: unopened.append(error.filename)):
         above[top] = above.get(os.path.dirname(top), set()) | {os.path.realpath(top)}
         if not folders and not files:
             left["empty"].append(os.path.relpath(top, path))
         for name in sorted(folders):
             folder = Path(top, name)
             why = "hidden" if name.startswith(".") else "of other programs" if name in JUNK else ""
-            why = why or "made by graphcaps" * (folder / MADE_HERE).exists()
+            why = why or "made by graphcaps" * os.path.exists(folder / MADE_HERE)
             if why := why or "linked in a circle" * (os.path.realpath(folder) in above[top]):
                 folders.remove(name)
                 left[why].append(str(folder.relative_to(path)))
@@ -197,5 +198,5 @@ def short(names: Iterable[str]) -> str:
 
 
 def _what(left: Left) -> str:
-    text = ", ".join(f"{len(names)} {why} ({short(names)})" for why, names in left.items())
+    text = ", ".join(f"{len(names)} {why} ({short(names)})" for why, names in left.items() if names)
     return f". Left out: {text}" if text else ""
