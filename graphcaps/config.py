@@ -261,6 +261,8 @@ class TrainConfig:
             raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")
         if settings.get("protocol") == "paper":  # only in runs from a version that had two protocols
             del settings["protocol"]
+        if own_images(str(settings.get("dataset", ""))):
+            settings.setdefault("separator", "+")  # runs from before this setting
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
         try:

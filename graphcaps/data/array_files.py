@@ -155,7 +155,7 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     channels = 1 if math.isqrt(count) ** 2 == count else 3
     side = math.isqrt(count // channels)
     wanted, got = "a label, and pixels of a square grey or RGB image", f"{count} numbers beside the label in each row"
-    expect(0 < side**2 * channels == count, str(path), wanted, got, "A CSV of files has the columns file,classes")
+    expect(0 < side**2 * channels == count, str(path), wanted, got, "A CSV of files has the columns file,label")
     return values.reshape(-1, side, side, channels), labels
 
 
