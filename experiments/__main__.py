@@ -22,9 +22,10 @@ ON_GRAPHS = {
     "factors": "classify nodes of graphs with 4 or 8 latent factors, 10 graphs each; hours",
     "relations": "do couplings reveal the kinds of edges? Proteins, concepts, latent factors, 5 seeds; an hour",
     "defaults": "does the default routing cost accuracy? 15 graphs and layouts, 3 seeds; two hours",
+    "known": "factors, where some nodes' classes are known: BeliefConv and its rivals, untrained, 5 seeds; an hour",
     "labels": "factors, where the training nodes' classes are inputs: BeliefConv and others, 3 seeds; two hours",
 }
-ROWS = ("defaults", "labels", "relations")
+ROWS = ("defaults", "known", "labels", "relations")
 """Tasks that take ``--only``. Their results are lists of rows; the results of the other tasks on graphs are parts."""
 OTHERS = {
     "overview": "a table of all tasks and routings, and of networks without capsules; about 15 hours on a core",
@@ -70,7 +71,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seeds", type=int, metavar="N", help="on graphs: number of trainings with the chosen settings")
     made.add_argument("--processes", type=int, metavar="N", help="on graphs: parallel trainings; default: one per core")
     made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")
-    made.add_argument("--only", nargs="+", default=(), metavar="TASK", help="for overview, defaults, relations, labels")
+    made.add_argument(
+        "--only", nargs="+", default=(), metavar="TASK", help="for overview, defaults, known, labels, relations"
+    )
     made.add_argument("--keep", nargs="+", type=int, metavar="K", help="for pruning: edges that a child keeps")
     return made
 

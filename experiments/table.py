@@ -41,6 +41,7 @@ def markdown(result: dict) -> str:
         "strength": pruning,
         "relations": relations,
         "labels": labels,
+        "known": known,
         "defaults": defaults,
     }
     return next(made(result) for kind, made in kinds.items() if kind in result)
@@ -245,6 +246,15 @@ def labels(result: dict) -> str:
         rows.append([data, heads, *scores, interval(*ahead) if ahead else "-", couplings])
     titles = " | ".join(["graph", "factors", *names, "ahead of uniform", "information"])
     return f"`{result['command']}`:\n\n{lines(titles, rows)}"
+
+
+def known(result: dict) -> str:
+    """A row per graph and share of known nodes, and a column per method: micro-F1."""
+    frame, rows = pd.DataFrame(result["known"]), []
+    for (data, share), each in frame.groupby(["data", "share"], sort=False):
+        scores = [spread(test) for test in each["test"]]
+        rows.append([data, f"{share:.0%}", *(percent(score["mean"], score["sd"]) for score in scores)])
+    return f"`{result['command']}`:\n\n{lines(' | '.join(['graph', 'known', *frame['name'].unique()]), rows)}"
 
 
 def defaults(result: dict) -> str:

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from .graph import bipartite_graph, complete_graph, coupling_entropy, local_graph, local_index, to_networkx
     from .models import CapsNet
     from .routing import LinearVotes, MatrixVotes, Parents, choose_engine, dynamic_routing, engine, route
-    from .trace import RoutingTrace, watch
+    from .trace import watch
     from .training.run_folder import load
     from .training.train import train
+    from .viz.routing_trace import RoutingTrace
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt names
@@ -47,9 +48,10 @@ if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt
         "graph": "bipartite_graph complete_graph coupling_entropy local_graph local_index to_networkx",
         "models": "CapsNet",
         "routing": "LinearVotes MatrixVotes Parents choose_engine dynamic_routing engine route",
-        "trace": "RoutingTrace watch",
+        "trace": "watch",
         "training.run_folder": "load",
         "training.train": "train",
+        "viz.routing_trace": "RoutingTrace",
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

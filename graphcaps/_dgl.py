@@ -2,17 +2,17 @@
 
 ``import dgl`` also imports ``dgl.graphbolt``, a data loader for huge graphs that graphcaps doesn't use. GraphBolt needs
 a library compiled for the exact version of torch, and a part of ``torchdata`` that newer releases dropped. So ``import
-graphcaps`` calls `install`, which adds an import hook for every later ``import dgl`` in the process: if GraphBolt fails
-to load, an empty module replaces it.
+graphcaps`` calls `install`, and every later ``import dgl`` in the process loads DGL without GraphBolt.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.machinery
 import importlib.util
+import os
 import sys
 import sysconfig
+import types
 from typing import TYPE_CHECKING, Any
 
 from .errors import GraphcapsError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DGLGraph", "dgl", "edge_softmax", "function", "has_cuda", "install", "install_command", "ops"]
 
-GRAPHBOLT = "dgl.graphbolt"
 NEWEST_PYTHON = (3, 12)  # DGL has no wheels for newer versions
 
 
@@ -70,47 +69,8 @@ def install_command() -> str:
     return f'{pip} install --no-deps --target "{sysconfig.get_path("platlib")}" {only} "dgl>=2.1"'
 
 
-class GraphBoltFinder:
-    """An import hook that loads ``dgl.graphbolt`` with `GraphBoltLoader`."""
-
-    @staticmethod
-    def find_spec(name: str, path=None, target=None):
-        """See ``importlib.abc.MetaPathFinder``."""
-        if name == "dgl":
-            import os
-
-            # Without this, DGL prints a message about backends and writes a file into the home folder.
-            os.environ.setdefault("DGLBACKEND", "pytorch")
-        spec = importlib.machinery.PathFinder.find_spec(name, path) if name == GRAPHBOLT else None
-        if spec is not None and spec.origin is not None:
-            spec.loader = GraphBoltLoader(name, spec.origin)
-        return spec
-
-
-class GraphBoltLoader(importlib.machinery.SourceFileLoader):
-    """A loader that leaves the module empty if GraphBolt fails to load."""
-
-    def exec_module(self, module) -> None:
-        """See ``importlib.abc.Loader``."""
-        import contextlib
-        import io
-
-        empty = dict(vars(module))
-        # GraphBolt prints warnings before it fails. They are hidden, because the module isn't used.
-        printed = io.StringIO()
-        try:
-            with contextlib.redirect_stderr(printed):
-                super().exec_module(module)
-        except (ImportError, OSError):
-            for name in [name for name in sys.modules if name.startswith(f"{GRAPHBOLT}.")]:
-                del sys.modules[name]
-            vars(module).clear()
-            vars(module).update(empty, __doc__="Empty: the installed GraphBolt doesn't load.")
-        else:
-            sys.stderr.write(printed.getvalue())
-
-
 def install() -> None:
-    """Add `GraphBoltFinder` to Python's import hooks, unless it is already there."""
-    if GraphBoltFinder not in sys.meta_path:
-        sys.meta_path.insert(0, GraphBoltFinder)
+    """Put an empty module in the place of ``dgl.graphbolt``, unless DGL is already imported."""
+    sys.modules.setdefault("dgl.graphbolt", types.ModuleType("dgl.graphbolt", "Empty, because graphcaps came first."))
+    # Without this, DGL prints a message about backends and writes a file into the home folder.
+    os.environ.setdefault("DGLBACKEND", "pytorch")

@@ -1,7 +1,5 @@
 """Atomic writes: a crash or a full disk leaves the old file or the new one, never half a file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
@@ -46,24 +44,6 @@ def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[P
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def made(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents. If the ``with`` block then fails, remove those that are new and still empty.
-
-    Raises:
-        OSError: the folder can't be made.
-    """
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except BaseException:
-        for path in missing:
-            with contextlib.suppress(OSError):
-                path.rmdir()
-        raise
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

@@ -19,7 +19,7 @@ from .errors import GraphcapsError, InputError, check_name, check_whole, expect,
 from .names import AUGMENTS, DATASETS, ENGINES, NETWORKS, OWN_KINDS, Preset, own_images, short_name
 
 FORMAT_VERSION = 2
-MACHINE_SETTINGS = ("data", "device")  # settings that may differ when a run is resumed
+MACHINE_SETTINGS = ("data", "device", "capture")  # settings that may differ when a run is resumed
 FOLDER_SETTINGS = ("out", "name", "tensorboard")  # settings that don't affect weights
 MAX_ITERATIONS = 1_000
 
@@ -110,6 +110,9 @@ class TrainConfig:
     deterministic: bool = False
     """Use only deterministic kernels, which are slower on a GPU. On a CPU, use one thread per core, even if other
     programs keep some cores busy."""
+    capture: bool = True
+    """With CUDA, launch the kernels of a training step together, as a CUDA graph; results are the same. --no-capture
+    launches them one by one, to find errors. Several processes, and routings that wait for the GPU, always do so."""
     out: Path = Path("runs")
     """Folder in which the run folder is made."""
     name: str = ""
@@ -235,7 +238,7 @@ class TrainConfig:
         """
         words = ["graphcaps train"]
         for key in self.changed():
-            if key not in ("data", "out", "name"):
+            if key not in ("data", "out", "name", "capture"):
                 value = getattr(self, key)
                 words.append(f"--{key.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}"))
         return " ".join(words)

@@ -2,15 +2,10 @@
 
     images (batch, C, H, W) in [0, 1] --the file--> lengths (batch, J), capsules (batch, J, D), couplings (batch, I, J)
 
-The first output contains the scores: ``lengths`` for a ``CapsNet``, ``scores`` for other networks. Outputs are named
-like the fields of the network's output in graphcaps. The couplings are those of the last layer, after its last
-iteration. There is no reconstruction. The file also contains a description of the network; see ``metadata_of``.
-
-The routing in the file is that of the engine ``torch``, with unrolled iterations, and with the edges as constants. If
-images are given, the file is tested before it replaces an older one, and ``ExportedFile.difference`` has the result.
+Outputs are named like the fields of the network's output; the first contains the scores. The couplings are those of the
+last layer, after its last iteration. The routing is that of the engine ``torch``, with unrolled iterations, and with
+the edges as constants. ``metadata_of`` describes the network in the file.
 """
-
-from __future__ import annotations
 
 import contextlib
 import importlib.util

@@ -3,8 +3,6 @@
 ``spread_loss`` is the loss of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing".
 """
 
-from __future__ import annotations
-
 import torch
 
 from .errors import check_labels, check_tensor, check_unit, expect
@@ -43,7 +41,7 @@ def margin_loss(
         labels: (B,) int64 classes in [0, J), or (B, J) with 0 or 1 for each class if several classes may be present.
 
     Raises:
-        InputError: shapes or labels don't fit or, on the CPU, lengths are outside [0, 1].
+        InputError: shapes don't fit or, on the CPU, labels don't or lengths are outside [0, 1].
 
     >>> margin_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]))
     tensor(0.1425)
@@ -60,7 +58,7 @@ def margin_loss(
     else:
         expect(labels.shape == lengths.shape, "labels", f"(B,) or (B, J)={tuple(lengths.shape)}", tuple(labels.shape))
         then = "Labels (B, J) say which classes are present; class numbers are labels (B,)"
-        check_unit("labels", labels, then, everywhere=True)
+        check_unit("labels", labels, then)
         present = labels.to(lengths.dtype)
     loss = present * (m_plus - lengths).relu() ** 2 + lam * (1 - present) * (lengths - m_minus).relu() ** 2  # (B, J)
     return loss.sum(dim=1).mean()
@@ -77,7 +75,7 @@ def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) 
         margin: the lead that the true class needs for zero loss. In the paper it grows from 0.2 to 0.9 in training.
 
     Raises:
-        InputError: shapes or labels don't fit or, on the CPU, activations are outside [0, 1].
+        InputError: shapes don't fit or, on the CPU, labels don't or activations are outside [0, 1].
 
     >>> spread_loss(torch.tensor([[0.9, 0.1], [0.5, 0.6]]), torch.tensor([0, 0]), margin=0.2)
     tensor(0.0450)

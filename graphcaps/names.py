@@ -1,7 +1,5 @@
 """Tables of data sets, networks, routings, engines and augmentations by name. Reading them needs no torch."""
 
-from __future__ import annotations
-
 import os
 import unicodedata
 from dataclasses import dataclass, replace

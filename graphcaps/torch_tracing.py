@@ -1,7 +1,5 @@
 """Whether torch traces the current call, and how to compute outside the trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar

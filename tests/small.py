@@ -53,19 +53,19 @@ def content(path: Path) -> dict:
     for which in ("best", "last"):
         tensors, head = checkpoint.read(run.checkpoint(which))
         state = {key: value for key, value in head["state"].items() if key not in CLOCKS}
-        state["history"] = [_timeless(row) for row in state["history"]]
+        state["history"] = [timeless(row) for row in state["history"]]
         parts |= {f"{which}.{name}": tensor.numpy() for name, tensor in tensors.items()}
         parts |= {f"{which} head": state, f"{which} limits": head["limits"]}
     for path in sorted(run.path.glob("checkpoints/epoch-*")):
         parts |= {f"{path.stem}.{name}": tensor.numpy() for name, tensor in checkpoint.read(path)[0].items()}
     trace = vars(run.trace())
-    parts |= trace | {"history": _timeless(trace["history"])}
-    parts["metrics"] = [_timeless(row) for row in run.metrics()]
-    parts["result"] = _timeless(run.result() or {})
+    parts |= trace | {"history": timeless(trace["history"])}
+    parts["metrics"] = [timeless(row) for row in run.metrics()]
+    parts["result"] = timeless(run.result() or {})
     return parts
 
 
-def _timeless(row: dict) -> dict:
+def timeless(row: dict) -> dict:
     return {key: value for key, value in row.items() if key not in CLOCKS}
 
 

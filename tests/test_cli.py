@@ -118,17 +118,17 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypat
     ("words", "code", "text"),
     [
         ("train --resume nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gr"),
-        ("train --resume x --epochs 3 --tensorboard", 2, "resume: expected no flags but --data, --device and --ep"
-         "ochs (a run keeps its settings), got --tensorboard. Drop them"),
+        ("train --resume x --epochs 3 --tensorboard", 2, "resume: expected no flags but --data, --device, --no-captur"
+         "e and --epochs (a run keeps its settings), got --tensorboard. Drop them"),
         # the default value is refused too, for it may not be the run's
-        ("train --resume x --device cpu --batch_size=128", 2, "resume: expected no flags but --data, --device and"
-         " --epochs (a run keeps its settings), got --batch-size. Drop them"),
+        ("train --resume x --device cpu --batch_size=128", 2, "resume: expected no flags but --data, --device, --no-c"
+         "apture and --epochs (a run keeps its settings), got --batch-size. Drop them"),
         ("train --batch-size 121 --dataset digits", 2, "batch_size: expected at most 120, the number of images, got 1"),
         ("evaluate --on rotate", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, equivariance, g"),
         ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
         ("viz nowhere --random 20x10", 2, "random: expected no run beside it, got nowhere"),
         ("viz --random 20", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20'"),
-        ("viz --iterations 5", 2, "iterations and seed: expected --random beside them, got a run. A run's routing is"),
+        ("viz --iterations 5", 2, "iterations: expected --random beside it, got a run. A run's routing is"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_answered_in_words(capsys, words, code, text):

@@ -63,3 +63,30 @@ def test_where_the_folder_cant_be_written_kernels_still_run_and_nothing_is_writt
     kernel = compiled(doubled)
     assert kernel(3) == 6 and kernel.stats.cache_path is None
     assert written(home) == [] and not list(Path(__file__).parent.rglob("*doubled*.nb?"))
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b[:-90] + bytes([b[-90] ^ 1]) + b[-89:]]
+)
+def test_a_damaged_file_is_replaced(home, suffix, damage):
+    assert compiled(doubled)(3) == 6
+    (path,) = (path for path in written(home) if path.suffix == suffix)
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    again = compiled(doubled)
+    assert again(3) == 6 and sum(again.stats.cache_hits.values()) == 0
+    third = compiled(doubled)
+    assert third(3) == 6 and sum(third.stats.cache_hits.values()) == 1
+
+
+def test_a_full_disk_and_a_folder_that_others_may_write_cost_only_a_compilation(home, monkeypatch):
+    def full(files, path):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel_cache.CheckedFiles, "_open_for_write", full)
+        assert compiled(doubled)(3) == 6 and written(home) == []
+    (home / ".cache" / "graphcaps" / KERNELS).chmod(0o777)
+    kernel = compiled(doubled)
+    assert kernel(3) == 6 and kernel.stats.cache_path is None

@@ -1,7 +1,5 @@
 """Draw a trace into files: the chosen pictures, over iterations or epochs, in a chosen format."""
 
-from __future__ import annotations
-
 import base64
 import html
 import os

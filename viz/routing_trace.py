@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,31 +20,6 @@ from graphcaps.atomic import replacing
 from graphcaps.errors import GraphcapsError, InputError, check_json, check_whole, expect, read_json
 
 FORMAT_VERSION = 2
-
-# Dims of the arrays: K epochs, R iterations (T in training), N images, E edges, I children, J parents, V nodes,
-# S perturbation steps.
-_DIMS = {
-    "src": "E",
-    "dst": "E",
-    "epochs": "K",
-    "b": "K R N E",
-    "c": "K R N E",
-    "agreement": "K R N E",
-    "lengths": "K R N J",
-    "v": "K R N J D",
-    "parents": "J",
-    "nodes": "E 2",
-    "positions": "V 2",
-    "labels": "N",
-    "images": "N C H W",
-    "fields": "I 4",
-    "saliency": "N I H W",
-    "reconstructions": "N C H W",
-    "decoded_votes": "N I C H W",
-    "decoded_parents": "N T J C H W",
-    "perturbed": "N D S C H W",
-    "steps": "S",
-}
 _BY_EPOCH = ("b", "c", "agreement", "lengths")
 _REQUIRED = ("src", "dst", "epochs", *_BY_EPOCH)
 _NAMES = ("class_names", "node_names")
@@ -55,58 +30,60 @@ class RoutingTrace:
     """Routing of N images at K epochs over R iterations on a graph of E edges from I children to J parents.
 
     The N images are those of a batch, or all trailing dims of the votes together. Votes without such dims give N = 1.
+    Each array's dims are given beside its type; there are also V nodes, T iterations in training, and S perturbation
+    steps.
     """
 
-    src: np.ndarray
-    """(E,) int32: the child of each edge."""
-    dst: np.ndarray
-    """(E,) int32: the parent of each edge."""
+    src: Annotated[np.ndarray, "E"]
+    """int32: the child of each edge."""
+    dst: Annotated[np.ndarray, "E"]
+    """int32: the parent of each edge."""
     num_children: int
     num_parents: int
-    epochs: np.ndarray
-    """(K,) int32, ascending: epochs of training done; 0 means untrained."""
-    b: np.ndarray
-    """(K, R, N, E) float16: the logits from which c was made."""
-    c: np.ndarray
-    """(K, R, N, E) float16 in [0, 1]: couplings; they sum to 1 over each child's edges."""
-    agreement: np.ndarray
-    """(K, R, N, E) float16: <u_hat, v>."""
-    lengths: np.ndarray
-    """(K, R, N, J) float32 in [0, 1): lengths of the parents."""
+    epochs: Annotated[np.ndarray, "K"]
+    """int32, ascending: epochs of training done; 0 means untrained."""
+    b: Annotated[np.ndarray, "K R N E"]
+    """float16: the logits from which c was made."""
+    c: Annotated[np.ndarray, "K R N E"]
+    """float16 in [0, 1]: couplings; they sum to 1 over each child's edges."""
+    agreement: Annotated[np.ndarray, "K R N E"]
+    """float16: <u_hat, v>."""
+    lengths: Annotated[np.ndarray, "K R N J"]
+    """float32 in [0, 1): lengths of the parents."""
     trained_iterations: int
     """Number of iterations in training; the trace may have more."""
-    v: np.ndarray | None = None
-    """(K, R, N, J, D) float16: the parents during routing."""
-    parents: np.ndarray | None = None
-    """(J,) int32: the parents' numbers in their layer if the trace leaves out others; None means 0, 1, ..."""
-    nodes: np.ndarray | None = None
-    """(E, 2) int32: source and target node of each vote in a user's graph; parent j is capsule j % ``num_caps``."""
+    v: Annotated[np.ndarray | None, "K R N J D"] = None
+    """float16: the parents during routing."""
+    parents: Annotated[np.ndarray | None, "J"] = None
+    """int32: the parents' numbers in their layer if the trace leaves out others; None means 0, 1, ..."""
+    nodes: Annotated[np.ndarray | None, "E 2"] = None
+    """int32: source and target node of each vote in a user's graph; parent j is capsule j % ``num_caps``."""
     num_caps: int = 1
     """Number of capsules of each node in ``nodes``."""
-    positions: np.ndarray | None = None
-    """(V, 2) float32: x and y of the nodes in a user's graph; y points upwards."""
+    positions: Annotated[np.ndarray | None, "V 2"] = None
+    """float32: x and y of the nodes in a user's graph; y points upwards."""
     node_names: tuple[str, ...] = ()
     """V names of the nodes in a user's graph, or none."""
     class_names: tuple[str, ...] = ()
     """J names of the parents, or none if parents are not classes."""
-    images: np.ndarray | None = None
-    """(N, C, H, W) uint8."""
-    labels: np.ndarray | None = None
-    """(N,) int64: true classes."""
-    fields: np.ndarray | None = None
-    """(I, 4) int32: top, left, height, width in pixels of each child's receptive field, which may cross the border."""
-    saliency: np.ndarray | None = None
-    """(N, I, H, W) float16 >= 0, last epoch: |d length of u_i / d pixel|, each child scaled to a maximum of 1."""
-    reconstructions: np.ndarray | None = None
-    """(N, C, H, W) uint8, last epoch: the decoder's picture of the longest capsule."""
-    decoded_votes: np.ndarray | None = None
-    """(N, I, C, H, W) uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
-    decoded_parents: np.ndarray | None = None
-    """(N, T, J, C, H, W) uint8, last epoch: the parents in each iteration of training, decoded."""
-    perturbed: np.ndarray | None = None
-    """(N, D, S, C, H, W) uint8, last epoch: reconstructions with ``steps[s]`` added to dimension d of that capsule."""
-    steps: np.ndarray | None = None
-    """(S,) float32 from -0.25 to 0.25."""
+    images: Annotated[np.ndarray | None, "N C H W"] = None
+    """uint8."""
+    labels: Annotated[np.ndarray | None, "N"] = None
+    """int64: true classes."""
+    fields: Annotated[np.ndarray | None, "I 4"] = None
+    """int32: top, left, height, width in pixels of each child's receptive field, which may cross the border."""
+    saliency: Annotated[np.ndarray | None, "N I H W"] = None
+    """float16 >= 0, last epoch: |d length of u_i / d pixel|, each child scaled to a maximum of 1."""
+    reconstructions: Annotated[np.ndarray | None, "N C H W"] = None
+    """uint8, last epoch: the decoder's picture of the longest capsule."""
+    decoded_votes: Annotated[np.ndarray | None, "N I C H W"] = None
+    """uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
+    decoded_parents: Annotated[np.ndarray | None, "N T J C H W"] = None
+    """uint8, last epoch: the parents in each iteration of training, decoded."""
+    perturbed: Annotated[np.ndarray | None, "N D S C H W"] = None
+    """uint8, last epoch: reconstructions with ``steps[s]`` added to dimension d of that capsule."""
+    steps: Annotated[np.ndarray | None, "S"] = None
+    """float32 from -0.25 to 0.25."""
     history: dict[str, list[float]] = field(default_factory=dict)
     """Training curves, one number per epoch: epoch, train_loss, train_accuracy, val_accuracy, ..."""
     about: dict[str, str | int | float] = field(default_factory=dict)
@@ -264,3 +241,11 @@ class RoutingTrace:
         if image is not None:
             last = self.num_images - 1
             check_whole("image", image, 0, last, f"an image of the trace, 0 to {last}")
+
+
+_DIMS: dict[str, str] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(RoutingTrace, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
+}
+"""For each array of a trace, its dims."""

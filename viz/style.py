@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.style
 import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
@@ -99,38 +99,33 @@ def on_dark(rgb: tuple[float, float, float]) -> tuple[float, float, float]:
 def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
     """A context that draws in this style, whatever matplotlib settings the caller has."""
     installed = {font.name for font in font_manager.fontManager.ttflist}
-    return matplotlib.rc_context(
-        {
-            "font.family": ["DejaVu Sans", *sorted(filter(FALLBACK_FONTS.search, installed))],
-            "text.parse_math": False,  # a class may be called $x$
-            "text.color": medium.ink,
-            "axes.labelcolor": medium.ink,
-            "axes.edgecolor": medium.muted,
-            "axes.linewidth": 0.8,
-            "axes.facecolor": "white",
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.titlelocation": "left",
-            "axes.grid": False,
-            "xtick.color": medium.muted,
-            "ytick.color": medium.muted,
-            "xtick.labelcolor": medium.ink,
-            "ytick.labelcolor": medium.ink,
-            "legend.frameon": False,
-            "image.interpolation": "nearest",
-            "text.usetex": False,
-            "savefig.facecolor": medium.paper,
-            "pdf.fonttype": 42,  # TrueType, so that text can be selected and edited
-            "svg.fonttype": "none",
-            "svg.hashsalt": "graphcaps",  # so that the same picture gives the same file
-            "font.size": medium.text,
-            "axes.titlesize": medium.text,
-            "axes.labelsize": medium.text,
-            "xtick.labelsize": medium.small,
-            "ytick.labelsize": medium.small,
-            "legend.fontsize": medium.small,
-        }
-    )
+    look = {
+        "font.family": ["DejaVu Sans", *sorted(filter(FALLBACK_FONTS.search, installed))],
+        "text.parse_math": False,  # a class may be called $x$
+        "text.color": medium.ink,
+        "axes.labelcolor": medium.ink,
+        "axes.edgecolor": medium.muted,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlelocation": "left",
+        "xtick.color": medium.muted,
+        "ytick.color": medium.muted,
+        "xtick.labelcolor": medium.ink,
+        "ytick.labelcolor": medium.ink,
+        "legend.frameon": False,
+        "image.interpolation": "nearest",
+        "savefig.facecolor": medium.paper,
+        "pdf.fonttype": 42,  # TrueType, so that text can be selected and edited
+        "svg.fonttype": "none",
+        "svg.hashsalt": "graphcaps",  # so that the same picture gives the same file
+        "font.size": medium.text,
+        "axes.titlesize": medium.text,
+        "axes.labelsize": medium.text,
+        "xtick.labelsize": medium.small,
+        "ytick.labelsize": medium.small,
+        "legend.fontsize": medium.small,
+    }
+    return matplotlib.style.context(["default", look])
 
 
 class _Figure(Figure):

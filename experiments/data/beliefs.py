@@ -1,8 +1,8 @@
-"""Belief propagation on graphs with latent factors, with the generator's own probabilities.
+"""Belief propagation on graphs with latent factors, with the generator's own probabilities or with counted ones.
 
-The generator's probabilities of edges within a class and between classes are given here. A network must learn them from
-the training nodes. So the results are upper bounds for networks: on the classes of the other nodes, and on the factors
-of edges.
+With the generator's probabilities of edges within a class and between classes, the results are upper bounds for
+networks: on the classes of the other nodes, and on the factors of edges. A network must learn them from the training
+nodes. With probabilities that are counted on these, it is a method with the same information as a network.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .factors import FactorGraph
+from .relations import Related
 
 MOST_ROUNDS, CLOSE = 100, 1e-4  # limits: number of rounds, and mean change of a message in the last round
 DAMPING = 0.3  # share of the previous message in the new one, so that messages converge
@@ -26,7 +27,9 @@ class Beliefs(NamedTuple):
     causes: Tensor  # (E, K): factor k generated the edge
 
 
-def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
+def beliefs(
+    data: FactorGraph | Related, given: Tensor | None = None, rates: tuple[Tensor, Tensor] | None = None
+) -> Beliefs:
     """Infer the classes of nodes and the causes of edges from the classes of some nodes, and from the generator's p, q.
 
     The method is sum-product belief propagation (Decelle et al. 2011, Physical Review E 84, 066106), for K classes per
@@ -40,6 +43,7 @@ def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
 
     Args:
         given: numbers of the nodes whose classes are given; default: the training nodes.
+        rates: p - q (K,) and K q, as ``graphcaps.nn.edge_rates.counted_rates`` counts them, instead of the generator's.
 
     >>> from experiments.data.factors import factor_graph
     >>> data = factor_graph(0, factors=2, nodes=200, classes=4, degree=20)
@@ -47,14 +51,16 @@ def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
     >>> bool((classes == data.labels)[data.test].float().mean() > 0.9)
     True
     """
-    more, q = data.p - data.q, data.q
+    size = data.labels.shape[1]
+    more, q = (rates[0], rates[1] / size) if rates else (torch.full((size,), data.p - data.q).double(), data.q)
     src, dst = data.graph.edges()
     half = len(src) // 2
     reverse = torch.cat([torch.arange(half, len(src)), torch.arange(half)])  # (E,)
     fixed = torch.zeros(len(data.labels), dtype=torch.bool)
     fixed[data.train if given is None else given] = True
-    truth = F.one_hot(data.labels, data.num_classes).double()  # (N, K, C)
-    classes = torch.where(fixed[:, None, None], truth, 1 / data.num_classes)
+    num_classes = int(data.labels.max()) + 1
+    truth = F.one_hot(data.labels, num_classes).double()  # (N, K, C)
+    classes = torch.where(fixed[:, None, None], truth, 1 / num_classes)
     messages = classes[src]  # (E, K, C), from src to dst
     into = (~fixed[dst]).nonzero().flatten()  # (M,), edges to nodes whose classes are unknown
     node, out = dst[into], reverse[into]
@@ -62,8 +68,8 @@ def beliefs(data: FactorGraph, given: Tensor | None = None) -> Beliefs:
         received, sent = messages[into], messages[out]  # (M, K, C)
         agree = more * (received * sent).sum(-1) + q  # (M, K)
         others = (agree.sum(1, keepdim=True) - agree).unsqueeze(-1)
-        evidence = torch.log(more * received + q + others)  # (M, K, C)
-        total = torch.zeros_like(classes).index_add(0, node, evidence) - more * classes.sum(0)
+        evidence = torch.log(more[:, None] * received + q + others)  # (M, K, C)
+        total = torch.zeros_like(classes).index_add(0, node, evidence) - more[:, None] * classes.sum(0)
         classes = torch.where(fixed[:, None, None], truth, total.softmax(-1))
         new = (total[node] - evidence).softmax(-1)  # an answer leaves out the message that came along the same edge
         messages[out] = torch.lerp(new, sent, DAMPING)

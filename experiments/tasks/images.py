@@ -71,9 +71,9 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
         layers = capsule_usage(model, Batches(images, batch, device=device), on_progress, all_layers=True)
     return [
         {
-            "dead": int(layer.dead_children.sum() + layer.dead_parents.sum()),
-            "starved": int(layer.starved_children.sum() + layer.starved_parents.sum()),
-            "capsules": len(layer.entropy) + len(layer.parent_length),
+            "dead": int(layer.children.dead.sum() + layer.parents.dead.sum()),
+            "starved": int(layer.children.starved.sum() + layer.parents.starved.sum()),
+            "capsules": len(layer.entropy) + len(layer.parents.length),
             "entropy": relative_entropy(layer.entropy, layer.undecided),
             "away": layer.away,
         }

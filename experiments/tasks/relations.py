@@ -68,7 +68,9 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "unit votes": functools.partial(LAYERS["capsules"], unit_votes=True),
     "mutual": functools.partial(LAYERS["mutual"], unit_votes=True),
     "R-GCN, told": Told,
-    "beliefs": lambda inputs, outputs, parts, iterations: BeliefConv(inputs, outputs, parts, iterations),
+    "beliefs": lambda inputs, outputs, parts, iterations: BeliefConv(
+        inputs, outputs, parts, iterations, messages=False, degree_corrected=False
+    ),
     "GCN, twice": functools.partial(Twice, "GCN"),
     "GAT, twice": functools.partial(Twice, "GAT"),
 }

@@ -1,7 +1,5 @@
 """Evaluation of a network. Each image is classified once, in order, and the network gets no labels."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterator
@@ -63,17 +61,12 @@ class Evaluation:
         Each of an image's K objects counts once. An image's missed and wrong classes are paired in ascending order.
         """
         labels, predicted = self.labels, self.predicted
-        if labels.dim() > 1:
-            labels, predicted = _matched(labels, predicted)
+        if labels.dim() > 1:  # reorder each row (N, K): first the classes in both, then the others
+            same = labels.unsqueeze(2) == predicted.unsqueeze(1)  # (N, K, K)
+            by_label, by_answer = ((~same.any(dim=dim)).long().argsort(dim=1, stable=True) for dim in (2, 1))
+            labels, predicted = labels.gather(1, by_label), predicted.gather(1, by_answer)
         pairs = (labels * num_classes + predicted).flatten()
         return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
-
-
-def _matched(labels: Tensor, predicted: Tensor) -> tuple[Tensor, Tensor]:
-    """Reorder each row of labels and answers (N, K): first the classes in both, then the others, each ascending."""
-    same = labels.unsqueeze(2) == predicted.unsqueeze(1)  # (N, K, K)
-    by_label, by_answer = ((~same.any(dim=dim)).long().argsort(dim=1, stable=True) for dim in (2, 1))
-    return labels.gather(1, by_label), predicted.gather(1, by_answer)
 
 
 def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[float, float]:

@@ -13,8 +13,6 @@ the child's couplings are equal.
     away      the share of couplings, over all edges and images, whose relative coupling differs from 1 by more than 1 %
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -34,33 +32,62 @@ STARVED_AT_MOST = 1.01  # relative coupling
 AWAY_ABOVE = 0.01  # difference of a relative coupling from 1
 
 
+class Capsules:
+    """The N children or the N parents of a layer. ``length`` in [0, 1) and ``relative_coupling`` in [0, J] are (N,).
+
+    Lengths are the largest over all images, relative couplings the largest over all images and edges of the capsule.
+    ``ends`` (E,) is the capsule at each edge, and ``choosing`` (N,) bool is True for capsules that may be starved.
+    """
+
+    def __init__(self, ends: Tensor, choosing: Tensor):
+        self._ends, self._choosing = ends, choosing
+        self.length, self.relative_coupling = torch.zeros(2, len(choosing), dtype=torch.float64)
+
+    def add(self, lengths: Tensor, relative: Tensor) -> None:
+        """Add lengths (N, B), and the largest relative coupling of each edge (E,)."""
+        self.length = self.length.maximum(lengths.amax(dim=1).cpu())
+        self.relative_coupling = self.relative_coupling.scatter_reduce(0, self._ends, relative, "amax")
+
+    @property
+    def dead(self) -> Tensor:
+        return self.length <= DEAD_AT_MOST
+
+    @property
+    def starved(self) -> Tensor:
+        return (self.relative_coupling <= STARVED_AT_MOST) & self._choosing
+
+    def numbers(self) -> dict[str, list]:
+        """All numbers, rounded, and the indices of dead and starved capsules."""
+        return {
+            "largest_length": _plain(self.length),
+            "largest_relative_coupling": _plain(self.relative_coupling),
+            "dead": self.dead.nonzero().flatten().tolist(),
+            "starved": self.starved.nonzero().flatten().tolist(),
+        }
+
+
 class CapsuleUsage:
     """Usage of a layer's capsules over ``num_images`` images; float64 tensors on the CPU, filled batch by batch.
 
-    Lengths are the largest over all images; relative couplings are the largest over all images and edges of the
-    capsule. Child i has type i // (I / num_types).
+    Child i has type i // (I / num_types).
     """
 
     def __init__(self, layer: RoutedLayer, num_types: int):
         self._graph, self.num_types, self.num_images = layer.graph(), num_types, 0
         self._edges = links(self._graph)
-        children, parents = self._edges.num_children, self._edges.num_parents
-        self._degrees = torch.bincount(self._edges.src, minlength=children)  # (I,)
+        self._degrees = torch.bincount(self._edges.src, minlength=self._edges.num_children)  # (I,)
         self.undecided = self._degrees.clamp_min(1).double().log()  # (I,) nats, the entropy of equal couplings
-        # (I,) each: length in [0, 1), relative coupling in [0, J], sum of the entropies
-        self.child_length, self.child_relative_coupling, self._entropies = torch.zeros(3, children, dtype=torch.float64)
-        self.parent_length, self.parent_relative_coupling = torch.zeros(2, parents, dtype=torch.float64)  # (J,)
+        self.children = Capsules(self._edges.src, self.undecided > 0)
+        self.parents = Capsules(self._edges.dst, self._edges.in_degrees > 0)
+        self._entropies = torch.zeros_like(self.undecided)  # sums over images
         self._away, self._weighted, self._weights = 0, 0.0, 0.0
 
     def add(self, activation: Tensor, c: Tensor, v: Tensor) -> None:
         """Add one batch, as ``routed_batch`` returns it."""
-        src, dst = self._edges.src, self._edges.dst
-        self.child_length = self.child_length.maximum(activation.amax(dim=1).cpu())
-        self.parent_length = self.parent_length.maximum(torch.linalg.vector_norm(v, dim=-1).amax(dim=1).cpu())
-        relative = c.cpu().double() * self._degrees[src].unsqueeze(1)  # (E, B)
+        relative = c.cpu().double() * self._degrees[self._edges.src].unsqueeze(1)  # (E, B)
         largest, away = relative.amax(dim=1), (relative - 1).abs() > AWAY_ABOVE
-        self.child_relative_coupling = self.child_relative_coupling.scatter_reduce(0, src, largest, "amax")
-        self.parent_relative_coupling = self.parent_relative_coupling.scatter_reduce(0, dst, largest, "amax")
+        self.children.add(activation, largest)
+        self.parents.add(torch.linalg.vector_norm(v, dim=-1), largest)
         entropy = coupling_entropy(self._graph, c).cpu().double()  # (I, B)
         self._entropies += entropy.sum(dim=1)
         choosing, weights = self.undecided > 0, activation.cpu().double()
@@ -88,60 +115,26 @@ class CapsuleUsage:
         """The share in [0, 1] of relative couplings that differ from 1 by more than 1 %."""
         return self._away / max(1, self.num_images * len(self._edges.src))
 
-    @property
-    def dead_children(self) -> Tensor:
-        return self.child_length <= DEAD_AT_MOST
-
-    @property
-    def starved_children(self) -> Tensor:
-        return (self.child_relative_coupling <= STARVED_AT_MOST) & (self.undecided > 0)
-
-    @property
-    def dead_parents(self) -> Tensor:
-        return self.parent_length <= DEAD_AT_MOST
-
-    @property
-    def starved_parents(self) -> Tensor:
-        return (self.parent_relative_coupling <= STARVED_AT_MOST) & (self.parent_relative_coupling > 0)
-
     def by_type(self, values: Tensor) -> Tensor:
         """Reshape numbers (I,) of the children to (T, capsules per type)."""
         return values.unflatten(0, (self.num_types, -1))
 
     def to_json(self, class_names: tuple[str, ...]) -> str:
         """All numbers as JSON, per capsule, so that you can apply your own thresholds."""
-        children = {
-            "types": self.num_types,
-            "largest_length": _plain(self.child_length),
-            "largest_relative_coupling": _plain(self.child_relative_coupling),
-            "mean_entropy": _plain(self.entropy),
-            "undecided_entropy": _plain(self.undecided),
-            "dead": _plain(self.dead_children),
-            "starved": _plain(self.starved_children),
-        }
-        parents = {
-            "names": list(class_names),
-            "largest_length": _plain(self.parent_length),
-            "largest_relative_coupling": _plain(self.parent_relative_coupling),
-            "dead": _plain(self.dead_parents),
-            "starved": _plain(self.starved_parents),
-        }
+        entropies = {"mean_entropy": _plain(self.entropy), "undecided_entropy": _plain(self.undecided)}
         numbers = {
             "images": self.num_images,
             "dead_at_most": DEAD_AT_MOST,
             "starved_at_most": STARVED_AT_MOST,
             "away_from_uniform": round(self.away, 6),
             "entropy_of_undecided_by_length": round(self.weighted_entropy, 6),
-            "children": children,
-            "parents": parents,
+            "children": {"types": self.num_types, **entropies, **self.children.numbers()},
+            "parents": {"names": list(class_names), **self.parents.numbers()},
         }
         return json.dumps(numbers) + "\n"
 
 
-def _plain(values: Tensor) -> list:
-    """The rounded numbers of a tensor, or the indices where a bool tensor is true."""
-    if values.dtype == torch.bool:
-        return values.nonzero().flatten().tolist()
+def _plain(values: Tensor) -> list[float]:
     return [round(value, 6) for value in values.tolist()]
 
 
@@ -152,14 +145,10 @@ def relative_entropy(entropy: Tensor, undecided: Tensor) -> float:
 
 
 def routed_batch(layer: RoutedLayer, u: Tensor | Poses) -> tuple[Tensor, Tensor, Tensor]:
-    """Route a layer's children u, (I, B, P) or ``Poses``.
+    """Route a layer's children u, (I, B, P) or ``Poses``. A user-defined routing must return its couplings.
 
-    Returns:
-        the children's activations (I, B) in [0, 1], see ``activation_of``; their couplings (E, B) in the last
-        iteration; the parents (J, B, D).
-
-    Raises:
-        InputError: the routing is user-defined and returns no couplings.
+    Returns the children's activations (I, B) in [0, 1], their couplings (E, B) in the last iteration, and the parents
+    (J, B, D).
     """
     parents = route_layer(layer, u, coupling=True)
     c = required(parents.coupling, "routing", "one that returns its couplings", repr(layer.routing))

@@ -13,8 +13,6 @@ fit and read-out are repeated with the parameter's values permuted within each i
 explains 1 / (T - 1), and a read-out explains nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

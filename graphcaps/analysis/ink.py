@@ -9,8 +9,6 @@ For comparison, two other measures replace the couplings at the same pixels, wit
 each object's reconstruction, and the saliency, which is how much the length of each class capsule depends on the pixel.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

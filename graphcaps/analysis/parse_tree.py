@@ -6,8 +6,6 @@ same direction; for routings in ``NOTES``, they don't. A vote against the parent
 have little credit, so most credit belongs to the long parents, one or several.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -12,8 +12,6 @@ Results are plain data for JSON and for ``viz.robustness``::
              each class, the share of its images whose answer contains the class (None if it has no images)
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

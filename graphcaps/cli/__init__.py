@@ -4,8 +4,6 @@ The modules of the commands import torch only when a command needs it, so that h
 This module imports little, so that Ctrl-C prints one line instead of a traceback even during start-up.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Text tables with aligned columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

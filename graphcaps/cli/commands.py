@@ -1,7 +1,5 @@
 """The table of commands, and the parser of the command line."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

@@ -35,7 +35,7 @@ def train(config: Settings, resume: Folder = None) -> None:
     Args:
         config: settings of the run.
         resume: Continue the run in this folder, exactly from where it was saved. It keeps its settings, so only --data,
-            --device and a larger --epochs may be given too.
+            --device, --no-capture and a larger --epochs may be given too.
     """
     if resume is None:
         config.check()
@@ -45,8 +45,9 @@ def train(config: Settings, resume: Folder = None) -> None:
 
     given = FLAGS.get()
     if resume is not None:
-        more = [f"--{flag}" for flag in given if flag not in ("resume", "epochs", *MACHINE_SETTINGS)]
-        wanted = "no flags but --data, --device and --epochs (a run keeps its settings)"
+        known = ("resume", "epochs", *MACHINE_SETTINGS)
+        more = [f"--{flag}" for flag in given if flag.removeprefix("no-") not in known]
+        wanted = "no flags but --data, --device, --no-capture and --epochs (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
     result = train(config, resume=resume, overrides=[key for key in (*MACHINE_SETTINGS, "epochs") if key in given])
     from accelerate import PartialState

@@ -35,7 +35,6 @@ def viz(
     node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
     random: Annotated[str | None, tyro.conf.arg(metavar="IxJ", help_behavior_hint="")] = None,
     iterations: int = 10,
-    seed: int = 0,
     dark: bool = False,
     all: bool = False,
     to: Folder = None,
@@ -58,7 +57,6 @@ def viz(
         random: Route random votes from so many children to so many parents, instead of the votes of a run: 20x10 is
             the example of the DGL tutorial.
         iterations: Routing iterations, with --random only.
-        seed: Seed of the random votes, with --random only.
         dark: Draw the animation of the graph for a dark page.
         all: In the picture of the graph, show all children and parents, instead of folding some away.
         to: Folder for the pictures; default: figures in the run folder; figures-NAME beside a file NAME.npz;
@@ -66,31 +64,29 @@ def viz(
     """
     from ..viz import draw
 
+    alone = random is None and iterations != 10
+    expect(not alone, "iterations", "--random beside it", "a run", "A run's routing is in its trace")
     if random is not None:
         expect(run is None, "random", "no run beside it", run)
-        check_whole("seed", seed, 0, 2**63 - 1, wanted="an integer from 0 to 2**63 - 1")
         fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
         expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
         children, parents = map(int, random.split("x"))
         check_whole("iterations", iterations, 1, MAX_ITERATIONS)
         from ..trace import random_trace
 
-        trace, folder = random_trace(children, parents, iterations, seed), Path("figures-random")
+        trace, folder = random_trace(children, parents, iterations), Path("figures-random")
+    elif run is not None and run.suffix == ".npz":
+        from ..viz.routing_trace import RoutingTrace
+
+        trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"
     else:
-        alone = (iterations, seed) == (10, 0)
-        expect(alone, "iterations and seed", "--random beside them", "a run", "A run's routing is in its trace")
-        if run is not None and run.suffix == ".npz":
-            from ..trace import RoutingTrace
+        chosen = open_run(run, out)
+        if format == "html" and (what, over) == ("all", "both"):
+            from ..explore.run_page import write_explorer
 
-            trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"
-        else:
-            chosen = open_run(run, out)
-            if format == "html" and (what, over) == ("all", "both"):
-                from ..explore.run_page import write_explorer
-
-                print(write_explorer(chosen, to or chosen.results / "figures", image))
-                return
-            trace, folder = chosen.trace(), chosen.results / "figures"
+            print(write_explorer(chosen, to or chosen.results / "figures", image))
+            return
+        trace, folder = chosen.trace(), chosen.results / "figures"
     shown: dict[str, Any] = {"image": image, "node": node, "dark": dark, "show_all": all}
     draw(trace, to or folder, what=what, over=over, format=format, on_written=print, **shown)
 

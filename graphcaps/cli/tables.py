@@ -1,7 +1,5 @@
 """Tables and lines that the commands print."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,19 +62,20 @@ def usage_tables(usage: CapsuleUsage, class_names: tuple[str, ...]) -> str:
 
 def _unused(usage: CapsuleUsage) -> str:
     """The numbers of dead and starved capsules, or "" if there are none."""
-    children, parents = (usage.dead_children, usage.starved_children), (usage.dead_parents, usage.starved_parents)
-    if not any(bool(which.any()) for which in (*children, *parents)):
+    sides = {"children": usage.children, "parents": usage.parents}
+    if not any(bool(side.dead.any() or side.starved.any()) for side in sides.values()):
         return ""
     return "; ".join(
-        f"of {len(dead):,} {name} {int(dead.sum()):,} dead, {int(starved.sum()):,} starved"
-        for (dead, starved), name in ((children, "children"), (parents, "parents"))
+        f"of {len(side.dead):,} {name} {int(side.dead.sum()):,} dead, {int(side.starved.sum()):,} starved"
+        for name, side in sides.items()
     )
 
 
 def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
     """An explanation of the columns, then a table with a row per type of child and one with a row per parent."""
-    measured = [usage.child_length, usage.child_relative_coupling, usage.entropy, usage.undecided]
-    measured += [usage.dead_children, usage.starved_children]
+    children, parents = usage.children, usage.parents
+    measured = [children.length, children.relative_coupling, usage.entropy, usage.undecided]
+    measured += [children.dead, children.starved]
     by_type = [(str(t), *values) for t, values in enumerate(zip(*map(usage.by_type, measured), strict=True))]
     columns = ("largest length", "relative coupling")
     rows = [("child type", "capsules", "dead", "starved", *columns, "mean entropy", "of undecided")]
@@ -85,10 +84,10 @@ def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
         counts = (str(len(length)), str(int(dead.sum())), str(int(starved.sum())))
         numbers = (f"{float(length.max()):.3f}", f"{float(coupling.max()):.2f}", f"{float(entropy.mean()):.3f}")
         rows.append((name, *counts, *numbers, share))
-    parents = [("parent", *columns, "")]
+    classes = [("parent", *columns, "")]
     for j, name in enumerate(class_names):
-        state = "dead" if usage.dead_parents[j] else "starved" if usage.starved_parents[j] else ""
-        parents.append((name, f"{usage.parent_length[j]:.3f}", f"{usage.parent_relative_coupling[j]:.2f}", state))
+        state = "dead" if parents.dead[j] else "starved" if parents.starved[j] else ""
+        classes.append((name, f"{parents.length[j]:.3f}", f"{parents.relative_coupling[j]:.2f}", state))
     return [
         f"dead: never longer than {DEAD_AT_MOST}",
         "relative coupling: the largest c * (number of the child's edges); 1 if its couplings are equal",
@@ -97,7 +96,7 @@ def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
         "",
         *aligned(rows, left=()),
         "",
-        *aligned(parents, left=(0, 3)),
+        *aligned(classes, left=(0, 3)),
     ]
 
 

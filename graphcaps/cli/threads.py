@@ -5,8 +5,6 @@ others spin, and a training step takes several times as long as on one thread. O
 loaded.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -6,20 +6,6 @@ from .links import Links, cached_per_structure, links
 from .local import local_graph, local_grid, local_index
 from .nodes import expand, membership, reverse_edges
 
-__all__ = [
-    "EDGE_TYPE",
-    "Links",
-    "bipartite_graph",
-    "cached_per_structure",
-    "check_graph",
-    "complete_graph",
-    "coupling_entropy",
-    "expand",
-    "links",
-    "local_graph",
-    "local_grid",
-    "local_index",
-    "membership",
-    "reverse_edges",
-    "to_networkx",
-]
+__all__ = ["EDGE_TYPE", "Links", "bipartite_graph", "cached_per_structure", "check_graph", "complete_graph", "links"]
+__all__ += ["coupling_entropy", "to_networkx", "local_graph", "local_grid", "local_index"]
+__all__ += ["expand", "membership", "reverse_edges"]

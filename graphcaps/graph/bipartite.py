@@ -6,16 +6,13 @@ Edges are ordered by DGL's edge ids. In a complete graph, they are sorted by chi
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 import torch
+from numpy.typing import ArrayLike
 
 from .._dgl import DGLGraph, dgl
 from ..errors import check_whole, expect
 from .links import run_untraced
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 EDGE_TYPE = ("child", "votes", "parent")
 

@@ -1,7 +1,5 @@
 """Couplings of a routed graph: their entropy, and the conversion of the graph to networkx."""
 
-from __future__ import annotations
-
 import networkx
 import torch
 

@@ -1,7 +1,5 @@
 """Index tensors and other results computed from a graph's structure, cached as long as the structure exists."""
 
-from __future__ import annotations
-
 import functools
 import weakref
 from collections.abc import Callable

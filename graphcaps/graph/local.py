@@ -5,8 +5,6 @@ padding has one parent of every parent type. Child i = type * H * W + y * W + x,
 A child's couplings compete over the types *and positions* of its parents.
 """
 
-from __future__ import annotations
-
 import functools
 
 import torch

@@ -6,8 +6,6 @@
 All results are cached as long as the graph's structure exists.
 """
 
-from __future__ import annotations
-
 import torch
 
 from .._dgl import DGLGraph

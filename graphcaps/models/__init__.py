@@ -3,8 +3,6 @@
 ``network.ImageNetwork`` is their interface; ``graphcaps.names.NETWORKS`` lists all presets.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..config import TrainConfig
@@ -23,23 +21,9 @@ from .network import ImageNetwork, RoutingNetwork
 
 _CLASSES: dict[str, Any] = {each.__name__: each for each in (CapsNet, CNN, MatrixCapsNet)}
 
-__all__ = [
-    "CNN",
-    "CNNOutput",
-    "CapsNet",
-    "CapsNetOutput",
-    "Doubt",
-    "ImageNetwork",
-    "Limits",
-    "MatrixCapsNet",
-    "MatrixOutput",
-    "RoutingNetwork",
-    "capsnet_loss",
-    "doubts",
-    "from_config",
-    "from_preset",
-    "routing_network",
-]
+__all__ = ["CNN", "CapsNet", "ImageNetwork", "MatrixCapsNet", "RoutingNetwork", "from_config", "from_preset"]
+__all__ += ["CNNOutput", "CapsNetOutput", "MatrixOutput", "capsnet_loss", "routing_network"]
+__all__ += ["Doubt", "Limits", "doubts"]
 
 
 def from_preset(name: str, **arguments) -> ImageNetwork:

@@ -7,8 +7,6 @@
 The network's input for layers is their overlay.
 """
 
-from __future__ import annotations
-
 import torch
 
 from ..errors import check_labels

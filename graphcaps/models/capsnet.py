@@ -83,6 +83,7 @@ class CapsNet(RoutingNetwork):
         super().__init__(stem, primary, capsules, image_shape, between)
         self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
         self.reconstruction_weight, self.coupling_weight = RECONSTRUCTION_WEIGHT, 0.0
+        self._ink_at: torch.Tensor | None = None  # ``centres`` on the device, because copying them waits for it
 
     @classmethod
     def from_preset(
@@ -184,7 +185,9 @@ class CapsNet(RoutingNetwork):
         """``capsnet_loss``, in training plus ``coupling_weight`` times ``coupling_loss``. ``progress`` is ignored."""
         loss = capsnet_loss(output, images, labels, self.reconstruction_weight)
         if isinstance(output, ChoosingOutput):
-            rows, columns = self.centres()
+            if self._ink_at is None or self._ink_at.device != images.device:
+                self._ink_at = torch.stack(self.centres()).to(images.device)
+            rows, columns = self._ink_at
             ink = (images if images.dim() == 5 else images.unsqueeze(1)).mean(2)[:, :, rows, columns]  # (B, K, I)
             loss = loss + self.coupling_weight * coupling_loss(output.logits, ink, labels)
         return loss

@@ -5,8 +5,6 @@ the next highest score, and the correlation of image and reconstruction. Frosst,
 1811.06969), use the distance between image and reconstruction for this.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

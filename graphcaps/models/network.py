@@ -1,7 +1,5 @@
 """The interface of all networks for images, checks of their inputs, and sizes of feature maps."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterable, Sequence

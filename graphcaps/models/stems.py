@@ -1,7 +1,5 @@
 """All layers of each ``CapsNet`` preset except the last: convolutions and primary capsules."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from ..nn import DepthwisePrimaryCaps, PrimaryCaps

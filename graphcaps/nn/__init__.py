@@ -9,19 +9,6 @@ from .matrix_caps import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from .primary import DepthwisePrimaryCaps, PrimaryCaps, receptive_fields
 from .routed import Poses
 
-__all__ = [
-    "BeliefConv",
-    "CapsuleConv",
-    "CapsuleLayer",
-    "CapsuleReadout",
-    "ConvCaps",
-    "Decoder",
-    "DepthwisePrimaryCaps",
-    "MatrixClassCaps",
-    "MatrixConvCaps",
-    "MatrixPrimaryCaps",
-    "Poses",
-    "PrimaryCaps",
-    "SharedCaps",
-    "receptive_fields",
-]
+__all__ = ["CapsuleLayer", "ConvCaps", "Decoder", "DepthwisePrimaryCaps", "PrimaryCaps", "SharedCaps"]
+__all__ += ["MatrixClassCaps", "MatrixConvCaps", "MatrixPrimaryCaps", "Poses", "receptive_fields"]
+__all__ += ["BeliefConv", "CapsuleConv", "CapsuleReadout"]

@@ -2,37 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from .._dgl import DGLGraph
-from ..errors import check_flag, check_tensor, check_whole, expect
-from ..graph import links
+from ..errors import check_flag, check_tensor, check_whole, expect, min_max
+from ..graph import links, reverse_edges
 from ..routing.api import uncompiled
 from ..routing.messages import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
+from .edge_rates import LEAST, counted_rates, labels_and_states, labels_of
 from .graph_conv import check_edges, check_one_kind
 from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
+KNOWN = 30.0  # logit of a known label, which no evidence changes
+DAMPING = 0.3  # share of a message's previous value in the next one, so that messages of hubs don't oscillate
 
 
 class NodeBeliefs(nn.Module):
     """The weights and iterations of ``BeliefConv``. Error messages use the argument names in ``names``."""
 
     in_caps = 1  # `graphcaps.watch` reads this
+    states: Tensor
 
-    def __init__(self, in_feats: int | None, out_feats: int, num_caps: int, iterations: int, names: Names = DGL):
+    def __init__(
+        self,
+        in_feats: int | None,
+        out_feats: int | Sequence[int],
+        num_caps: int,
+        iterations: int,
+        messages: bool,
+        degree_corrected: bool,
+        hide: float,
+        names: Names = DGL,
+    ):
         super().__init__()
-        for name, size in ((names.out_feats, out_feats), ("num_caps", num_caps), ("iterations", iterations)):
+        sizes = [out_feats] * num_caps if isinstance(out_feats, int) else list(out_feats)
+        for name, size in (("num_caps", num_caps), ("iterations", iterations), *((names.out_feats, d) for d in sizes)):
             check_whole(name, size)
+        expect(len(sizes) == num_caps, names.out_feats, f"a number, or one for each of {num_caps} capsules", out_feats)
         if in_feats is not None:
             check_whole(names.in_feats, in_feats)
-        self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, out_feats, num_caps, iterations
-        self.feat = names.feat
-        self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, num_caps, out_feats))
-        self.bias = nn.Parameter(torch.empty(num_caps, out_feats))
+        for name, flag in (("messages", messages), ("degree_corrected", degree_corrected)):
+            check_flag(name, flag)
+        self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, max(sizes), num_caps, iterations
+        self.messages, self.degree_corrected, self.names = messages, degree_corrected, names
+        self.hide = nn.Dropout(hide)
+        self.hidden: Tensor | None = None
+        self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, num_caps, self.out_feats))
+        self.bias = nn.Parameter(torch.empty(num_caps, self.out_feats))
         self.logarithms = nn.Parameter(torch.empty(3))
+        self.log_rates = nn.Parameter(torch.empty(num_caps))
+        self.register_buffer("states", torch.tensor(sizes), persistent=False)  # (K,)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -40,6 +65,7 @@ class NodeBeliefs(nn.Module):
         if self.weight is not None:
             nn.init.normal_(self.weight, std=2 / (len(self.weight) + self.weight[0].numel()) ** 0.5)
         nn.init.zeros_(self.bias)
+        nn.init.zeros_(self.log_rates)
         with torch.no_grad():
             self.logarithms.copy_(torch.tensor(EPSILON_GAIN_NU).log())
 
@@ -47,6 +73,11 @@ class NodeBeliefs(nn.Module):
     def learned(self) -> Tensor:
         """The current epsilon, g and nu, (3,) > 0."""
         return self.logarithms.exp()
+
+    @property
+    def rates(self) -> Tensor:
+        """The current rho, (K,) > 0."""
+        return self.log_rates.exp()
 
     def forward(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, sizes: Tensor
@@ -57,7 +88,9 @@ class NodeBeliefs(nn.Module):
         """
         z = self.bias + self._logits(feat, graph.num_dst_nodes())
         z = z.to(torch.promote_types(z.dtype, torch.float32))
+        z = z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
         epsilon, gain, nu = self.learned.to(z.dtype)
+        rates, ends = self.rates.to(z.dtype), links(graph, z.device)
         weight = z.new_ones(graph.num_edges()) if edge_weight is None else edge_weight
         check_edge_weight(weight, graph.num_edges())
         weight = weight.to(z.dtype).reshape(-1, 1)
@@ -69,32 +102,72 @@ class NodeBeliefs(nn.Module):
             total = x.new_zeros(len(sizes), *x.shape[1:]).index_add(0, own, x)
             return (total / sizes.clamp_min(1).view(-1, *[1] * (x.dim() - 1))).index_select(0, own)
 
-        degree = mean(z.new_zeros(len(z), 1).index_add(0, links(graph, z.device).dst, weight))
-        expected = (nu * self.out_feats / self.num_caps * degree).unsqueeze(-1)  # (N, 1, 1)
+        degree = z.new_zeros(len(z), 1).index_add(0, ends.dst, weight)
+        relative = degree / mean(degree).clamp_min(LEAST) if self.degree_corrected else torch.ones_like(degree)
+        relative = relative.unsqueeze(-1)  # (N, 1, 1)
+        pairs = (nu * rates * mean(degree) / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
+
+        def step(h: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """Return the next beliefs, the next messages and the agreement (E, K). Without messages, m is h."""
+            a = (m * m.index_select(0, reverse)).sum(-1) if self.messages else products_of_ends(graph, h)
+            explained = rates * a
+            others = (explained.sum(1, keepdim=True) - explained).clamp_min(0)  # rounding can make it slightly negative
+            says = gain * (1 + rates / (epsilon + others)).log() * weight
+            without = z - pairs * mean(relative * h)
+            if not self.messages:
+                h = (without + sum_weighted(graph, h, says)).softmax(-1)
+                return h, h, a
+            told = says.unsqueeze(-1) * m  # (E, K, D)
+            total = without.index_add(0, ends.dst, told)
+            new = (total.index_select(0, ends.src) - told.index_select(0, reverse)).softmax(-1)
+            return total.softmax(-1), torch.lerp(new, m, DAMPING), a
+
         observer, h = observer_on_nodes(graph, 1, self.num_caps), z.softmax(-1)
+        m = h
+        if self.messages:
+            reverse = reverse_edges(graph).to(z.device)
+            m = h.index_select(0, ends.src)
         for r in range(self.iterations):
-            a = products_of_ends(graph, h)  # (E, K)
-            explained = a.sum(1, keepdim=True)
-            others = (explained - a).clamp_min(0)  # rounding can make it slightly negative
-            says = gain * (1 + 1 / (epsilon + others)).log() * weight
-            h = (z + sum_weighted(graph, h, says) - expected * mean(h)).softmax(-1)
-            shares = a.detach().clamp_min(torch.finfo(a.dtype).tiny)  # avoid 0 / 0 if two nodes agree on nothing
+            # An iteration is computed again for its gradient, so that only its messages are kept.
+            h, m, a = checkpoint(step, h, m, use_reentrant=False) if self.messages else step(h, m)
+            shares = (rates * a).detach().clamp_min(torch.finfo(a.dtype).tiny)  # no 0 / 0 if two nodes agree on nothing
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
                 observer(r, shares.log().unsqueeze(1), c.unsqueeze(1), h.detach(), a.detach().unsqueeze(1))
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
-        check_tensor(self.feat, feat, floating=False, sparse=self.weight is not None)
+        check_tensor(self.names.feat, feat, floating=False, sparse=self.weight is not None)
         shape = tuple(feat.shape)
+        if self.weight is None and feat.dim() < 3:
+            return self._logits_of_labels(labels_of(self.names.feat, feat, num_nodes, self.num_caps))
         if self.weight is None:
             logits = num_nodes, self.num_caps, self.out_feats
-            expect(shape == logits, self.feat, f"logits (N, K, D) = {logits}", shape)
+            expect(shape == logits, self.names.feat, f"logits (N, K, D) = {logits}, or labels (N, K)", shape)
             return feat
         sizes = num_nodes, len(self.weight)
-        expect(shape == sizes, self.feat, f"(N, F) = {sizes}", shape)
-        check_dtype(self.feat, feat, self.weight)
+        expect(shape == sizes, self.names.feat, f"(N, F) = {sizes}", shape)
+        check_dtype(self.names.feat, feat, self.weight)
         return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
+
+    def _logits_of_labels(self, labels: Tensor) -> Tensor:
+        """Logits (N, K, D) of labels (N, K). In training, the labels of the share ``hide`` of nodes are hidden."""
+        kept = self.hide(self.bias.new_ones(len(labels), 1)) > 0
+        self.hidden = ~kept.flatten()
+        beyond = min_max(labels - self.states)
+        wanted = f"labels below {self.states.tolist()}" if beyond else ""
+        expect(not beyond or beyond[1] < 0, self.names.feat, wanted, labels.amax(0).tolist() if beyond else "")
+        at_label = torch.arange(self.out_feats, device=labels.device) == labels.unsqueeze(-1)
+        return KNOWN * (at_label & kept.unsqueeze(-1)).to(self.bias.dtype)
+
+    def count(self, graph: DGLGraph, labels: Tensor) -> None:
+        """Set epsilon, nu and rho to the rates that ``counted_rates`` finds for labels (N, K)."""
+        p, q = counted_rates(graph, labels, self.degree_corrected)
+        mean, num_nodes = p.mean(), len(labels)
+        nu = mean * num_nodes**2 / graph.num_edges() * (1 / self.states).sum()
+        with torch.no_grad():
+            self.log_rates.copy_((p / mean).log())
+            self.logarithms.copy_(torch.stack([q / mean, torch.ones_like(q), nu]).log())
 
     def extra_repr(self) -> str:
         return f"{self.in_feats}, {self.out_feats}, num_caps={self.num_caps}, iterations={self.iterations}"
@@ -105,53 +178,89 @@ class BeliefConv(nn.Module):
 
     Capsule k of node v is a distribution h_vk over D states. The layer assumes that the two nodes of an edge are in the
     same state of one capsule, but doesn't know which: two friends may share a school or a club. z_v = x_v W + b are the
-    logits from v's own features. The layer starts with h = softmax(z), and each iteration computes
+    logits from v's own features. On edge e = (u, v), u tells v the belief m_e, which leaves out what v told u on the
+    reverse edge e'. The layer starts with h = softmax(z) and m_e = h_u, and each iteration computes
 
-        a_ek = <h_uk, h_vk>                                    the probability that u and v are in the same state of k
-        w_ek = g log(1 + 1 / (epsilon + sum over l != k of a_el))
-        h_vk = softmax(z_vk + sum over in-edges e = (u, v) of w_ek h_uk - nu m_k)
+        a_ek = <m_ek, m_e'k>                                   the probability that u and v are in the same state of k
+        w_ek = g log(1 + rho_k / (epsilon + sum over l != k of rho_l a_el))
+        t_vk = z_vk + sum over in-edges e of w_ek m_ek - nu rho_k n_k
+        h_vk = softmax(t_vk)
+        m_ek = 0.7 softmax(t_uk - w_e'k m_e'k) + 0.3 m_ek      0.3: so that the messages of hubs don't oscillate
 
     So an edge moves capsule k of v towards the state of u, strongly if no other capsule explains the edge. The coupling
-    is c_ek = a_ek / sum over l of a_el, from the beliefs before the last iteration. m_k accounts for the pairs of nodes
-    without an edge: it is d D / K times the mean of h_k over the graph's nodes, where d is the mean in-degree.
-    epsilon > 0, g > 0 and nu > 0 are learned: ``beliefs.learned``.
+    is c_ek = rho_k a_ek / sum over l of rho_l a_el, from the messages before the last iteration. n_k accounts for the
+    pairs of nodes without an edge: it is d_v D / K times the mean of d_u h_uk / d over the graph's nodes u, where d_v
+    is the in-degree and d its mean. epsilon, g, nu and rho (K,) are positive and learned: ``beliefs.learned`` and
+    ``beliefs.rates``.
 
     This is belief propagation for overlapping groups. Decelle et al. 2011 (Physical Review E 84, 066106) describe it
-    for one grouping. Differs: a node has one belief instead of a message for each neighbour, and a function linear in h
-    replaces the logarithm. The two are equal if h is 0 or 1; epsilon is then the rate of edges between groups divided
-    by the rate within groups.
+    for one grouping. Differs: a function linear in m replaces the logarithm. The two are equal if m is 0 or 1. rho_k is
+    the rate of edges within a state of capsule k, and epsilon the rate of edges without a cause, both divided by the
+    mean of the K rates. ``from_labels`` counts them. Nodes of high degree are expected to have more edges to all states
+    (Karrer & Newman 2011, Physical Review E 83, 016107).
 
     Args:
-        in_feats: F, number of features of a node; None: the layer gets the logits z instead of features, and has no W.
-        out_feats: D, number of states of a capsule.
+        in_feats: F, number of features of a node; None: the layer gets labels or logits instead of features, no W.
+        out_feats: D, number of states of a capsule, or K numbers if capsules differ.
         num_caps: K, number of capsules of each node.
         iterations: T >= 1. Information travels along paths of T edges.
         feat_drop: dropout probability of features.
         allow_zero_in_degree: if False, a node without in-edges is an error, as in DGL's layers.
+        messages: if False, m_e is h_u, with what v told u. This needs no reverse of each edge, and less memory: with
+            messages, training keeps T E K D numbers. Labels are found less well.
+        degree_corrected: if False, n_k is the same for all nodes: d D / K times the mean of h_k.
+        hide: in training, the share of nodes whose labels are hidden in each step, so that the others predict them.
+            ``beliefs.hidden`` (N,) says which were hidden in the last step.
 
     Shapes:
-        graph, feat (N, in_feats), or (N, num_caps, out_feats) for in_feats=None -> (N, num_caps, out_feats), where
-        each capsule's numbers sum to 1; feat (N, in_feats) may be sparse, in torch's COO or CSR
+        graph, feat (N, in_feats), or for in_feats=None labels (N, num_caps), -1 or NaN if unknown, or logits
+        (N, num_caps, out_feats) -> (N, num_caps, out_feats), where each capsule's numbers sum to 1; states beyond a
+        capsule's own number are 0; feat (N, in_feats) may be sparse, in torch's COO or CSR
 
     >>> from graphcaps import dgl
-    >>> graph = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 3])))
-    >>> BeliefConv(10, 2, num_caps=3)(graph, torch.ones(4, 10)).shape
-    torch.Size([4, 3, 2])
+    >>> graph = dgl.graph(([0, 1, 1, 2], [1, 0, 2, 1]))
+    >>> BeliefConv(10, 2, num_caps=3)(graph, torch.ones(3, 10)).shape
+    torch.Size([3, 3, 2])
     """
 
     def __init__(
         self,
         in_feats: int | None,
-        out_feats: int,
+        out_feats: int | Sequence[int],
         num_caps: int,
         iterations: int = 8,
         feat_drop: float = 0.0,
         allow_zero_in_degree: bool = False,
+        messages: bool = True,
+        degree_corrected: bool = True,
+        hide: float = 0.0,
     ):
         super().__init__()
         check_flag("allow_zero_in_degree", allow_zero_in_degree)
         self.allow_zero_in_degree, self.feat_drop = allow_zero_in_degree, nn.Dropout(feat_drop)
-        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations)
+        options = messages, degree_corrected, hide
+        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations, *options)
+
+    @classmethod
+    def from_labels(cls, graph: DGLGraph, labels: Tensor, iterations: int = 16, hide: float = 0.0) -> BeliefConv:
+        """Make a layer for labels (N, K), -1 or NaN if unknown, and count its rates on the edges between known nodes.
+
+        Give the labels to the layer, ``layer(graph, labels)``, and it finds the unknown ones, without any training.
+        Capsule k has as many states as the largest label in column k says.
+
+        Raises:
+            InputError: no edge joins two nodes whose labels are all known.
+
+        >>> from graphcaps import dgl
+        >>> graph = dgl.graph(([0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]))
+        >>> labels = torch.tensor([[0], [0], [-1], [1]])
+        >>> BeliefConv.from_labels(graph, labels)(graph, labels).shape
+        torch.Size([4, 1, 2])
+        """
+        labels, sizes = labels_and_states(labels, graph.num_nodes())
+        layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
+        layer.beliefs.count(graph, labels)
+        return layer
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
@@ -166,13 +275,13 @@ class BeliefConv(nn.Module):
         Args:
             graph: N nodes of one type and E edges of one type. Blocks are refused, because a block gives its source
                 nodes no in-edges. Add self-loops before ``dgl.batch``: ``dgl.add_self_loop`` makes a batch one graph.
-            feat: (N, in_feats), or logits (N, num_caps, out_feats) for in_feats=None.
+            feat: (N, in_feats), or for in_feats=None labels (N, num_caps) or logits (N, num_caps, out_feats).
             edge_weight: (E,), a factor for each edge's w_ek; default 1. An in-degree is the sum of these weights.
             get_coupling: also return c (E, 1, num_caps), detached.
 
         Raises:
             DGLError: a node has no in-edges, and ``allow_zero_in_degree`` is False.
-            InputError: shapes don't fit, or the graph's sources aren't its destinations.
+            InputError: shapes don't fit, the graph's sources aren't its destinations, or an edge has no reverse.
         """
         check_edges(graph, self.allow_zero_in_degree)
         check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")

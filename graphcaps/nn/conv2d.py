@@ -13,8 +13,6 @@ PrimaryCaps of the 2017 paper (128 images, one thread, forward and backward in b
 with oneDNN. The root mean square error of the outputs is 0.5 %, against 0.3 % with oneDNN.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -5,8 +5,6 @@ As in the paper, a child's couplings compete over all its parents, of all types 
 route each window separately, so that a child's couplings sum to 1 in each window that contains the child.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """The decoder, which reconstructs an image from class capsules."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Fully connected capsules: linear votes, with a matrix per edge or per type, are routed on a complete graph."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -6,8 +6,6 @@ and EM routing computes the parents' poses and activations. A pose is stored as 
 comes first, and capsules are ordered by type first.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

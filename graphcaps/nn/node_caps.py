@@ -17,6 +17,7 @@ from ..graph import Links, links
 from ..routing import Routing, Uniform
 from ..routing.api import route_nodes
 from ..routing.base import rule_of
+from ..routing.engines import use_node_kernels
 from ..routing.names import as_routing
 from ..routing.rule import squash_saving_memory, with_length
 from ..routing.votes import NodeVotes
@@ -151,14 +152,15 @@ class NodeCapsules(nn.Module):
             along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
             z = z.index_select(0, edges.src) + spread(along, z.dim())  # (E, *, K_in, K_out, D)
         z = with_length(z, torch.ones_like(z[..., 0])) if self.unit_votes else z
-        z = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of many votes overflow float16
-        scale = None if edge_weight is None else spread(edge_weight.to(z.dtype).flatten(), z.dim() - 1)
+        number = torch.promote_types(z.dtype, torch.float32)  # sums of many votes overflow float16
+        z = z if use_node_kernels(z) else z.to(number)
+        scale = None if edge_weight is None else spread(edge_weight.to(number).flatten(), z.dim() - 1)
         if self.training and self.vote_drop.p > 0:
-            mask = self.vote_drop(z.new_ones(edges.src.shape[0], *z.shape[1:-1]))  # (E, *, K_in, K_out)
+            mask = self.vote_drop(z.new_ones(edges.src.shape[0], *z.shape[1:-1], dtype=number))  # (E, *, K_in, K_out)
             scale = mask if scale is None else mask * scale
         votes = NodeVotes(z, scale, per_edge=self.weight_edge is not None)
         s, c = route_nodes(graph, votes, self.routing, self.mutual, get_coupling)  # s (N_dst, *, K_out, D)
-        factor = s.new_tensor(self.num_caps) / spread(edges.in_degrees.clamp_min(1).to(s.dtype), s.dim())
+        factor = s.new_full((), self.num_caps) / spread(edges.in_degrees.clamp_min(1).to(s.dtype), s.dim())
         if self.normalise:
             factor = factor * self._per_rms(feat, edge_feat, edges)
         s = s * factor.to(s.dtype)

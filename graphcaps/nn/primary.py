@@ -1,7 +1,5 @@
 """Primary capsules, made from a feature map: the P channels of one type at one position form a capsule."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

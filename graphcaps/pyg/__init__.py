@@ -4,8 +4,6 @@ Both versions have the same parameter names and shapes, and the same weights giv
 ``pip install -e ".[pyg]"``; nothing else in graphcaps imports it.
 """
 
-from __future__ import annotations
-
 from ..errors import MissingError
 
 try:

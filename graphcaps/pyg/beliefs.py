@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch_geometric.typing import Adj, OptTensor
@@ -10,6 +12,7 @@ from torch_geometric.utils import is_sparse
 from ..errors import check_tensor, expect
 from ..graph.links import run_untraced
 from ..nn.beliefs import NodeBeliefs
+from ..nn.edge_rates import labels_and_states
 from ..nn.node_caps import PYG, dropped
 from ..routing.api import uncompiled
 from .edges import coalesced, pairs, routed_edges, values_of
@@ -22,20 +25,37 @@ class BeliefConv(nn.Module):
     and ``feat_drop`` are ``in_channels``, ``out_channels`` and ``dropout`` here. Nodes without in-edges are allowed.
 
     Shapes:
-        x (N, in_channels), or logits (N, num_caps, out_channels) for in_channels=None; edge_index (2, E)
-        -> (N, num_caps, out_channels), where each capsule's numbers sum to 1
+        x (N, in_channels), or for in_channels=None labels (N, num_caps) or logits (N, num_caps, out_channels);
+        edge_index (2, E) -> (N, num_caps, out_channels), where each capsule's numbers sum to 1
 
-    >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    >>> edge_index = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
     >>> BeliefConv(10, 2, num_caps=3)(torch.ones(4, 10), edge_index).shape
     torch.Size([4, 3, 2])
     """
 
     def __init__(
-        self, in_channels: int | None, out_channels: int, num_caps: int, iterations: int = 8, dropout: float = 0.0
+        self,
+        in_channels: int | None,
+        out_channels: int | Sequence[int],
+        num_caps: int,
+        iterations: int = 8,
+        dropout: float = 0.0,
+        messages: bool = True,
+        degree_corrected: bool = True,
+        hide: float = 0.0,
     ):
         super().__init__()
         self.feat_drop = nn.Dropout(dropout)
-        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, PYG)
+        options = messages, degree_corrected, hide
+        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, *options, PYG)
+
+    @classmethod
+    def from_labels(cls, labels: Tensor, edge_index: Adj, iterations: int = 16, hide: float = 0.0) -> BeliefConv:
+        """Make a layer for labels (N, K), and count its rates: see ``graphcaps.nn.BeliefConv.from_labels``."""
+        labels, sizes = labels_and_states(labels, len(labels))
+        layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
+        layer.beliefs.count(routed_edges(pairs(coalesced(edge_index)), (len(labels), len(labels))).graph, labels)
+        return layer
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""

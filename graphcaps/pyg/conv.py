@@ -1,7 +1,5 @@
 """Routing along the edges of a graph, as a ``MessagePassing`` layer."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any

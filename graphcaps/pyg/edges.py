@@ -1,7 +1,5 @@
 """Convert edges in any of PyG's forms, with optional self-loops, to a graph for routing."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Readout: the nodes of each graph are routed to the graph's capsules, as an ``Aggregation`` of PyG."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -16,21 +16,6 @@ from .spherical import Spherical
 from .uniform import Uniform
 from .votes import LinearVotes, MatrixVotes
 
-__all__ = [
-    "EM",
-    "Attention",
-    "Dynamic",
-    "Inverted",
-    "LinearVotes",
-    "MatrixVotes",
-    "Parents",
-    "Routing",
-    "Rule",
-    "Spherical",
-    "Uniform",
-    "choose_engine",
-    "dynamic_routing",
-    "engine",
-    "route",
-    "squashed",
-]
+__all__ = ["choose_engine", "dynamic_routing", "engine", "route"]
+__all__ += ["EM", "Attention", "Dynamic", "Inverted", "Spherical", "Uniform"]
+__all__ += ["LinearVotes", "MatrixVotes", "Parents", "Routing", "Rule", "squashed"]

@@ -248,7 +248,7 @@ def _checked_prior(prior: torch.Tensor | float | None, wanted: tuple[int, ...], 
     if prior is None:
         return torch.zeros((), device=votes.device, dtype=dtype).expand(wanted)
     if isinstance(prior, numbers.Real) and not isinstance(prior, bool):
-        prior = torch.tensor(float(prior), device=votes.device, dtype=dtype)
+        prior = torch.full((), float(prior), device=votes.device, dtype=dtype)
     prior = check_tensor("prior", prior)
     expect(prior.device == votes.device, "prior", f"device {votes.device} as the votes", prior.device)
     shape = (*prior.shape, *[1] * (len(wanted) - prior.dim()))

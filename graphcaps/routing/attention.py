@@ -20,8 +20,6 @@ Differs:
     D is the size of a vote, as in the authors' code.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -8,8 +8,6 @@
 ``forward`` consists of these four lines, written with the operations of ``engines.edges``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -19,8 +19,7 @@ iteration t = 1, 2, ..., as the authors write in the paper's review (OpenReview,
 
 Differs:
     A constant, ``variance_floor``, is added to sigma^2. With 1e-4 or less, a Gaussian of 16 numbers shrinks onto two or
-    three votes and ignores the others. Votes that differ little, compared with the floor, are shared nearly
-    evenly, so a network controls how much it routes by the lengths of its votes.
+    three votes and ignores the others.
     The paper learns beta_a and multiplies it by lambda; here the product is learned, as ``bias``. So a parent
     without evidence (cost 0) has the activation logistic(bias) in all iterations. The activation starts at 0.1,
     the length that margin loss allows for an absent class. With beta_a = 0 it would start at 0.5.

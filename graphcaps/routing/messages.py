@@ -1,7 +1,5 @@
 """Sums and products along edges for BeliefConv, which doesn't route. They are here because they use the kernels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -13,16 +11,15 @@ from ..torch_tracing import is_tracing
 from .engines import use_node_kernels
 from .engines.chunks import products_along, sum_along
 from .engines.dgl import reversed_graph
+from .engines.fused import node_kernels
 from .second_derivative import once_differentiable
 
 
 def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
     """(N_dst, K, D): for each node, the sum over its in-edges of weight (E, K) times the source's z (N_src, K, D)."""
     if use_node_kernels(z.unsqueeze(1)):
-        from .engines.cpu.by_node import sums_of_nodes
-
         # In a single iteration all couplings are 1 / K, so the weights are multiplied by K.
-        return sums_of_nodes(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
+        return node_kernels(z)(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
     ends = links(graph, z.device)
     if not is_tracing():
         return sum_along(z, weight, ends)
@@ -41,12 +38,16 @@ def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
 
 
 class _ProductsOfEnds(torch.autograd.Function):
-    """``products_of_ends`` by DGL. The gradient is two calls of ``sum_weighted``, which are faster than DGL's."""
+    """``products_of_ends`` by DGL, on CUDA by Triton. The gradient is two ``sum_weighted``, faster than DGL's."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, graph: DGLGraph) -> Tensor:
         ctx.save_for_backward(z)
         ctx.graph = graph
+        if z.is_cuda:
+            from .engines.gpu.nodes import products_of_nodes
+
+            return products_of_nodes(graph, z)
         return ops.u_dot_v(graph, z, z).squeeze(-1)
 
     @staticmethod

@@ -1,7 +1,5 @@
 """Make routings from names, and convert them to JSON and back for checkpoints."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

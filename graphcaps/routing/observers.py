@@ -1,7 +1,5 @@
 """Observers of iterations, and the recorders that ``graphcaps.watch`` installs for the length of its block."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar

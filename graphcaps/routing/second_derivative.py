@@ -3,8 +3,6 @@
 Without these errors, torch would treat first derivatives as constants, and second derivatives would be silently wrong.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -13,10 +13,6 @@ This is expectation maximisation for the mixture of Banerjee et al. 2005 ("Clust
 Mises-Fisher distributions", JMLR 6). A vote is an observation of its direction u_hat / |u_hat| with the concentration
 kappa |u_hat| / rho: the longer a vote is, compared with the parent's other votes, the more certain it is.
 
-In dynamic routing, <u_hat, v> grows with the votes, v grows with their sum, and b grows in every iteration. Here
-couplings depend neither on the scale of the votes nor on their number. Layers learn kappa. At kappa = 0, couplings are
-uniform or follow the prior, so a layer that gains nothing from routing can turn it off.
-
 The neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks, ICML) is the special case with
 unit votes and a fixed kappa.
 
@@ -25,8 +21,6 @@ Differs:
     very short vote as firmly as a long one.
     There are no mixing weights, and no normalisers for parents of different kappa. A prior can replace both.
 """
-
-from __future__ import annotations
 
 import math
 import numbers

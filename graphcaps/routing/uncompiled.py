@@ -1,7 +1,5 @@
 """A call that ``torch.compile`` doesn't trace. Import this only while torch traces: it loads torch's compiler."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -7,8 +7,6 @@
 Paik, Kwak & Kim 2019 (arXiv 1907.13327) found that routing is often no better than this.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Recording of one routing, iteration by iteration, as a routing trace."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any, NamedTuple
 

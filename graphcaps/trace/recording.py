@@ -1,7 +1,5 @@
 """Recording during training: a network's routing of a few images, its reconstructions and its saliency."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -128,12 +126,6 @@ def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
     gradients = (torch.autograd.grad(child.sum(), images, retain_graph=True)[0] for child in lengths)  # (N, C, H, W)
     slopes = torch.stack([gradient.abs().amax(dim=1) for gradient in gradients], dim=1)  # (N, I, H, W)
     return slopes / slopes.amax(dim=(2, 3), keepdim=True).clamp_min(torch.finfo(slopes.dtype).tiny)
-
-
-def with_history(trace: RoutingTrace, history: list[dict]) -> RoutingTrace:
-    """Set the trace's training curves."""
-    columns = {key: [row[key] for row in history] for key in history[0]} if history else {}
-    return dataclasses.replace(trace, history=columns)
 
 
 def to_bytes(images: torch.Tensor) -> np.ndarray:

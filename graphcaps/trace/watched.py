@@ -60,12 +60,12 @@ def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int
     return Watched(module, images, edges)
 
 
-def random_trace(num_children: int, num_parents: int, iterations: int = 10, seed: int = 0) -> RoutingTrace:
+def random_trace(num_children: int, num_parents: int, iterations: int = 10) -> RoutingTrace:
     """Trace of dynamic routing of standard normal 16-D votes on a complete graph; the DGL tutorial uses 20 x 10."""
-    votes = torch.randn(num_children * num_parents, 16, generator=torch.Generator().manual_seed(seed))
+    votes = torch.randn(num_children * num_parents, 16, generator=torch.Generator().manual_seed(0))
     with watch(edges=None) as seen:
         route(complete_graph(num_children, num_parents), votes, Dynamic(iterations))
-    return dataclasses.replace(seen[NO_LAYER], about={"dataset": "random votes", "seed": seed})
+    return dataclasses.replace(seen[NO_LAYER], about={"dataset": "random votes", "seed": 0})
 
 
 class Watched:

@@ -3,8 +3,6 @@
 safetensors doesn't detect flipped bits, so the header also contains a SHA-256 of the JSON and the tensors.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -27,13 +27,14 @@ from ..models import from_config
 from ..models.answers import is_correct, longest
 from ..models.evidence import limits_of
 from ..progress import Progress, bar
+from .capture import CapturedStep, Step
 from .hardware import accelerator as make_accelerator
 from .hardware import any_signal, made_with
 from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
 from .signals import StopSignals
-from .step import one_cycle, prepare, summed, training_step
+from .step import one_cycle, prepare, set_rate, summed, training_step
 
 
 class Interrupted(GraphcapsError):
@@ -109,7 +110,12 @@ class Trainer:
         self.saving, self.batches = saving, batches
         self.config, self.run, self.splits, self.learner = saving.config, saving.run, saving.splits, saving.learner
         self.total_steps = self.config.epochs * len(batches)
-        self.progress = Progress("", show, sys.stdout)
+        self.progress, device = Progress("", show, sys.stdout), self.learner.device
+        self.loss_sum = torch.zeros((), dtype=self.learner.sum_dtype, device=device)
+        self.hits = torch.zeros((), dtype=torch.int64, device=device)
+        self.step: Step = self._step
+        if self.config.capture and device.type == "cuda":
+            self.step = CapturedStep(self.learner, self._step, self.config.batch_size, self.progress.say)
 
     def fit(self, resume: bool, stop: StopSignals) -> dict:
         """Train up to the last epoch, save a checkpoint after each epoch, then test the best network once."""
@@ -137,24 +143,20 @@ class Trainer:
     def _train_epoch(self, stop: StopSignals) -> None:
         state, learner, steps, stopped = self.saving.state, self.learner, len(self.batches), 0
         began = time.perf_counter() - state.epoch_seconds
-        loss_sum = torch.full((), state.loss_sum, dtype=learner.sum_dtype, device=learner.device)
-        hits = torch.full((), state.correct, dtype=torch.int64, device=learner.device)
+        self.loss_sum.fill_(state.loss_sum)
+        self.hits.fill_(state.correct)
         learner.model.train()
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
             done = state.epoch * steps + state.step
             rate = one_cycle(done, self.total_steps, self.config.peak_rate)
-            for group in learner.optimizer.param_groups:
-                group["lr"] = rate
-            weight = self.batches.weight(state.step)
-            loss, output = training_step(learner, images, labels, done / self.total_steps, weight)
-            loss_sum += loss * len(labels)
-            hits += is_correct(longest(output.scores, learner.network.objects), labels).sum()
+            set_rate(learner, rate)
+            self.step(images, labels, done / self.total_steps)
             state.step += 1
             state.seen += len(labels)
             stopped = any_signal(learner.accelerator, stop.signum, state.step)
             leaving = state.step == steps or bool(stopped)
             if self.progress.due() or leaving:
-                state.loss_sum, state.correct = float(loss_sum), int(hits)
+                state.loss_sum, state.correct = float(self.loss_sum), int(self.hits)
                 state.epoch_seconds = time.perf_counter() - began
                 self._check_finite(rate, weights=leaving)
                 self._show_step()
@@ -166,6 +168,14 @@ class Trainer:
         if stopped:
             self.saving.save("last")
             raise Interrupted(self.run, stopped)
+
+    def _step(self, images: torch.Tensor, labels: torch.Tensor, progress: float | torch.Tensor) -> torch.Tensor:
+        """Make a training step, and add the batch's losses and hits to their sums, on the device."""
+        learner, weight = self.learner, self.batches.weight(self.saving.state.step)
+        loss, output = training_step(learner, images, labels, progress, weight)
+        self.loss_sum += loss * len(labels)
+        self.hits += is_correct(longest(output.scores, learner.network.objects), labels).sum()
+        return loss
 
     def _show_step(self) -> None:
         state, steps = self.saving.state, len(self.batches)

@@ -1,11 +1,10 @@
 """Descriptions of a training: the introduction that is printed when it starts, and the content of result.json."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from accelerate import Accelerator
 
 from ..analysis.accuracy import Evaluation
 from ..config import TrainConfig
@@ -21,9 +20,6 @@ from .hardware import made_with, precision_of
 from .run_folder import Run
 from .saving import State
 from .step import Learner
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 FEW_STEPS = 100  # steps after which the running means of batch normalisation are close to the true means
 

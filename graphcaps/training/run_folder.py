@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 import filelock
 import numpy as np
 
-from ..atomic import UNFINISHED, made, replacing, write_text
+from ..atomic import UNFINISHED, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, did_you_mean, expect, read_json
 from ..names import short_name
-from ..trace import RoutingTrace
+from ..viz.routing_trace import RoutingTrace
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +71,8 @@ class Run:
         """
         numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
         try:
-            with made(config.out), tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=config.out) as hidden:
+            config.out.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=config.out) as hidden:
                 path = Path(hidden, "run")  # unlike the hidden folder itself, it gets the usual permissions
                 write_text(path / "config.json", config.to_json(**about))
                 for name in [config.name] if config.name else numbered:

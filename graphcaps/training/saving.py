@@ -1,13 +1,11 @@
 """Saving the state of a training in its run folder, and restoring it bit for bit."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,13 +14,10 @@ from ..data import ImageSplits
 from ..errors import GraphcapsError, expect
 from ..models import Limits, routing_network
 from ..trace import RoutingTrace
-from ..trace.recording import kept_epochs, record, with_history
+from ..trace.recording import kept_epochs, record
 from . import checkpoint
 from .run_folder import Run
 from .step import Learner
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 
 @dataclasses.dataclass
@@ -97,7 +92,9 @@ class Saving:
             about = {"dataset": config.dataset_name, **about, "run": self.run.path.name}
             network: Any = routing_network(self.network, config.model)
             self.trace = record(self.trace, network, self.splits, epoch, self.device, about)
-        self.trace = with_history(self.trace, self.state.history)
+        rows = self.state.history
+        curves = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
+        self.trace = dataclasses.replace(self.trace, history=curves)
         self.trace.save(self.run.path / "trace.npz")
 
     def write_tensorboard(self, row: dict) -> None:
@@ -139,7 +136,7 @@ class Saving:
         return True
 
 
-def _tensorboard(folder: Path) -> SummaryWriter:
+def _tensorboard(folder: Path) -> Any:
     """Make a writer for TensorBoard. Raise ``GraphcapsError`` if TensorBoard isn't installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter

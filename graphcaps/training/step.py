@@ -40,27 +40,34 @@ class Learner(NamedTuple):
 def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Learner:
     """Move the network to the accelerator's device, in memory format channels_last, and make its Adam optimizer.
 
-    With several processes on GPUs, batch normalisation uses the images of all processes. On CPUs, where torch has no
-    layer that does this, each process uses only its own images.
+    On CUDA, the learning rate is a tensor, for ``CapturedStep``. With several processes on GPUs, batch normalisation
+    uses the images of all processes. On CPUs, torch has no layer that does this: each process uses its own images.
     """
     device = accelerator.device
     if accelerator.num_processes > 1 and device.type == "cuda":
         torch.nn.SyncBatchNorm.convert_sync_batchnorm(network)  # in place
     network = network.to(device).to(memory_format=torch.channels_last)
-    optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=device.type in ("cpu", "cuda"))
+    lr = torch.tensor(rate, dtype=torch.float32, device=device) if device.type == "cuda" else rate
+    optimizer = torch.optim.Adam(network.parameters(), lr=lr, fused=device.type in ("cpu", "cuda"))
     model, optimizer = accelerator.prepare(network, optimizer)
     return Learner(network, model, optimizer, accelerator)
 
 
+def set_rate(learner: Learner, rate: float) -> None:
+    """Set the learning rate of all weights."""
+    for group in learner.optimizer.param_groups:
+        group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate
+
+
 def training_step(
-    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: float = 0.0, weight: float = 1.0
+    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: Any = 0.0, weight: float = 1.0
 ) -> tuple[torch.Tensor, CapsNetOutput | CNNOutput | MatrixOutput]:
     """Forward, loss, backward and Adam on one batch.
 
     Args:
         images: (B, C, H, W) in [0, 1]; or (B, K, C, H, W), one layer for each of K objects in an image.
         labels: (B,) or (B, K) int64.
-        progress: the share of the training that is done, in [0, 1].
+        progress: the share of the training that is done, in [0, 1]; a number or a tensor ().
         weight: factor on this process's loss, so that the mean over processes is right; see ``Batches.weight``.
 
     Returns:

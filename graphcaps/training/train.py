@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from numpy.typing import ArrayLike
 
 from ..config import MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, expect
 from .run_folder import Run
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 def train(
@@ -27,16 +25,15 @@ def train(
     """Train a network and return its results (the content of the run's result.json).
 
     Args:
-        config: the settings. A resumed run keeps its own settings, but it takes ``data`` and ``device`` from ``config``
-            if they differ from the defaults or are named in ``overrides``, and ``epochs`` if it is larger.
+        config: the settings. A resumed run keeps its own settings, but it takes ``data``, ``device`` and ``capture``
+            from ``config`` if they differ from the defaults or are named in ``overrides``, and larger ``epochs``.
         images: images to train on instead of ``config.dataset``: uint8 or fractions in [0, 1], (N, H, W), (N, H, W, C)
             or (N, C, H, W), C = 1 or 3. A copy is written to ``config.data``, so that the run can be resumed.
         labels: (N,), one integer or text per image; or (N, J) of 0 and 1 if an image may show any number of classes
             (multi-label).
         resume: path of the run folder to resume.
         progress: show a progress bar on a terminal; elsewhere, print a line per epoch, and at least every 30 seconds.
-        overrides: which of ``data``, ``device`` and ``epochs`` a resumed run takes from ``config`` even if it is the
-            default.
+        overrides: which of these four a resumed run takes from ``config`` even if they are defaults.
 
     Raises:
         GraphcapsError: settings, data or folders are invalid, the loss isn't finite, or Ctrl-C was pressed

@@ -47,15 +47,15 @@ def test_it_equals_what_one_image_after_the_other_gives(model, images, batch_siz
     assert found.weighted_entropy == pytest.approx(float((every[0] * every[1]).sum() / every[0].sum()), abs=1e-5)
     assert abs(found.weighted_entropy - float(every[1].mean())) > 3e-4  # the plain mean differs
     near = {"rtol": 1e-4, "atol": 1e-5, "check_dtype": False}
-    torch.testing.assert_close(found.child_length, lengths.amax(0), **near)
-    torch.testing.assert_close(found.child_relative_coupling, child_relative_coupling.amax(0), **near)
+    torch.testing.assert_close(found.children.length, lengths.amax(0), **near)
+    torch.testing.assert_close(found.children.relative_coupling, child_relative_coupling.amax(0), **near)
     torch.testing.assert_close(found.entropy, entropy.mean(0), **near)
-    torch.testing.assert_close(found.parent_length, parent_lengths.amax(0), **near)
-    torch.testing.assert_close(found.parent_relative_coupling, parent_relative_coupling.amax(0), **near)
+    torch.testing.assert_close(found.parents.length, parent_lengths.amax(0), **near)
+    torch.testing.assert_close(found.parents.relative_coupling, parent_relative_coupling.amax(0), **near)
     assert (found.num_images, found.num_types) == (9, 16)
     torch.testing.assert_close(found.undecided, torch.full((16,), math.log(10)).double())
     assert 0 < away < 9 * 160 and found.away == pytest.approx(away / (9 * 160), abs=2e-3)
-    assert not any(where.any() for where in (found.dead_children, found.dead_parents, found.starved_parents))
+    assert not any(where.any() for where in (found.children.dead, found.parents.dead, found.parents.starved))
 
 
 def test_a_child_and_a_parent_that_are_killed_are_found_dead(model, images):
@@ -63,8 +63,8 @@ def test_a_child_and_a_parent_that_are_killed_are_found_dead(model, images):
         model.primary.conv.weight[24:32], model.primary.conv.bias[24:32] = 0, 0  # the 8 channels of child 3
         model.capsules.weight.view(16, 10, 8, 16)[:, 7] = 0
     [found] = capsule_usage(model, Batches(images, 4))
-    assert found.dead_children.nonzero().tolist() == [[3]] and found.dead_parents.nonzero().tolist() == [[7]]
-    assert found.starved_children.nonzero().tolist() == [[3]]  # its votes are 0, so it never chooses
+    assert found.children.dead.nonzero().tolist() == [[3]] and found.parents.dead.nonzero().tolist() == [[7]]
+    assert found.children.starved.nonzero().tolist() == [[3]]  # its votes are 0, so it never chooses
 
 
 def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(images):
@@ -72,7 +72,7 @@ def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(im
     model, shares = CapsNet.from_preset("compact", (1, 12, 12), routing=Dynamic(1)).train(), []
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     [found] = capsule_usage(model, Batches(images, 4), shares.append)
-    assert found.starved_children.all() and found.starved_parents.all() and found.away == 0
+    assert found.children.starved.all() and found.parents.starved.all() and found.away == 0
     assert torch.allclose(found.entropy, torch.tensor(math.log(10), dtype=torch.float64))
     assert usage_tables(found, tuple("0123456789")).splitlines()[0].startswith("9 test images: of 16 children 0 dead")
     assert shares == [4 / 9, 8 / 9, 1] and model.training
@@ -95,8 +95,8 @@ def test_each_layer_is_counted_and_the_parents_of_one_are_the_children_of_the_ne
     assert [one.num_images for one in found] == [3, 3, 3]
     for one, layer in zip(found, layers, strict=True):
         torch.testing.assert_close(one.undecided, layer.graph().out_degrees().clamp_min(1).double().log())
-        assert not one.starved_children[one.undecided == 0].any()  # children outside all windows
+        assert not one.children.starved[one.undecided == 0].any()  # children outside all windows
         assert (one.entropy <= one.undecided + 1e-6).all() and 0 < relative_entropy(one.entropy, one.undecided) <= 1
     assert (found[0].undecided == 0).any() == (name == "matrix-small")
     for below, above in zip(found, found[1:], strict=False):
-        torch.testing.assert_close(below.parent_length, above.child_length, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(below.parents.length, above.children.length, rtol=1e-3, atol=1e-4)

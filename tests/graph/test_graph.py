@@ -119,9 +119,9 @@ def test_after_graphcaps_a_plain_import_of_dgl_works(tmp_path):
     script = "import graphcaps, sys; assert 'dgl' not in sys.modules; import dgl.function as fn, dgl, torch; "
     script += "g = dgl.graph(([0, 1], [1, 1])); g.edata['x'] = torch.ones(2); g.update_all(fn.copy_e('x', 'm'), "
     script += "fn.sum('m', 'y')); dgl.save_graphs('g.bin', [g]); print(dgl.load_graphs('g.bin')[0][0].ndata['y']"
-    script += ".tolist(), graphcaps.dgl is dgl, dgl.graphbolt.__spec__.loader.get_source)"
+    script += ".tolist(), graphcaps.dgl is dgl)"
     seen = python(script, tmp_path)
-    assert seen.stdout.startswith("[0.0, 2.0] True <bound method"), seen.stderr
+    assert seen.stdout == "[0.0, 2.0] True\n", seen.stderr
 
 
 def test_without_dgl_the_error_says_what_to_run():

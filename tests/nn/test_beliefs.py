@@ -12,43 +12,62 @@ from graphcaps.nn import BeliefConv
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 F, D, K, T, N = 5, 4, 3, 3, 7
-SRC, DST = [0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 0, 0], [1, 0, 2, 1, 4, 3, 3, 6, 6, 5, 2, 2]  # a loop, and parallel edges
+SRC = [0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 6, 0, 2]  # a loop, and parallel edges
+DST = [1, 0, 2, 1, 4, 3, 3, 6, 6, 5, 5, 2, 0]
+REVERSE = [1, 0, 3, 2, 6, 5, 4, 9, 10, 7, 8, 12, 11]
 GRAPH = dgl.graph((SRC, DST), num_nodes=N)
 
 
-def layer_of(in_feats=F, iterations=T, kind=BeliefConv):
+def layer_of(in_feats=F, iterations=T, kind=BeliefConv, **options):
     torch.manual_seed(0)
-    layer = kind(in_feats, D, K, iterations).double()
-    torch.nn.init.normal_(layer.beliefs.bias)
-    torch.nn.init.normal_(layer.beliefs.logarithms, std=0.5)
+    layer = kind(in_feats, [D, D - 1, D], K, iterations, **options).double()
+    for parameter in (layer.beliefs.bias, layer.beliefs.logarithms, layer.beliefs.log_rates):
+        torch.nn.init.normal_(parameter, std=0.5)
     return layer
 
 
-def by_loops(layer, x, weight):
-    """The docstring's formula, edge by edge: h (N, K, D) and c (E, K)."""
+def by_loops(layer, x, weight, messages, corrected):
+    """The docstring's formula, edge by edge: h (N, K, D) and c (E, K). Capsule 1 has no state 3."""
     beliefs, edges = layer.beliefs, list(enumerate(zip(SRC, DST, strict=True)))
-    epsilon, gain, nu = beliefs.learned
+    (epsilon, gain, nu), rho = beliefs.learned, beliefs.rates
     z = torch.einsum("nf,fkd->nkd", x, beliefs.weight) + beliefs.bias
-    h, degree = z.softmax(-1), sum(weight) / N
+    z[:, 1, 3] = -torch.inf
+    h, d = z.softmax(-1), sum(weight) / N
+    m = [h[u] for u in SRC]
     for _ in range(beliefs.iterations):
-        a = torch.stack([torch.stack([(h[u, k] * h[v, k]).sum() for k in range(K)]) for _, (u, v) in edges])
-        new = z - nu * degree * D / K * h.mean(0)
-        for e, (u, v) in edges:
-            for k in range(K):
-                others = sum(a[e, other] for other in range(K) if other != k)
-                says = torch.zeros_like(new)
-                says[v, k] = gain * torch.log(1 + 1 / (epsilon + others)) * weight[e] * h[u, k]
-                new = new + says
-        h = new.softmax(-1)
-    return h, a / a.sum(1, keepdim=True)
+        a = torch.stack([(m[e] * m[REVERSE[e]]).sum(-1) for e, _ in edges])
+        degree = torch.stack([sum(weight[e] for e, (_, to) in edges if to == v) for v in range(N)]) / d
+        degree = degree if corrected else torch.ones(N, dtype=x.dtype)
+        n = (
+            torch.einsum("v,kd->vkd", degree, torch.einsum("u,ukd->kd", degree, h) / N)
+            * d
+            / (1 / D + 1 / (D - 1) + 1 / D)
+        )
+        told = []
+        for e, _ in edges:
+            others = [sum(rho[other] * a[e, other] for other in range(K) if other != k) for k in range(K)]
+            w = torch.stack([gain * torch.log(1 + rho[k] / (epsilon + others[k])) * weight[e] for k in range(K)])
+            told.append(w[:, None] * m[e])
+        t = z - nu * rho[:, None] * n
+        t = torch.stack(
+            [t[v] + sum([told[e] for e, (_, to) in edges if to == v], 0 * z[0].nan_to_num(neginf=0)) for v in range(N)]
+        )
+        h = t.softmax(-1)
+        if messages:
+            m = [0.7 * (t[u] - told[REVERSE[e]]).softmax(-1) + 0.3 * m[e] for e, (u, _) in edges]
+        else:
+            m = [h[u] for u in SRC]
+    return h, rho * a / (rho * a).sum(1, keepdim=True)
 
 
 @pytest.mark.parametrize("name", ["auto", "torch"])
-def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(draw, name):
-    layer, x, weight = layer_of(), draw(N, F).requires_grad_(), draw(len(SRC)).abs().requires_grad_()
+@pytest.mark.parametrize("messages, corrected", [(True, True), (False, False)])
+def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(draw, name, messages, corrected):
+    layer = layer_of(messages=messages, degree_corrected=corrected)
+    x, weight = draw(N, F).requires_grad_(), draw(len(SRC)).abs().requires_grad_()
     with graphcaps.engine(name):
         got, c = layer(GRAPH, x, weight, get_coupling=True)
-    wanted, couplings = by_loops(layer, x, weight)
+    wanted, couplings = by_loops(layer, x, weight, messages, corrected)
     torch.testing.assert_close(got, wanted)
     torch.testing.assert_close(c.squeeze(1), couplings)
     slope, learned = draw(N, K, D), [x, weight, *layer.parameters()]
@@ -57,7 +76,7 @@ def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(draw, name):
 
 
 def test_the_graphs_of_a_batch_share_nothing_and_pyg_gives_the_same(draw):
-    other = dgl.graph(([0, 1, 2, 2], [1, 2, 0, 1]), num_nodes=3)
+    other = dgl.graph(([0, 1, 2, 1], [1, 0, 1, 2]), num_nodes=3)
     layer, x, batch = layer_of(), draw(N + 3, F), dgl.batch([GRAPH, other])
     together = layer(batch, x)
     torch.testing.assert_close(together, torch.cat([layer(GRAPH, x[:N]), layer(other, x[N:])]))
@@ -87,20 +106,28 @@ def test_watching_it_records_beliefs_and_couplings_and_changes_nothing(draw):
     assert trace.nodes[::K].tolist() == [list(ends) for ends in zip(SRC, DST, strict=True)]
 
 
-def test_it_finds_two_hidden_groupings_from_half_of_the_labels():
-    """Each node has one of 4 states in each of 2 capsules, and edges join nodes that share a state; half are known."""
+@pytest.mark.parametrize("kind", [BeliefConv, pyg.BeliefConv])
+def test_counted_rates_find_hidden_labels_and_causes_whatever_hubs_do(kind):
+    """A node has one of 4 states and one of 5, and edges join nodes that share one; half are known. Two hubs."""
     random, nodes = torch.Generator().manual_seed(0), 200
-    states = torch.randint(4, (nodes, 2), generator=random)
-    same = (states[:, None] == states[None]) & (torch.rand(nodes, nodes, 2, generator=random) < 0.15)
-    src, dst = same.any(-1).triu(1).nonzero(as_tuple=True)
-    graph, known = dgl.to_bidirected(dgl.graph((src, dst), num_nodes=nodes)), torch.arange(nodes) < nodes // 2
-    given = torch.where(known[:, None, None], 6.0 * torch.nn.functional.one_hot(states, 4), 0.0)
-    h, c = BeliefConv(None, 4, 2, allow_zero_in_degree=True)(graph, given, get_coupling=True)
-    assert (h.argmax(-1) == states)[~known].float().mean() > 0.95
-    src, dst = graph.edges()
-    by = states[src] == states[dst]
+    states = torch.stack([torch.randint(size, (nodes,), generator=random) for size in (4, 5)], 1)
+    same = (states[:, None] == states) & (torch.rand(nodes, nodes, 2, generator=random) < torch.tensor([0.15, 0.3]))
+    pairs = [same.any(-1).triu(1).nonzero(), torch.cartesian_prod(torch.arange(nodes), torch.arange(nodes, nodes + 2))]
+    graph = dgl.to_bidirected(dgl.graph(tuple(torch.cat(pairs).T), num_nodes=nodes + 2))
+    labels = torch.full((nodes + 2, 2), torch.nan)
+    labels[: nodes // 2] = states[: nodes // 2].float()
+    ends = torch.stack(graph.edges())
+    given = (graph, labels, None) if kind is BeliefConv else (labels, ends, None, None)
+    layer = kind.from_labels(*given[:2], hide=0.3)
+    h, c = layer.eval()(*given, True)
+    assert (h[:nodes].argmax(-1) == states)[nodes // 2 :].float().mean() > 0.95
+    assert torch.all(h[:, 0, 4] == 0) and 1.5 < layer.beliefs.rates[1] / layer.beliefs.rates[0] < 2.5
+    plain = (ends < nodes).all(0)
+    by = states[ends[0, plain]] == states[ends[1, plain]]
     one = by.sum(1) == 1
-    assert (c[one, 0].argmax(1) == by[one].int().argmax(1)).float().mean() > 0.95
+    assert (c[plain, 0][one].argmax(1) == by[one].int().argmax(1)).float().mean() > 0.95
+    layer.train()(*given)
+    assert 0.15 < layer.beliefs.hidden.float().mean() < 0.45
 
 
 def test_nodes_that_are_sure_of_different_states_are_coupled_equally_and_half_precision_is_as_float32(draw):

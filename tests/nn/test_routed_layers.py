@@ -126,4 +126,4 @@ def test_a_run_brings_back_what_its_routing_learned_and_trace_usage_and_network_
     last = net.capsules.routing.iterations - 1
     torch.testing.assert_close(torch.from_numpy(states.lengths[0, last]), scores, rtol=1e-4, atol=1e-5)
     [usage] = capsule_usage(net, Batches(small.digits(size=size).test, 20))
-    torch.testing.assert_close(usage.parent_length.float(), scores.amax(0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(usage.parents.length.float(), scores.amax(0), rtol=1e-4, atol=1e-5)

@@ -315,7 +315,7 @@ def test_numbers_that_are_not_finite_are_named_and_spoil_no_other_image(trace):
 def test_drawing_needs_no_torch_no_dgl_and_no_pyplot(trace, tmp_path):
     trace.save(tmp_path / "trace.npz")
     code = (
-        "import sys; from graphcaps import viz; from graphcaps.trace import RoutingTrace\n"
+        "import sys; from graphcaps import RoutingTrace, viz\n"
         "assert 'matplotlib' not in sys.modules\n"
         "trace = RoutingTrace.load('trace.npz')\n"
         "viz.draw(trace, '.', what='sheet'), viz.draw(trace, '.', format='html'), viz.draw(trace, '.', format='png')\n"

@@ -1,7 +1,5 @@
 """The confusion matrix as a picture: which class is mistaken for which."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

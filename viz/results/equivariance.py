@@ -1,7 +1,5 @@
 """How class capsules change as digits turn and shift: their numbers by angle, and R^2 by parameter and class."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

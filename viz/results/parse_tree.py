@@ -4,8 +4,6 @@ With saliency, a part is one child with one parent. With receptive fields, many 
 position in the 2017 paper's network), and those with the same parent form one part.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 

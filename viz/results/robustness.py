@@ -1,7 +1,5 @@
 """Accuracy and each class's recall on transformed test images."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

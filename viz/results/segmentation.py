@@ -4,8 +4,6 @@ This is figure 5 of Sabour, Frosst & Hinton 2017. Below each image, two rows are
 to by the couplings, and the ink that no capsule explains.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

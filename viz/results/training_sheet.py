@@ -3,8 +3,6 @@
 The last part is figure 4 of Sabour, Frosst & Hinton 2017.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -155,5 +155,5 @@ class Edges:
 
 def per_parent(numbers: Tensor | float, like: Tensor) -> Tensor:
     """Return a number, or one per parent (J,), as a tensor like ``like`` (J, *) that broadcasts with it."""
-    x = torch.as_tensor(numbers, dtype=like.dtype, device=like.device)
+    x = numbers.to(like) if isinstance(numbers, Tensor) else like.new_full((), numbers)
     return x.reshape(-1, *[1] * (like.dim() - 1)) if x.dim() else x

@@ -6,6 +6,10 @@ use, because Numba takes half a second to import.
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -17,6 +21,7 @@ from ..votes import GivenVotes, LinearVotes, NodeVotes, Votes
 from .edges import Edges
 
 MAX_WIDTH = 256  # numbers in a capsule: it is one SIMD vector, and the time to compile grows with its width
+NODE_DTYPES = {"cpu": (torch.float32, torch.float64), "cuda": (torch.float32, torch.bfloat16, torch.float16)}
 MAX_NODE_NUMBERS = 1024  # limit of K_out * D, because the time to compile a kernel grows with it
 
 
@@ -57,28 +62,41 @@ class FusedNodes:
             return "passes for such a routing"
         if watched():
             return "couplings of single iterations, which an observer is to see"
-        wanted = "passes for other votes than float32 or float64 (N, K_in, K_out, D) on the CPU"
-        return "" if fits_node_kernels(votes.u) else wanted
+        wanted = f"votes (N, K_in, K_out, D) with K_out * D <= {MAX_NODE_NUMBERS}, float32, float64 on the CPU"
+        return "" if fits_node_kernels(votes.u) else f"{wanted}, half precision on CUDA, where Triton is needed"
 
     def __init__(self, graph: DGLGraph, votes: NodeVotes, mutual: bool):
         self.graph, self.votes, self.mutual = graph, votes, mutual
 
     def sums(self, routing: Routing, get_coupling: bool) -> tuple[Tensor, Tensor | None]:
         """Route; return what ``route_nodes`` returns."""
-        from .cpu.by_node import sums_of_nodes
-
         rule, votes = rule_of(routing), self.votes
         assert rule is not None
         how = rule.kappa, rule.iterations, self.mutual, votes.per_edge, get_coupling
-        return sums_of_nodes(self.graph, votes.u, votes.scale, *how)
+        return node_kernels(votes.u)(self.graph, votes.u, votes.scale, *how)
+
+
+def node_kernels(z: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """Return ``sums_of_nodes``, which runs the kernels by node, for the device of z."""
+    if z.is_cuda:
+        from .gpu.nodes import sums_of_nodes
+    else:
+        from .cpu.by_node import sums_of_nodes
+    return sums_of_nodes
 
 
 def fits_node_kernels(z: Tensor) -> bool:
     """Whether the kernels by node support z (N, K_in, K_out, D)."""
     return (
-        z.device.type == "cpu"
-        and z.dim() == 4
-        and z.dtype in (torch.float32, torch.float64)
+        z.dim() == 4
+        and z.dtype in NODE_DTYPES.get(z.device.type, ())
         and z.shape[-2] * z.shape[-1] <= MAX_NODE_NUMBERS
+        and (z.device.type == "cpu" or has_triton())
         and not is_tracing()
     )
+
+
+@functools.cache
+def has_triton() -> bool:
+    """Whether Triton can compile the kernels by node. Releases before 3.4, which came with torch 2.8, can't."""
+    return torch.__version__ >= "2.8" and importlib.util.find_spec("triton") is not None

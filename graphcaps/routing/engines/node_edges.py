@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -33,7 +35,8 @@ class NodeEdges(Edges):
 
     def sums(self, routing: Routing, get_coupling: bool) -> tuple[Tensor, Tensor | None]:
         """Route; return what ``route_nodes`` returns."""
-        votes, rule = self.votes, rule_of(routing)
+        number = torch.promote_types(self.votes.dtype, torch.float32)  # sums of many votes overflow float16
+        votes, rule = replace(self.votes, u=self.votes.u.to(number)), rule_of(routing)
         prior = votes.u.new_zeros(self.ends.src.shape[0], *votes.u.shape[1:-1])
         # Attention adds unweighted votes, and a routing without a `Rule` may use votes in any way: expand them.
         in_chunks = not (votes.per_edge or rule is None or rule.kind == "sums" or is_tracing())

@@ -2,19 +2,25 @@
 
 Numba itself checks only the kernel's own file for changes, not `rule.py` and the other files compiled into the kernel.
 The folder isn't in site-packages, because pip would leave the compiled files behind.
+
+The files contain pickles and machine code. So only the user may write to the folder, and each file ends with a
+checksum. A cache that can't be read or written costs a compilation.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import llvmlite
 import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.misc.appdirs import user_cache_dir
@@ -34,16 +40,66 @@ KERNELS = f"kernels-{hash_of(Path(__file__).parents[2] / 'rule.py', *Path(__file
 
 
 def cache_folder() -> Path | None:
-    """Make a folder in ``NUMBA_CACHE_DIR`` if set, else in the user's cache. Return None if it isn't writable."""
+    """Make a folder in ``NUMBA_CACHE_DIR`` if set, else in the user's cache.
+
+    Return None if the user can't write to it, or if others can.
+    """
     of_user = Path(user_cache_dir("graphcaps", appauthor=False, opinion=False))
     try:
         folder = (Path(config.CACHE_DIR).absolute() if config.CACHE_DIR else of_user) / KERNELS
         if not folder.is_absolute():  # the user has no home folder
             return None
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        of_others = os.name == "posix" and (folder.stat().st_uid != os.getuid() or folder.stat().st_mode & 0o022)
     except OSError:
         return None
-    return folder if os.access(folder, os.W_OK) else None
+    return folder if os.access(folder, os.W_OK) and not of_others else None
+
+
+class CheckedFiles(IndexDataCacheFile):
+    """Numba's two files of a kernel, an index and the machine code, each with a checksum behind its pickle."""
+
+    def _dump(self, content: Any) -> bytes:
+        pickled = super()._dump(content)
+        return pickled + hashlib.sha256(pickled).digest()
+
+    def _load_index(self) -> dict:
+        version = pickle.dumps(self._version, protocol=-1)  # Numba writes it in front of the pickle
+        with contextlib.suppress(FileNotFoundError):
+            check(Path(self._index_path).read_bytes().removeprefix(version))
+        return super()._load_index()
+
+    def _load_data(self, name: str) -> Any:
+        check(Path(self._data_path(name)).read_bytes())
+        return super()._load_data(name)
+
+
+def check(content: bytes) -> None:
+    """Raise ``ValueError`` unless the last 32 bytes are the checksum of the bytes before them."""
+    if hashlib.sha256(content[:-32]).digest() != content[-32:]:
+        raise ValueError("a damaged file")
+
+
+class KernelCache(FunctionCache):
+    """Numba's cache of a kernel. A damaged file is replaced, and a full disk only means that nothing is kept."""
+
+    def __init__(self, function: Callable):
+        super().__init__(function)
+        files = self._cache_file
+        self._cache_file = CheckedFiles(files._cache_path, self._impl.filename_base, files._source_stamp)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        try:
+            return super().load_overload(signature, context)
+        except Exception:  # reading a damaged or foreign file can raise anything
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            super().save_overload(signature, result)
 
 
 def compiled(function: Callable) -> Callable:
@@ -55,8 +111,10 @@ def compiled(function: Callable) -> Callable:
     user_folder, folder = config.CACHE_DIR, cache_folder()
     try:
         config.CACHE_DIR = str(folder or "")  # Numba reads this only when a function is decorated
-        options: Any = {"cache": folder is not None, "nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+        options: Any = {"nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
         kernel: Any = numba.njit(function, **options)
+        if folder is not None:
+            kernel._cache = KernelCache(function)
     finally:
         config.CACHE_DIR = user_folder
     compile_at_user_level = kernel.compile

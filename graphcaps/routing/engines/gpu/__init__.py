@@ -1,0 +1,1 @@
+"""Routing on a GPU, by kernels that Triton compiles."""

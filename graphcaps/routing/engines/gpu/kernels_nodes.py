@@ -1,0 +1,309 @@
+"""Triton kernels for routing among the capsules of each node. `nodes` describes the passes, and S is its `Sizes`.
+
+Blocks are (rows, K, D) or (rows, K), padded with zeros to powers of two. A row is a capsule of an edge's source; blocks
+of a node have one row. An index of -1 marks a row that doesn't exist.
+"""
+
+from typing import NamedTuple
+
+import triton
+import triton.language as tl
+
+from ...rule import MIN_NORM, MIN_SQUARED_NORM
+
+SHORTEST, SMALLEST = tl.constexpr(MIN_NORM), tl.constexpr(MIN_SQUARED_NORM)
+
+
+class Rows(NamedTuple):
+    """Votes, and edges sorted by destination. The arrays of the reverse edges and src are None without ``mutual``."""
+
+    z: tl.tensor  # (capsules, K, D), the votes without their factors
+    scale: tl.tensor  # (E * K_in, K) in the graph's order, or None
+    source: tl.tensor  # (E,): the rows of edge e are z[source[e] * K_in :][:K_in]
+    eid: tl.tensor  # (E,): the number of the edge in the graph
+    back_source: tl.tensor
+    back_eid: tl.tensor
+    src: tl.tensor  # (E,): the node at which the edge starts
+
+
+@triton.jit
+def capsules_at(index, S: tl.constexpr):
+    """Return the offsets (rows, K, D) of rows, and a mask that leaves out padding."""
+    k, d = tl.arange(0, S.PADDED_K)[None, :, None], tl.arange(0, S.PADDED_D)[None, None, :]
+    index = index[:, None, None].to(tl.int64)
+    return (index * S.K + k) * S.D + d, (index >= 0) & (k < S.K) & (d < S.D)
+
+
+@triton.jit
+def numbers_at(index, S: tl.constexpr):
+    """Return the offsets (rows, K) of rows, and a mask that leaves out padding."""
+    k, index = tl.arange(0, S.PADDED_K)[None, :], index[:, None].to(tl.int64)
+    return index * S.K + k, (index >= 0) & (k < S.K)
+
+
+@triton.jit
+def load_capsules(x, index, S: tl.constexpr):
+    at, inside = capsules_at(index, S)
+    return tl.load(x + at, inside, 0.0).to(tl.float32)
+
+
+@triton.jit
+def load_numbers(x, index, S: tl.constexpr):
+    at, inside = numbers_at(index, S)
+    return tl.load(x + at, inside, 0.0)
+
+
+@triton.jit
+def store_capsules(x, index, value, S: tl.constexpr):
+    at, inside = capsules_at(index, S)
+    tl.store(x + at, value, inside)
+
+
+@triton.jit
+def store_numbers(x, index, value, S: tl.constexpr):
+    at, inside = numbers_at(index, S)
+    tl.store(x + at, value, inside)
+
+
+@triton.jit
+def zeros(S: tl.constexpr):
+    """Return zeros (1, K, D) and (1, K)."""
+    K: tl.constexpr = S.PADDED_K  # Triton 3.6 refuses fields of S within tuples
+    D: tl.constexpr = S.PADDED_D
+    return tl.zeros((1, K, D), tl.float32), tl.zeros((1, K), tl.float32)
+
+
+@triton.jit
+def scaled(votes, scale, index, S: tl.constexpr):
+    return votes if scale is None else votes * load_numbers(scale, index, S)[:, :, None]
+
+
+@triton.jit
+def rows_at(rows, at, end, S: tl.constexpr):
+    """Return the edges of the rows from ``at`` on that are before ``end``, and the rows' indices in z and in scale."""
+    row = at + tl.arange(0, S.ROWS)
+    edge, capsule = tl.where(row < end, row // S.CAPS_IN, -1), row % S.CAPS_IN
+    source, eid = tl.load(rows.source + edge, edge >= 0, 0), tl.load(rows.eid + edge, edge >= 0, 0)
+    source, eid = source.to(tl.int64) * S.CAPS_IN + capsule, eid.to(tl.int64) * S.CAPS_IN + capsule
+    return edge, tl.where(edge >= 0, source, -1), tl.where(edge >= 0, eid, -1)
+
+
+@triton.jit
+def products(u_hat, x, x_of_all, skip, rows, edge, S: tl.constexpr):
+    """Return the products (rows, K) of votes and their destination's x (1, K, D).
+
+    With ``mutual``, add those of the reverse edges' votes and x of the sources, the rows ``skip + src`` of x_of_all.
+    """
+    result = tl.sum(u_hat * x, 2)
+    if rows.src is not None:
+        votes = load_capsules(rows.z, tl.load(rows.back_source + edge, edge >= 0, -1), S)
+        votes = scaled(votes, rows.scale, tl.load(rows.back_eid + edge, edge >= 0, -1), S)
+        result += tl.sum(votes * load_capsules(x_of_all, skip + tl.load(rows.src + edge, edge >= 0, 0), S), 2)
+    return result
+
+
+@triton.jit
+def softmax(b, S: tl.constexpr):
+    b = tl.where(tl.arange(0, S.PADDED_K)[None, :] < S.K, b, float("-inf"))
+    raised = tl.exp(b - tl.max(b, 1)[:, None])
+    return raised / tl.sum(raised, 1)[:, None]
+
+
+@triton.jit
+def sum_rows(rows, begin, end, w, w_of_all, ds, ds_of_all, coupling, S: tl.constexpr):
+    """Return s (1, K, D) of the rows begin:end, the sum of the votes times their couplings, and their squares (1, K).
+
+    In the first iteration, w is None. With ds, the factors are the gradients of the logits instead of the couplings,
+    so the sum is the gradient of w. ``coupling`` is None, or receives the couplings in the graph's order.
+    """
+    total, squares = zeros(S)
+    for at in range(begin, end, S.ROWS):
+        edge, source, eid = rows_at(rows, at, end, S)
+        u_hat = scaled(load_capsules(rows.z, source, S), rows.scale, eid, S)
+        if w is None:
+            total += tl.sum(u_hat, 0)[None] / S.K
+            squares += tl.sum(tl.sum(u_hat * u_hat, 2), 0)[None]
+        else:
+            x = softmax(products(u_hat, w, w_of_all, 0, rows, edge, S), S)
+            if coupling is not None:
+                store_numbers(coupling, eid, x, S)
+            if ds is not None:
+                dc = products(u_hat, ds, ds_of_all, 0, rows, edge, S)
+                x = x * (dc - tl.sum(x * dc, 1)[:, None])
+            total += tl.sum(x[:, :, None] * u_hat, 0)[None]
+    return total, squares
+
+
+@triton.jit
+def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, through_rho, dz, dscale, R, S: tl.constexpr):
+    """Write the gradients of the rows begin:end, from ds of all R iterations, and w of all but the first."""
+    for at in range(begin, end, S.ROWS):
+        edge, source, eid = rows_at(rows, at, end, S)
+        votes = load_capsules(rows.z, source, S)
+        u_hat = scaled(votes, rows.scale, eid, S)
+        change = dss[0] / S.K + through_rho[:, :, None] * u_hat
+        for r in tl.static_range(1, R):
+            c = softmax(products(u_hat, ws[r - 1], w_of_all, (r - 1) * hubs, rows, edge, S), S)
+            dc = products(u_hat, dss[r], ds_of_all, r * hubs, rows, edge, S)
+            db = c * (dc - tl.sum(c * dc, 1)[:, None])
+            change += c[:, :, None] * dss[r] + db[:, :, None] * ws[r - 1]
+        if dscale is not None:
+            store_numbers(dscale, eid, tl.sum(change * votes, 2), S)
+        if dz is not None:
+            to, inside = capsules_at(source if S.ATOMIC else eid, S)
+            if S.ATOMIC:
+                tl.atomic_add(dz + to, scaled(change, rows.scale, eid, S), inside, sem="relaxed")
+            else:
+                tl.store(dz + to, scaled(change, rows.scale, eid, S), inside)
+
+
+@triton.jit
+def kappa_over_rho(squares, count, kappa, S: tl.constexpr):
+    """Return kappa / rho (1, K) and 1 / rho, which is 0 if all votes are zero."""
+    mean = squares / tl.maximum(count, 1).to(tl.float32)
+    some = mean > SMALLEST
+    root = tl.where(some, tl.rsqrt(tl.where(some, mean, 1.0)), 0.0)
+    return root if S.ADDS else root * load_numbers(kappa, tl.arange(0, 1), S), root
+
+
+@triton.jit
+def kappa_over_rho_backward(dratio, ratio, root, count, here, dkappa, S: tl.constexpr):
+    """Store a node's dkappa. Return ``through_rho`` (1, K): times a vote, it is the vote's gradient through rho."""
+    if S.ADDS:
+        return dratio * 0
+    else:
+        store_numbers(dkappa, here, dratio * root, S)
+        return -dratio * ratio * root * root / tl.maximum(count, 1).to(tl.float32)
+
+
+@triton.jit
+def next_w(s, w, ratio, S: tl.constexpr):
+    n = tl.sqrt(tl.sum(s * s, 2))
+    if S.ADDS:
+        return w + s * (n / (1 + n * n))[:, :, None]
+    else:
+        return s * (ratio / tl.where(n > SHORTEST, n, 1.0))[:, :, None]
+
+
+@triton.jit
+def next_w_backward(s, dw, ratio, S: tl.constexpr):
+    """Return the gradients of s (1, K, D) and of the ratio (1, K)."""
+    n, along = tl.sqrt(tl.sum(s * s, 2)), tl.sum(s * dw, 2)
+    some = n > (0.0 if S.ADDS else SHORTEST)
+    length = tl.where(some, n, 1.0)
+    if S.ADDS:
+        factor = n / (1 + n * n)
+        back = (1 - n * n) / (1 + n * n) / (1 + n * n) / length * along
+    else:
+        factor = ratio / length
+        back = -factor * along / length / length
+    return factor[:, :, None] * dw + tl.where(some, back, 0.0)[:, :, None] * s, along / length
+
+
+@triton.jit
+def rows_of(node, ptr, S: tl.constexpr):
+    return tl.load(ptr + node).to(tl.int64) * S.CAPS_IN, tl.load(ptr + node + 1).to(tl.int64) * S.CAPS_IN
+
+
+@triton.jit
+def route_node(
+    z, scale, source, eid, ptr, kappa, R: tl.constexpr, S: tl.constexpr,
+    sums=None, coupling=None, grad=None, dz=None, dscale=None, dkappa=None,
+):  # fmt: skip
+    """Run all iterations of a node. With ``grad``, run all but the last one, then the backward pass. Skip hubs."""
+    node, rows = tl.program_id(0), Rows(z, scale, source, eid, None, None, None)
+    begin, end = rows_of(node, ptr, S)
+    if end - begin > S.SEGMENT * S.CAPS_IN:
+        return
+    here, ws, ss = node + tl.arange(0, 1), (), ()
+    s, squares = sum_rows(rows, begin, end, None, None, None, None, None, S)
+    ratio, root = kappa_over_rho(squares, end - begin, kappa, S)
+    w = tl.zeros_like(s)
+    for r in tl.static_range(1, R):
+        w = next_w(s, w, ratio, S)
+        ws, ss = ws + (w,), ss + (s,)
+        if r < R - 1 or grad is None:
+            s, _ = sum_rows(rows, begin, end, w, None, None, None, coupling if r == R - 1 else None, S)
+    if grad is None:
+        store_capsules(sums, here, s, S)
+    else:
+        ds, dw, dratio = load_capsules(grad, here, S), tl.zeros_like(s), tl.zeros_like(squares)
+        dss = (ds,)
+        for r in tl.static_range(R - 1, 0, -1):
+            change, _ = sum_rows(rows, begin, end, ws[r - 1], None, ds, None, None, S)
+            dw = dw + change if S.ADDS else change
+            ds, along = next_w_backward(ss[r - 1], dw, ratio, S)
+            dratio += along
+            dss = (ds,) + dss
+        through_rho = kappa_over_rho_backward(dratio, ratio, root, end - begin, here, dkappa, S)
+        votes_gradient(rows, begin, end, ws, None, dss, None, 0, through_rho, dz, dscale, R, S)
+
+
+@triton.jit
+def route_segment(
+    z, scale, source, eid, back_source, back_eid, src, ptr, hubs, first, hub_of, sums, squares, num_hubs,
+    R: tl.constexpr, S: tl.constexpr, w=None, ds=None, coupling=None, through_rho=None, dz=None, dscale=None,
+):  # fmt: skip
+    """Run `sum_rows` for a segment, a part of a hub's rows, or with ``through_rho`` its `votes_gradient`."""
+    segment, rows = tl.program_id(0), Rows(z, scale, source, eid, back_source, back_eid, src)
+    hub = tl.load(hub_of + segment)
+    here, ws, dss = hub + tl.arange(0, 1), (), ()
+    begin, end = rows_of(tl.load(hubs + hub), ptr, S)
+    begin += (segment - tl.load(first + hub)).to(tl.int64) * (S.SEGMENT * S.CAPS_IN)
+    end = tl.minimum(end, begin + S.SEGMENT * S.CAPS_IN)
+    if through_rho is not None:
+        for r in tl.static_range(0, R):
+            ws = ws + (load_capsules(w, here + r * num_hubs, S),) if r < R - 1 else ws
+            dss = dss + (load_capsules(ds, here + r * num_hubs, S),)
+        rho = load_numbers(through_rho, here, S)
+        votes_gradient(rows, begin, end, ws, w, dss, ds, num_hubs, rho, dz, dscale, R, S)
+    else:
+        w_here = None if w is None else load_capsules(w, here, S)
+        ds_here = None if ds is None else load_capsules(ds, here, S)
+        total, of_squares = sum_rows(rows, begin, end, w_here, w, ds_here, ds, coupling, S)
+        store_capsules(sums, segment + tl.arange(0, 1), total, S)
+        if w is None:
+            store_numbers(squares, segment + tl.arange(0, 1), of_squares, S)
+
+
+@triton.jit
+def finish_hub(
+    sums, squares_of_segments, ptr, hubs, first, kappa, S: tl.constexpr, squares, FIRST: tl.constexpr = False,
+    s=None, w=None, w_after=None, result=None, dw=None, ds=None, dratio=None, through_rho=None, dkappa=None,
+):  # fmt: skip
+    """Add up a hub's segments in a fixed order. Then compute w from s, or with ``dw`` the gradient of the s before w.
+
+    The last iteration stores s in ``result`` instead. The gradient of the first one fills ``through_rho``, dkappa too.
+    """
+    hub = tl.program_id(0)
+    here, node, last = hub + tl.arange(0, 1), tl.load(hubs + hub), tl.load(first + hub + 1)
+    total, of_votes = zeros(S)
+    for at in range(tl.load(first + hub), last, 4 * S.ROWS):
+        segment = at + tl.arange(0, 4 * S.ROWS)
+        segment = tl.where(segment < last, segment, -1)
+        total += tl.sum(load_capsules(sums, segment, S), 0)[None]
+        if FIRST:
+            of_votes += tl.sum(load_numbers(squares_of_segments, segment, S), 0)[None]
+    if FIRST:
+        store_numbers(squares, here, of_votes, S)
+    else:
+        of_votes = load_numbers(squares, here, S)
+    begin, end = rows_of(node, ptr, S)
+    ratio, root = kappa_over_rho(of_votes, end - begin, kappa, S)
+    if result is not None:
+        store_capsules(result, node + tl.arange(0, 1), total, S)
+    elif dw is None:
+        store_capsules(s, here, total, S)
+        before = tl.zeros_like(total) if w is None else load_capsules(w, here, S)
+        store_capsules(w_after, here, next_w(total, before, ratio, S), S)
+    else:
+        if S.ADDS:
+            total += load_capsules(dw, here, S)
+            store_capsules(dw, here, total, S)
+        change, along = next_w_backward(load_capsules(s, here, S), total, ratio, S)
+        store_capsules(ds, here, change, S)
+        along += load_numbers(dratio, here, S)
+        store_numbers(dratio, here, along, S)
+        if through_rho is not None:
+            rho = kappa_over_rho_backward(along, ratio, root, end - begin, node + tl.arange(0, 1), dkappa, S)
+            store_numbers(through_rho, here, rho, S)

@@ -1,0 +1,111 @@
+"""A training step as a CUDA graph: hundreds of kernels that are captured once, and launched together in each step.
+
+A replay repeats the captured kernels with the same memory and the same Python numbers. So everything that changes from
+step to step must be in a tensor: images, labels, learning rate and progress.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .step import Learner
+
+WARM_UPS = 3  # steps before the capture, in which libraries choose their kernels and Adam makes its state
+
+Step = Callable[[Tensor, Tensor, Any], Tensor]
+"""A function of images, labels and progress (a number or a tensor) that makes a training step and returns its loss."""
+
+
+class Graph:
+    """The CUDA graph of a function, and the stream on which the function is captured."""
+
+    def __init__(self) -> None:
+        self.stream, self.graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        self.replay = self.graph.replay
+
+    def warm_up(self, function: Callable[[], Tensor]) -> tuple[Tensor, bool]:
+        """Call the function on the stream. Return its result, and whether it waited for the device."""
+        mode = torch.cuda.get_sync_debug_mode()
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream), warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                result = function()
+            finally:
+                torch.cuda.set_sync_debug_mode(mode)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        others = [each for each in seen if "called a synchronizing CUDA operation" not in str(each.message)]
+        for each in others:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        return result, len(others) < len(seen)
+
+    def capture(self, function: Callable[[], Tensor]) -> Tensor:
+        """Record the function's kernels without running them. Return its result, which ``replay`` computes."""
+        # The outer block restores the current stream even if the capture ends with an error.
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(self.graph, stream=self.stream):
+            return function()
+
+
+class CapturedStep:
+    """A training step on CUDA: eager for the first ``WARM_UPS`` batches, then a replay of one CUDA graph.
+
+    Batches of another size run eagerly; so do all batches if the step can't be captured. The weights are the same.
+
+    Args:
+        learner: its optimizer has the learning rate in a tensor, as ``prepare`` makes it on CUDA.
+        step: makes one step of this learner.
+        batch_size: B, the size of the batches that are captured.
+        say: receives a line with the reason if the step can't be captured.
+    """
+
+    def __init__(self, learner: Learner, step: Step, batch_size: int, say: Callable[[str], object] = print):
+        self.learner, self.step, self.batch_size, self.say = learner, step, batch_size, say
+        self.graph: Graph | None = Graph()
+        self.steps = 0  # with batches of this size
+        if learner.accelerator.num_processes > 1:
+            self._stay_eager("several processes exchange gradients")
+        elif any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in learner.network.modules()):
+            self._stay_eager("it would not call the hooks of modules")
+
+    def __call__(self, images: Tensor, labels: Tensor, progress: float = 0.0) -> Tensor:
+        """Make one step. Return the loss (), which the next step may overwrite."""
+        graph = self.graph
+        if graph is None or len(images) != self.batch_size:
+            return self.step(images, labels, progress)
+        self.steps += 1
+        if self.steps <= WARM_UPS:
+            loss, waits = graph.warm_up(lambda: self.step(images, labels, progress))
+            if self.steps == WARM_UPS and waits:
+                self._stay_eager("it waits for the device")
+            elif self.steps == WARM_UPS:
+                self._capture(graph, images, labels)
+            return loss
+        self.images.copy_(images)
+        self.labels.copy_(labels)
+        self.progress.fill_(progress)
+        graph.replay()
+        return self.loss
+
+    def _capture(self, graph: Graph, images: Tensor, labels: Tensor) -> None:
+        optimizer = self.learner.optimizer
+        self.images, self.labels = images.clone(), labels.clone()
+        self.progress = torch.zeros((), dtype=torch.float64, device=images.device)
+        for group in optimizer.param_groups:  # torch wants it set during a capture, and only then
+            group["capturable"] = True
+        try:
+            self.loss = graph.capture(lambda: self.step(self.images, self.labels, self.progress))
+        except RuntimeError as error:
+            self._stay_eager(str(error).partition("\n")[0])
+            optimizer.zero_grad(set_to_none=True)  # these gradients were never computed
+        for group in optimizer.param_groups:
+            group["capturable"] = False
+
+    def _stay_eager(self, why: str) -> None:
+        self.graph = None
+        self.say(f"the training step isn't captured as a CUDA graph: {why}")

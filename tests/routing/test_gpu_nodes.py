@@ -1,0 +1,232 @@
+"""Triton's kernels by node equal engine torch in float64.
+
+The tests from `device` on run on CUDA if there is a GPU. Everywhere, they also run in Triton's interpreter, on the CPU,
+in a process of their own, because Triton reads TRITON_INTERPRET when it is imported. What only the compiler refuses is
+seen by compiling all kernels for an H200, which needs no GPU.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphcaps import dgl, engine
+from graphcaps.nn import CapsuleConv
+from graphcaps.routing import Dynamic, Spherical, Uniform
+from graphcaps.routing.api import route_nodes
+from graphcaps.routing.base import rule_of
+from graphcaps.routing.engines.fused import has_triton
+from graphcaps.routing.messages import products_of_ends, sum_weighted
+from graphcaps.routing.votes import NodeVotes
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+pytestmark = pytest.mark.skipif(not has_triton(), reason="no Triton here, or an old one")
+
+
+def run(*arguments: str, **environment: str) -> None:
+    """Run Python on ``arguments``; fail with what it printed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | environment
+    command, root = [sys.executable, *arguments], Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, env=environment | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(INTERPRETED, reason="this is the interpreter")
+@pytest.mark.fact(12)
+@pytest.mark.parametrize("which", ["quick", pytest.param("", marks=pytest.mark.long)], ids=["quick", "all"])
+def test_what_follows_holds_in_the_interpreter(which):
+    run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", which, "-m", "", TRITON_INTERPRET="1")
+
+
+COMPILE = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+
+class Target:
+    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
+    get_current_device = lambda self: 0
+    get_current_stream = lambda self, device=None: 0
+
+driver.set_active(Target())
+launch, compiled = JITFunction.run, set()
+
+def compile_only(self, *arguments, grid, warmup, **options):
+    kernel = launch(self, *arguments, grid=grid, warmup=True, **options)
+    assert kernel.metadata.shared <= 227 * 1024, (self.fn.__name__, kernel.metadata.shared)
+    compiled.add(self.fn.__name__)
+
+JITFunction.run = compile_only
+from graphcaps import dgl
+from graphcaps.routing.engines.gpu import nodes
+
+nodes.SEGMENT, graph = 3, dgl.graph(([0, 1, 1, 2, 1, 1], [1, 0, 2, 1, 1, 1]))
+for caps_in, caps, dim, dtype, kappa, iterations, mutual, per_edge in [
+    (1, 8, 16, torch.float32, 1.0, 3, False, False),
+    (1, 8, 16, torch.bfloat16, None, 3, True, False),
+    (1, 3, 5, torch.float16, 1.0, 2, True, True),
+    (2, 1, 1, torch.float32, None, 4, False, True),
+    (2, 33, 31, torch.float32, 1.0, 3, False, False),
+    (1, 7, 6, torch.float32, None, 1, False, False),
+]:
+    z = torch.zeros(6 if per_edge else 3, caps_in, caps, dim, dtype=dtype, requires_grad=True)
+    scale = torch.ones(6, caps_in, caps, requires_grad=True) if caps < 8 else None
+    kappa = None if kappa is None else torch.ones((), requires_grad=True)
+    nodes.sums_of_nodes(graph, z, scale, kappa, iterations, mutual, per_edge, caps < 8)[0].sum().backward()
+assert compiled == {"route_node", "route_segment", "finish_hub"}, compiled
+"""
+
+
+@pytest.mark.skipif(INTERPRETED, reason="this is the interpreter")
+@pytest.mark.long
+def test_every_kernel_compiles_for_an_h200_and_fits_its_shared_memory(tmp_path):
+    run("-c", COMPILE, TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path))
+
+
+@pytest.fixture
+def device(monkeypatch) -> str:
+    """The device of the kernels. Memory that isn't initialised holds NaN."""
+    if not INTERPRETED and not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
+        monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))
+    return "cpu" if INTERPRETED else "cuda"
+
+
+def poisoned(make):
+    def with_nan(*arguments, **options):
+        made = make(*arguments, **options)
+        return made.fill_(float("nan")) if made.is_floating_point() else made
+
+    return with_nan
+
+
+def graph():
+    """Edges in both directions, two of them parallel, and a self-loop. Node 4 has 6 in-edges, node 6 none."""
+    src, dst = torch.tensor([[0, 1, 2, 3, 3, 5], [4, 4, 4, 4, 4, 1]])
+    return dgl.graph((torch.cat([src, dst, src[:1]]), torch.cat([dst, src, src[:1]])), num_nodes=7)
+
+
+def routed(device, routing, z, scale, mutual, per_edge, exact=False):
+    """s, couplings, and the gradients of z, scale and kappa, all in float64 on the CPU."""
+    device, dtype = ("cpu", torch.float64) if exact else (device, torch.float32)
+    routing = routing.to(device, dtype)
+    leaves = [z.to(device, dtype if exact else z.dtype).requires_grad_(), scale.to(device, dtype).requires_grad_()]
+    if exact:
+        with engine("torch"):
+            s, c = route_nodes(graph(), NodeVotes(*leaves, per_edge), routing, mutual, get_coupling=True)
+    else:
+        from graphcaps.routing.engines.gpu.nodes import sums_of_nodes
+
+        rule = rule_of(routing)
+        s, c = sums_of_nodes(graph(), *leaves, rule.kappa, rule.iterations, mutual, per_edge, True)
+    cotangent = torch.randn(s.shape, generator=torch.Generator().manual_seed(2)).to(s)
+    gradients = torch.autograd.grad(s, [*leaves, *routing.parameters()], cotangent, allow_unused=True)
+    return [x.detach().cpu().double() for x in (s, c, *gradients) if x is not None]
+
+
+def votes(caps_in, caps, dim, per_edge, dtype=torch.float32):
+    draw = torch.Generator().manual_seed(1)
+    z = torch.randn(13 if per_edge else 7, caps_in, caps, dim, generator=draw)
+    return z.to(dtype), torch.rand(13, caps_in, caps, generator=draw)
+
+
+MUTUAL, EDGE, HUB, SORTED, HALF = "mutual", "per edge", "hub", "deterministic", "bfloat16"
+CASES = {
+    "quick": (Spherical(2, 2.0), (2, 3, 5), ()),
+    "quick hub": (Dynamic(2), (1, 4, 8), (HUB, EDGE)),
+    "quick mutual": (Spherical(2), (1, 3, 4), (MUTUAL,)),
+    "hub": (Spherical(3, 2.0), (2, 3, 5), (HUB, SORTED)),
+    "adds": (Dynamic(4), (1, 8, 3), (SORTED,)),
+    "uniform": (Uniform(1), (2, 3, 5), (HUB, SORTED)),
+    "mutual hub": (Dynamic(3), (1, 4, 3), (MUTUAL, EDGE, HUB)),
+    "mutual half": (Spherical(3), (1, 4, 8), (MUTUAL, HALF, SORTED)),
+    "half": (Spherical(3), (1, 8, 16), (HALF,)),
+    "one number": (Dynamic(2), (1, 1, 1), (HUB,)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_kernels_equal_engine_torch_in_float64(device, monkeypatch, case):
+    from graphcaps.routing.engines.gpu import nodes
+
+    routing, (caps_in, caps, dim), options = CASES[case]
+    monkeypatch.setattr(nodes, "SEGMENT", 4 if HUB in options else 128)
+    draw = torch.Generator().manual_seed(1)
+    z = torch.randn(13 if EDGE in options else 7, caps_in, caps, dim, generator=draw)
+    z = z.bfloat16() if HALF in options else z
+    given = routing, z, torch.rand(13, caps_in, caps, generator=draw), MUTUAL in options, EDGE in options
+    torch.use_deterministic_algorithms(SORTED in options)
+    try:
+        got = routed(device, *given)
+        again = routed(device, *given) if SORTED in options else got
+    finally:
+        torch.use_deterministic_algorithms(False)
+    # Float32: sums of few numbers, whose gradients lose two digits. A bfloat16 gradient has 8 bits: 4e-3.
+    tolerance = 1e-2 if HALF in options else 1e-4
+    torch.testing.assert_close(got, routed(device, *given, exact=True), rtol=tolerance, atol=tolerance)
+    assert all(map(torch.equal, got, again))
+
+
+def test_zero_votes_have_finite_gradients(device):
+    s, c, *gradients = routed(device, Spherical(2), torch.zeros(7, 1, 3, 4), torch.ones(13, 1, 3), False, False)
+    assert not s.any() and gradients[0].any() and all(x.isfinite().all() for x in gradients)
+    torch.testing.assert_close(c, torch.full_like(c, 1 / 3))
+
+
+def test_quick_sums_and_products_along_edges(device):
+    from graphcaps.routing.engines.gpu.nodes import products_of_nodes
+
+    z, joined, results = torch.randn(7, 3, 5), graph(), []
+    torch.testing.assert_close(products_of_nodes(joined, z.to(device)).cpu(), products_of_ends(joined, z))
+    for where in ("cpu", device):
+        leaf = z.to(where).requires_grad_()
+        s = sum_weighted(joined, leaf, products_of_ends(joined, leaf))
+        results.append([x.cpu() for x in (s, *torch.autograd.grad(s.square().sum(), leaf))])
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+
+
+def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
+    from graphcaps.routing.engines.gpu import nodes
+
+    z, kappa = torch.randn(7, 1, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
+    given = z, None, kappa.requires_grad_(), list(nodes.edges_by_node(graph(), z.device, False)), 2, False, False, True
+    torch.library.opcheck(nodes.forward, given)
+    (slope,) = torch.autograd.grad(nodes.forward(*given)[0].sum(), z, create_graph=True)
+    with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):
+        slope.sum().backward()
+
+
+@pytest.mark.skipif(INTERPRETED or not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize(
+    "layer",
+    [
+        CapsuleConv(6, 4, 3, allow_zero_in_degree=True),
+        CapsuleConv(6, 4, 3, "dynamic", mutual=True, residual=True, allow_zero_in_degree=True),
+        CapsuleConv(6, 4, 3, unit_votes=True, allow_zero_in_degree=True, edge_feats=2),
+    ],
+    ids=["conv", "mutual", "edges"],
+)
+def test_a_step_of_a_layer_is_captured_and_equals_the_cpus(layer):
+    x, a, joined = torch.randn(7, 6), torch.randn(13, 2), graph()
+    wanted = step(layer, joined, x, a)
+    layer, x, a = layer.cuda(), x.detach().cuda(), a.cuda()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        step(layer, joined, x, a)  # compiles the kernels
+        torch.cuda.synchronize()
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured, stream=stream):
+            got = step(layer, joined, x, a)
+        captured.replay()
+    torch.testing.assert_close([y.cpu() for y in got], wanted, rtol=1e-3, atol=1e-4)
+
+
+def step(layer, joined, x, a):
+    learned = [x.requires_grad_(), *layer.parameters()]
+    out = layer(joined, x, edge_feat=a if layer.capsules.edge_feats else None)
+    return [out.detach(), *torch.autograd.grad(out.square().sum(), learned)]
