@@ -40,8 +40,24 @@ def __getattr__(name: str) -> Any:
     from dgl import function, ops
     from dgl.nn.functional import edge_softmax
 
+    _add_handles(dgl.heterograph_index.HeteroGraphIndex)
     globals().update(dgl=dgl, DGLGraph=dgl.DGLGraph, function=function, ops=ops, edge_softmax=edge_softmax)
     return globals()[name]
+
+
+def _add_handles(structures: type) -> None:
+    """Give every structure that DGL makes from now on a handle, by which ``torch.compile`` passes it to operators."""
+    from .torch_tracing import TAKES_GRAPHS, Handle
+
+    make: Any = structures.__new__
+
+    def make_with_handle(cls: type) -> Any:
+        structure = make(cls)
+        structure.graphcaps_handle = Handle(structure)
+        return structure
+
+    if TAKES_GRAPHS:
+        structures.__new__ = make_with_handle  # type: ignore[method-assign, assignment]
 
 
 @functools.cache

@@ -35,7 +35,8 @@ def expect(holds: bool, name: str, wanted: str, got: object, then: str = "") -> 
     graphcaps.errors.InputError: iterations: expected an integer >= 1, got 0
     """
     if not holds:
-        raise InputError(f"{name}: expected {wanted}, got {got}" + (f". {then}" if then else ""))
+        then = f". {then}" if then else ""
+        raise InputError(f"{name}: expected {wanted}, got {got}{then}")
 
 
 def is_whole(value: object, least: int = 1, most: int | None = None) -> bool:

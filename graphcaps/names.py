@@ -1,10 +1,14 @@
 """Tables of data sets, networks, routings, engines and augmentations by name. Reading them needs no torch."""
 
 import os
+import sys
 import unicodedata
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+from .errors import GraphcapsError
 
 ROUTINGS = {
     "dynamic": "Dynamic",
@@ -103,3 +107,15 @@ def short_name(dataset: str) -> str:
     kind, path = own_images(dataset) or ("", Path(dataset))
     name = clean(path.absolute().name)
     return name if kind in ("", "folder", "idx") else name.removesuffix(".gz").removesuffix(f".{kind}")
+
+
+ALLOW_CODE: ContextVar[bool] = ContextVar("ALLOW_CODE", default=False)
+"""Whether loading a run may import the module of the routing that the run names."""
+
+
+def check_allowed(name: str) -> None:
+    """Raise ``GraphcapsError`` if a file names a routing whose module would have to be imported, without permission."""
+    module, colon, _ = name.partition(":")
+    if colon and module not in sys.modules and not ALLOW_CODE.get():
+        then = f"If you trust the file, import {module} first; on the command line, add --allow-code"
+        raise GraphcapsError(f"routing: expected one of graphcaps in a file, got {name}, whose code would run. {then}")

@@ -1,12 +1,31 @@
 """Whether torch traces the current call, and how to compute outside the trace."""
 
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
+try:
+    from torch._custom_class_base import CustomClassBase
+    from torch._library.opaque_object import register_custom_class
+except ImportError:  # torch below 2.14
+    CustomClassBase = object  # type: ignore[misc, assignment]
+
 T = TypeVar("T")
+TAKES_GRAPHS = CustomClassBase is not object  # whether compiled programs can pass Python objects to operators
+
+
+class Handle(CustomClassBase):
+    """What operators get in place of an object of DGL, because torch only passes classes with its own metaclass."""
+
+    def __init__(self, structure: Any):
+        self.structure = weakref.ref(structure)
+
+
+if TAKES_GRAPHS:
+    register_custom_class(Handle, typ="symbolic")
 
 
 def is_tracing() -> bool:

@@ -26,6 +26,7 @@ from graphcaps import (
 )
 from graphcaps.errors import GraphcapsError
 from graphcaps.graph import links
+from graphcaps.names import ALLOW_CODE
 from graphcaps.routing import Dynamic, Routing, squashed
 from graphcaps.trace import RoutingTrace
 from graphcaps.viz import GraphPicture
@@ -176,5 +177,11 @@ def test_a_run_is_trained_and_loaded_by_the_name_of_its_class(nobody, tmp_path, 
     assert isinstance(network, CapsNet)
     monkeypatch.undo()  # its folder leaves Python's path
     sys.modules.pop("my_routing")
+    with pytest.raises(GraphcapsError, match="expected one of graphcaps in a file, got my_routing:Nobody, whose code"):
+        load(run)
+    with pytest.raises(GraphcapsError, match="whose code would run"):
+        train(config, resume=run, progress=False)
+    ALLOW_CODE.set(True)
     with pytest.raises(GraphcapsError, match="routing: expected to import my_routing:Nobody, got: No module named"):
         load(run)
+    ALLOW_CODE.set(False)

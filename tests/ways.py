@@ -94,7 +94,7 @@ class Way(NamedTuple):
         cotangents = [cotangents[0].to(v.dtype), *(x.to(v.dtype) for x in cotangents)]
         parents = pose, v, activation
         slopes = torch.autograd.grad(parents, learned, cotangents, materialize_grads=True, allow_unused=True)
-        return [x.detach() for x in (*parents, coupling, *slopes)]
+        return [x.detach().cpu() for x in (*parents, coupling, *slopes)]
 
     def watch(self, graph, votes, **options) -> list[tuple]:
         """The arguments of each call of an observer: (r, b, c, v, agreement) for each iteration."""
@@ -108,5 +108,5 @@ def unsupported_reason(way: Way) -> str:
     if way.engine == "dgl" and way.device == "cuda" and not has_cuda():
         return "the installed DGL is CPU-only"
     if way.engine == "fused" and way.device == "cuda":
-        return "no kernels for CUDA"
+        return "its kernels for CUDA have tests of their own"
     return ""

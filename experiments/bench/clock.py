@@ -31,6 +31,30 @@ def interleaved(
     return samples
 
 
+def captured(call: Callable[[], object]) -> Callable[[], object]:
+    """The call as one CUDA graph, so that the host costs nothing. Without a GPU, the call itself."""
+    if not torch.cuda.is_available():
+        return call
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    # The outer block restores the current stream even if the capture fails.
+    with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def launches(call: Callable[[], object]) -> int:
+    """How often the host starts a kernel, a copy or a graph on the GPU in a call."""
+    with torch.profiler.profile() as profile:
+        call()
+    starts = ("cudaLaunch", "cuLaunch", "cudaMemcpyAsync", "cudaMemsetAsync", "cudaGraphLaunch")
+    return sum(event.count for event in profile.key_averages() if event.key.startswith(starts))
+
+
 def seconds_of(call: Callable[[], object], times: int, device: str) -> float:
     """Seconds that ``times`` calls take in total."""
     if device == "cuda":

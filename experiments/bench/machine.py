@@ -68,7 +68,10 @@ def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
     source = torch.ones(sizes.copied // 4, device=device)
     target = torch.empty_like(source)
     rates = {"copy_gb_s": 2 * sizes.copied / 1e9 / fastest(lambda: target.copy_(source))}
-    for name in ("float32", "bfloat16"):
-        a = torch.ones(sizes.square, sizes.square, dtype=getattr(torch, name), device=device)
+    for name in ("float32", "tf32", "bfloat16") if sizes.on_gpu else ("float32", "bfloat16"):
+        torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+        dtype = torch.bfloat16 if name == "bfloat16" else torch.float32
+        a = torch.ones(sizes.square, sizes.square, dtype=dtype, device=device)
         rates[f"{name}_gflop_s"] = 2 * sizes.square**3 / 1e9 / fastest(lambda a=a: torch.mm(a, a))
+    torch.set_float32_matmul_precision("highest")
     return rates

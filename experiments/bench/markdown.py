@@ -2,64 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from experiments.table import counted, lines
 
+BESIDE = {
+    "images_per_second": "{:,.0f}/s",
+    "ratio": "{:.1f}x",
+    "gemm_share": "{:.0%}",
+    "launches": "{:,.0f} launches",
+    "total": "{:,.0f} MB",
+    "gradients": "{:,.1f}",
+    "test_accuracy": "{:.2%} right",
+}
+"""Numbers that are shown in brackets, and how."""
 
-def bench_tables(result: dict) -> str:
-    """Tables of routing, memory and training steps, and of the targets, from the JSON of the benchmarks."""
+
+def bench_tables(result: dict, names: Sequence[str] = ()) -> str:
+    """Tables of the named benchmarks, or of all, and of all targets, from the JSON of the benchmarks."""
     machine, ceilings = result["machine"], result["ceilings"]
+    rates = [f"{rate:,.0f} in {name[:-8]}" for name, rate in ceilings.items() if name.endswith("_gflop_s")]
     parts = [
         f"`{result['command']}` on {machine['processor']} ({machine['system']}), "
         f"{counted(machine['threads'], 'thread')}, torch {machine['torch']}, "
         f"DGL {machine['dgl']}, Numba {machine['numba']}; allocator: {machine['allocator']}. Measured in the same run: "
         f"copying {ceilings['copy_gb_s']:.1f} GB/s (bytes read and written), matrix products "
-        f"{ceilings['float32_gflop_s']:,.0f} GFLOP/s in float32 and {ceilings['bfloat16_gflop_s']:,.0f} in bfloat16."
+        f"{' and '.join(rates)} (GFLOP/s)."
     ]
-    measured = {name: part["tables"] for name, part in result["benchmarks"].items()}
-    routing = [*measured["routing"], *measured["sparse"]]
-    title = "Routing, ms (in brackets: times as fast as engine dgl):\n\n"
-    parts.append(title + _side_by_side(routing, lambda n: f"{n['median']:,.1f} ({n['ratio']:.1f}x)"))
-    title = "Additional peak memory of forward+backward, MB (in brackets the part of the inputs' gradients):\n\n"
-    parts.append(title + _side_by_side(measured["memory"], lambda n: f"{n['total']:,.1f} ({n['gradients']:,.1f})"))
-    steps = measured["training"]
-    about, basis = "; ".join(table["about"] for table in steps), steps[-1]["reference"]
-    title = f"Training steps ({about}), images/s (times {basis}; share of the bfloat16 GEMM rate):\n\n"
-    parts.append(title + _side_by_side(steps, _images_per_second))
+    names = names or [name for name, part in result["benchmarks"].items() if part["tables"]]
+    parts += [of_benchmark(name, result) for name in names]
     verdicts = {True: "met", False: "**missed**", None: "not measured"}
     targets = [target for part in result["benchmarks"].values() for target in part["targets"]]
     rows = [[target["about"], target["wanted"], target["text"], verdicts[target["met"]]] for target in targets]
     return "\n\n".join([*parts, lines("target | wanted | got | ", rows)])
 
 
-def nodes_table(result: dict) -> str:
-    """Time and memory of a full-graph training step, for CapsuleConv and other layers."""
-    machine, measured = result["machine"], result["benchmarks"]["nodes"]
-    table, command = measured["tables"][-1], measured.get("command", result["command"])
-    basis = next(row["numbers"] for row in table["rows"] if row["name"] == table["reference"])
-    rows = []
-    for row in table["rows"]:
-        numbers = row["numbers"]
-        if row["note"]:
-            rows.append([row["name"], row["note"], "", "", ""])
-            continue
-        seconds, memory = f"{numbers['median'] / 1000:,.2f}", f"{numbers['total']:,.0f}"
-        times = [f"{numbers[key] / basis[key]:.2f}" for key in ("median", "total")]
-        rows.append([row["name"], seconds, times[0], memory, times[1]])
-    threads = counted(machine["threads"], "thread")
-    titles = "layer | s a step | times GATConv of DGL | peak memory, MB | times GATConv of DGL"
-    return f"`{command}` on {machine['processor']}, {threads}: {table['about']}.\n\n{lines(titles, rows)}"
-
-
-def _images_per_second(numbers: dict) -> str:
-    share = f"; {numbers['gemm_share']:.0%}" if "gemm_share" in numbers else ""
-    return f"{numbers['images_per_second']:,.0f} ({numbers['ratio']:.1f}x{share})"
-
-
-def _side_by_side(tables: list[dict], cell: Callable[[dict], str]) -> str:
-    """A table with one column per table and one line per row name."""
+def of_benchmark(name: str, result: dict) -> str:
+    """A table with one column per table of the benchmark and one line per row name. Then the reasons for gaps."""
+    tables = result["benchmarks"][name]["tables"]
+    unit, reference = tables[-1]["unit"], tables[-1]["reference"]
     numbers = [{row["name"]: row["numbers"] for row in table["rows"] if row["numbers"]} for table in tables]
     names = dict.fromkeys(row["name"] for table in tables for row in table["rows"])
-    rows = [[name, *(cell(column[name]) if name in column else "-" for column in numbers)] for name in names]
-    return lines(" | ".join(["", *(table["name"] for table in tables)]), rows)
+    rows = [[name, *(_cell(column[name]) if name in column else "-" for column in numbers)] for name in names]
+    notes = [f"{t['name']}, {row['name']}: {row['note']}" for t in tables for row in t["rows"] if row["note"]]
+    title = f"Benchmark `{name}`, {unit}" + f" (x: times as fast as {reference})" * bool(reference)
+    return "\n\n".join([f"{title}:", lines(" | ".join(["", *(table["name"] for table in tables)]), rows), *notes])
+
+
+def _cell(numbers: dict) -> str:
+    first = "median" if "median" in numbers else "total"
+    value = numbers.get(first, float("nan"))
+    beside = [form.format(numbers[key]) for key, form in BESIDE.items() if key in numbers and key != first]
+    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}" + f" ({'; '.join(beside)})" * bool(beside)

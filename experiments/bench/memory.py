@@ -20,7 +20,7 @@ from .formulations import DGL, EINSUM, FUSED, TORCH
 from .inputs import Setup, Sizes, case
 from .machine import return_freed_memory
 from .routing import KINDS, call_of
-from .tables import Row, Table
+from .tables import Row, Table, not_measured
 
 WAYS = {way.name: way for way in (EINSUM, DGL, TORCH, FUSED)}  # not COMPILED: the memory of torch.compile would count
 MB = 1e6
@@ -50,7 +50,7 @@ def in_process(function: Callable[..., dict[str, float]], *arguments, device: st
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), prepare, [torch.get_num_threads()]) as pool:
             return pool.submit(function, *arguments, device).result(), ""
     except Exception as error:
-        return {}, f"not measured: {type(error).__name__}: {error}"
+        return {}, not_measured(error)
 
 
 def prepare(threads: int) -> None:

@@ -7,60 +7,75 @@ which also builds index arrays. Kernels are compiled before that, on a small gra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from itertools import product
 
 import torch
 
 from graphcaps import dgl, engine, nn
+from graphcaps._dgl import DGLGraph
 from graphcaps.routing import Dynamic, Spherical
 
-from .clock import interleaved
+from .clock import captured, interleaved
 from .inputs import SEED, Setup
 from .memory import MB, in_process, peak
 from .tables import Row, Table
 
 FEATS, CAPS, DEGREE = 64, 8, 10
 CAPSULES, MUTUAL, GAT = "CapsuleConv", "CapsuleConv, mutual", "GATConv of DGL"
+GAT_PYG, GCN_PYG = "GATConv of PyG", "GCNConv of PyG"
 LAYERS = [
     *(CAPSULES, MUTUAL, "CapsuleConv, dynamic", "CapsuleConv on engine torch", GAT, "GraphConv of DGL"),
-    *("CapsuleConv in PyG", "GATConv of PyG", "GCNConv of PyG"),
+    *("CapsuleConv in PyG", GAT_PYG, GCN_PYG),
 ]
 
 
 def nodes(setup: Setup) -> Iterator[Table]:
-    """Make a table for each number of edges."""
-    dim, iterations = setup.sizes.dim, setup.sizes.iterations
-    for edges in setup.sizes.node_edges:
-        about = (
-            f"{edges // DEGREE:,} nodes, {FEATS} features, {CAPS} capsules or heads of {dim}, R {iterations}, float32; "
-            f"the votes of all edges would be {4 * dim * CAPS * edges / MB:,.0f} MB; memory excludes the graph and "
-            "its features"
-        )
-        rows = [*map(Row, LAYERS)]
+    """Make a table for each number of edges, and on a GPU for a power-law graph too."""
+    device, sizes, on_gpu = setup.device, setup.sizes, setup.sizes.on_gpu
+    dim, iterations = sizes.dim, sizes.iterations
+    for edges, hub in product(sizes.node_edges, (0, sizes.hub) if on_gpu else (0,)):
+        about = f"{edges // DEGREE:,} nodes, {FEATS} features, {CAPS} capsules or heads of {dim}, R {iterations}"
+        rows = [Row(name) for name in LAYERS if not (on_gpu and "DGL" in name or hub and name == MUTUAL)]
         for row in rows:
-            row.numbers, row.note = in_process(measure, row.name, edges, dim, iterations, device=setup.device)
-        table = Table(f"full-graph training step, {edges:,} edges", about, "ms, memory in MB", rows, GAT)
-        steps = {row.name: step_of(row.name, edges, dim, iterations, setup.device) for row in rows if not row.note}
-        yield table.fill(interleaved(steps, setup.device, setup.sizes.seconds, setup.sizes.rounds))
+            row.numbers, row.note = in_process(measure, row.name, edges, hub, dim, iterations, device=device)
+        name = f"full-graph training step, {edges:,} edges" + f", {hub:,} into one node" * bool(hub)
+        table = Table(name, about, "ms, memory in MB", rows, GAT_PYG if on_gpu else GAT)
+        steps = {row.name: step_of(row.name, edges, hub, dim, iterations, device) for row in rows if not row.note}
+        for each in [*steps] if on_gpu and edges == sizes.node_edges[0] else []:  # more edges hide the host's time
+            table.add(f"{each}, captured", steps, partial(captured, steps[each]))
+        yield table.fill(interleaved(steps, device, sizes.seconds, sizes.rounds))
 
 
-def measure(name: str, edges: int, dim: int, iterations: int, device: str) -> dict[str, float]:
+def measure(name: str, edges: int, hub: int, dim: int, iterations: int, device: str) -> dict[str, float]:
     """Measure the peak memory of a first step."""
-    step_of(name, 20 * DEGREE, dim, iterations, device)()
-    return {"total": peak(step_of(name, edges, dim, iterations, device), device) / MB}
+    step_of(name, 20 * DEGREE, 0, dim, iterations, device)()
+    return {"total": peak(step_of(name, edges, hub, dim, iterations, device), device) / MB}
 
 
-def step_of(name: str, edges: int, dim: int, iterations: int, device: str) -> Callable[[], None]:
+@lru_cache(maxsize=2)
+def graph_of(edges: int, hub: int) -> DGLGraph:
+    """A random graph with edges in both directions, or one whose in-degrees follow a power law up to ``hub``."""
+    generator, count = torch.Generator().manual_seed(SEED), edges // DEGREE
+    if hub:  # node 0 gets a share of count ** -power of the edges
+        power = math.log(edges / hub) / math.log(count)
+        dst = count * torch.rand(edges, generator=generator, dtype=torch.float64) ** (1 / power)
+        return dgl.graph((torch.randint(count, (edges,), generator=generator), dst.long()), num_nodes=count)
+    there, back = torch.randint(count, (2, edges // 2), generator=generator)
+    return dgl.graph((torch.cat([there, back]), torch.cat([back, there])), num_nodes=count)
+
+
+def step_of(name: str, edges: int, hub: int, dim: int, iterations: int, device: str) -> Callable[[], None]:
     """A training step of the layer on a graph with ``edges`` edges."""
-    generator = torch.Generator().manual_seed(SEED)
-    num_nodes = edges // DEGREE
-    there, back = torch.randint(num_nodes, (2, edges // 2), generator=generator)
-    graph = dgl.graph((torch.cat([there, back]), torch.cat([back, there])), num_nodes=num_nodes)
+    graph, generator = graph_of(edges, hub), torch.Generator().manual_seed(SEED)
+    num_nodes = graph.num_nodes()
     feat = torch.randn(num_nodes, FEATS, generator=generator).to(device)
     wanted = torch.randn(num_nodes, CAPS * dim, generator=generator).to(device)
     torch.manual_seed(SEED)
     layer = layer_of(name, dim, iterations).to(device)
-    optimizer = torch.optim.Adam(layer.parameters())
+    optimizer = torch.optim.Adam(layer.parameters(), capturable=device == "cuda")
     inputs = (feat, torch.stack(graph.edges()).to(device)) if "PyG" in name else (graph, feat)
 
     def step() -> None:
@@ -79,9 +94,9 @@ def layer_of(name: str, dim: int, iterations: int) -> torch.nn.Module:
 
         from graphcaps import pyg
 
-        if name == "GCNConv of PyG":
+        if name == GCN_PYG:
             return GCNConv(FEATS, CAPS * dim, add_self_loops=False)
-        if name == "GATConv of PyG":
+        if name == GAT_PYG:
             return GATConv(FEATS, dim, CAPS, add_self_loops=False)
         return pyg.CapsuleConv(FEATS, dim, CAPS, Spherical(iterations), add_self_loops=False)
     alone = {"allow_zero_in_degree": True}

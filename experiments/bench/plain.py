@@ -55,7 +55,7 @@ class Plain(nn.Module):
         self.dim, self.parents, self.routing = own.primary.dim, own.capsules.num_parents, routing
         self.iterations, self.reconstruction = own.capsules.routing.iterations, own.reconstruction_weight
         shared = isinstance(own.capsules, SharedCaps)
-        self.places = own.capsules.places.squeeze(1) if shared else None  # (I, 2)
+        self.register_buffer("places", own.capsules.places.squeeze(1) if shared else None)  # (I, 2)
 
     def in_order(self) -> list[nn.Parameter]:
         """The parameters in the order of ``own.parameters()``."""

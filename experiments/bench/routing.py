@@ -1,15 +1,15 @@
-"""Benchmarks ``routing``, ``sparse`` and ``growth``: times of routing in each formulation."""
+"""Benchmarks ``routing`` and ``sparse``: times of routing in each formulation."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
-from .clock import interleaved
-from .formulations import DGL, FORMULATIONS, FUSED, Formulation, results, unsupported_reason
-from .inputs import ORDERS, Case, Setup, case
+from .clock import captured, interleaved
+from .formulations import COMPILED, DGL, FORMULATIONS, FUSED, Formulation, results, unsupported_reason
+from .inputs import Case, Setup, case
 from .tables import Row, Table
 
 KINDS = {"given": "given votes", "linear": "linear votes", "sparse": "sparse graph"}
@@ -18,7 +18,7 @@ KINDS = {"given": "given votes", "linear": "linear votes", "sparse": "sparse gra
 def routing(setup: Setup) -> Iterator[Table]:
     """Image capsules on a complete graph: with given votes, and with linear votes, whose computation is timed too."""
     yield from timed(setup, "given")
-    for precision in ("float32",) if setup.device == "cpu" else ("float32", "tf32", "bfloat16"):
+    for precision in ("float32", "tf32", "bfloat16") if setup.sizes.on_gpu else ("float32",):
         yield from timed(setup, "linear", precision)
 
 
@@ -27,21 +27,8 @@ def sparse(setup: Setup) -> Iterator[Table]:
     yield from timed(setup, "sparse")
 
 
-def growth(setup: Setup) -> Iterator[Table]:
-    """Time per edge of engine ``fused``, forward and backward, on graphs of several sizes."""
-    sizes = setup.sizes
-    about = f"forward+backward, I = E / 10, J = E / 100, D {sizes.dim}, R {sizes.iterations}, float32"
-    calls, edges = {}, {f"{order}, {count:,} edges": (order, count) for order in ORDERS for count in sizes.growth}
-    for name, (order, count) in edges.items():
-        own = case("sparse", dataclasses.replace(sizes, edges=count), order).to(setup.device)
-        calls[name] = call_of(FUSED, own, backward=True)
-    samples = interleaved(calls, setup.device, sizes.seconds, sizes.rounds)
-    per_edge = {name: [seconds / edges[name][1] for seconds in samples[name]] for name in samples}
-    yield Table("time per edge, engine fused", about, "ns/edge", [*map(Row, edges)]).fill(per_edge, 1e9)
-
-
 def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table]:
-    """Time all formulations on one kind of votes: forward, then forward and backward."""
+    """Time all formulations on one kind of votes: forward, except on a GPU, then forward and backward."""
     exact = case(kind, setup.sizes)
     own = exact.to(setup.device, torch.bfloat16 if precision == "bfloat16" else torch.float32)
     ways = [way for way in FORMULATIONS if kind in way.kinds]
@@ -49,17 +36,19 @@ def timed(setup: Setup, kind: str, precision: str = "float32") -> Iterator[Table
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     wanted = results(DGL, exact)
     notes = {way.name: unsupported_reason(way, own, wanted, precision) for way in ways}
-    for mode in ("forward", "forward+backward"):
+    for mode in ("forward", "forward+backward")[setup.sizes.on_gpu :]:
         name = KINDS[kind] + f" in {precision}" * (precision != "float32") + f", {mode}"
-        floor, text = floor_of(setup, own, mode != "forward")
         rows = [Row(name, note=note) for name, note in notes.items()]
-        reference = "dgl" if setup.device == "cpu" else "torch"  # DGL's wheels are for CPUs only
-        table = Table(name, about_of(own, precision), "ms", rows, reference, floor="" if own.linear else text)
+        reference = f"{COMPILED.name}, captured" if setup.sizes.on_gpu else "dgl"
+        table = Table(name, about_of(own, precision), "ms", rows, reference)
         calls = {way.name: call_of(way, own, mode != "forward") for way in ways if not notes[way.name]}
+        for each in (COMPILED.name, FUSED.name) if setup.sizes.on_gpu else ():
+            if each in calls:
+                table.add(f"{each}, captured", calls, partial(captured, calls[each]))
         table.fill(interleaved(calls, setup.device, setup.sizes.seconds, setup.sizes.rounds))
         for row in rows:
             if row.numbers and not own.linear:
-                row.numbers["floor_share"] = floor / row.numbers["median"]
+                row.numbers["floor_share"] = floor_of(setup, own, mode != "forward") / row.numbers["median"]
         yield table
     torch.set_float32_matmul_precision("highest")
 
@@ -71,16 +60,15 @@ def call_of(way: Formulation, own: Case, backward: bool) -> Callable[[], object]
     return (lambda: torch.autograd.grad(way.route(own, *tensors), tensors, own.cotangent)) if backward else forward
 
 
-def floor_of(setup: Setup, own: Case, backward: bool) -> tuple[float, str]:
-    """Milliseconds for the memory traffic of given votes, at the measured copy rate, and its description.
+def floor_of(setup: Setup, own: Case, backward: bool) -> float:
+    """Milliseconds for the memory traffic of given votes, at the measured copy rate.
 
     Each pass reads the votes once per iteration, and the backward pass also writes their gradient once. If the prior
     needs no gradient, engine ``fused`` needs one read less.
     """
     reads = (2 if backward else 1) * own.iterations
     size = own.num_votes * own.tensors[0].element_size() * (reads + backward)
-    text = f"{reads} reads{' and 1 write' * backward} of the votes: {size / 1e6:.0f} MB at the measured copy rate"
-    return size / 1e6 / setup.ceilings["copy_gb_s"], text
+    return size / 1e6 / setup.ceilings["copy_gb_s"]
 
 
 def about_of(own: Case, precision: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,7 +28,6 @@ class Table:
     rows: list[Row]
     reference: str = ""  # name of a row; each row's ratio is the speedup over this row, from medians
     rounds: int = 0  # number of timings of each row; 0 for numbers that aren't times
-    floor: str = ""  # a description of the time that the number "floor_share" is a share of
 
     def fill(self, samples: dict[str, list[float]], scale: float = 1e3) -> Table:
         """Set the median and quartiles of each row's samples (seconds), and the ratio to the reference."""
@@ -41,11 +41,24 @@ class Table:
                 row.numbers["ratio"] = timed[self.reference].numbers["median"] / row.numbers["median"]
         return self
 
+    def add(self, name: str, calls: dict[str, Callable], make: Callable[[], Callable]) -> None:
+        """Add a row, and to ``calls`` the call that ``make`` returns. If it fails, the row's note is the reason."""
+        row = Row(name)
+        self.rows.append(row)
+        try:
+            calls[name] = make()
+        except Exception as error:
+            row.note = not_measured(error)
+
     def text(self) -> str:
         """The table as lines of text with aligned columns."""
         frame = pd.DataFrame({row.name: row.numbers for row in self.rows}).T
         lines = [self.name + f"  ({self.rounds} rounds)" * (self.rounds > 0), f"  {self.about}; {self.unit}"]
-        lines += [f"  floor: {self.floor}"] * bool(self.floor)
         lines += [f"  ratio: times as fast as {self.reference}"] * ("ratio" in frame)
         lines += [frame.to_string(float_format="{:,.4g}".format, na_rep="-")] * (not frame.empty)
         return "\n".join(lines + [f"  {row.name}: {row.note}" for row in self.rows if row.note])
+
+
+def not_measured(error: Exception) -> str:
+    """The note of a row that failed."""
+    return f"not measured: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .nodes import CAPSULES, GAT, MUTUAL
+from .nodes import CAPSULES, GAT, GAT_PYG, MUTUAL
 from .tables import Table
-from .training import OURS, PLAIN, PRESETS, READABLE
+from .training import OURS, OURS_CAPTURED, PLAIN, PLAIN_CAPTURED, PRESETS, READABLE
 
 GIVEN, LINEAR, SPARSE = "given votes", "linear votes", "sparse graph"
 BOTH = "forward+backward"
-GROWTH, NODES = "time per edge, engine fused", "full-graph training step, 1,000,000 edges"
+NODES = "full-graph training step, 1,000,000 edges"
 EINSUMS = ("einsum", "einsum, compiled")
 
 
@@ -51,25 +51,31 @@ TARGETS = [
     Target("routing", "cpu", f"{GIVEN}, {BOTH}", "fused, by image", 1.2, EINSUMS[1:]),
     Target("routing", "cpu", f"{GIVEN}, {BOTH}", "fused", 0.25, number="floor_share"),
     Target("routing", "cpu", f"{LINEAR}, {BOTH}", "fused", 4, ("dgl",)),
-    Target("routing", "cuda", f"{GIVEN}, {BOTH}", "fused", 0.5, number="floor_share"),
-    *(
-        Target("routing", "cuda", f"{LINEAR}{p}, {BOTH}", "fused", 10, EINSUMS)
-        for p in ("", " in tf32", " in bfloat16")
-    ),
-    Target("epoch", "cuda", "training epoch", OURS, 1, most=True),  # seconds, on an H100 or H200
     Target("sparse", "cpu", f"{SPARSE}, forward", "fused", 8, ("dgl",)),
     Target("sparse", "cpu", f"{SPARSE}, {BOTH}", "fused", 6, ("dgl",)),
     Target("training", "cpu", "training step of paper", OURS, 0.55, number="gemm_share"),
     *(Target("training", "cpu", f"training step of {name}", OURS, 1.5, (PLAIN, READABLE)) for name in PRESETS),
     Target("memory", "cpu", LINEAR, "fused", 0.1, number="scratch_per_votes", most=True),
     Target("memory", "cpu", SPARSE, "fused", 2.6, number="total_per_votes", most=True),
-    *(
-        Target("growth", "cpu", GROWTH, f"{order}, 10,000,000 edges", 1.3, (f"{order}, 1,000,000 edges",), most=True)
-        for order in ("parent-sorted", "random")
-    ),
     Target("nodes", "cpu", NODES, CAPSULES, 1.5, (GAT,), most=True),
     Target("nodes", "cpu", NODES, MUTUAL, 1.3, (CAPSULES,), most=True),
     Target("nodes", "cpu", NODES, CAPSULES, 1, (GAT,), number="total", most=True),
+    # The others are for an H100 or H200.
+    *(
+        Target("training", "cuda", f"training step of {name}", OURS_CAPTURED, bound, (PLAIN_CAPTURED,), most=True)
+        for name, bound in (("paper", 0.8), ("compact", 0.9), ("parts", 0.9))
+    ),
+    Target("training", "cuda", "training step of paper", OURS_CAPTURED, 1, number="launches", most=True),
+    Target("routing", "cuda", f"{LINEAR} in bfloat16, {BOTH}", "fused, captured", 5, ("einsum, compiled, captured",)),
+    Target("routing", "cuda", f"{LINEAR}, {BOTH}", "fused, captured", 3, ("einsum, compiled, captured",)),
+    *(
+        Target("nodes", "cuda", nodes + hub, CAPSULES, bound, (GAT_PYG,), number, most=True)
+        for nodes in (NODES, NODES.replace("1,", "10,"))
+        for hub in ("", ", 28,000 into one node")
+        for number, bound in (("median", 0.4), ("total", 0.1))
+    ),
+    Target("nodes", "cuda", NODES, MUTUAL, 1.6, (CAPSULES,), most=True),
+    *(Target("runs", "cuda", "graphcaps train", name, 25 if name == "compact" else 40, most=True) for name in PRESETS),
 ]
 
 

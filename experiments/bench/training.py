@@ -1,15 +1,23 @@
-"""Benchmarks ``training`` and ``epoch``: steps of the presets (forward, loss, backward, Adam), and whole epochs.
+"""Benchmarks ``training``: steps of the presets (forward, loss, backward, Adam), and ``runs``: whole trainings.
 
 graphcaps' steps are those of ``graphcaps train``. They are compared with two versions of the same network in plain
 PyTorch: one tuned by an expert (channels last, bfloat16 if the processor has it, compiled, fused Adam), and one written
 for readers (float32, not compiled). Before timing, loss and gradients are compared with those of graphcaps in float32.
-The time of an epoch includes drawing and augmenting batches; the time of a step doesn't.
+On a GPU, the rows named "captured" are one CUDA graph. Whole trainings include start, validation and test.
 """
 
 from __future__ import annotations
 
 import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -17,19 +25,19 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from graphcaps import CapsNet, GraphcapsError
 from graphcaps.config import TrainConfig
-from graphcaps.data import Batches, Images
 from graphcaps.names import NETWORKS as SETTINGS
 from graphcaps.routing import Dynamic
 from graphcaps.training.hardware import accelerator, has_bfloat16
-from graphcaps.training.step import prepare, training_step
+from graphcaps.training.step import Learner, prepare, training_step
 
-from .clock import interleaved
+from .clock import captured, interleaved, launches
 from .inputs import SEED, Setup
 from .plain import Plain, fast, readable
-from .tables import Row, Table
+from .tables import Row, Table, not_measured
 
 PRESETS, CLASSES = ("compact", "parts", "paper"), 10
 OURS, OURS_FLOAT32, PLAIN, READABLE = "graphcaps", "graphcaps, float32", "plain PyTorch", "readable PyTorch"
+OURS_CAPTURED, PLAIN_CAPTURED = f"{OURS}, captured", f"{PLAIN}, captured"
 RATE = TrainConfig().peak_rate / 25
 
 # Largest accepted error of a gradient, relative to its length. A rounding error can turn the sign of a ReLU's input.
@@ -44,6 +52,7 @@ class Way(NamedTuple):
     weights: list[torch.nn.Parameter]
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (images, labels) -> ()
     step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # loss, backward and Adam
+    learner: Learner | None = None  # of graphcaps
 
 
 def ours(own: CapsNet, precision: str, device: str) -> Way:
@@ -53,14 +62,28 @@ def ours(own: CapsNet, precision: str, device: str) -> Way:
     def loss(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return network.loss(learner.model(images, labels), images, labels)
 
-    return Way(precision, list(network.parameters()), loss, lambda *batch: training_step(learner, *batch)[0])
+    return Way(precision, list(network.parameters()), loss, lambda *batch: training_step(learner, *batch)[0], learner)
+
+
+def captured_step(learner: Learner, *batch: torch.Tensor) -> Callable[[], object]:
+    """graphcaps' step as ``graphcaps train`` runs it on a GPU."""
+    from graphcaps.training.capture import CapturedStep
+
+    obstacles: list[str] = []
+    step = CapturedStep(learner, lambda *batch: training_step(learner, *batch)[0], len(batch[0]), obstacles.append)
+    for _ in range(4):
+        step(*batch)
+    if obstacles:
+        raise GraphcapsError(obstacles[0])
+    return partial(step, *batch)
 
 
 def plain(own: CapsNet, precision: str, device: str, best: bool) -> Way:
     """Training in plain PyTorch, tuned by an expert (``best``) or written for readers."""
     network = Plain(own, fast if best else readable).to(device).train()
     layout = torch.channels_last if best else torch.contiguous_format
-    optimizer = torch.optim.Adam(network.to(memory_format=layout).parameters(), lr=RATE, fused=best)
+    parameters = network.to(memory_format=layout).parameters()
+    optimizer = torch.optim.Adam(parameters, lr=RATE, fused=best, capturable=device == "cuda")
     forward = torch.compile(network, dynamic=False) if best else network
 
     def loss(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -98,10 +121,11 @@ def check(trained: dict[str, Way], images: torch.Tensor, labels: torch.Tensor) -
         got = [x.flatten().float() for x in (loss.detach(), *torch.autograd.grad(loss, way.weights))]
         wanted = wanted or got
         off = max(float((x - right).norm() / right.norm()) for x, right in zip(got, wanted, strict=True))
-        if not off <= TOLERANCE[way.precision]:  # also True for NaN
+        allowed = TOLERANCE["bfloat16" if images.is_cuda else way.precision]  # on a GPU, float32 convolutions use tf32
+        if not off <= allowed:  # also True for NaN
             raise GraphcapsError(
                 f"{name}: expected the loss and gradients of {OURS_FLOAT32}, got some that are off by {off:.1e} of "
-                f"their length (allowed: {TOLERANCE[way.precision]:.0e}). It is not timed"
+                f"their length (allowed: {allowed:.0e}). It is not timed"
             )
 
 
@@ -122,25 +146,31 @@ def training(setup: Setup) -> Iterator[Table]:
         )
         table = Table(f"training step of {preset}", about, "ms", [*map(Row, trained)], PLAIN)
         calls = {name: lambda way=way: way.step(images, labels) for name, way in trained.items()}
+        if sizes.on_gpu:
+            table.add(PLAIN_CAPTURED, calls, partial(captured, calls[PLAIN]))
+            table.add(OURS_CAPTURED, calls, partial(captured_step, trained[OURS].learner, images, labels))
+            for row in (row for row in table.rows if row.name in calls):
+                row.numbers["launches"] = launches(calls[row.name])
         table.fill(interleaved(calls, setup.device, sizes.seconds, sizes.rounds))
-        for row in table.rows:
+        for row in (row for row in table.rows if row.name in calls):
             row.numbers["images_per_second"] = 1e3 * sizes.batch / row.numbers["median"]
             row.numbers["gemm_share"] = operations / 1e6 / row.numbers["median"] / setup.ceilings["bfloat16_gflop_s"]
         yield table
 
 
-def epoch(setup: Setup) -> Iterator[Table]:
-    """Time epochs of the paper's network on random images, which are shifted. The loss is read after each epoch."""
-    sizes, device = setup.sizes, setup.device
-    draw = torch.Generator().manual_seed(SEED)
-    pixels = torch.randint(256, (sizes.epoch_images, *sizes.image_shape), generator=draw, dtype=torch.uint8)
-    labels = torch.randint(CLASSES, (sizes.epoch_images,), generator=draw)
-    batches = Batches(Images(pixels, labels), sizes.batch, device=device, seed=SEED, augment="shift")
-
-    def whole(way: Way) -> float:
-        return float(sum(way.step(*batch) for batch in batches.epoch(0)))
-
-    calls = {name: lambda way=way: whole(way) for name, way in ways("paper", setup).items()}
-    about = f"CapsNet paper, {sizes.epoch_images:,} images {sizes.image_shape}, B {sizes.batch}, R {sizes.iterations}"
-    samples = interleaved(calls, device, 3 * sizes.seconds, (2, 5))
-    yield Table("training epoch", about, "s", [*map(Row, calls)], PLAIN).fill(samples, scale=1)
+def runs(setup: Setup) -> Iterator[Table]:
+    """Time ``graphcaps train`` in a process of its own, from its start to the accuracy on test images."""
+    sizes, rows = setup.sizes, [*map(Row, PRESETS)]
+    for row in rows:
+        with tempfile.TemporaryDirectory() as folder:
+            flags = {"dataset": sizes.dataset, "model": row.name, "epochs": sizes.epochs, "device": setup.device}
+            flags |= {"data": os.environ.get("GRAPHCAPS_MNIST", "data"), "out": folder}
+            words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+            began = time.perf_counter()
+            done = subprocess.run([sys.executable, "-m", "graphcaps", "train", *words], capture_output=True, text=True)
+            row.numbers = {"median": time.perf_counter() - began}
+            if done.returncode:
+                row.numbers, row.note = {}, not_measured(GraphcapsError((done.stderr.splitlines() or [""])[-1]))
+            for result in Path(folder).glob("*/result.json"):
+                row.numbers["test_accuracy"] = json.loads(result.read_text())["test_accuracy"]
+    yield Table("graphcaps train", f"{sizes.dataset}, {sizes.epochs} epochs, once", "s", rows)

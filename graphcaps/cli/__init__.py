@@ -10,6 +10,7 @@ import signal
 import sys
 
 from ..errors import GraphcapsError, InputError
+from ..names import ALLOW_CODE
 from ..training.signals import StopAtOnce
 from .threads import set_waiting
 
@@ -37,7 +38,8 @@ def _exit_status(argv: list[str]) -> int:
     import logging
 
     debug = "--debug" in argv
-    argv = [word for word in argv if word != "--debug"]
+    ALLOW_CODE.set("--allow-code" in argv)
+    argv = [word for word in argv if word not in ("--debug", "--allow-code")]
     set_waiting()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -22,7 +22,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 DESCRIPTION = """Capsule routing as message passing on DGL graphs.
 
 To start, run: graphcaps train --dataset digits. graphcaps COMMAND --help describes a command, graphcaps --version
-prints the version, and --debug, with any command, shows the traceback of an error."""
+prints the version. With any command, --debug shows the traceback of an error, and --allow-code lets a run import the
+module of its own routing."""
 
 
 def call(words: list[str]) -> None:

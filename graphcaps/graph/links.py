@@ -4,7 +4,7 @@ import functools
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import torch
 
@@ -25,6 +25,17 @@ class Links:
     num_children: int
     num_parents: int
     complete: bool  # whether each child has one edge to each parent, sorted by child, then by parent
+    origin: Any = None  # under torch.compile, what operators know the graph by: `graph_of`'s sizes, or rows by node
+    reverse: torch.Tensor | None = None  # ``reverse_edges``, if torch.compile traces a call that needs them
+
+    def num_src_nodes(self) -> int:
+        return self.num_children
+
+    def num_dst_nodes(self) -> int:
+        return self.num_parents
+
+    def num_edges(self) -> int:
+        return self.src.shape[0]
 
     @functools.cached_property
     def in_degrees(self) -> torch.Tensor:

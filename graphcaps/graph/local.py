@@ -11,7 +11,7 @@ import torch
 
 from .._dgl import DGLGraph
 from ..errors import check_whole, expect, is_whole
-from .bipartite import bipartite_graph
+from .bipartite import bipartite_graph, complete_graph
 
 Pair = int | tuple[int, int]
 
@@ -74,6 +74,14 @@ def local_grid(grid: Pair, kernel: Pair, stride: Pair = 1) -> tuple[int, int]:
     """
     (height, width), (rows, columns), (down, across) = _checked(grid, kernel, stride)
     return (height - rows) // down + 1, (width - columns) // across + 1
+
+
+def graph_of(sizes: tuple[int, ...], device: torch.device | str = "cpu") -> DGLGraph:
+    """Return ``complete_graph(*sizes)``, or with eight sizes ``local_graph`` of grid, kernel, stride and types."""
+    if len(sizes) == 2:
+        return complete_graph(*sizes, device=device)
+    height, width, rows, columns, down, across, child_types, parent_types = sizes
+    return local_graph((height, width), (rows, columns), (down, across), child_types, parent_types, device)
 
 
 def as_pair(name: str, size: Pair) -> tuple[int, int]:

@@ -8,10 +8,10 @@ All results are cached as long as the graph's structure exists.
 
 import torch
 
-from .._dgl import DGLGraph
+from .._dgl import DGLGraph, dgl
 from ..errors import check_whole, expect
 from .bipartite import bipartite_graph, check_graph
-from .links import cached_per_structure
+from .links import cached_per_structure, links
 
 
 def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
@@ -88,3 +88,19 @@ def _members(graph: DGLGraph, sizes: tuple[int, ...]) -> DGLGraph:
     like = dict(dtype=graph.idtype, device=graph.device)
     owners = torch.arange(len(sizes), **like).repeat_interleave(torch.tensor(sizes, **like))
     return bipartite_graph(torch.arange(len(owners), **like), owners, len(owners), len(sizes))
+
+
+def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
+    """Check the graph. Raise ``DGLError`` if a node has no in-edges and that isn't allowed, as DGL's layers do."""
+    check_graph(graph)
+    if not allow_zero_in_degree and some_without_in_edges(graph):
+        raise dgl.DGLError(
+            "graph: expected an in-edge for every node, got nodes without one. Add self-loops with "
+            "dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
+        )
+
+
+@cached_per_structure
+def some_without_in_edges(graph: DGLGraph) -> bool:
+    """Whether a node has no in-edges. The result is cached, because computing it waits for the device."""
+    return bool((links(graph, graph.device).in_degrees == 0).any())

@@ -11,11 +11,13 @@ from torch.utils.checkpoint import checkpoint
 from .._dgl import DGLGraph
 from ..errors import check_flag, check_tensor, check_whole, expect, min_max
 from ..graph import links, reverse_edges
+from ..graph.nodes import check_edges
 from ..routing.api import uncompiled
 from ..routing.messages import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
+from ..torch_tracing import is_tracing
 from .edge_rates import LEAST, counted_rates, labels_and_states, labels_of
-from .graph_conv import check_edges, check_one_kind
+from .graph_conv import check_one_kind
 from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
@@ -129,7 +131,8 @@ class NodeBeliefs(nn.Module):
             m = h.index_select(0, ends.src)
         for r in range(self.iterations):
             # An iteration is computed again for its gradient, so that only its messages are kept.
-            h, m, a = checkpoint(step, h, m, use_reentrant=False) if self.messages else step(h, m)
+            again = self.messages and not is_tracing()
+            h, m, a = checkpoint(step, h, m, use_reentrant=False) if again else step(h, m)
             shares = (rates * a).detach().clamp_min(torch.finfo(a.dtype).tiny)  # no 0 / 0 if two nodes agree on nothing
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:

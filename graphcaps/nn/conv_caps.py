@@ -7,14 +7,12 @@ route each window separately, so that a child's couplings sum to 1 in each windo
 
 import math
 
-import torch
 from torch import nn
 
-from .._dgl import DGLGraph
-from ..graph import local_graph, local_grid, local_index
+from ..graph import local_grid, local_index
 from ..graph.local import Pair, as_pair
 from ..routing import Routing
-from .routed import RoutedLayer, graph_device, routing_for_images
+from .routed import RoutedLayer, routing_for_images
 
 
 class ConvCaps(RoutedLayer):
@@ -59,13 +57,11 @@ class ConvCaps(RoutedLayer):
         sizes = math.prod(grid) * child_types, math.prod(out_grid) * parent_types, child_dim, parent_dim
         matrices = (math.prod(kernel) * child_types * parent_types, *(self.matrix or (child_dim, parent_dim)))
         super().__init__(*sizes, matrices, routing_for_images(routing), parent_types, local_index(*window))
-        self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types = self._window = window
+        self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types = window
+        self.graph_sizes = (*grid, *kernel, *stride, child_types, parent_types)
         self.out_grid = out_grid
         """(h, w): positions of the parents."""
         self._draw()
-
-    def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
-        return local_graph(*self._window, graph_device(device))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, grid={self.grid}, kernel={self.kernel_size}, stride={self.stride}"

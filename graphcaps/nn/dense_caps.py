@@ -11,7 +11,8 @@ from .routed import RoutedLayer, check_centres, check_children, routing_for_imag
 class CapsuleLayer(RoutedLayer):
     """Fully connected capsules (DigitCaps of the 2017 paper) with a separate matrix for every child and parent.
 
-    Votes and routing run in the weights' precision, also under autocast: float32 unless you convert the layer.
+    Votes and routing run in the weights' precision: float32 unless you convert the layer. So they do under autocast,
+    except that on a GPU, engine fused multiplies float32 numbers in autocast's precision and adds in float32.
 
     Args:
         num_children, num_parents: I, J.

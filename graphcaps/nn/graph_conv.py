@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
-from .._dgl import DGLGraph, dgl
+from .._dgl import DGLGraph
 from ..errors import check_callable, check_flag, check_tensor, expect
-from ..graph import cached_per_structure, check_graph, links, membership
+from ..graph import Links, membership
+from ..graph.nodes import check_edges
 from ..routing import Routing
 from ..routing.api import uncompiled
+from ..torch_tracing import TAKES_GRAPHS
 from .node_caps import NodeCapsules, dropped
+
+
+def _is_traceable(layer: CapsuleConv | CapsuleReadout, graph: DGLGraph, *arguments: Any, **named: Any) -> bool:
+    """Whether ``torch.compile`` can trace the call of a layer."""
+    one_kind = isinstance(graph, DGLGraph) and len(graph._srctypes_invmap) == len(graph._dsttypes_invmap) == 1
+    known = not any(isinstance(weight, UninitializedParameter) for weight in layer.capsules.parameters())
+    return TAKES_GRAPHS and one_kind and known and hasattr(graph._graph, "graphcaps_handle")
 
 
 class CapsuleConv(nn.Module):
@@ -112,7 +125,7 @@ class CapsuleConv(nn.Module):
         """Set ``allow_zero_in_degree``; DGL's ``HeteroGraphConv`` calls this."""
         self.allow_zero_in_degree = set_value
 
-    @uncompiled
+    @functools.partial(uncompiled, unless=_is_traceable)
     def forward(
         self,
         graph: DGLGraph,
@@ -135,7 +148,13 @@ class CapsuleConv(nn.Module):
             DGLError: a node has no in-edges, and ``allow_zero_in_degree`` is False.
             InputError: shapes don't fit.
         """
-        check_edges(graph, self.allow_zero_in_degree)
+        edges: DGLGraph | Links = graph
+        if torch.compiler.is_dynamo_compiling():
+            from ..routing.compiling import links_of
+
+            edges = links_of(graph, self.capsules, self.allow_zero_in_degree)
+        else:
+            check_edges(graph, self.allow_zero_in_degree)
         if self.capsules.mutual:
             check_one_kind(graph, "edges that go both ways, with mutual=True", "Give it mutual=False")
         edge_feat = None if edge_feat is None else check_tensor("edge_feat", edge_feat)
@@ -146,10 +165,10 @@ class CapsuleConv(nn.Module):
         elif target is not None:
             target = dropped(self.feat_drop, target)
         elif graph.is_block:
-            target = source[: graph.num_dst_nodes()]
+            target = source[: edges.num_dst_nodes()]
         elif len(graph.ntypes) == 1:
             target = source
-        out, c = self.capsules(graph, source, edge_weight, get_coupling, edge_feat, target)
+        out, c = self.capsules(edges, source, edge_weight, get_coupling, edge_feat, target)
         out = out if self.activation is None else self.activation(out)
         return (out, c) if get_coupling else out
 
@@ -201,7 +220,7 @@ class CapsuleReadout(nn.Module):
         """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
         self.capsules.reset_parameters()
 
-    @uncompiled
+    @functools.partial(uncompiled, unless=_is_traceable)
     def forward(self, graph: DGLGraph, feat: Tensor, get_coupling: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         """Route nodes to their graphs.
 
@@ -211,26 +230,16 @@ class CapsuleReadout(nn.Module):
             get_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
         """
         check_tensor("feat", feat, floating=False, sparse=True)
-        out, c = self.capsules(membership(graph), feat, None, get_coupling)
+        if torch.compiler.is_dynamo_compiling():
+            from ..routing.compiling import links_of
+
+            members: DGLGraph | Links = links_of(graph, self.capsules, allow_zero_in_degree=True, members=True)
+        else:
+            members = membership(graph)
+        out, c = self.capsules(members, feat, None, get_coupling)
         return (out, c) if get_coupling else out
 
 
 def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:
     same = len(graph.ntypes) == 1 and not graph.is_block
     expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)
-
-
-def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
-    """Check the graph. Raise ``DGLError`` if a node has no in-edges and that isn't allowed, as DGL's layers do."""
-    check_graph(graph)
-    if not allow_zero_in_degree and some_without_in_edges(graph):
-        raise dgl.DGLError(
-            "graph: expected an in-edge for every node, got nodes without one. Add self-loops with "
-            "dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
-        )
-
-
-@cached_per_structure
-def some_without_in_edges(graph: DGLGraph) -> bool:
-    """Whether a node has no in-edges. The result is cached, because computing it waits for the device."""
-    return bool((links(graph, graph.device).in_degrees == 0).any())

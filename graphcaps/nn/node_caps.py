@@ -197,12 +197,15 @@ class NodeCapsules(nn.Module):
         if edge_weight is not None:
             check_edge_weight(edge_weight, num_edges)
         if self.weight_edge is not None:
-            wanted = f"(E={num_edges}, {self.edge_feats})"
-            edge_feat = required(edge_feat, names.edge_feat, wanted, then="The layer was made for edges with features")
+            if edge_feat is None:
+                then = "The layer was made for edges with features"
+                expect(False, names.edge_feat, f"(E={num_edges}, {self.edge_feats})", "none", then)
+            assert edge_feat is not None
             self._materialize(self.weight_edge, edge_feat)
             sizes, shape = (num_edges, self.weight_edge.shape[1]), tuple(edge_feat.shape)
             fits = sizes == (shape[0], shape[-1]) and len(shape) in (2, feat.dim() - (self.in_caps > 1))
-            expect(fits, names.edge_feat, "(E={}, {})".format(*sizes), shape)
+            if not fits:
+                expect(False, names.edge_feat, "(E={}, {})".format(*sizes), shape)
             check_dtype(names.edge_feat, edge_feat, self.weight)
         elif edge_feat is not None:
             then = f"Give it {names.edge_feats}={edge_feat.shape[-1]}"
@@ -216,10 +219,11 @@ class NodeCapsules(nn.Module):
         self._materialize(weight, feat)
         capsules = (self.in_caps, weight.shape[1]) if self.in_caps > 1 else (weight.shape[1],)
         fits = feat.dim() > len(capsules) and feat.shape[0] == num_nodes and feat.shape[-len(capsules) :] == capsules
-        wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
-        joined = self.in_caps == 1 and feat.dim() > 2 and feat.shape[-2:].numel() == weight.shape[1]
-        then = "If these are a layer's capsules, join them with .flatten(-2), or keep them with in_caps={}"
-        expect(fits, name, wanted, tuple(feat.shape), then.format(feat.shape[-2]) if joined else "")
+        if not fits:  # format sizes only on failure: torch.compile would take them for constants
+            wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
+            joined = self.in_caps == 1 and feat.dim() > 2 and feat.shape[-2:].numel() == weight.shape[1]
+            then = "If these are a layer's capsules, join them with .flatten(-2), or keep them with in_caps={}"
+            expect(False, name, wanted, tuple(feat.shape), then.format(feat.shape[-2]) if joined else "")
         check_dtype(name, feat, self.weight)
 
     def extra_repr(self) -> str:
@@ -241,7 +245,8 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
     """Raise ``InputError`` unless there is one number per edge, (E,) or (E, 1)."""
     check_tensor("edge_weight", edge_weight, floating=False)
     fits = edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel() == num_edges
-    expect(fits, "edge_weight", f"(E={num_edges},)", tuple(edge_weight.shape))
+    if not fits:
+        expect(False, "edge_weight", f"(E={num_edges},)", tuple(edge_weight.shape))
 
 
 def check_dtype(name: str, feat: Any, weight: Tensor) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_flag, check_tensor, check_unit, check_whole, expect
-from ..graph import complete_graph
+from ..graph import Links, graph_of
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing
 from ..routing.api import route_checked, uncompiled
 from ..routing.names import as_routing
@@ -55,6 +57,7 @@ class RoutedLayer(nn.Module):
         check_flag("learned_prior", learned_prior)
         super().__init__()
         self.num_children, self.num_parents = num_children, num_parents
+        self.graph_sizes: tuple[int, ...] = num_children, num_parents  # the argument of graph_of
         self.child_dim, self.parent_dim = child_dim, parent_dim
         self.weight = nn.Parameter(torch.empty(matrices))
         self.routing = routing.for_layer(num_children, num_parents, parent_dim, parent_types or num_parents)
@@ -74,7 +77,7 @@ class RoutedLayer(nn.Module):
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph of votes, on ``device`` if the installed DGL supports it, else on the CPU."""
-        return complete_graph(self.num_children, self.num_parents, graph_device(device))
+        return graph_of(self.graph_sizes, graph_device(device))
 
     def blank(self) -> Any:
         """One image's children, all zero, on the layer's device."""
@@ -96,7 +99,25 @@ class RoutedLayer(nn.Module):
         return f"{sizes}, {matrices} matrices of {rows} x {columns}{prior}"
 
 
-@uncompiled
+def _is_traceable(
+    layer: RoutedLayer,
+    u: Tensor | Poses,
+    on_iteration: Observer | None = None,
+    iterations: int | None = None,
+    coupling: bool = False,
+) -> bool:
+    return on_iteration is None and iterations is None and type(layer).graph is RoutedLayer.graph
+
+
+def _constant_links(layer: RoutedLayer, device: torch.device) -> Links:
+    """Return the layer's graph as constants, because ``torch.compile`` can't trace DGL."""
+    from ..routing.compiling import constant_ends
+
+    (src, dst), sizes = constant_ends(layer.graph_sizes, str(device)), (layer.num_children, layer.num_parents)
+    return Links(src, dst, *sizes, complete=len(src) == math.prod(sizes), origin=layer.graph_sizes)
+
+
+@functools.partial(uncompiled, unless=_is_traceable)
 def route_layer(
     layer: RoutedLayer,
     u: Tensor | Poses,
@@ -106,16 +127,19 @@ def route_layer(
 ) -> Parents:
     """Route a layer's children, u (I, B, P) or ``Poses``, to its parents, outside autocast.
 
+    Under autocast, kernels on a GPU multiply in autocast's dtype; their sums, couplings and results are float32.
     ``iterations`` replaces the layer's own number. With ``coupling`` the result includes the last couplings.
     """
     device = check_tensor("u", u.pose if isinstance(u, Poses) else u).device
     routing = layer.routing if iterations is None else layer.routing.with_iterations(iterations)
     # Enter an autocast block only if autocast is on, because torch.export would record the block.
     autocast = torch.is_autocast_enabled(device.type)
+    half = torch.get_autocast_dtype(device.type) if autocast else None
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         activation = activation_of(u) if routing.uses_activation else None
-        given = layer.graph(device), layer.votes(u), routing, activation, layer.prior
-        return route_checked(*given, on_iteration, coupling)
+        graph = _constant_links(layer, device) if torch.compiler.is_dynamo_compiling() else layer.graph(device)
+        given = graph, layer.votes(u), routing, activation, layer.prior
+        return route_checked(*given, on_iteration, coupling, half)
 
 
 def activation_of(u: Tensor | Poses) -> Tensor:

@@ -24,13 +24,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def uncompiled(function: Callable[P, T]) -> Callable[P, T]:
-    """Make ``torch.compile`` run ``function`` outside its graph, because it can't trace DGL or Numba."""
+def uncompiled(function: Callable[P, T], unless: Callable[..., bool] | None = None) -> Callable[P, T]:
+    """Make ``torch.compile`` run ``function`` outside its graph, because it can't trace DGL or Numba.
+
+    ``unless`` gets the function's arguments and returns whether the call can be traced.
+    """
 
     @functools.wraps(function)
     def call_or_break(*arguments: P.args, **named: P.kwargs) -> T:
-        if torch.compiler.is_dynamo_compiling():
-            from .uncompiled import call
+        if torch.compiler.is_dynamo_compiling() and not (unless and unless(*arguments, **named)):
+            from .compiling import call
 
             return call(function, *arguments, **named)
         return function(*arguments, **named)
@@ -51,8 +54,8 @@ def route(
     """Route the children's votes to the parents.
 
     ``route`` keeps no state, doesn't change ``graph``, and routes each item of the trailing dims on its own. Votes in
-    half precision are routed in float32; the result has the votes' dtype. graphcaps chooses the engine unless you name
-    one, for example by ``with graphcaps.engine("torch"):``.
+    half precision are routed in float32, but on CUDA ``LinearVotes`` are multiplied in half precision; the result has
+    the votes' dtype. graphcaps chooses the engine unless you name one: ``with graphcaps.engine("torch"):``.
 
     Args:
         graph: any DGLGraph with E edges of one canonical edge type, from children (sources) to parents (destinations).
@@ -85,16 +88,21 @@ def route(
 
 
 def route_checked(
-    graph: DGLGraph,
+    graph: DGLGraph | Links,
     votes: torch.Tensor | Votes,
     routing: Routing,
     activation: torch.Tensor | None = None,
     prior: torch.Tensor | float | None = None,
     on_iteration: Observer | None = None,
     coupling: bool = False,
+    half: torch.dtype | None = None,
 ) -> Parents:
-    """Check the arguments and route. Layers call this, users ``route``. ``coupling``: whether to return couplings."""
-    check_graph(graph)
+    """Check the arguments and route. Layers call this, users ``route``.
+
+    ``coupling``: whether to return couplings. ``half``: the dtype in which kernels on a GPU may multiply float32 votes.
+    """
+    if not isinstance(graph, Links):
+        check_graph(graph)
     votes = as_votes(votes)
     votes.check(graph)
     trailing, device = votes.trailing, votes.device
@@ -105,7 +113,7 @@ def route_checked(
     if activation is not None:
         _check_activation(activation, (graph.num_src_nodes(), *trailing), device)
     edges, observer = kind(graph, votes), combined(graph, on_iteration)
-    edges.observer = observer and _detached_copies(observer)
+    edges.observer, edges.half = observer and _detached_copies(observer), half
     pose, v, a, c = edges.route(routing, b, activation, coupling)
     dtype = votes.dtype
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
@@ -210,9 +218,10 @@ def route_nodes(
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:
     """Return the name of the engine that would route these votes.
 
-    Without a ``with engine(...)`` block, it is ``fused`` for votes on the CPU, if that engine has kernels for the
-    routing. Else it is ``torch`` if the graph is complete or on another device than the votes, and ``dgl`` if not.
-    Under ``torch.export``, ``torch.compile`` and ``torch.func`` it is ``torch``, the only engine that torch can trace.
+    Without a ``with engine(...)`` block, it is ``fused`` if that engine has kernels for the routing on the votes'
+    device; on CUDA, they need a complete graph, and votes of at most 64 numbers that aren't float64. Else it is
+    ``torch`` if the graph is complete or on another device than the votes, and ``dgl`` if not.
+    Under ``torch.export`` and ``torch.func`` it is ``torch``, the only engine that torch can trace.
 
     >>> from graphcaps import complete_graph
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))

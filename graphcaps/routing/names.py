@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import GraphcapsError, InputError
 from ..names import ROUTINGS as CLASSES
+from ..names import check_allowed
 from .base import Routing
 
 
@@ -31,7 +32,7 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
         raise InputError(f"routing: expected {wanted}, got {repr(routing)[:80]}{then}")
     if ":" in routing:
         known = inspect.signature(_imported(routing)).parameters
-        return from_json({"name": routing, "settings": {name: settings[name] for name in settings if name in known}})
+        return _imported(routing)(**{name: settings[name] for name in settings if name in known})
     if routing not in ROUTINGS:
         near = "".join(f"Did you mean '{name}'? " for name in difflib.get_close_matches(routing, ROUTINGS, n=1))
         then = f"{near}Pass your own as an object of a Routing subclass, or by its name 'module:Class'"
@@ -57,12 +58,15 @@ def to_json(routing: Routing) -> dict[str, Any]:
 
 
 def from_json(content: dict[str, Any]) -> Routing:
-    """Make a routing from the result of ``to_json``. A class of your own must still be importable from the same module.
+    """Make a routing from the result of ``to_json``.
+
+    A file decides nothing: the module of your own class must have been imported, or ``ALLOW_CODE`` must be set.
 
     Raises:
-        GraphcapsError: the module can't be imported or has no such ``Routing``, or the settings don't fit the class.
+        GraphcapsError: the module may not be imported, can't be, or has no such ``Routing``; or the settings don't fit.
     """
     name, settings = content["name"], content["settings"]
+    check_allowed(name)
     kind = ROUTINGS.get(name) or _imported(name)
     if name in ROUTINGS:  # older runs store two settings that are gone, always as False
         settings = {key: v for key, v in settings.items() if key not in ("unit_votes", "mutual") or v is not False}

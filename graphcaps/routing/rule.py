@@ -86,6 +86,16 @@ def kappa_over_rho(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
     return torch.where(some, kappa.to(mean.dtype) * torch.where(some, mean, 1).rsqrt(), 0)
 
 
+def squared_lengths_on_complete(u: Tensor, weight: Tensor) -> Tensor:
+    """Return each parent's sum of |u_hat|^2 (J, B) for children (I, B, P) and matrices (T, J, P, D).
+
+    As |u W|^2 = <u u^T, W W^T>, no votes are built, and the u u^T of children that share W are added first.
+    """
+    by_type = u.unflatten(0, (len(weight), -1))
+    products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
+    return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
+
+
 def squash_backward(s: Tensor, dv: Tensor) -> Tensor:
     """Return the gradient of s (J, *, D) from dv for v = s n / (1 + n^2), n = |s|. At s = 0 it is 0, as in autograd."""
     n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)

@@ -17,6 +17,14 @@ class SecondDerivativeError(GraphcapsError, RuntimeError):
     """A second derivative was taken through an engine that can't compute it."""
 
 
+def refuse(*_: Any) -> None:
+    """Raise ``SecondDerivativeError``."""
+    raise SecondDerivativeError(
+        "second derivative: expected routing on engine torch, whose gradients have gradients, got another engine. "
+        "Route within: with graphcaps.engine('torch')"
+    )
+
+
 class _Refused(torch.autograd.Function):
     """Return gradients unchanged, and raise in backward. They depend on the first ``reached`` tensors."""
 
@@ -26,10 +34,7 @@ class _Refused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> None:
-        raise SecondDerivativeError(
-            "second derivative: expected routing on engine torch, whose gradients have gradients, got another engine. "
-            "Route within: with graphcaps.engine('torch')"
-        )
+        refuse(ctx, *outer)
 
 
 def once_differentiable(backward: Callable[..., tuple]) -> Callable[..., tuple]:

@@ -76,11 +76,11 @@ def record(
 def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:
     """Reconstructions, perturbed reconstructions and saliency of images (N, C, H, W), as fields of ``RoutingTrace``.
 
-    Without a decoder, there are no reconstructions. With more than 64 children, there is no saliency.
+    Without a trained decoder, there are no reconstructions. With more than 64 children, there is no saliency.
     """
     few = model.capsules.num_children <= MOST_DRAWN_CHILDREN
     seen = {"saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None}
-    if not model.reconstructs:
+    if not model.reconstructs or not model.reconstruction_weight:
         return seen
     with torch.no_grad():
         output = CapsNet.forward(model, images)  # not model(images): Accelerate wraps that in autocast

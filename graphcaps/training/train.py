@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..config import MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, expect
+from ..names import check_allowed
 from .run_folder import Run
 
 
@@ -48,6 +49,7 @@ def train(
         config = dataclasses.replace(config, dataset=write_arrays(images, labels, config.data))
     if resume is not None:
         run = Run.open(resume)
+        check_allowed(run.config.routing)
         old, epochs = run.config.epochs, config.epochs if "epochs" in (*config.changed(), *overrides) else 0
         more = f"To train longer, add --epochs and a number above {old}"
         if run.result() or epochs > old:

@@ -150,6 +150,21 @@ def test_a_vote_is_decoded_as_if_it_were_the_parent(page):
         assert np.ptp(wanted) > 50 and np.abs(got - wanted).max() <= 5
 
 
+def test_pointing_at_a_line_of_the_formula_lights_up_its_parent(chromium):
+    with opened(chromium, page_of(model_of(), FEW), height=1600) as page:
+        page.locator("[aria-controls=why]").click()
+        settle(page)
+        parent = page.locator("#subject").inner_text().split("its parent ")[1].split(".")[0]
+        lit = page.locator("#parents .target .name")
+        for line, names in ((0, []), (1, [parent]), (3, [parent])):
+            page.locator("#lines li").nth(line).hover()
+            settle(page)
+            assert lit.all_inner_texts() == names and page.locator("#tip").is_hidden()
+        page.mouse.move(2, 2)
+        settle(page)
+        assert lit.count() == 0
+
+
 BOXES = """() => {
   const [target, tour] = [".toured", "#tour"].map((name) => document.querySelector(name));
   const box = (element) => element.getBoundingClientRect(), inner = target.querySelector("canvas, ol, table");

@@ -239,6 +239,7 @@ def test_strokes_take_the_colours_of_the_two_digits_that_are_read(chromium):
         page.locator("#clean").click()
         draw(page, SEVEN)
         page.wait_for_timeout(600)
+        assert page.locator("#doubts").inner_text().endswith("it names 2 even where you draw one.")
         colours = pixels_of(page.locator("#sheet canvas"))
         assert (np.ptp(colours[colours.max(axis=1) > 60], axis=1) > 30).any()
         slide(page, "iteration", 1)
@@ -295,8 +296,10 @@ def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, text, page):
     page.locator("#compare summary").click()
     page.locator("#compare select").nth(2).select_option("attention")
     page.locator("#compare select").nth(1).select_option("1")
+    page.locator("#pin").click()
+    page.locator("#name").fill("<b>bar")
     before = state(page)
-    assert before["compared"] and before["parent"] == 4 and before["label"].startswith("Child")
+    assert before["compared"] and before["parent"] == 4 and before["label"] == "<b>bar goes"
     page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text } }")
     page.locator("[aria-controls=share]").click()
     page.locator("#copy").click()
@@ -328,6 +331,8 @@ UNFIT = [
     "bend=17.5",
     "pull=3.10",
     "pull=3.1.3.2",
+    "pin=3",
+    "pin=3~a name of over twelve letters",
 ]
 
 

@@ -277,6 +277,31 @@ def test_an_edge_is_pulled_to_another_node_cut_or_held_by_a_capsule_and_undone(p
     assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
 
 
+def test_a_link_holds_edges_that_were_changed(chromium, texts):
+    end = "#node=2&other=20&cut=2.32.32.2&add=20.2.2.20&hold=20.2.1"
+    added = dgl.add_edges(dgl.remove_edges(GRAPH, GRAPH.edge_ids([32, 2], [2, 32])), [20, 2], [2, 20])
+    with opened(chromium, texts["default"], width=1600, end=end) as page:
+        assert text(page, "#changes").startswith("2 edges cut, 2 added, 1 edge held.")
+        shown = shown_couplings(page)
+        assert shown.keys() == couplings(2, added).keys() and shown[20] == 1
+        page.wait_for_timeout(600)
+        assert page.url.endswith(end), "the page writes what it has read"
+
+
+def test_an_enlarged_graph_is_moved_by_dragging_an_empty_place(page):
+    page.locator("#zoom-in").click()
+    canvas = page.locator(".stage > canvas").bounding_box()
+    at, middle = place(page, 8), {"x": canvas["width"] / 2, "y": canvas["height"] / 2}
+    page.mouse.move(canvas["x"] + 20, canvas["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(canvas["x"] + 20, canvas["y"] + 140, steps=3)
+    page.mouse.up()
+    spot = {axis: middle[axis] + 1.5 * (at[axis] - middle[axis]) + 120 * (axis == "y") for axis in "xy"}
+    page.locator(".stage > canvas").click(position=spot)
+    settle(page)
+    assert page.locator("#node").input_value() == "8"
+
+
 @pytest.mark.parametrize("name", ["dynamic", "uniform, no squash, no bias", "unit votes, mutual, 5 iterations"])
 def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
     """The logit that iteration 2 computes is the one that iteration 3 begins with."""

@@ -36,14 +36,14 @@ def test_an_edge_has_the_colour_of_its_capsule_and_the_width_of_the_coupling(ove
     picture = viz.NodesPicture(trace, over, image=1)
     states = trace.c[-1, :3, 1] if over == "iterations" else trace.c[:, 2, 1]
     states = states.astype(float).reshape(3, len(EDGES), CAPS)
-    assert (picture.low, picture.full) == (pytest.approx(1 / 3), pytest.approx(states.max()))
+    assert picture.low == pytest.approx(1 / 3)
     in_order, paper = [sorted(EDGES)[k] for k in picture.order], np.array(matplotlib.colors.to_rgb(viz.style.FAINT))
     for step, state in enumerate(states):
         picture.show(step)
         drawn = zip(in_order, picture.lines.get_linewidths(), picture.lines.get_colors(), strict=True)
         for edge, width, color in drawn:
             c = state[EDGES.index(edge)]
-            strength = max(0, (c.max() - 1 / 3) / (states.max() - 1 / 3))
+            strength = max(0, (c.max() - 1 / 3) / (1 - 1 / 3))
             assert color[:3] == pytest.approx(paper + strength * (viz.color(c.argmax()) - paper), abs=1e-6)
             assert width == pytest.approx(0 if edge == (2, 2) else 0.5 + 4.5 * strength)
             if edge == (2, 2):
@@ -64,13 +64,19 @@ def test_edges_join_their_nodes_and_positions_and_names_that_are_given_are_taken
     assert np.array(at - at[0]) * 2 == pytest.approx(corners) and "C | C | N | O | C | C" in words(picture.figure)
 
 
+def test_names_too_long_for_nodes_stand_beside_those_with_most_edges():
+    named = trace_of([(k, k % 2) for k in range(2, 90)]).with_nodes(names=["Jean Valjean"] * 90)
+    assert "Jean Valjean" in words(viz.NodesPicture(named).figure)
+    assert "Jean Valjean and 44 that vote for it" in words(viz.NodesPicture(named, node=0).figure)
+
+
 def test_a_dense_graph_is_a_matrix_from_column_to_row():
     every = [(u, v) for u in range(25) for v in range(25) if u != v]
     trace = trace_of(every)
     picture = viz.NodesPicture(trace)
     assert picture.lines is None and viz.NodesPicture(trace, view="graph").cells is None
     c = trace.c[-1, 2, 0].astype(float).reshape(-1, CAPS)[every.index((3, 8))]
-    strength = (c.max() - picture.low) / (picture.full - picture.low)
+    strength = (c.max() - picture.low) / (1 - picture.low)
     cells = np.array(picture.cells.get_array())
     assert cells[8, 3] == pytest.approx(1 - strength * (1 - np.array(viz.color(c.argmax()))))
     assert cells[8, 8] == pytest.approx(1)

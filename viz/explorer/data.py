@@ -30,8 +30,6 @@ Version 1, keys at the top::
       mean_entropy      K times R: the mean over all children with edges, not quantised
       lengths    K times R times J, to 4 digits
       saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for display
-      credit     null, or quantised (K, R, J * F); the page paints it if there is no saliency. A place's credit is the
-                 sum of c <u_hat, v> over its children, their part of a parent's length; negative sums become 0
 
 Arrays have the format of ``arrays.packed``. A quantised array is {"low", "step", "data"}, with one byte q per number
 and one low and step for each of the K times R states. The number is ``low + step * q``, off by at most half a step. A
@@ -48,7 +46,7 @@ from graphcaps.viz.explorer.arrays import packed
 from graphcaps.viz.routing.entropy import entropies
 from graphcaps.viz.routing.selection import children_in_order
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
-from graphcaps.viz.routing.tint import places_of, smooth
+from graphcaps.viz.routing.tint import smooth
 from graphcaps.viz.routing_trace import RoutingTrace
 
 VERSION = 1
@@ -70,7 +68,10 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
             raise not_finite(name, n, f"epoch {trace.epochs[k]}, iteration {r + 1}")
     degrees = np.bincount(trace.src, minlength=trace.num_children)
     present = np.unique(degrees[degrees > 0])
-    places = None if trace.fields is None or trace.images is None else places_of(trace)
+    fields = None
+    if trace.fields is not None and trace.images is not None:
+        places, of = np.unique(trace.fields, axis=0, return_inverse=True)
+        fields = {"places": places.tolist(), "of": of.ravel().tolist()}
     order = children_in_order(trace, trace.c[-1, trace.answer_at].astype(np.float64).mean(axis=0))
     return {
         "version": VERSION,
@@ -89,8 +90,8 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "degrees": present.tolist(),
         "order": order.tolist(),
         "looks": trace.saliency is not None,
-        "fields": places and {"places": places[0].tolist(), "of": places[1].tolist()},
-        "images": [_image(trace, n, degrees, order, places) for n in range(trace.num_images)],
+        "fields": fields,
+        "images": [_image(trace, n, degrees, order) for n in range(trace.num_images)],
     }
 
 
@@ -99,7 +100,7 @@ def _source(trace: RoutingTrace) -> list[str]:
     return [*run, *([count(int(trace.epochs[-1]), "epoch")] if trace.epochs[-1] > 0 else [])]
 
 
-def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray, places: tuple | None) -> dict:
+def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) -> dict:
     c = trace.c[:, :, n].astype(np.float64)  # (K, R, E)
     shown = _shown_edges(trace, c[-1, -1])
     linked = np.zeros((*c.shape[:2], trace.num_children))
@@ -118,7 +119,6 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray, 
         "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
         "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),
         "saliency": _saliency(trace, n),
-        "credit": _credit(trace, n, c, *places) if places and trace.saliency is None else None,
     }
 
 
@@ -138,14 +138,6 @@ def _saliency(trace: RoutingTrace, n: int) -> dict | None:
         return None
     spots = np.stack([smooth(np.nan_to_num(child)) for child in trace.saliency[n]])
     return packed((255 * spots).round(), "uint8")
-
-
-def _credit(trace: RoutingTrace, n: int, c: np.ndarray, places: np.ndarray, place_of: np.ndarray) -> dict:
-    """The sum over each place's children of their credit for each parent; 0 if it is negative."""
-    cells, size = trace.dst * len(places) + place_of[trace.src], trace.num_parents * len(places)
-    credit = (c * trace.agreement[:, :, n]).reshape(-1, trace.num_edges)  # (K * R, E)
-    sums = np.stack([np.bincount(cells, state, size) for state in credit])  # (K * R, J * F)
-    return _quantised(np.maximum(sums, 0).reshape(*c.shape[:2], -1))
 
 
 def _quantised(values: np.ndarray) -> dict:

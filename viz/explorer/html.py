@@ -25,8 +25,8 @@ SCRIPTS = "words tools trace charts picture graph panels shell page layer terms 
 LIVE = "desk answer doubts live pull way votes formulas decoded compare restore"
 NETWORK = "lanes layer network saliency feeds"  # scripts of the worker
 GRAPH = (
-    "words node_words tools trace charts graph shell terms layer node_conv node_graph nodes votes formulas "
-    "nodes_explained"
+    "words node_words tools trace charts graph shell terms layer state share node_conv node_graph nodes votes formulas "
+    "nodes_explained node_zoom node_share"
 )
 STYLES = "page drawers"
 

@@ -52,11 +52,12 @@ def sheet(trace: RoutingTrace) -> Figure:
 def sections(trace: RoutingTrace) -> dict[Callable[[Figure, int, RoutingTrace], None], int]:
     """The functions that draw the parts of this trace's sheet, from top to bottom, and the height of each in pixels."""
     parts: dict[Callable[[Figure, int, RoutingTrace], None], int] = {}
+    trained = trace.epochs[-1] > 0  # before training, a decoder draws noise
     if _curves_of(trace):
         parts[_draw_curves] = 250
-    if trace.images is not None and trace.reconstructions is not None:
+    if trained and trace.images is not None and trace.reconstructions is not None:
         parts[_draw_reconstructions] = 240
-    if trace.perturbed is not None and trace.steps is not None and trace.perturbed.size > 0:
+    if trained and trace.perturbed is not None and trace.steps is not None and trace.perturbed.size > 0:
         parts[_draw_perturbed] = _mosaics(trace)[-1]
     return parts
 

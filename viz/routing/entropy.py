@@ -13,11 +13,8 @@ from matplotlib.ticker import MaxNLocator
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
-from graphcaps.viz.routing.timeline import count, until
+from graphcaps.viz.routing.timeline import until
 from graphcaps.viz.routing_trace import RoutingTrace
-
-NEARLY_EQUAL = 0.99  # above this share of the uniform entropy, couplings are called nearly equal
-CHOICE = 0.5  # a child chooses a parent if their coupling is above this
 
 _MAX_CHILD_LINES = 40
 
@@ -45,31 +42,6 @@ def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def _per_child(trace: RoutingTrace, values: np.ndarray) -> np.ndarray:
     """Sum (S, E) over each child's edges, to (S, I)."""
     return np.stack([np.bincount(trace.src, row, trace.num_children) for row in values])
-
-
-def choice_in_words(trace: RoutingTrace, c: np.ndarray, child: str = "child", many: str = "children") -> str:
-    """The title of every picture of couplings ``c`` (E,): how many children choose a parent.
-
-    - If the mean entropy is above 99 % of uniform: ``Couplings nearly equal: hardly any routing``.
-    - Else a child chooses by more than half if one of its couplings is above 0.5. If half of the children or more do:
-      ``16 children choose: 11 of them by more than half``. If fewer do: ``3 of 16 children choose by more than half``.
-
-    Children with one edge or none have no choice and are not counted.
-    """
-    free = np.bincount(trace.src, minlength=trace.num_children) > 1
-    if not free.any():
-        return f"One parent for each {child}: nothing to choose"
-    entropy, levels = entropies(trace, c[None])
-    if entropy.sum() > NEARLY_EQUAL * levels.sum():
-        return "Couplings nearly equal: hardly any routing"
-    largest = np.zeros(trace.num_children)
-    np.maximum.at(largest, trace.src, c)
-    choosing, several = int((largest > CHOICE)[free].sum()), int(free.sum())
-    children = count(several, child, many)
-    if 2 * choosing >= several > 1:
-        return f"{children} choose: {choosing:,} of them by more than half"
-    verb = "choose" if choosing > 1 else "chooses"
-    return f"{f'{choosing:,}' if choosing else 'None'} of {children} {verb} by more than half"
 
 
 def number_steps(axes: Axes, picture: Picture, **looks: Any) -> None:
@@ -136,4 +108,4 @@ class EntropyPicture(Picture):
             self.children.set_segments([np.column_stack((x, child)) for child in children.T])
         share = f", {means[-1] / self._level:.1%} of uniform" if self._level > 0 else ""
         line = f"{self.timeline.title(position)}: mean entropy {means[-1]:.3f} ± {spreads[-1]:.3f} nat{share}"
-        self._heading.say(choice_in_words(self.trace, self.timeline.at(position)[0]), line)
+        self._heading.say(self.choice(position), line)

@@ -8,7 +8,7 @@ from graphcaps.viz import style
 from graphcaps.viz.routing.curves import EntropyCurves
 from graphcaps.viz.routing.panel import Panel
 from graphcaps.viz.routing.picture import Picture
-from graphcaps.viz.routing.selection import choice_by_name, selected
+from graphcaps.viz.routing.selection import selected
 from graphcaps.viz.routing.tint import tinted
 from graphcaps.viz.routing_trace import RoutingTrace
 
@@ -21,10 +21,10 @@ _Places = list[tuple[float, tuple[float, float, float], tuple[float, float, floa
 class GraphPicture(Picture):
     """Children at the left, parents at the right; width and opacity of a line show its coupling, from 0 to 1.
 
-    A film shows one round after the other, a still shows them side by side. The image carries the parents' colours
-    where the children look that choose them. If the trace has decoded images, each child is drawn as the object that
-    it votes for, and each parent as it is in this round. Children that stay undecided are folded away, with their
-    number, and so are parents that no child chooses. The curves below show how undecided each child is.
+    A film shows one round after the other, a still shows them side by side. The image's strokes have the colours of the
+    parents that get them. If the trace has decoded images, each child is drawn as its vote for the parent that it goes
+    to most, the stronger the more it counts, and each parent as it is in this round. Children that stay undecided are
+    folded away, with their number, and so are parents that no child chooses. The curves show how undecided all are.
 
     Args:
         show_all: fold nothing away. Of a graph with more than 320 edges, a random sample of children is shown.
@@ -33,8 +33,8 @@ class GraphPicture(Picture):
         chosen: what is shown, a ``Selection``.
         panels: one ``Panel`` for a film, one per round for a still.
         curves: the ``EntropyCurves``.
-        words: for a child and for several.
-        tint: gives the image (H, W, 3) for couplings (E,); None if the trace has no image.
+        votes, parents: the decoded images of the children and of the parents in each round, or None.
+        tint: gives the image (H, W, 3) for couplings (E,) at a position; None if the trace has no image.
     """
 
     film, still = style.WIDE, style.PAGE
@@ -54,8 +54,12 @@ class GraphPicture(Picture):
     def draw(self) -> None:
         trace, time, medium = self.trace, self.timeline, self.medium
         self.chosen = selected(trace, time.c[-1], time.lengths[-1], self._show_all)
-        self.tint = tinted(trace, self.image)
-        self.words = ("part", "parts") if trace.images is not None else ("child", "children")
+        # Decoded images are those of the last epoch's iterations, so a picture over epochs has none.
+        self.votes, self.parents = (
+            None if images is None or time.over == "epochs" else images[self.image]
+            for images in (trace.decoded_votes, trace.decoded_parents)
+        )
+        self.tint = tinted(trace, self.image, time.c[-1], self.parents)
         rows = max(len(self.chosen.children), 3 * len(self.chosen.parents))  # a parent is as high as three children
         places = self._film(rows) if medium.heading else self._still(rows)
         (_, top, _, tall), strip = places[0][2], 14 * medium.small + 16  # the strip is that of the curves
@@ -74,7 +78,7 @@ class GraphPicture(Picture):
 
     def _film(self, rows: int) -> _Places:
         """One panel with the image at its left."""
-        top, edge, wide = 106.0, self.medium.width / 30, self.medium.width * 14 / 15
+        top, edge, wide = 118.0, self.medium.width / 30, self.medium.width * 14 / 15
         side = 0.29 * self.medium.width if self.tint else 0.0
         tall = float(np.clip(32 * rows, max(side, 150), 560))
         taken = side + 0.05 * wide if side else 0.0
@@ -101,10 +105,8 @@ class GraphPicture(Picture):
         if self.medium.heading:
             self.panels[0].show(position)
         self.curves.show(position)
-        couplings, _ = self.timeline.at(position)
-        choice = choice_by_name(self.trace, couplings, self.names, *self.words)
         line = self.timeline.title(position)
-        line = f"routing {line}" if self.timeline.over == "iterations" else line
         if self.timeline.over == "iterations":
-            line += f". Each {self.words[0]} votes for the look of the whole; votes that agree count more next time"
-        self._heading.say(choice, line[0].upper() + line[1:])
+            votes = f"Each {self.words[0]} votes for the look of the whole; votes that agree count more next time"
+            line = f"routing {line}. {votes}"
+        self._heading.say(self.choice(position), line[0].upper() + line[1:])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from graphcaps.viz import style
-from graphcaps.viz.routing.entropy import CHOICE, choice_in_words
 from graphcaps.viz.routing.picture import Picture
 
-_BINS = 35  # bins from 0 to 1; 0.1 and 0.5 are centres of bins
+_BINS = 35  # about as many bins
 _MAX_MARKS = 6  # with more different uniform values, only the smallest and the largest are marked
 _LOG_FROM = 100  # from this many edges on, the axis of counts is logarithmic
 
@@ -20,9 +20,10 @@ class HistogramPicture(Picture):
     """Histogram of all couplings, and of those with the parent that is longest in the network's answer.
 
     Attributes:
-        bins: (36,) bin edges, the same at every step. They start at 0 if the smallest coupling is near it.
-        bars: 35 rectangles; their heights sum to the number of edges.
-        winner_bars: 35 rectangles, in the colour of that parent, for the edges to it.
+        bins: (X + 1,) bin edges, the same at every step. They start at 0 if the smallest coupling is near it; the
+            smallest uniform value is the centre of a bin.
+        bars: X rectangles; their heights sum to the number of edges.
+        winner_bars: X rectangles, in the colour of that parent, for the edges to it.
         uniform: lines at 1 / degree, for the degrees that children have.
     """
 
@@ -33,7 +34,10 @@ class HistogramPicture(Picture):
         missing = max(0.0, 0.2 * high - (high - low))  # bins span at least a fifth of the largest coupling
         top = min(1.0, high + missing / 2)
         low -= missing - (top - high)
-        self.bins = np.linspace(0.0 if low < 0.3 * top else low, top, _BINS + 1)
+        low = 0.0 if low < 0.3 * top else low
+        below = 1 / np.bincount(self.trace.src).max() - low  # from there to the smallest uniform value
+        width = below / (max(0, round(below * _BINS / (top - low) - 0.5)) + 0.5)
+        self.bins = low + width * np.arange(math.ceil((top - low) / width - 1e-9) + 1)
         self.figure, self._heading, axes = style.chart(self.medium)
         self._draw_bars(axes)
         self._draw_uniform(axes)
@@ -41,7 +45,7 @@ class HistogramPicture(Picture):
         style.legend(axes, self.medium)
 
     def _draw_bars(self, axes: Axes) -> None:
-        edges, empty = len(self._to_winner), np.zeros(_BINS)
+        edges, empty = len(self._to_winner), np.zeros(len(self.bins) - 1)
         winner = self.names[self._winner] + " (the answer)" * self.medium.heading
         looks: dict[str, Any] = {"width": 0.94 * np.diff(self.bins), "align": "edge"}
         every, some = f"all {edges:,} couplings", f"those with {winner}"
@@ -73,6 +77,6 @@ class HistogramPicture(Picture):
         for bars, heights in ((self.bars, counts), (self.winner_bars, to_winner)):
             for bar, height in zip(bars, heights, strict=True):
                 bar.set_height(height)
-        strong = f"{(c > CHOICE).sum():,} of {len(c):,}"
+        strong = f"{(c > 0.5).sum():,} of {len(c):,}"
         line = f"{self.timeline.title(position)}: largest coupling {c.max():.3f}, {strong} above one half"
-        self._heading.say(choice_in_words(self.trace, c), line)
+        self._heading.say(self.choice(position), line)

@@ -28,7 +28,8 @@ def laid_out(num_nodes: int, links: np.ndarray) -> np.ndarray:
             iterations = 200 if len(part) < 500 else 50
             at = networkx.spring_layout(component, k=2.5 / np.sqrt(len(part)), iterations=iterations, seed=0)
         scaled = np.sqrt(len(part)) * np.array([at[n] for n in part])
-        positions.append(scaled - scaled.min(axis=0))
+        lying = np.argsort(-np.ptp(scaled, axis=0), kind="stable")  # the longer side is horizontal
+        positions.append((scaled - scaled.min(axis=0))[:, lying])
     return _in_rows(parts, positions)
 
 

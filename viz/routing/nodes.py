@@ -5,7 +5,6 @@ The picture is a graph, or a matrix of nodes by nodes if the graph would be a ta
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import networkx
@@ -14,10 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.image import AxesImage
+from matplotlib.patheffects import withStroke
 
 from graphcaps.errors import check_name, check_whole, expect
 from graphcaps.viz import style
-from graphcaps.viz.routing.entropy import choice_in_words, entropies
+from graphcaps.viz.routing.entropy import entropies
 from graphcaps.viz.routing.layout import laid_out
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import between, count
@@ -27,11 +27,11 @@ VIEWS = ("auto", "graph", "matrix")
 MAX_EDGES = 2000  # edges drawn at most
 TANGLE = 400, 0.25  # a graph with more edges than this, and this share of all possible edges, is drawn as a matrix
 
-_MIN_RANGE = 0.01  # the widest line is at least this much above undecided, since smaller differences are noise
 _THIN = 0.5  # points
 _BEND = 0.12  # sideways bend, as a share of the edge's length, if the reverse edge is drawn too
 _CURVE = np.linspace(0, 1, 12)[:, None]
-_MAX_NUMBERED = 40  # up to this many nodes have room for a number each
+_MAX_NUMBERED = 40  # up to this many rows of a matrix have room for a number each
+_MAX_NAMED = 12  # nodes that have their names beside them, if names don't fit into nodes
 _PAPER = np.array(to_rgb(style.FAINT))
 
 
@@ -39,8 +39,8 @@ class NodesPicture(Picture):
     """The graph, or its matrix, with the entropy over the steps and a key.
 
     An edge has the colour of the capsule that it is coupled with most. Its width grows linearly with this coupling,
-    from undecided (all capsules have an equal share) to the largest coupling of all steps. Its colour goes from grey to
-    the capsule's in the same way. A loop is a ring around its node. Two edges between the same nodes, in opposite
+    from undecided (all capsules have an equal share) to 1. Its colour goes from grey to the capsule's in the same way.
+    A loop is a ring around its node. Two edges between the same nodes, in opposite
     directions, each bend to their right. Parallel edges, and capsules of one source, are drawn as their mean.
 
     Args:
@@ -53,7 +53,7 @@ class NodesPicture(Picture):
         shown: (n,) the nodes that are drawn, ascending.
         edges: (P, 2) nodes of the edges that are drawn.
         couplings: (S, P, num_caps) their couplings.
-        low, full: the couplings of the thinnest and the widest line.
+        low: the coupling of the thinnest line; that of the widest is 1.
         lines: LineCollection of the edges, in the order of ``order``: the weakest in the answer comes first. Loops have
             width 0. None in a matrix.
         cells: the matplotlib image of a matrix, with a row for each destination; None in a graph.
@@ -94,10 +94,10 @@ class NodesPicture(Picture):
         self.shown, ends = np.unique(self.edges, return_inverse=True)
         self._ends = ends.reshape(-1, 2)  # (P, 2) places in shown
         degrees = np.unique(np.unique(trace.src, return_counts=True)[1])  # the different numbers of edges of a child
-        self.low = 1 / degrees[0] if len(degrees) == 1 else 0.0
-        self.full = max(float(self.couplings.max()), self.low + _MIN_RANGE)
+        self.low = 1 / degrees[0] if len(degrees) == 1 and degrees[0] > 1 else 0.0
         edge_is_child = len(degrees) == 1 and degrees[0] == trace.num_caps
-        self._child_words = ("edge", "edges") if edge_is_child else ("child", "children")
+        self.words = ("edge", "edges") if edge_is_child else ("child", "children")
+        self.names = [f"capsule {j % trace.num_caps}" for j in range(trace.num_parents)]
         self._colors = np.array([style.color(k) for k in range(trace.num_caps)])
         self.lines: LineCollection | None = None
         self.cells: AxesImage | None = None
@@ -115,7 +115,8 @@ class NodesPicture(Picture):
         what = f"{count(len(self.shown), 'node')}, {count(len(self.edges), 'edge')}"
         if self._node is not None:
             others = len(self.shown) - 1
-            what = f"node {self._node} and {others:,} that vote for it, of {nodes:,} nodes"
+            name = self.trace.node_names[self._node] if self.trace.node_names else f"node {self._node}"
+            what = f"{name} and {others:,} that vote for it, of {nodes:,} nodes"
         elif len(self.edges) < edges:
             what = f"the {len(self.shown):,} nodes with the most edges, of {nodes:,}"
         recorded = self.trace.about.get("edges")
@@ -159,15 +160,28 @@ class NodesPicture(Picture):
         self._write_names(axes, at, 10 * scale)
 
     def _write_names(self, axes: Axes, at: np.ndarray, size: float) -> None:
-        names = self.trace.node_names
-        if not names and len(at) > _MAX_NUMBERED:
-            return
-        texts = [names[n] if names else str(n) for n in self.shown]
+        """Write names or numbers into the nodes; or, if they don't fit, names above the nodes with most edges."""
+        texts = [self.trace.node_names[n] if self.trace.node_names else str(n) for n in self.shown]
         size *= self.medium.line * min(1, 2.2 / max(map(len, texts)))
-        if size >= 4:
-            looks: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": size, "zorder": 4}
-            for (x, y), text in zip(at, texts, strict=True):
-                axes.text(x, y, text, **looks)
+        looks: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": size, "zorder": 4}
+        written, rise = list(range(len(at))), 0.0
+        if size < 4:
+            halo = withStroke(linewidth=2.5, foreground="white")
+            looks |= {"size": self.medium.small, "va": "bottom", "path_effects": [halo]}
+            written, rise = self._apart(at, texts, float(np.ptp(axes.get_xlim())) / axes.bbox.width), 0.012
+        for n in written:
+            axes.text(at[n, 0], at[n, 1] + rise, texts[n], **looks)
+
+    def _apart(self, at: np.ndarray, texts: list[str], pixel: float) -> list[int]:
+        """The nodes with most edges whose texts don't lie over one another."""
+        found: list[int] = []
+        wide, tall = 0.85 * self.medium.small * pixel, 1.9 * self.medium.small * pixel  # of a letter and of a line
+        for n in np.argsort(-np.bincount(self._ends.ravel()), kind="stable").tolist():
+            away = abs(at[found] - at[n])
+            room = np.array([wide * (len(texts[n]) + len(texts[other])) / 2 for other in found])
+            if ((away[:, 0] > room) | (away[:, 1] > tall)).all() and len(found) < _MAX_NAMED:
+                found.append(n)
+        return found
 
     def _positions(self) -> np.ndarray:
         """(n, 2) in [0, 1]: the trace's own positions with their proportions kept, else those of networkx."""
@@ -217,7 +231,7 @@ class NodesPicture(Picture):
         axes.set_xlabel(over[:-1], size=self.medium.small)
 
     def _draw_key(self) -> None:
-        """Draw a wedge from undecided to the largest coupling, and the capsules' colours."""
+        """Draw a wedge from undecided to 1, and the capsules' colours."""
         left, top = self._key_at
         small: dict[str, Any] = {"size": self.medium.small}
         style.write(self.figure, left, top, "largest coupling c of an edge", color=style.MUTED, **small)
@@ -225,9 +239,8 @@ class NodesPicture(Picture):
         wedge.fill_between([0, 1], [0.45, 0], [0.55, 1], color=style.MUTED, lw=0)
         wedge.set(xlim=(0, 1), ylim=(0, 1))
         style.bare(wedge)
-        digits = max(2, math.ceil(-math.log10(self.full - self.low)) + 1)
-        style.write(self.figure, left, top + 33, f"{self.low:.{digits}f}", **small)
-        style.write(self.figure, left + 120, top + 33, f"{self.full:.{digits}f}", ha="right", **small)
+        style.write(self.figure, left, top + 33, f"{self.low:.2f}", **small)
+        style.write(self.figure, left + 120, top + 33, "1.00", ha="right", **small)
         for k in range(self.trace.num_caps):
             x, y = left + (80 if self.medium is style.SCREEN else 68) * (k % 2), top + 56 + 16 * (k // 2)
             style.write(self.figure, x, y - 2, "■", color=self._colors[k], **small)
@@ -236,7 +249,7 @@ class NodesPicture(Picture):
     def show(self, position: float) -> None:
         couplings = between(self.couplings, position)  # (P, num_caps)
         capsule, c = couplings.argmax(axis=1), couplings.max(axis=1)
-        strength = np.clip((c - self.low) / (self.full - self.low), 0, 1)[:, None]
+        strength = np.clip((c - self.low) / (1 - self.low), 0, 1)[:, None]
         if self.cells is not None:
             cells = np.ones((len(self.shown), len(self.shown), 3))
             cells[self._ends[:, 1], self._ends[:, 0]] = 1 - strength * (1 - self._colors[capsule])
@@ -245,8 +258,9 @@ class NodesPicture(Picture):
             self._show_edges(_PAPER + strength * (self._colors[capsule] - _PAPER), strength[:, 0])
         mean = float(between(self._means, position))
         self._tip.set_data([between(self._x, position)], [mean])
-        title = choice_in_words(self.trace, self.timeline.at(position)[0], *self._child_words)
-        self._heading.say(title, f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat", self.source)
+        self._heading.say(
+            self.choice(position), f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat", self.source
+        )
 
     def _show_edges(self, colors: np.ndarray, strength: np.ndarray) -> None:
         """Give the lines, and the rings of nodes with a loop, colours (P, 3) and strengths (P,)."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
 
 from graphcaps.viz import style
@@ -56,11 +57,8 @@ class Panel:
         self._chosen, self._tint, self._axes, self._names = picture.chosen, picture.tint, axes, picture.names
         self._word = picture.words[1 if len(self._chosen.children) > 1 else 0]
         self._colors = [picture.color(j) for j in range(picture.trace.num_parents)]
-        # Decoded images are those of the last epoch's iterations, so a picture over epochs has none.
-        self._votes, self._parents = (
-            None if images is None or self._time.over == "epochs" else images[picture.image]
-            for images in (self._trace.decoded_votes, self._trace.decoded_parents)
-        )
+        self._votes, self._parents = picture.votes, picture.parents
+        self._ink = LinearSegmentedColormap.from_list("ink", [self._medium.paper, self._medium.ink])
         if self._votes is not None or self._parents is not None:
             self._view = (..., *inked(self._votes, self._parents))
         answer = self._time.c[-1]
@@ -68,7 +66,7 @@ class Panel:
         drawn = np.isin(self._trace.src, self._chosen.children) & np.isin(self._trace.dst, self._chosen.parents)
         self.edges = order[drawn[order]]
         if self._tint is not None:
-            self._draw_image(self._tint(answer), picture.true, *square)
+            self._draw_image(self._tint(answer, self._time.end), picture.true, *square)
         self._draw_graph(*box)
 
     def _draw_image(self, pixels: np.ndarray, true: int | None, left: float, top: float, side: float) -> None:
@@ -76,13 +74,16 @@ class Panel:
         high, wide = (side * size / max(pixels.shape[:2]) for size in pixels.shape[:2])
         x, y = left + (side - wide) / 2, top + (side - high) / 2
         self._image = self._show(pixels, x, y, wide, high)
+        if self._medium.heading:
+            text = "strokes take their parent's colour"
+            self._axes.text(x, y - 6, text, va="bottom", size=self._medium.small, color=self._medium.muted)
         if true is not None and self._medium.heading:
             answer = int(self._time.lengths[-1].argmax())
             text = f"true label: {self._names[true]}" + f", answer: {self._names[answer]}" * (true != answer)
             self._axes.text(x, y + high + 6, text, va="top", size=self._medium.small)
 
     def _show(self, pixels: np.ndarray, x: float, y: float, wide: float, high: float) -> Any:
-        looks: dict[str, Any] = {"aspect": "auto", "zorder": 3, "vmin": 0, "vmax": 255, "cmap": "gray_r"}
+        looks: dict[str, Any] = {"aspect": "auto", "zorder": 3, "vmin": 0, "vmax": 255, "cmap": self._ink}
         image = self._axes.imshow(pixels, extent=(x, x + wide, y + high, y), **looks)
         self._axes.set(xlim=(0, self._medium.width), ylim=(self._axes.figure.bbox.height, 0))
         return image
@@ -103,21 +104,27 @@ class Panel:
         self._draw_parents(right, parent_y, box, letter)
         self._note(left, top + height, right)
         if medium.heading:
-            children = f"{len(shown.children)} {self._word}" + ", drawn as what they vote for" * (
-                self._votes is not None
-            )
-            for x, text in ((left, children), (right, "parents, and their lengths")):
+            children, parents = f"{len(shown.children)} {self._word}", "parents, and their lengths"
+            if self._tint is not None:
+                children += " (child capsules)"
+                parents = "wholes (parent capsules),\nlength: how sure it is there"
+            if self._votes is not None:
+                children += ", drawn as what\neach votes for: the paler, the less it counts"
+            for x, text in ((left, children), (right, parents)):
                 self._axes.text(x, top - 8, text, va="bottom", size=medium.small, color=medium.muted)
 
     def _draw_children(self, left: float, y: np.ndarray, side: float) -> None:
-        """Draw each child as the decoded image of its vote, or as a dot."""
-        children = self._chosen.children
+        """Draw each child as the decoded image of its vote for the parent that it goes to most, or as a dot."""
+        children, trace = self._chosen.children, self._trace
+        self._portraits = []  # each with the edge of its vote
         if self._votes is None:
             x = np.full(len(children), left + side - 2)
             self._axes.scatter(x, y[children], min(0.2 * side**2, 120.0), color=self._medium.ink, lw=0, zorder=3)
         else:
+            best = dict(zip(trace.src[self.edges].tolist(), self.edges.tolist(), strict=True))  # the last is strongest
             for i in children:
-                self._show(style.displayed(self._votes[i][self._view]), left, y[i] - side / 2, side, side)
+                portrait = self._show(style.displayed(self._votes[i][self._view]), left, y[i] - side / 2, side, side)
+                self._portraits.append((portrait, best[i]))
 
     def _draw_lines(self, x: tuple[float, float], child_y: np.ndarray, parent_y: np.ndarray, thick: float) -> None:
         start, end = child_y[self._trace.src[self.edges]], parent_y[self._trace.dst[self.edges]]
@@ -169,8 +176,10 @@ class Panel:
         c = couplings[self.edges]
         colors = np.array(self._colors)[self._trace.dst[self.edges]]
         self.lines.set(linewidth=self.width(c), color=np.column_stack((colors, self.alpha(c))))
+        for portrait, edge in self._portraits:
+            portrait.set_alpha(float(np.sqrt(couplings[edge])))  # the root, or nothing would be seen where c is small
         if self._tint is not None:
-            self._image.set_data(self._tint(couplings))
+            self._image.set_data(self._tint(couplings, position))
         for k, j in enumerate(self._chosen.parents):
             length = lengths[j]
             self.frames[k].set_linewidth(self._medium.line * (0.5 + 3.5 * length))

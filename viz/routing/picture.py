@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from graphcaps.viz import style
+from graphcaps.viz.routing.selection import choice_by_name
 from graphcaps.viz.routing.timeline import Timeline, caption, true_parent
 from graphcaps.viz.routing_trace import RoutingTrace
 
@@ -23,6 +24,7 @@ class Picture:
     Attributes:
         figure: the matplotlib figure.
         timeline: the steps that it moves through.
+        words: for a child and for several.
 
     Raises:
         InputError, GraphcapsError: as ``Timeline.of``.
@@ -40,6 +42,7 @@ class Picture:
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]
         self.true = true_parent(trace, image)
+        self.words = ("part", "parts") if trace.images is not None else ("child", "children")
         with style.applied(medium):
             self.draw()
         self.show(self.timeline.end)
@@ -52,6 +55,10 @@ class Picture:
     def draw(self) -> None:
         """Make the figure with everything that stays the same."""
         raise NotImplementedError
+
+    def choice(self, position: float) -> str:
+        """How many children have chosen which parents, for the title."""
+        return choice_by_name(self.trace, self.timeline.at(position)[0], self.names, *self.words)
 
     def show(self, position: float) -> None:
         """Move the figure to ``position``, counted in steps from 0; fractions lie between two steps."""

@@ -93,10 +93,11 @@ def choice_by_name(trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one
     """
     if not (np.bincount(trace.src) > 1).any():
         return f"One parent for each {one}: nothing to choose"
-    chosen = Counter(j for j in choices(trace, c).tolist() if j >= 0).most_common()
+    chosen = Counter(names[j] for j in choices(trace, c).tolist() if j >= 0).most_common()
     if not chosen:
         return f"All {many} are undecided"
-    texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {names[j]}" for j, number in chosen[:2]]
+    texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {name}" for name, number in chosen[:2]]
     texts[0] = texts[0].replace(" ", f" {many if chosen[0][1] > 1 else one} ", 1)
-    others = sum(number for _, number in chosen[2:])
-    return ", ".join(texts) + (f", {others:,} others" if others else "")
+    others = [sum(number for _, number in chosen[named:]) for named in (1, 2)]
+    one, two = (", ".join(texts[:n]) + f", {rest:,} others" * (rest > 0) for n, rest in enumerate(others, 1))
+    return two if len(two) <= 52 else one  # 53 letters are wider than a picture

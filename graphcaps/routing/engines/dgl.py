@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..._dgl import DGLGraph, edge_softmax, function, has_cuda, ops
-from ...graph import bipartite_graph, cached_per_structure
+from ...graph import Links, bipartite_graph, cached_per_structure
 from ...torch_tracing import is_tracing
 from ..base import Routing
 from ..second_derivative import refuse_second_derivative
@@ -23,7 +23,7 @@ class DGLEdges(Edges):
 
     @classmethod
     def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
-        if is_tracing():
+        if is_tracing() or isinstance(graph, Links):
             return "a call that torch doesn't trace or transform"
         if votes.device != graph.device:
             then = f", as graph.to('{votes.device}') has" if votes.device.type == "cuda" and has_cuda() else ""

@@ -31,6 +31,9 @@ class Edges:
     """The name in ``with graphcaps.engine(name)``. Two classes may share a name and support different calls."""
 
     observer: Observer | None = None
+    half: torch.dtype | None = None
+    """The dtype in which kernels on a GPU multiply float32 votes; None for exact products."""
+
     observed: int = 0
     """How often ``observe`` was called."""
 

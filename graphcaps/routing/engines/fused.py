@@ -1,7 +1,7 @@
-"""Routing on the CPU with one pass over the votes per iteration, by kernels that Numba compiles.
+"""Routing with one pass over the votes per iteration, by kernels that Numba compiles for a CPU and Triton for a GPU.
 
 ``cpu/README.md`` contains the derivation, the notation and a reading order for the kernels. They are imported on first
-use, because Numba takes half a second to import.
+use, because Numba takes half a second to import, and not every machine has Triton.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import torch
 from torch import Tensor
 
 from ..._dgl import DGLGraph
+from ...graph import Links, links
 from ...torch_tracing import is_tracing
 from ..base import Parents, Routing, rule_of, squashed
 from ..observers import watched
+from ..rule import Rule
 from ..votes import GivenVotes, LinearVotes, NodeVotes, Votes
+from .dense import DenseEdges
 from .edges import Edges
 
 MAX_WIDTH = 256  # numbers in a capsule: it is one SIMD vector, and the time to compile grows with its width
@@ -32,23 +35,51 @@ class FusedEdges(Edges):
 
     @classmethod
     def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
-        if is_tracing():
+        if is_tracing() and not isinstance(graph, Links):
             return "a call that torch doesn't trace or transform"
-        if votes.device.type != "cpu":
-            return "votes on the CPU"
         if not isinstance(votes, (GivenVotes, LinearVotes)):
             return "a tensor of votes, or LinearVotes"
-        if rule_of(routing) is None:
+        rule = rule_of(routing)
+        if rule is None:
             return "a routing with a rule, as Dynamic, Uniform, Spherical and Attention have one"
+        if on_gpu(votes):
+            return _lacks_on_gpu(graph, votes, rule)
+        if votes.device.type != "cpu":
+            return "votes on the CPU or on CUDA"
         return "" if max(votes.u.shape[-1], votes.dim) <= MAX_WIDTH else f"capsules of at most {MAX_WIDTH} numbers"
 
     def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
-        from .cpu.by_child import sums
-
         rule = rule_of(routing)
         assert rule is not None
+        if on_gpu(self.votes):
+            if self.observer is not None:  # the kernels keep nothing that an observer could see
+                edges = DenseEdges(self.graph, self.votes)
+                edges.observer = self.observer
+                return edges.route(routing, prior, activation, coupling)
+            from .gpu.dense import route_dense
+
+            sizes = self.graph.num_src_nodes(), self.graph.num_dst_nodes()
+            return route_dense(self.votes, rule, prior, sizes, coupling, self.half)
+        from .cpu.by_child import sums
+
         s, c = sums(self.graph, self.votes.to(prior.dtype), rule, prior, self.observer, coupling)
         return squashed(s, c)
+
+
+def on_gpu(votes: Votes) -> bool:
+    """Whether Triton's kernels route these votes, not Numba's."""
+    return votes.device.type == "cuda"
+
+
+def _lacks_on_gpu(graph: DGLGraph, votes: GivenVotes | LinearVotes, rule: Rule) -> str:
+    """Return what Triton's kernels lack for these votes, or ""."""
+    if not links(graph).complete or (isinstance(votes, LinearVotes) and votes.index is not None):
+        return "a complete graph on CUDA, and LinearVotes without an index"
+    if rule.kind == "sums" or votes.dtype == torch.float64:
+        return "Dynamic, Uniform or Spherical on CUDA, in float32, bfloat16 or float16"
+    if votes.dim > 64 or (isinstance(votes, LinearVotes) and votes.u.shape[-1] > 32):
+        return "votes of at most 64 numbers on CUDA, and children of at most 32 in LinearVotes"
+    return "" if has_triton() else "Triton on CUDA, with torch 2.8 or later"
 
 
 class FusedNodes:
@@ -92,11 +123,11 @@ def fits_node_kernels(z: Tensor) -> bool:
         and z.dtype in NODE_DTYPES.get(z.device.type, ())
         and z.shape[-2] * z.shape[-1] <= MAX_NODE_NUMBERS
         and (z.device.type == "cpu" or has_triton())
-        and not is_tracing()
+        and (not is_tracing() or (torch.compiler.is_dynamo_compiling() and not z.is_cuda))
     )
 
 
 @functools.cache
 def has_triton() -> bool:
-    """Whether Triton can compile the kernels by node. Releases before 3.4, which came with torch 2.8, can't."""
+    """Whether Triton can compile all kernels. Releases before 3.4, which came with torch 2.8, can't."""
     return torch.__version__ >= "2.8" and importlib.util.find_spec("triton") is not None

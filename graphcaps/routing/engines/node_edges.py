@@ -28,7 +28,8 @@ class NodeEdges(Edges):
 
     def __init__(self, graph: DGLGraph | Links, votes: NodeVotes, mutual: bool = False):
         super().__init__(graph, votes)
-        self.reverse = reverse_edges(self.graph).to(votes.device) if mutual else None
+        reverse = graph.reverse if isinstance(graph, Links) else reverse_edges(graph) if mutual else None
+        self.reverse = reverse.to(votes.device) if mutual and reverse is not None else None
         self.vector_dims = votes.u.dim()
         if not isinstance(graph, Links):
             self.observer = observer_on_nodes(graph, *votes.u.shape[-3:-1])

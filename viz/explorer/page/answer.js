@@ -4,7 +4,7 @@ const MOST_CHILDREN = 120; // shown of a larger graph; more lines would run into
 
 // An image as `unpacked` gives it, of an answer's states and, where it is known, where children look.
 function computed({ states, saliency = null }, layer, trace, pixels, label, edges = shownEdges(states.at(-1).c, layer)) {
-  const { src, dst, children, parents } = layer,
+  const { src, dst, children } = layer,
     drawnChildren = new Set(edges.map((e) => src[e])),
     linked = [...Array(children).keys()].filter((i) => !trace.unlinked.includes(i));
   // (k, r) => of(state), computed when it is first read
@@ -14,8 +14,7 @@ function computed({ states, saliency = null }, layer, trace, pixels, label, edge
     return rows.get(state);
   };
   const taken = (name) => reader((state) => Float64Array.from(edges, (e) => state[name][e])),
-    entropy = reader((state) => entropies(state.c, src, children)),
-    withCredit = trace.fields && !saliency && !trace.looks;
+    entropy = reader((state) => entropies(state.c, src, children));
   return {
     label,
     src: edges.map((e) => src[e]),
@@ -28,7 +27,6 @@ function computed({ states, saliency = null }, layer, trace, pixels, label, edge
     agreement: taken("agreement"),
     entropy,
     linked,
-    credit: withCredit ? reader((state) => creditOf(state, src, dst, trace.fields, parents)) : null,
     meanEntropy: (k, r) => linked.reduce((sum, i) => sum + entropy(k, r)[i], 0) / linked.length,
     lengths: reader((state) => [...state.lengths]),
   };
@@ -61,11 +59,4 @@ function entropies(c, src, children) {
   const sums = new Float64Array(children);
   c.forEach((value, e) => value > 0 && (sums[src[e]] -= value * Math.log(value)));
   return sums;
-}
-
-// (J * F): over the children of each place, the sum of c <u_hat, v>, what they give to a parent's length; 0 below.
-function creditOf({ c, agreement }, src, dst, { places, of }, parents) {
-  const sums = new Float64Array(parents * places.length);
-  c.forEach((value, e) => (sums[dst[e] * places.length + of[src[e]]] += value * agreement[e]));
-  return sums.map((value) => Math.max(0, value));
 }

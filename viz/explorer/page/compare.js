@@ -106,38 +106,6 @@ function drawMoved([one, other]) {
   });
 }
 
-// The comparison in a saved view, as the page shows it: a row for each parent, the answers, the couplings.
-const ROW = 24;
-below.push({
-  height: () => (isComparing() && comparing && !comparing.filled.includes(null) ? ROW * (stored.parents.length + 6) : 0),
-  draw(context, top, write) {
-    const { edge, width } = SHEET,
-      [first, room, bar] = [edge + 120, 320, 230],
-      muted = { color: look.muted },
-      place = (side) => first + side * room;
-    write($("#compare summary").textContent, edge, top, { size: 15, weight: 650 });
-    write($("#differs").textContent, edge, top + ROW, { size: 14 });
-    sides.forEach((side, at) => write(named(side), place(at), top + 2 * ROW + 6, muted));
-    write($("#compare h3").textContent, place(2), top + 2 * ROW + 6, { ...muted, room: width - edge - place(2) });
-    const at = (row) => top + (row + 3) * ROW + 6;
-    [...$("#compare tbody").rows].forEach(({ cells: [head, ...both] }, row) => {
-      write(cut(head.textContent, look.font, 110), edge, at(row));
-      both.forEach((cell, side) => {
-        const [{ style }, value] = cell.firstChild.children;
-        context.fillStyle = style.getPropertyValue("--of");
-        context.fillRect(place(side), at(row) - 9, Math.max(1, bar * style.getPropertyValue("--share")), 10);
-        write(value.textContent, place(side) + bar + 8, at(row), { weight: cell.classList.contains("longest") ? 700 : 400 });
-      });
-    });
-    [...$("#compare tfoot").rows].forEach(({ cells: [head, ...both] }, row) => {
-      const y = at(stored.parents.length + row);
-      write(head.textContent, edge, y, muted);
-      both.forEach((cell, side) => write(cell.textContent, place(side), y));
-    });
-    [...$("#differences").children].forEach((item, row) => write(item.textContent, place(2), at(row)));
-  },
-});
-
 // Say what the weights were trained with, and let the controls stand where `sides` does.
 function nameSides() {
   const notes = [words.otherRouting(named(trained))];

@@ -1,11 +1,13 @@
 // When an answer is doubtful, by the rules of graphcaps/models.
 
-// "blank", "unlike" the images of training, or "", of pixels in 0 to 255, the longest lengths, descending, and the
-// reconstruction.
+// "blank", "short" if only the last of several objects is doubtful, "unlike" the images of training, or "", of pixels in 0 to
+// 255, the longest lengths, descending, and the reconstruction.
 function doubtOf({ limits, objects, shape }, pixels, lengths, reconstruction) {
   if (contrastOf(pixels, shape) < limits.blank) return "blank";
+  const short = limits.answer !== null && lengths[objects - 1] < limits.answer;
+  if (short && lengths[objects - 2] >= limits.answer) return "short";
   const beyond = [
-    limits.answer !== null && lengths[objects - 1] < limits.answer,
+    short,
     limits.other !== null && lengths[objects] > limits.other,
     limits.likeness !== null && reconstruction && correlation(pixels, reconstruction) < limits.likeness,
   ];

@@ -314,6 +314,21 @@ function stepLine(by) {
   redraw();
 }
 
+// Pointing at a row of a list lights up what it speaks of in the graph, the image, the curve and the parents.
+function lights(list, of) {
+  for (const kind of ["pointerover", "focusin"]) {
+    list.addEventListener(kind, ({ target }) => {
+      const row = target.closest("li, tr");
+      if (row && explained) choose({ hovered: pointedAt(of(explained, [...list.children].indexOf(row))) });
+    });
+  }
+  for (const kind of ["pointerleave", "focusout"]) list.addEventListener(kind, () => choose({ hovered: null }));
+}
+lights($("#lines ol"), ({ child, edge, parent }, at) => {
+  const panel = linesOf({ edge, parent }, Math.round(now.r))[at][3];
+  return { "#softmax": { child }, "#votes": { parent }, "#edge": { child, parent } }[panel];
+});
+lights($("#softmax tbody"), ({ child }, at) => ({ child, parent: layer.dst[edgesFrom(child)[at]] }));
 $("#line-next").addEventListener("click", () => stepLine(1));
 $("#line-back").addEventListener("click", () => stepLine(-1));
 $("#elsewhen button").addEventListener("click", () => go({ k: trace.epochs.length - 1 }));

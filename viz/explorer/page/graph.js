@@ -35,7 +35,7 @@ class Graph {
     this.room = height / this.children.length;
     const side = this.pictures ? Math.min(58, 0.94 * this.room, 0.2 * width) : 0;
     this.side = side < LEGIBLE ? 0 : side;
-    this.wide = DIGIT * String(Math.max(...this.children)).length + 5; // pixels of the children's numbers
+    this.wide = DIGIT * Math.max(...this.children.map((child) => shortName(child).length)) + 5; // pixels of numbers and names
     this.numbered = this.room >= LINE;
     this.from = this.numbered ? this.wide : 0; // where children begin
     this.left = this.from + (this.side ? this.side + 5 : 12);
@@ -139,19 +139,22 @@ class Graph {
     if (!this.numbered) context.fillRect(x, y - 8, wide, 16);
     Object.assign(context, { font: marked ? `700 ${look.font}` : look.font, textAlign: "right", textBaseline: "middle" });
     context.fillStyle = marked ? look.accent : look.muted;
-    context.fillText(child, x + wide - 3, y);
+    context.fillText(shortName(child), x + wide - 3, y);
     context.textAlign = "left";
   }
 
-  // A child that is held where it was pulled has a frame.
+  // A child that is pinned, or held where it was pulled, has a frame.
   drawChild(child, marked, look) {
     const { context, side, from } = this,
       y = this.childY(child),
-      held = child in this.held;
+      held = child in this.held || child in now.pinned;
     context.strokeStyle = context.fillStyle = marked ? look.accent : look.ink;
     if (this.side) {
       context.imageSmoothingEnabled = true;
+      const most = Math.max(...this.edges.filter((edge) => this.image.src[edge] === child).map((edge) => this.c[edge]));
+      if (trace.network?.decoder) context.globalAlpha = Math.sqrt(Math.max(0, most)); // a vote is as strong as it counts
       if (this.pictures.has(child)) context.drawImage(this.pictures.get(child), from + 1, y - side / 2, side, side);
+      context.globalAlpha = 1;
       context.lineWidth = marked ? 3 : held ? 2 : 1;
       if (!marked && !held) context.strokeStyle = look.faint;
       context.strokeRect(from + 1.5, y - side / 2 + 0.5, side - 1, side - 1);

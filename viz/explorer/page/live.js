@@ -185,8 +185,10 @@ function showAnswer(answer, about) {
     doubt = doubtOf(network, data, lengths, reconstructionOf(answer)),
     blank = doubt === "blank";
   $("main").classList.toggle("blank", blank);
-  $("#doubts").hidden = !doubt;
-  const text = { blank: words.blank, unlike: words.unlike(network.limits.most), "": "" }[doubt];
+  const names = answers([...answer.states[layer.iterations - 1].lengths]).map((parent) => stored.parents[parent].name),
+    pairs = network.objects > 1 && desk.lines.length ? words.always(noun(), network.objects) : "",
+    text = { blank: words.blank, short: words.short(names.at(-1), network.limits.most) + pairs, unlike: words.unlike(network.limits.most) }[doubt] ?? pairs;
+  $("#doubts").hidden = !text;
   if ($("#doubts").textContent !== text) $("#doubts").textContent = text; // a screen reader reads each change aloud
   if (page !== null) {
     const one = unpacked(stored, page),
@@ -199,9 +201,8 @@ function showAnswer(answer, about) {
   clearTimeout(resting);
   resting = setTimeout(() => rest(about), REST);
   showBend(answer.tops[0]);
-  const named = answers([...answer.states[layer.iterations - 1].lengths]).map((parent) => stored.parents[parent].name).join(" + "),
-    mark = label === null || blank ? "" : answer.tops[0].parent === label ? ` ${RIGHT}` : ` ${WRONG}`;
-  $("#verdict").textContent = blank ? "" : words.readAs(named, Boolean(doubt)) + mark;
+  const mark = label === null || blank ? "" : answer.tops[0].parent === label ? ` ${RIGHT}` : ` ${WRONG}`;
+  $("#verdict").textContent = blank ? "" : words.readAs(names, doubt) + mark;
   if (moment) {
     resume(moment);
     bendBy(moment.bend);
@@ -297,8 +298,8 @@ for (const id of Object.keys(desk.adjust)) {
 $("#clean").addEventListener("click", () => desk.clear());
 $("#undo").addEventListener("click", () => desk.undo());
 document.addEventListener("keydown", (event) => {
-  const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
-  if (!(ctrlKey || metaKey) || altKey || shiftKey || key.toLowerCase() !== "z") return;
+  const { key, ctrlKey, metaKey, altKey, shiftKey, target } = event;
+  if (target.matches("#name") || !(ctrlKey || metaKey) || altKey || shiftKey || key.toLowerCase() !== "z") return;
   event.preventDefault();
   desk.undo();
 });

@@ -2,12 +2,18 @@
 
 const SMALLEST = 3, // pixels of a node's radius
   LARGEST = 13,
-  FEW = 300, // nodes, of more only those chosen have names beside them
+  FEW = 300, // nodes, of more only those chosen and the hubs have names beside them
+  HUBS = 6, // nodes with most edges, whose names may cover nodes
   HEADED = 9, // pixels of an arrow's head
   OUTLINE = 2.5, // pixels around an edge that goes to another capsule than in the given graph
   SHAPES = [0, -4, 3, 6, 5, 4]; // corners of the nodes of each class; 0: a circle; below 0: it lies on a side
 
 class NodeGraph extends Graph {
+  constructor(canvas) {
+    super(canvas);
+    Object.assign(this, { zoom: 1, shift: [0, 0] }); // how much it is enlarged, and moved in pixels
+  }
+
   // The conv, the places of its nodes, colours and names as the page has them; what changes with every edge.
   take(conv, layer, order) {
     const { src, dst } = layer.ends;
@@ -18,17 +24,18 @@ class NodeGraph extends Graph {
 
   place() {
     const { context, width, height } = surface(this.canvas),
+      { zoom, shift } = this,
       { at, N } = this.conv;
     Object.assign(this, { context, width, height });
-    this.radius = Math.min(LARGEST, Math.max(SMALLEST, 0.135 * Math.sqrt((width * height) / N)));
+    this.radius = Math.min(LARGEST, Math.max(SMALLEST, 0.135 * zoom * Math.sqrt((width * height) / N)));
     this.thick = Math.max(2.5, 0.6 * this.radius);
     const ends = (axis) => [Math.min(...at.map((p) => p[axis])), Math.max(...at.map((p) => p[axis]))],
       [x0, x1] = ends(0),
       [y0, y1] = ends(1),
       pad = 2.4 * this.radius + 6,
-      unit = Math.min((width - 2 * pad) / (x1 - x0 || 1), (height - 2 * pad) / (y1 - y0 || 1));
-    this.spots = at.map(([x, y]) => [width / 2 + unit * (x - (x0 + x1) / 2), height / 2 - unit * (y - (y0 + y1) / 2)]);
-    this.middle = [width / 2, height / 2];
+      unit = zoom * Math.min((width - 2 * pad) / (x1 - x0 || 1), (height - 2 * pad) / (y1 - y0 || 1));
+    this.middle = [width / 2 + shift[0], height / 2 + shift[1]];
+    this.spots = at.map(([x, y]) => [this.middle[0] + unit * (x - (x0 + x1) / 2), this.middle[1] - unit * (y - (y0 + y1) / 2)]);
   }
 
   wide(text) {
@@ -174,7 +181,8 @@ class NodeGraph extends Graph {
     context.closePath();
   }
 
-  // Names in their nodes where there is room, else beside them: those chosen, and others as far as nothing is covered.
+  // Names in their nodes where there is room, else beside them: those chosen, those with most edges, and others as far as
+  // nothing is covered.
   drawNames(chosen, hovered, look) {
     const { context, conv, radius, width, spots } = this,
       picked = (node) => node === chosen.node || node === chosen.other || node === hovered?.node,
@@ -182,7 +190,10 @@ class NodeGraph extends Graph {
     const covers = (one, other) =>
       one.x < other.x + other.wide && other.x < one.x + one.wide && one.y < other.y + other.high && other.y < one.y + one.high;
     Object.assign(context, { font: look.font, textBaseline: "middle", globalAlpha: 1 });
-    for (const node of [...this.order].sort((a, b) => picked(b) - picked(a))) {
+    const edges = Array(conv.N).fill(0);
+    this.dst.forEach((node) => edges[node]++);
+    const order = [...this.order].sort((a, b) => picked(b) - picked(a) || edges[b] - edges[a]);
+    for (const [rank, node] of order.entries()) {
       const name = conv.names[node],
         [x, y] = spots[node],
         wide = this.wide(name),
@@ -194,7 +205,8 @@ class NodeGraph extends Graph {
       }
       const right = x + radius + 4 + wide < width,
         place = { node, x: right ? x + radius + 4 : x - radius - 4 - wide, y: y - 8, wide, high: 16 };
-      if (!picked(node) && (conv.N > FEW || taken.some((other) => other.node !== node && covers(place, other)))) continue;
+      const free = taken.slice(rank < HUBS ? conv.N : 0).every((other) => other.node === node || !covers(place, other));
+      if (!picked(node) && (!free || (rank >= HUBS && conv.N > FEW * this.zoom ** 2))) continue;
       taken.push(place);
       Object.assign(context, { textAlign: "left", fillStyle: look.paper, globalAlpha: picked(node) ? 0.9 : 0.6 });
       context.fillRect(place.x - 2, place.y, wide + 4, 16);

@@ -78,7 +78,7 @@ Object.assign(words, {
     ["A round", "of routing turns logits b into couplings (a softmax over the capsules of the edge's target), adds up the votes at each node, and makes new logits from how well votes agree with the sums. In the first all couplings are equal."],
     ["Changes", "are routed at once, in all rounds. A node depends on the edges that arrive there alone, so what you change shows at the neighbours; with mutual routing further away."],
     ["Entropy", "is high while an edge spreads over all capsules and 0 when it has chosen one."],
-    ["Keys", `${KEYS[0]} ${KEYS[1]} round, ${KEYS[3]} play, ${KEYS[4]} to the graph, where ${KEYS[5]} ${KEYS[6]} choose a node, ${KEYS[7]} show all. With ${KEYS[2]} a click chooses the second node.`],
+    ["Keys", `${KEYS[0]} ${KEYS[1]} round, ${KEYS[3]} play, ${KEYS[4]} to the graph, where ${KEYS[5]} ${KEYS[6]} choose a node and + − zoom, ${KEYS[7]} show all. The wheel zooms with Ctrl, and an enlarged graph is moved by dragging an empty place. With ${KEYS[2]} a click chooses the second node.`],
   ],
   terms: {
     parent: ["capsule", "A capsule is a vector that a node has; each node has as many, and each stands for one kind of neighbour."],

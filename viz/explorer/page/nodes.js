@@ -144,7 +144,7 @@ function drawHead(c) {
 function drawTip(c) {
   const tip = $("#tip"),
     { hovered } = now;
-  tip.hidden = !hovered || Boolean(graph.pull);
+  tip.hidden = hovered?.x === undefined || Boolean(graph.pull);
   if (tip.hidden) return;
   const { node, edge, x, y } = hovered,
     state = routed.states[Math.round(now.r)];
@@ -392,13 +392,8 @@ graph.canvas.addEventListener("keydown", (event) => {
   step(event, order, now.node, (node) => choosePair(node, null));
 });
 
-// Up and down choose the one before and after.
-function step(event, order, chosen, take) {
-  const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-  if (!by || !order.length) return;
-  event.preventDefault();
-  const from = chosen === null ? (by > 0 ? -1 : order.length) : order.indexOf(chosen);
-  take(order[(from + by + order.length) % order.length]);
+function pointedAt({ child, parent }) {
+  return { child, edge: child, node: child === undefined ? layer.nodeOf(parent) : undefined };
 }
 
 function stepChild(event) {

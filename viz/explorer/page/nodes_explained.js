@@ -1,4 +1,4 @@
-// The formulas that only CapsuleConv has: its output, mutual logits, and the terms of a vote. Then the page opens.
+// The formulas that only CapsuleConv has: its output, mutual logits, and the terms of a vote.
 
 const plainOutput = readout,
   ofOneWay = RULES.spherical;
@@ -35,5 +35,3 @@ explanations.push(({ child }) => {
   const { src, weight } = layer.ends;
   $("#subject").append(words.vote(conv.names[src[child]], conv.unit_votes, weight[child]));
 });
-
-renew();

@@ -63,9 +63,11 @@ function takeImage(n) {
   if (!image.order.includes(now.child)) now.child = null;
   now.hovered = null;
   photo = image.pixels && photograph(image.pixels);
-  heat = photo && new Heat(trace, image);
+  heat = photo && image.saliency && new Heat(trace, image);
   looks = trace.network?.decoder ? null : portraitsByHeat();
   $("#lead").textContent = words.lead(noun(), Boolean(photo));
+  const columns = words.columns(Boolean(trace.network?.decoder), Boolean(looks));
+  columns.forEach((text, at) => ($("#columns").children[at].textContent = text));
   $("#source").textContent = [trace.title, ...trace.source].join(" · ");
   $("#shown-edges").textContent =
     image.order.length < trace.children ? words.someChildren(image.order.length, thousands(trace.children)) : "";
@@ -74,7 +76,7 @@ function takeImage(n) {
 
 // Without a decoder, where each child looks; dots where children are many.
 function portraitsByHeat() {
-  if (heat?.kind !== "saliency" || image.order.length > PICTURED) return null;
+  if (!heat || image.order.length > PICTURED) return null;
   const portrait = (child) => {
     const { width, height } = photo,
       canvas = raster(height, width, () => [0, 0, 0, 255]),
@@ -99,8 +101,8 @@ function draw() {
   const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
     untrained = isUntrained(now),
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
-  $(".stage").style.setProperty("--least", `${22 * fold.parents.length}px`);
-  graph.take(image, fold, fold.children.length <= PICTURED ? portraits() : null);
+  $(".stage").style.setProperty("--least", `${24 * fold.parents.length}px`);
+  graph.take(image, fold, fold.children.length <= PICTURED && isLastEpoch() ? portraits() : null);
   graph.draw(c, now, now.hovered, look);
   drawTitle(blank);
   drawTime();
@@ -115,10 +117,30 @@ function draw() {
   $("#folded").hidden = !fold.undecided || (fold.all && !now.all);
   $("#folded").textContent = now.all ? words.fold : words.undecidedParts(fold.undecided);
   $("#folded").setAttribute("aria-pressed", now.all);
+  drawPin();
   if (!$("#why").hidden) drawChildTable(c);
   for (const extra of extras) extra(parent);
 }
 
+// Pin the chosen child, which then stays in sight, and name it.
+function drawPin() {
+  const { child, pinned } = now;
+  $("#pins").hidden = child === null;
+  if (child === null) return;
+  $("#pin").textContent = words.pin(child, child in pinned);
+  $("#pin").setAttribute("aria-pressed", child in pinned);
+  $("#name").hidden = !(child in pinned);
+  Object.assign($("#name"), { placeholder: words.name, ariaLabel: words.nameOf(child) });
+  if (document.activeElement !== $("#name")) $("#name").value = pinned[child] ?? "";
+}
+
+$("#pin").addEventListener("click", () => {
+  const { [now.child]: name, ...others } = now.pinned;
+  choose({ pinned: name === undefined ? { ...others, [now.child]: "" } : others });
+});
+$("#name").addEventListener("input", ({ target }) => {
+  choose({ pinned: { ...now.pinned, [now.child]: target.value.replaceAll("~", "") } });
+});
 $("#epoch").addEventListener("input", (event) => go({ k: Number(event.target.value) }));
 $("#epochs button").addEventListener("click", () => toggle("epochs"));
 $("#folded").addEventListener("click", () => choose({ all: !now.all, hovered: null }));
@@ -139,14 +161,13 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
 });
 graph.canvas.addEventListener("keydown", stepChild);
 
-// Up and down choose the child before and after.
+// What formulas.js points at, as what is under the pointer.
+function pointedAt({ child, parent }) {
+  return { child, parent, edge: graph.edges.find((e) => image.src[e] === child && image.dst[e] === parent) };
+}
+
 function stepChild(event) {
-  const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-  if (!by) return;
-  event.preventDefault();
-  const { children } = fold,
-    from = now.child === null ? (by > 0 ? -1 : children.length) : children.indexOf(now.child);
-  choose({ child: children[(from + by + children.length) % children.length], hovered: null });
+  step(event, fold.children, now.child, (child) => choose({ child, hovered: null }));
 }
 
 function renew() {

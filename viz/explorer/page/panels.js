@@ -13,6 +13,11 @@ function isUntrained({ k }) {
   return trace.epochs.length > 1 && trace.epochs[Math.round(k)] === 0;
 }
 
+// Pictures of children and parents are known of the last epoch alone.
+function isLastEpoch() {
+  return Math.round(now.k) === trace.epochs.length - 1;
+}
+
 // The parent that an image of a trace's JSON was taken for, or "". The network's answer is the longest
 // parent after the rounds of training.
 function wrongOf({ trained, parents }, each) {
@@ -48,7 +53,7 @@ function saidAt(moment) {
 function folded() {
   const answer = { k: Math.round(now.k), r: trace.trained - 1 },
     said = saidAt(answer),
-    decided = image.order.filter((child) => said.get(child)[0] !== null || child in graph.held || child === now.child),
+    decided = image.order.filter((child) => said.get(child)[0] !== null || child in graph.held || child in now.pinned || child === now.child),
     all = now.all || !decided.length,
     place = (child) => said.get(child)[0] ?? trace.parents.length,
     chosen = [...answers(at(image.lengths, answer)), ...decided.map(place), ...Object.values(graph.held), now.parent ?? -1],
@@ -103,12 +108,12 @@ function drawParents(lengths, longest, { blank, untrained, wrong }) {
     const row = $("#parents").children[at],
       { name } = trace.parents[j],
       value = blank ? "" : lengths[j].toFixed(2),
-      picture = blank ? null : pictureOf(j);
+      picture = blank || !isLastEpoch() ? null : pictureOf(j);
     row.dataset.parent = j;
     row.title = name;
     row.style.setProperty("--of", look.parents[j]);
     row.classList.toggle("longest", answer.includes(j));
-    row.classList.toggle("target", graph.pull?.to === j);
+    row.classList.toggle("target", (graph.pull?.to ?? now.hovered?.parent) === j);
     row.setAttribute("aria-pressed", j === now.parent);
     row.querySelector("canvas").hidden = !picture;
     if (picture) paste(row.querySelector("canvas"), picture);
@@ -123,7 +128,7 @@ function drawParents(lengths, longest, { blank, untrained, wrong }) {
 function drawTip(c) {
   const tip = $("#tip"),
     { hovered } = now;
-  tip.hidden = !hovered || Boolean(graph.pull);
+  tip.hidden = hovered?.x === undefined || Boolean(graph.pull);
   if (tip.hidden) return;
   const { child, parent, edge, x, y } = hovered;
   const lines = [childName(child)];
@@ -136,12 +141,12 @@ function drawTip(c) {
 }
 
 function childName(child) {
-  return words.child(child);
+  return now.pinned[child] || words.child(child);
 }
 
 // A child in a table of children.
 function shortName(child) {
-  return child;
+  return now.pinned[child] || String(child);
 }
 
 // The image, its strokes in the colours of the parents that get them; or those that move the child under the pointer.
@@ -153,15 +158,15 @@ function drawImage() {
     lit = parents.map((j) => rgbOf(lighter(trace.parents[j].color, "#000000")));
   let tinted = null,
     note = "";
-  if (child !== null && heat.kind === "saliency") {
+  if (child !== null && heat && isLastEpoch()) {
     tinted = tint([heat.spot(child)], [look.glow], 255, height, width);
     note = words.glowOfChild(childName(child));
   } else {
-    const maps = painted(parents, now) ?? (heat.kind && heat.maps(parents, now));
+    const maps = painted(parents, now) ?? heat?.maps(parents, now);
     if (maps) tinted = tint(maps, lit, ENOUGH, height, width);
     if (maps) note = words.colors;
   }
-  const frame = child !== null && fields && heat.kind !== "saliency" ? fields.places[fields.of[child]] : null;
+  const frame = child !== null && fields && !heat ? fields.places[fields.of[child]] : null;
   if (frame) note = words.frame(frame[2], frame[3], childName(child));
   showSheet(tinted, frame);
   $("#sheet canvas").title = note;

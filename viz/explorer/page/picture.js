@@ -1,8 +1,6 @@
 // The image, and its strokes in the colours of the parents that get them.
 
 const LEAST = 0.01; // a map whose largest number is below this is noise
-const SHARP = 4; // power of the cosine that a place fades by
-const LITTLE = 0.1; // share of the most seen pixel, added to all: fades pixels that hardly any child sees
 
 // A canvas of the image's own size, made by paint(x) => [red, green, blue, alpha] for pixel x.
 function raster(height, width, paint) {
@@ -43,70 +41,27 @@ function multiply(context, tinted, ...rectangle) {
   context.globalCompositeOperation = "source-over";
 }
 
-// How strongly pixels belong to each place: a window that falls to 0 at the border of its field, as a share of all the
-// windows over a pixel. Of each place {pixels, shares}; computed when the places change.
-const windowsOf = new WeakMap();
-function windows(places, height, width) {
-  if (windowsOf.has(places)) return windowsOf.get(places);
-  const fall = (x, size) => Math.max(0, Math.cos((Math.PI * (x - (size - 1) / 2)) / (size + 1))) ** SHARP,
-    seen = new Float64Array(height * width);
-  const found = places.map(([top, left, tall, wide]) => {
-    const inside = [...Array(tall * wide).keys()]
-      .map((n) => [Math.floor(n / wide), n % wide])
-      .filter(([y, x]) => top + y >= 0 && top + y < height && left + x >= 0 && left + x < width);
-    const pixels = Int32Array.from(inside, ([y, x]) => (top + y) * width + left + x),
-      shares = Float64Array.from(inside, ([y, x]) => fall(y, tall) * fall(x, wide));
-    pixels.forEach((x, n) => (seen[x] += shares[n]));
-    return { pixels, shares };
-  });
-  const little = LITTLE * seen.reduce((a, b) => Math.max(a, b));
-  for (const { pixels, shares } of found) pixels.forEach((x, n) => (shares[n] /= seen[x] + little));
-  windowsOf.set(places, found);
-  return found;
-}
-
-// Maps of the pixels that the children of each parent see: by their saliency, or by the places that they see.
+// Maps of the pixels that the children of each parent see, by their saliency.
 // maps(parents, moment) are in [0, 1], and 1 is the most of any parent after the rounds of training.
 class Heat {
   constructor(trace, image) {
     const [, height, width] = image.pixels.shape;
     Object.assign(this, { trace, image, size: height * width, scale: 1 });
-    this.kind = image.saliency ? "saliency" : image.credit ? "fields" : null;
-    if (this.kind === "fields") this.windows = windows(trace.fields.places, height, width);
-    if (!this.kind) return;
     const answer = this.maps([...trace.parents.keys()], { k: trace.epochs.length - 1, r: trace.trained - 1 });
     this.scale = Math.max(LEAST, ...answer.map((map) => map.reduce((a, b) => Math.max(a, b), 0)));
   }
 
   maps(parents, moment) {
-    const value = this.kind === "fields" ? this.credited(moment) : this.looked(moment);
-    return parents.map((parent) => value(parent).map((x) => Math.min(1, x / this.scale)));
-  }
-
-  looked(moment) {
     const { src, dst, choices } = this.image,
       c = at(this.image.c, moment);
-    return (parent) => {
+    return parents.map((parent) => {
       const sum = new Float64Array(this.size);
       c.forEach((value, e) => {
         const weight = value - 1 / choices.get(src[e]);
         if (dst[e] === parent && weight > 0) this.spot(src[e]).forEach((byte, x) => (sum[x] += (byte * weight) / 255));
       });
-      return sum;
-    };
-  }
-
-  credited(moment) {
-    const credit = at(this.image.credit, moment),
-      places = this.windows.length;
-    return (parent) => {
-      const sum = new Float64Array(this.size);
-      this.windows.forEach(({ pixels, shares }, place) => {
-        const value = credit[parent * places + place];
-        if (value > 0) pixels.forEach((x, n) => (sum[x] += shares[n] * value));
-      });
-      return sum;
-    };
+      return sum.map((x) => Math.min(1, x / this.scale));
+    });
   }
 
   spot(child) {

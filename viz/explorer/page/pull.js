@@ -27,6 +27,7 @@ function drawPulls() {
   const some = Object.keys(held).length > 0,
     one = now.child !== null;
   $("#pulls").hidden = !some && !one;
+  $("#pulling").hidden = some || one;
   $("#release").hidden = !some;
   $("#pull").hidden = $("#pulls label").hidden = !one;
   if (!one) return;

@@ -14,23 +14,25 @@ let subject,
 function stateNow() {
   const k = Math.round(now.k),
     r = Math.round(now.r),
-    { child, parent, all } = now;
+    { child, parent, all, pinned = {} } = subject.limits.children ? now : {};
   const epoch = k === trace.epochs.length - 1 ? null : trace.epochs[k],
     iteration = r === trace.trained - 1 ? null : r + 1;
   const view = all ? "all" : null;
-  return stateText({ ...subject.read(), iteration, epoch, child, parent, view }, subject.limits);
+  const pin = Object.keys(pinned ?? {}).length ? pinned : null;
+  return stateText({ ...subject.read(), iteration, epoch, child, parent, view, pin }, subject.limits);
 }
 
-// Go to {iteration, epoch, child, parent, view}, as far as the image on the page has them.
-function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child = null, parent = null, view = null }) {
+// Go to {iteration, epoch, child, parent, view, pin}, as far as the image on the page has them.
+function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child = null, parent = null, view = null, pin = {} }) {
   stop();
   const k = trace.epochs.indexOf(epoch);
   choose({
     k: k < 0 ? trace.epochs.length - 1 : k,
     r: Math.min(iteration, trace.iterations) - 1,
-    child: image.order.includes(child) ? child : null,
+    child: image.order?.includes(child) ? child : null,
     parent,
     all: view === "all",
+    pinned: pin,
   });
 }
 
@@ -67,8 +69,8 @@ function readAddress() {
     return follow();
   }
   note("");
-  const { iteration, epoch, child, parent, view, ...rest } = state;
-  subject.restore(rest, { iteration, epoch, child, parent, view });
+  const { iteration, epoch, child, parent, view, pin, ...rest } = state;
+  subject.restore(rest, { iteration, epoch, child, parent, view, pin });
 }
 
 function note(text) {
@@ -101,8 +103,8 @@ function share(what) {
   subject = what;
   extras.push(follow);
   $("#copy").addEventListener("click", copyLink);
-  $("#save-svg").addEventListener("click", () => saveView("svg"));
-  $("#save-png").addEventListener("click", () => saveView("png"));
+  $("#save-svg")?.addEventListener("click", () => saveView("svg"));
+  $("#save-png")?.addEventListener("click", () => saveView("png"));
   addEventListener("hashchange", readAddress);
   if (location.hash) readAddress();
 }

@@ -5,7 +5,7 @@ const still = matchMedia("(prefers-reduced-motion: reduce)"),
   systemNight = matchMedia("(prefers-color-scheme: dark)");
 const STEP = 1100,
   MOVE = 700; // milliseconds from step to step of a play, and of them in motion
-const now = { n: 0, k: 0, r: 0, parent: null, child: null, all: false, hovered: null, playing: null };
+const now = { n: 0, k: 0, r: 0, parent: null, child: null, all: false, pinned: {}, hovered: null, playing: null };
 const NOTHING = { parent: null, child: null }; // a choice of nothing
 const extras = []; // what other files draw after the page: each is called with a parent, the chosen or the longest
 const renewals = []; // what other files do when the colours have changed
@@ -109,7 +109,7 @@ document.addEventListener("keydown", (event) => {
   const { key, target } = event;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (target.matches("input, select") && key.startsWith("Arrow")) return;
-  if (target.matches("button, summary, select, [type=radio]") && key === " ") return;
+  if (target.matches("button, summary, select, [type=radio], #name") && key === " ") return;
   const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
   if (by && event.shiftKey) go({ k: Math.round(now.k) + by });
   else if (by) go({ r: Math.round(now.r) + by });
@@ -118,6 +118,15 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
+
+// Up and down choose the one before and after it in a list.
+function step(event, order, chosen, take) {
+  const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  if (!by || !order.length) return;
+  event.preventDefault();
+  const from = chosen === null ? (by > 0 ? -1 : order.length) : order.indexOf(chosen);
+  take(order[(from + by + order.length) % order.length]);
+}
 
 // Behind each door is a drawer below the screen; one is open at a time.
 const doors = [...document.querySelectorAll("#doors [aria-controls]")].filter((door) => $(`#${door.getAttribute("aria-controls")}`) || door.remove());

@@ -7,9 +7,14 @@
 //   view       "all": undecided children too
 //   pull       "5.2.7.-": child 5 is held by parent 2, child 7 votes for none
 //   bend       "5.20.16.-8": numbers of the longest capsule, from 1, and what is added to each, in hundredths
+//   pin        "5~top bar~7~": children 5 and 7 stay in sight, 5 is called top bar
+// and of the graph's page:
+//   node, other, capsule   what is chosen
+//   cut, add   "5.2.7.2": the edges from node 5 to 2 and from 7 to 2        hold   "5.2.1": that edge is held by capsule 1
 
 const LONGEST_TEXT = 60000; // letters
 const FARTHEST = 2048; // pixels that a line may leave the middle of the sheet
+const LONGEST_NAME = 12; // letters of a child's name
 const WHOLE = /^\d{1,7}$/;
 
 // Lines of points on a grid of 1 / GRID pixels as base64url: of each line its number of points, then each point as steps
@@ -82,37 +87,46 @@ const PARTS = {
   child: (text, { children }) => wholeBelow(text, children),
   parent: (text, { parents }) => wholeBelow(text, parents),
   view: (text) => (text === "all" ? text : null),
-  pull: (text, { children, parents }) => {
-    const parts = text.split("."),
-      held = {};
-    if (parts.length % 2) return null;
-    for (let at = 0; at < parts.length; at += 2) {
-      const child = wholeBelow(parts[at], children),
-        parent = parts[at + 1] === "-" ? -1 : wholeBelow(parts[at + 1], parents);
-      if (child === null || parent === null || child in held) return null;
-      held[child] = parent;
-    }
-    return held;
-  },
+  pull: (text, { children, parents }) =>
+    pairs(text, ".", (key) => wholeBelow(key, children), (value) => (value === "-" ? -1 : wholeBelow(value, parents))),
+  pin: (text, { children }) =>
+    pairs(text, "~", (key) => wholeBelow(key, children), (name) => (name.length <= LONGEST_NAME ? name : null)),
+  node: (text, { nodes }) => wholeBelow(text, nodes),
+  other: (text, { nodes }) => wholeBelow(text, nodes),
+  capsule: (text, { capsules }) => wholeBelow(text, capsules),
+  cut: (text, { nodes }) => tuples(text, [nodes, nodes]),
+  add: (text, { nodes }) => tuples(text, [nodes, nodes]),
+  hold: (text, { nodes, capsules }) => tuples(text, [nodes, nodes, capsules]),
   compare: (text, { routings, iterations }) => {
     const [one, rounds, other, more, ...rest] = text.split("."),
       counts = [rounds, more].map((count) => (count === "0" ? null : wholeBelow(count ?? "", iterations + 1)));
     if (rest.length || ![one, other].every((name) => routings.includes(name)) || counts.includes(null)) return null;
     return [one, other].map((routing, side) => ({ routing, iterations: counts[side] }));
   },
-  bend: (text, { bend }) => {
-    const parts = text.split("."),
-      added = {};
-    if (!bend || parts.length % 2) return null;
-    for (let at = 0; at < parts.length; at += 2) {
-      const number = wholeBelow(parts[at], bend.numbers + 1),
-        hundredths = within(parts[at + 1], bend.most);
-      if (!number || !hundredths || number in added) return null;
-      added[number] = hundredths;
-    }
-    return added;
-  },
+  bend: (text, { bend }) =>
+    bend ? pairs(text, ".", (key) => wholeBelow(key, bend.numbers + 1) || null, (value) => within(value, bend.most) || null) : null,
 };
+
+// "5.20.16.-8" as {5: 20, 16: -8} if no key or value is null and no key comes twice.
+function pairs(text, separator, keyOf, valueOf) {
+  const parts = text.split(separator),
+    found = {};
+  for (let at = 0; at < parts.length; at += 2) {
+    const key = keyOf(parts[at]),
+      value = at + 1 < parts.length ? valueOf(parts[at + 1]) : null;
+    if (key === null || value === null || key in found) return null;
+    found[key] = value;
+  }
+  return found;
+}
+
+// "5.2.7.2" as [[5, 2], [7, 2]] if each number is below its end.
+function tuples(text, ends) {
+  const numbers = text.split(".").map((part, at) => wholeBelow(part, ends[at % ends.length])),
+    size = ends.length;
+  if (numbers.includes(null) || numbers.length % size) return null;
+  return Array.from({ length: numbers.length / size }, (_, at) => numbers.slice(at * size, (at + 1) * size));
+}
 
 function wholeBelow(text, end) {
   return WHOLE.test(text) && Number(text) < end ? Number(text) : null;
@@ -142,7 +156,9 @@ function stateText(state, { grid }) {
     compare: state.compare?.map(({ routing, iterations }) => `${routing}.${iterations}`).join("."),
     bend: state.bend && Object.entries(state.bend).flat().join("."),
     pull: state.pull && Object.entries(state.pull).flat().join(".").replaceAll("-1", "-"),
+    pin: state.pin && Object.entries(state.pin).flat().map(encodeURIComponent).join("~"),
   };
+  for (const name of ["cut", "add", "hold"]) text[name] = state[name]?.length ? state[name].flat().join(".") : null;
   const parts = Object.entries(text).filter(([, value]) => value !== null && value !== undefined);
   return parts.map(([name, value]) => `${name}=${value}`).join("&");
 }

@@ -80,7 +80,6 @@ function unpacked(trace, n) {
     agreement: packed("agreement"),
     entropy,
     linked,
-    credit: packed("credit"),
     meanEntropy: listed("mean_entropy"),
     lengths: listed("lengths"),
   };

@@ -1,5 +1,4 @@
-// The screen as one picture, and the comparison where it is open, drawn by what draws the page, on a sheet that is a canvas
-// or SVG.
+// The screen as one picture, drawn by what draws the page, on a sheet that is a canvas or SVG.
 
 const SHEET = { width: 1200, height: 820, edge: 32 };
 const INNER = SHEET.width - 2 * SHEET.edge, // between the edges
@@ -8,7 +7,6 @@ const INNER = SHEET.width - 2 * SHEET.edge, // between the edges
   TALL = 440, // the graph's height
   ROWS_WIDE = 220; // the width of the parents' rows
 const SHARPNESS = 2; // points per pixel of a PNG
-const below = []; // what other files add at the bottom: {height(), draw(context, top, write)}; a height of 0 is left out
 
 // A canvas of this size, for what draws on the page's canvases.
 function standIn(width, height) {
@@ -90,13 +88,13 @@ function family() {
   return look.font.replace(/^\S+ /, "");
 }
 
-// Draw the moment that the page shows, on a sheet of this height: the image, the graph with its parents, and the curve.
-function drawView(sheet, height) {
+// Draw the moment that the page shows: the image, the graph with its parents, and the curve.
+function drawView(sheet) {
   const { context } = sheet,
     write = writer(context),
     left = photo ? SHEET.edge + SIDE + 40 : SHEET.edge;
   context.fillStyle = look.paper;
-  context.fillRect(0, 0, SHEET.width, height);
+  context.fillRect(0, 0, SHEET.width, SHEET.height);
   write($("h1").textContent, SHEET.edge, 52, { size: 24, weight: 650 });
   write($("#source").textContent, SHEET.edge, 76, { color: look.muted });
   if (photo) {
@@ -117,11 +115,6 @@ function drawView(sheet, height) {
   sheet.panel("entropy", left, TOP + TALL + 58, SHEET.width - SHEET.edge - left, 170, (canvas) => {
     drawEntropy(canvas, trace, image, now, (child) => look.parents[fold.said.get(child)?.[0]], look);
   });
-  let bottom = SHEET.height;
-  for (const part of below.filter((each) => each.height())) {
-    part.draw(context, bottom, write);
-    bottom += part.height();
-  }
 }
 
 // The parents beside the graph, each with its picture, its name, and its length as a bar and as a number.
@@ -151,9 +144,8 @@ async function saveView(kind) {
     stop();
     draw();
     const title = [trace.title, ...trace.source].join(", "),
-      height = below.reduce((sum, part) => sum + part.height(), SHEET.height),
-      sheet = new SHEETS[kind]({ ...SHEET, height });
-    drawView(sheet, height);
+      sheet = new SHEETS[kind](SHEET);
+    drawView(sheet);
     const url = URL.createObjectURL(await sheet.finished(title)),
       name = `${title.replace(/[^a-z0-9]+/gi, "-").replace(/^-|-$/g, "") || "routing"}.${kind}`;
     Object.assign(document.createElement("a"), { href: url, download: name }).click();

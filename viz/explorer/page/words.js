@@ -16,8 +16,13 @@ const words = {
   plurals: { digit: "digits", class: "classes", parent: "parents" },
   parts: (n) => counted(n, "part", "parts"),
   lead: (noun, pictured) =>
-    `Each part ${pictured ? `of the image votes for what the whole ${noun === "class" ? "object" : noun} would be` : "votes for its parents"}. ` +
-    "Votes that agree pull harder in the next round: their lines grow.",
+    `Each part ${pictured ? `that the network finds votes for what the whole ${noun === "class" ? "object" : noun} looks like` : "votes for its parents"}. ` +
+    "Votes that agree count more in the next round: their lines grow.",
+  columns: (decoded, seen) => [
+    `Parts (child capsules)${decoded ? ": what each votes for; pale counts less" : seen ? ": where each looks" : ""}`,
+    "Wholes (parents): how sure",
+  ],
+  pulling: "Pull a line to another parent.",
   hint: (noun, objects) => (noun === "digit" ? `Draw a digit here${objects > 1 ? ", then another one over it" : ""}` : "Draw here"),
   damaged: "This page is damaged or cut short: its data can't be read. Save or download it again.",
 
@@ -30,12 +35,15 @@ const words = {
   children: (n) => counted(n, "child", "children"),
   parents: (n) => counted(n, "parent", "parents"),
   someChildren: (some, all) => `${some} of ${all} children: those that couple most strongly with each parent`,
-  goesTo: (child) => `Child ${child} goes`,
+  goesTo: (child) => `${sentence(childName(child))} goes`,
+  pin: (child, pinned) => (pinned ? "Unpin" : `Pin ${childName(child)}`),
+  nameOf: (child) => `Name of child ${child}`,
+  name: "its name",
   whereItVotes: "where its votes agree",
   noParent: "to no parent",
   oneChild: "One child",
   child: (n) => `child ${n}`,
-  divides: (n) => `Child ${n} divides itself`,
+  divides: (n) => `${sentence(childName(n))} divides itself`,
   chooseChild: "Choose a child or a line in the graph to see how it divides itself among the parents.",
   sumsTo1: (entropy) => `c sums to 1; entropy ${entropy} nat.`,
   tipEdge: (c, b, agreement) => [`coupling c  ${c}`, `logit b  ${b}`, `vote agreement  ${agreement}`],
@@ -61,7 +69,7 @@ const words = {
 
   reading: [
     ["A line", "joins a child capsule, a part, to a parent capsule, a class. Its width grows with the coupling c, from 0 to 1: how much of the child goes to that parent. Its colour is the parent's. The couplings of one child sum to 1. A child says a parent when it gives it twice an equal share."],
-    ["Pull a line", "to another parent: its child then goes there alone, and all rounds run again. Let it go over the graph, and the child votes for none. Undo takes it back."],
+    ["Pull a line", "to another parent: its child then goes there alone, and all rounds run again. Let it go over the graph, and the child votes for none. Undo takes it back. A child that you pin stays in sight, and can have a name."],
     ["A round", "of routing turns logits b into couplings (a softmax over the parents), adds up the votes, and raises b where a child's vote agrees with the parent. In the first all couplings are equal. Drag along the curve to go through the rounds."],
     ["The lengths", "of the parents, from 0 to 1, say how sure the network is that the class is there. A wrong answer has ✗, and the true label ✓."],
     ["The pictures", "of children and parents are drawn by the decoder: of a child what its vote alone would look like, of a parent what it is in this round. A network without a decoder shows which pixels move each child."],
@@ -138,11 +146,16 @@ const words = {
   changed: (name) => `${name}, changed`,
   cantAnswer: (error) => `The network can't answer: ${error}.`,
   threadStopped: "the page's thread has stopped",
-  readAs: (names, doubtful) => `${doubtful ? "perhaps" : "read as"} ${names}`,
+  readAs: (names, doubt) =>
+    doubt === "short"
+      ? `read as ${names.slice(0, -1).join(" + ")}, perhaps ${names.at(-1)}`
+      : `${doubt ? "perhaps" : "read as"} ${names.join(" + ")}`,
   capsuleOf: (name, count) => `Vary the ${name}: its capsule is ${counted(count, "number", "numbers")}`,
   number: (d) => `number ${d}`,
   and: " and ",
   blank: "No answer: there is nothing on the sheet.",
+  short: (name, share) => `${name} is doubtful: ${share} of right answers are surer. `,
+  always: (noun, n) => `Trained on ${n} ${words.plurals[noun]} at once, it names ${n} even where you draw one.`,
   unlike: (share) => `Doubtful: unlike the images of training. ${share} of right answers are surer.`,
   wayTo: (child) => `From the pixels to ${child}`,
   wayNote: (high, wide, some, all) =>

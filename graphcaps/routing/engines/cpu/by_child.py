@@ -14,7 +14,7 @@ from torch import Tensor
 from ...._dgl import DGLGraph
 from ....functional import squash
 from ....graph import Links, links
-from ...rule import Rule, kappa_over_rho
+from ...rule import Rule, kappa_over_rho, squared_lengths_on_complete
 from ...second_derivative import once_differentiable
 from ...votes import LinearVotes, Votes
 from ..edges import Observer
@@ -36,15 +36,19 @@ class Call(NamedTuple):
 
 
 def sums(
-    graph: DGLGraph, votes: Votes, rule: Rule, prior: Tensor, observer: Observer | None, coupling: bool
+    graph: DGLGraph | Links, votes: Votes, rule: Rule, prior: Tensor, observer: Observer | None, coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the last sums s (J, *, D) and, with ``coupling``, the last couplings (E, *), detached."""
-    by_image = votes_by_image(graph, votes, rule, prior) if observer is None else None
+    """Return the last sums s (J, *, D) and, with ``coupling``, the last couplings (E, *), detached.
+
+    ``graph`` is a layer's ``Links`` if ``torch.compile`` traces the call; votes are then linear, without an observer.
+    """
+    compiled = isinstance(graph, Links)
+    by_image = None if compiled or observer is not None else votes_by_image(graph, votes, rule, prior)
     if by_image is not None:
         ratio, per_square = _ratio(graph, by_image, rule.kappa)
         return sums_by_image(graph, by_image, rule.iterations, ratio, per_square, coupling)
-    edges, trailing = edges_by_child(graph), tuple(prior.shape[1:])
-    if isinstance(votes, LinearVotes) and not has_hub(edges, votes):
+    edges, trailing = None if compiled else edges_by_child(graph), tuple(prior.shape[1:])
+    if isinstance(votes, LinearVotes) and (edges is None or not has_hub(edges, votes)):
         u, weight, index = votes.u, votes.weight, votes.index
     else:
         u = votes.build(graph)
@@ -52,9 +56,15 @@ def sums(
     u, weight = u.reshape(len(u), -1, u.shape[-1]).contiguous(), weight.contiguous()  # (I, B, P), or (E, B, D)
     ratio, per_square = _ratio(graph, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
     learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, ratio))
-    call = Call(edges, rule, trailing, observer, coupling, learning)
-    s, c = _Route.apply(u, weight, prior.reshape(len(prior), -1), ratio, per_square, index, call)
-    s = s.reshape(edges.num_parents, *trailing, s.shape[-1])
+    prior = prior.reshape(len(prior), -1)
+    if edges is None:
+        from .operators import route_by_child
+
+        s, c = route_by_child(u, weight, prior, ratio, index, graph, rule, coupling, learning)
+    else:
+        call = Call(edges, rule, trailing, observer, coupling, learning)
+        s, c = _Route.apply(u, weight, prior, ratio, per_square, index, call)
+    s = s.reshape(len(s), *trailing, s.shape[-1])
     return s, c.reshape(len(c), *trailing) if coupling else None
 
 
@@ -193,7 +203,9 @@ def _gradient_of_linear(
     return du, sum_of(parts)
 
 
-def _ratio(graph: DGLGraph, votes: Tensor | LinearVotes, kappa: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def _ratio(
+    graph: DGLGraph | Links, votes: Tensor | LinearVotes, kappa: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
     """Return ratio = kappa / rho (J, B) and, for votes (E, B, D), per_square = ratio / sum of |u_hat|^2 (0 for 0 / 0).
 
     For given votes, autograd sees ratio as a function of kappa alone, because the squares would take it four tensors of
@@ -211,18 +223,15 @@ def _ratio(graph: DGLGraph, votes: Tensor | LinearVotes, kappa: Tensor | None) -
     return ratio, torch.where(value > 0, value / squares, 0)
 
 
-def squared_lengths(votes: LinearVotes, graph: DGLGraph) -> Tensor:
+def squared_lengths(votes: LinearVotes, graph: DGLGraph | Links) -> Tensor:
     """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children in ``votes`` are (I, B, P)."""
     u, weight, ends = votes.u, votes.weight, links(graph, votes.device)
     if weight.dim() == 2:
         of_child = (u @ weight).square().sum(-1)  # (I, B)
         return _sum_to_parents(of_child.index_select(0, ends.src), ends)
     if ends.complete and votes.index is None:
-        # |u W|^2 = <u u^T, W W^T>, so the u u^T of children that share W are added first.
         types = len(weight) if weight.dim() == 4 else ends.num_children
-        by_type, weight = u.unflatten(0, (types, -1)), weight.reshape(types, ends.num_parents, *weight.shape[-2:])
-        products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
-        return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
+        return squared_lengths_on_complete(u, weight.reshape(types, ends.num_parents, *weight.shape[-2:]))
     return _sum_to_parents(votes.build(graph).square().sum(-1), ends)
 
 

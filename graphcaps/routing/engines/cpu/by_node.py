@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ...._dgl import DGLGraph
-from ....graph import cached_per_structure, links, reverse_edges
+from ....graph import Links, cached_per_structure, links, reverse_edges
 from ...second_derivative import once_differentiable
 from .arguments import Kept, Slopes
 from .kernels_by_node import nodes_backward, nodes_forward
@@ -38,27 +38,18 @@ class Rows(NamedTuple):
     D: tuple[None, ...]
 
 
-class RowsByNode:
+class RowsByNode(NamedTuple):
     """A graph's edges sorted by destination, with one row for each of the ``caps_in`` capsules of an edge's source.
 
-    With ``mutual``, each row has a reverse, and ``caps_in`` must be 1.
+    The tensors are the first fields of `Rows`. With ``mutual``, each row has a reverse, and ``caps_in`` must be 1.
     """
 
-    def __init__(self, graph: DGLGraph, caps_in: int, per_edge: bool, mutual: bool) -> None:
-        edges = links(graph)
-        index = torch.int32 if len(edges.src) * caps_in < 2**31 else torch.int64
-        order = torch.argsort(edges.dst, stable=True)
-        source = order if per_edge else edges.src[order]
-        self.reverse = order.new_empty(0, dtype=index)
-        if mutual:
-            self.reverse = torch.argsort(order)[reverse_edges(graph)[order]].to(index)
-        if caps_in > 1:
-            capsule = torch.arange(caps_in)
-            source, order = ((ends.unsqueeze(1) * caps_in + capsule).flatten() for ends in (source, order))
-        self.source, self.eid, self.per_edge = source.to(index), order.to(index), per_edge
-        degrees = edges.in_degrees * caps_in
-        self.max_rows = max(1, int(degrees.max())) if len(degrees) else 1
-        self.indptr = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
+    indptr: Tensor
+    source: Tensor
+    eid: Tensor
+    reverse: Tensor
+    per_edge: bool
+    max_rows: int
 
     def arrays(self, u_hat: Tensor, scale: Tensor | None) -> Rows:
         return Rows(
@@ -87,11 +78,24 @@ class RowsByNode:
         return ranges, du, [du[0]] * len(ranges) if self.per_edge else list(du)
 
 
-rows_by_node = cached_per_structure(RowsByNode)
+@cached_per_structure
+def rows_by_node(graph: DGLGraph, caps_in: int, per_edge: bool, mutual: bool) -> RowsByNode:
+    edges = links(graph)
+    index = torch.int32 if len(edges.src) * caps_in < 2**31 else torch.int64
+    order = torch.argsort(edges.dst, stable=True)
+    source, reverse = order if per_edge else edges.src[order], order[:0]
+    if mutual:
+        reverse = torch.argsort(order)[reverse_edges(graph)[order]]
+    if caps_in > 1:
+        capsule = torch.arange(caps_in)
+        source, order = ((ends.unsqueeze(1) * caps_in + capsule).flatten() for ends in (source, order))
+    degrees = edges.in_degrees * caps_in
+    indptr, most = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)]), max(1, int(degrees.max()))
+    return RowsByNode(indptr, source.to(index), order.to(index), reverse.to(index), per_edge, most)
 
 
 def sums_of_nodes(
-    graph: DGLGraph,
+    graph: DGLGraph | Links,
     z: Tensor,
     scale: Tensor | None,
     kappa: Tensor | None,
@@ -113,12 +117,21 @@ def sums_of_nodes(
         return s, z.new_zeros(num_edges, caps_in, caps_out) if get_coupling else None
     per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(num_nodes, caps_out)
     scale = None if scale is None else scale.to(z.dtype).expand(num_edges, caps_in, caps_out)
-    rows = rows_by_node(graph, caps_in, per_edge, mutual)
-    # Numba drops branches on None before it compiles the others.
-    how = {"MUTUAL": () if mutual else None, "iterations": iterations, "adds": kappa is None}
-    how |= {"get_coupling": get_coupling, "learning": torch.is_grad_enabled()}
-    s, c = _SumsOfNodes.apply(z, scale, per_node, rows, how)
+    how = iterations, kappa is None, mutual, get_coupling, torch.is_grad_enabled()
+    if isinstance(graph, Links):  # torch.compile traces the call
+        from .operators import route_by_node
+
+        s, c = route_by_node(z, scale, per_node, graph.origin, per_edge, *how)
+    else:
+        rows = rows_by_node(graph, caps_in, per_edge, mutual)
+        s, c = _SumsOfNodes.apply(z, scale, per_node, rows, arguments(*how))
     return s, c.view(num_edges, caps_in, caps_out) if get_coupling else None
+
+
+def arguments(iterations: int, adds: int, mutual: int, get_coupling: int, learning: int) -> dict[str, Any]:
+    """Return the arguments of the kernels that aren't arrays. Numba drops branches on None before it compiles."""
+    how = {"MUTUAL": () if mutual else None, "iterations": iterations, "adds": bool(adds)}
+    return how | {"get_coupling": bool(get_coupling), "learning": bool(learning)}
 
 
 class _SumsOfNodes(torch.autograd.Function):
@@ -137,15 +150,14 @@ class _SumsOfNodes(torch.autograd.Function):
         kept = Kept(*map(flat, (s, w, squares, ratio, empty((2, all_rows, caps), z), c)))
         sums = z.new_empty(num_nodes, *dims)
         coupling = z.new_full((num_rows if how["get_coupling"] else 0, caps), 1 / caps)
-        how = how | {"stride": caps * (num_rows if mutual else rows.max_rows)}
-        given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept} | how
-        calls = [(r, r + 1) for r in range(iterations)] if mutual else [(0, iterations)]
+        calls, stride = _calls(rows, caps, how)
+        given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept, "stride": stride} | how
         for begin, end in calls:
             run_on_threads(
                 nodes_forward, rows.ranges(), **given, r_begin=begin, r_end=end, sums=sums, coupling=coupling
             )
         ctx.save_for_backward(z, scale, kappa, s, w, squares, ratio, c)
-        ctx.settings = rows, calls, how
+        ctx.settings = rows, how
         ctx.mark_non_differentiable(coupling)
         return sums, coupling
 
@@ -153,7 +165,8 @@ class _SumsOfNodes(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         z, scale, kappa, s, w, squares, ratio, c = ctx.saved_tensors
-        rows, calls, how = ctx.settings
+        rows, how = ctx.settings
+        calls, stride = _calls(rows, kappa.shape[1], how)
         ranges, du, parts = rows.ranges_and_sums(z)
         dkappa = torch.zeros_like(kappa, memory_format=torch.contiguous_format)
         wants_scale, nothing = ctx.needs_input_grad[1], z.new_empty(0)
@@ -162,8 +175,16 @@ class _SumsOfNodes(torch.autograd.Function):
         kept = Kept(*map(flat, (s, w, squares, ratio, nothing, c)))
         slopes = Slopes(*map(flat, (empty(s.shape, s), empty(c.shape, c), dw, torch.zeros_like(ratio))))
         given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept, "slopes": slopes} | how
-        given |= {"grad": grad.contiguous(), "dkappa": dkappa, "dscale": dscale}
+        given |= {"stride": stride, "grad": grad.contiguous(), "dkappa": dkappa, "dscale": dscale}
         for begin, end in reversed(calls):
             nodes, of_threads = (rows.ranges(), nothing) if begin else (ranges, parts)
             run_on_threads(nodes_backward, nodes, **given, r_begin=begin, r_end=end, du=of_threads)
         return sum_of(du), dscale if wants_scale else None, dkappa, None, None
+
+
+def _calls(rows: RowsByNode, caps: int, how: dict[str, Any]) -> tuple[list[tuple[int, int]], int]:
+    """Return the iterations (begin, end) of each call of the kernels, and the size of a thread's numbers per row."""
+    iterations = how["iterations"]
+    if how["MUTUAL"] is None:
+        return [(0, iterations)], caps * rows.max_rows
+    return [(r, r + 1) for r in range(iterations)], caps * len(rows.source)

@@ -1,0 +1,213 @@
+"""Triton's kernels for complete graphs: on CUDA where there is a GPU, else in Triton's interpreter and compiler.
+
+The tests at the end say what the kernels compute. They run on CUDA or are skipped, and in any case on CPU tensors in
+the interpreter, in a process of its own, because Triton reads TRITON_INTERPRET when it is imported. What the
+interpreter lets pass and the compiler refuses is seen by compiling all kernels for an H200, which takes no GPU.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import oracle
+import pytest
+import torch
+
+from graphcaps import InputError, LinearVotes, bipartite_graph, complete_graph, engine, route
+from graphcaps.nn import CapsuleLayer
+from graphcaps.routing import Dynamic, Spherical, Uniform
+from graphcaps.routing.engines import fused
+from graphcaps.routing.votes import GivenVotes
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton here")
+
+
+def run(*arguments: str, **environment: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | environment
+    options = {"cwd": Path(__file__).parents[2], "env": environment, "timeout": 900}
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_triton
+@pytest.mark.parametrize("which", ["not long", pytest.param("", marks=pytest.mark.long)], ids=["some", "all"])
+def test_what_follows_holds_in_the_interpreter(which):
+    here = "-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__))
+    run(*here, "-m", which, "-k", "not interpreter and not compiles", TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+
+
+COMPILE = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+
+class Target:
+    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
+    get_current_device = lambda self: 0
+    get_current_stream = lambda self, device=None: 0
+
+driver.set_active(Target())
+launch, compiled = JITFunction.run, set()
+
+def compile_only(self, *arguments, grid, warmup, **options):
+    kernel = launch(self, *arguments, grid=grid, warmup=True, **options)
+    assert kernel.metadata.shared <= 227 * 1024, (self.fn.__name__, kernel.metadata.shared, options)
+    compiled.add(self.fn.__name__)
+
+JITFunction.run = compile_only
+from graphcaps import complete_graph, route
+from graphcaps.models import CapsNet
+from graphcaps.nn import CapsuleLayer
+from graphcaps.routing.engines import fused
+fused.on_gpu = lambda votes: True
+
+def compile_layer(layer, precision="highest", dtype=None):
+    torch.set_float32_matmul_precision(precision)
+    u = torch.randn(layer.num_children, 128, layer.child_dim, requires_grad=True)
+    with torch.autocast("cpu", dtype, enabled=dtype is not None):
+        layer(u).sum().backward()
+
+compile_layer(CapsuleLayer(640, 10, 32, 64, "spherical", learned_prior=True))  # the widest
+for preset in ("paper", "compact", "parts"):
+    layer = CapsNet.from_preset(preset).capsules
+    for how in ({}, {"precision": "high"}, {"dtype": torch.bfloat16}):
+        compile_layer(layer, **how)
+votes = torch.randn(128, 11520, 16, requires_grad=True)  # by image
+route(complete_graph(1152, 10), votes.transpose(0, 1), "spherical").v.sum().backward()
+assert compiled == {"iterate", "gradient", "finish", "finish_back"}, compiled
+"""
+
+
+@needs_triton
+@pytest.mark.long
+def test_every_kernel_compiles_for_an_h200_and_fits_its_shared_memory(tmp_path):
+    run("-c", COMPILE, TRITON_INTERPRET="0", OMP_NUM_THREADS="1", TRITON_CACHE_DIR=str(tmp_path))
+
+
+def poisoned(make):
+    def with_nan(*arguments, **options):
+        made = make(*arguments, **options)
+        return made.fill_(float("nan")) if made.is_floating_point() else made
+
+    return with_nan
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """The device on which the engine named fused is Triton's; memory that torch allocates there starts as NaN."""
+    if INTERPRETED:
+        monkeypatch.setattr(fused, "on_gpu", lambda votes: True)
+    elif not torch.cuda.is_available():
+        pytest.skip("torch sees no CUDA device; the interpreter runs this test in its own process")
+    for owner, name in ((torch, "empty_like"), (torch.Tensor, "new_empty")):
+        monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))
+    with engine("fused"):
+        yield "cpu" if INTERPRETED else "cuda"
+
+
+HALF = torch.float16 if INTERPRETED else torch.bfloat16  # the interpreter can't multiply matrices of bfloat16
+SPHERICAL = Spherical(3, concentration=2.5)
+PRIORS = {"per edge": (18,), "per type": (18, 5), "shared": None, "by edge": (18, 5), "by image": None}
+
+
+def votes_and_leaves(kind, sizes, draw):
+    """A function from leaves to votes, and the leaves."""
+    children, parents, images, child_dim, dim = sizes
+    if kind == "by edge":
+        return GivenVotes, [draw(children * parents, images, dim)]
+    if kind == "by image":
+        return lambda u: GivenVotes(u.flatten(1, 2).transpose(0, 1)), [draw(images, children, parents, dim)]
+    matrices = {"per edge": (children * parents,), "per type": (2 - children % 2, parents), "shared": ()}[kind]
+    return LinearVotes, [draw(children, images, child_dim), draw(*matrices, child_dim, dim)]
+
+
+def assert_equals_oracle(kind, routing, device, draw, prior=None, sizes=(6, 3, 5, 3, 7), dtype=torch.float32, off=1e-4):
+    """Compare poses, parents, couplings and all gradients with the oracle's in float64; ``off`` is relative."""
+    graph, (make, leaves), results = complete_graph(*sizes[:2]), votes_and_leaves(kind, sizes, draw), []
+    leaves, prior = [x.to(dtype) for x in leaves], [] if prior is None else [draw(*prior).float()]
+    for where, to in (("cpu", torch.float64), (device, dtype)):
+        wide = torch.promote_types(to, torch.float32)
+        inputs = [x.detach().to(where, to).requires_grad_() for x in leaves]
+        logits, routing = [x.detach().to(where, wide).requires_grad_() for x in prior], routing.to(where, wide)
+        votes, options = make(*inputs), {"prior": logits[0] if logits else None}
+        if to == torch.float64:
+            *parents, c = oracle.route(graph, votes.tensor(graph), routing, **options)
+        else:
+            *parents, c = route(graph, votes, routing, **options)
+        source = torch.Generator().manual_seed(1)
+        cotangents = [torch.randn(x.shape, generator=source).to(x) for x in parents]
+        slopes = torch.autograd.grad(parents, [*inputs, *logits, *routing.parameters()], cotangents)
+        results.append([x.detach().cpu().double() for x in (*parents, c, *slopes)])
+    for exact, got in zip(*results, strict=True):
+        assert (got - exact).norm() <= off * (exact.norm() + 1), (kind, (got - exact).norm(), exact.norm())
+
+
+@pytest.mark.parametrize(
+    ("kind", "routing"),
+    [("per edge", Dynamic(3)), ("by image", SPHERICAL)]
+    + [pytest.param(k, r, marks=pytest.mark.long) for k in PRIORS for r in (Dynamic(2), SPHERICAL, Uniform())],
+)
+def test_values_and_all_gradients_equal_the_oracles(kind, routing, device, draw):
+    assert_equals_oracle(kind, routing, device, draw, prior=PRIORS[kind])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["per edge", "by edge"])
+def test_any_size_and_half_precision_equal_the_oracle(kind, device, draw):
+    for sizes in ((1, 1, 1, 1, 1), (3, 2, 17, 32, 64), (3, 2, 66, 5, 16)):
+        assert_equals_oracle(kind, Dynamic(2), device, draw, sizes=sizes)
+    assert_equals_oracle(kind, Dynamic(6), device, draw, sizes=(3, 2, 2, 8, 16), off=1e-3)
+    assert_equals_oracle(kind, Dynamic(3), device, draw, prior=(18,), dtype=HALF, off=4 * torch.finfo(HALF).eps)
+
+
+@pytest.mark.long
+def test_under_autocast_a_layer_multiplies_in_its_dtype_and_returns_float32(device):
+    layer, u = CapsuleLayer(6, 3, 4, 8).to(device), torch.randn(6, 5, 4, device=device)
+    with torch.autocast(device, HALF):
+        v = layer(u)
+    v.sum().backward()
+    assert v.dtype == layer.weight.grad.dtype == torch.float32
+    assert 1e-5 < (v - layer(u)).norm() / v.norm() < 2e-2
+
+
+@pytest.mark.long
+def test_operators_pass_torchs_own_checks(device, monkeypatch):
+    from graphcaps.routing.engines.gpu import dense
+
+    monkeypatch.undo()  # torch compares two runs, which NaN would make unequal
+    u, weight = (torch.randn(shape, device=device, requires_grad=True) for shape in ((4, 3, 2), (4, 2, 2, 5)))
+    ratio = torch.rand(2, 3, device=device).requires_grad_()
+    torch.library.opcheck(dense.forward, (u, weight, u.new_zeros(8, 3), ratio, None, 2, 2, False, True))
+
+
+@pytest.mark.long
+def test_what_observers_see_second_derivatives_and_infinite_priors(device):
+    u, graph, seen = torch.randn(12, 2, 5, device=device, requires_grad=True), complete_graph(4, 3), []
+    v = route(graph, u, on_iteration=lambda r, b, c, v, agreement: seen.append(v)).v
+    torch.testing.assert_close([len(seen), v, seen[2]], [3, *[route(graph, u).v] * 2])
+    (gradient,) = torch.autograd.grad(route(graph, u).v.sum(), u, create_graph=True)
+    with pytest.raises(RuntimeError, match="second derivative: expected routing on engine torch"):
+        gradient.sum().backward()
+    assert route(graph, u, prior=float("inf")).v.isnan().all()
+    prior = torch.tensor([-torch.inf, 0, 0], device=device).repeat(4)
+    assert torch.equal(route(graph, 0 * u, prior=prior).coupling[:3, 0], u.new_tensor([0, 0.5, 0.5]))
+
+
+def test_what_has_no_kernel_is_named(device):
+    complete, votes = complete_graph(4, 3), torch.zeros(12, 2, 5, device=device)
+    indexed = LinearVotes(votes[:4], torch.zeros(3, 5, 5), torch.arange(12) % 3).to(device)
+    for graph, given, routing, wanted in (
+        (complete, votes.double(), "dynamic", "float32, bfloat16 or float16"),
+        (complete, torch.zeros(12, 2, 65, device=device), "dynamic", "at most 64 numbers"),
+        (complete, votes, "attention", "Dynamic, Uniform or Spherical"),
+        (complete, indexed, "dynamic", "without an index"),
+        (bipartite_graph([0, 1, 2], [0, 2, 1], 4, 3), votes[:3], "dynamic", "a complete graph"),
+    ):
+        with pytest.raises(InputError, match=f"engine fused: expected .*{wanted}"):
+            route(graph, given, routing)
