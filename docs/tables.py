@@ -249,6 +249,7 @@ def tables() -> dict[str, str]:
         "bench": bench_table(benchmarks),
         "nodes": select(bench.of_benchmark("nodes", benchmarks), (0, 2)),  # of the larger graph
         "labels": select(table.labels(table.read("labels")), (0, 1, 2, 3, 4, 5, 6, 7, 10)),
+        "known": table.known(table.read("known")),
         "defaults": defaults_table(),
         "relations": relations_table(),
         "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")),
