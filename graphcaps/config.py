@@ -96,10 +96,6 @@ class TrainConfig:
     0.005 for the others."""
     reconstruction_weight: float = 0.0005
     """Weight of the decoder's loss, the sum of squared errors over pixels; 0: the decoder is not trained."""
-    coupling_weight: float = 0.0
-    """Weight of an additional loss that asks each child over ink to choose the digit to which the ink belongs: the mean
-    of -ln c, where c is the coupling with this digit. Only for parts with dynamic or spherical routing. With spherical,
-    2 iterations and a weight of 1, each child clearly prefers one parent."""
     seed: int = 0
     """Seed of the initial weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -132,11 +128,7 @@ class TrainConfig:
         return preset.routings[0] if preset and preset.routings else "dynamic"
 
     def check(self) -> None:
-        """Raise ``InputError`` if a value is invalid.
-
-        Rules that involve several settings of a network, such as which routing allows ``coupling_weight``, are checked
-        later, in ``from_preset``.
-        """
+        """Raise ``InputError`` if a value is invalid."""
         self._check_types()
         self._check_dataset()
         bounds = {"epochs": (1, 1_000_000), "batch_size": (1, None), "seed": (0, 2**63 - 1), "size": (8, 1024)}
@@ -144,7 +136,7 @@ class TrainConfig:
         for key, (low, high) in bounds.items():
             if getattr(self, key) is not None:
                 check_whole(key, getattr(self, key), low, high)
-        for key, sign in (("reconstruction_weight", ">="), ("coupling_weight", ">="), ("learning_rate", ">")):
+        for key, sign in (("reconstruction_weight", ">="), ("learning_rate", ">")):
             value = getattr(self, key)
             if (key, value) != ("learning_rate", None):
                 fits = isinstance(value, (int, float)) and 0 <= value < 1e30 and (value > 0 or sign == ">=")
@@ -180,9 +172,8 @@ class TrainConfig:
             then = "It has no capsules: leave --routing out"
         if ":" not in self.routing or len(known) == 1:  # the user's own routing is checked when it is imported
             expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
-        for key, default in (("prior", "none"), ("coupling_weight", 0)):
-            value = getattr(self, key)
-            expect(key in preset.settings or value == default, key, f"{default} for model {self.model}", value)
+        fits = "prior" in preset.settings or self.prior == "none"
+        expect(fits, "prior", f"none for model {self.model}", self.prior)
 
     def _check_dataset(self) -> None:
         if own_images(self.dataset) is None:
@@ -266,6 +257,7 @@ class TrainConfig:
             del settings["protocol"]
         if own_images(str(settings.get("dataset", ""))):
             settings.setdefault("separator", "+")  # runs from before this setting
+        settings.pop("coupling_weight", None)  # of a loss that was removed; ``train`` checks it
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
         try:

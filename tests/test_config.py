@@ -78,7 +78,7 @@ def stored(**settings) -> dict:
 def test_a_run_from_before_a_setting_has_its_default(tmp_path):
     before = stored()
     del before["settings"]["channels"], before["settings"]["balance"]
-    before["settings"]["protocol"] = "paper"  # a setting that was removed
+    before["settings"] |= {"protocol": "paper", "coupling_weight": 0.5}  # settings that were removed
     config = TrainConfig.from_json(json.dumps(before))
     assert config == TrainConfig()
     Run(tmp_path, config).check_trained(before)

@@ -110,7 +110,7 @@ print(*names)
 
 # Commands that take hours, or need MNIST, a run of another network, a stopped run or ffmpeg.
 NOT_RUN = re.compile(
-    r"graphcaps export\b|--dataset (?!digits)|--model (?:paper|parts)|--coupling-weight|--device cuda"
+    r"graphcaps export\b|--dataset (?!digits)|--model (?:paper|parts)|--device cuda"
     r"|--resume|--on (?:affnist|.*scrambled)|--format mp4|viz \S+\.npz|new\.jpg"
 )
 

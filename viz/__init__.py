@@ -20,13 +20,12 @@ PICTURES = {
 
 __all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "HistogramPicture", "NodesPicture"]
 __all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]
-__all__ += ["confusion", "equivariance", "parts", "robustness", "segmentation"]
+__all__ += ["confusion", "parts", "robustness", "segmentation"]
 
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import animations, draw, picture
     from graphcaps.viz.explorer.html import explorer_page
     from graphcaps.viz.results.confusion import confusion
-    from graphcaps.viz.results.equivariance import equivariance
     from graphcaps.viz.results.parse_tree import parts
     from graphcaps.viz.results.robustness import robustness
     from graphcaps.viz.results.segmentation import segmentation
@@ -43,7 +42,6 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker accepts any name
         "drawing": "animations draw picture",
         "explorer.html": "explorer_page",
         "results.confusion": "confusion",
-        "results.equivariance": "equivariance",
         "results.parse_tree": "parts",
         "results.robustness": "robustness",
         "results.segmentation": "segmentation",

@@ -1,6 +1,5 @@
 """Evaluation of a network. Each image is classified once, in order, and the network gets no labels."""
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -81,17 +80,6 @@ def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[floa
     return max(0.0, (centre - half) / (1 + spread)), min(1.0, (centre + half) / (1 + spread))
 
 
-@contextlib.contextmanager
-def evaluating(model: ImageNetwork) -> Iterator[None]:
-    """Keep the network in eval mode while the block runs."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
-
-
 def no_progress(share: float) -> None:
     """An ``OnProgress`` that does nothing."""
 
@@ -100,12 +88,15 @@ def in_eval_mode(
     model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield images and labels of ``batches`` in order, with the network in eval mode; restore its mode at the end."""
-    seen = 0
-    with evaluating(model):
+    training, seen = model.training, 0
+    model.eval()
+    try:
         for images, labels in batches.in_order():
             yield images, labels
             seen += len(labels)
             on_progress(seen / batches.num_images)
+    finally:
+        model.train(training)
 
 
 @torch.no_grad()

@@ -78,14 +78,14 @@ def evaluate(
     which pixels belong to which digit. If images may show any number of classes (multi-label), there is no picture.
     Pictures are written to the folder figures in the run folder.
 
-    With --on, it measures accuracy on transformed test images, or equivariance, and writes tables as JSON and pictures
-    to the folder evaluate in the run folder.
+    With --on, it measures accuracy on transformed test images, and writes tables as JSON and pictures to the folder
+    evaluate in the run folder.
 
     Args:
         on: What to measure, one or several. rotated, shifted, noisy, scrambled: accuracy, mean winning score and the
             recall of each class on test images changed in this way, at several severities. affnist: the same on
             affNIST, for a run trained on mnist40: on all images, on those moved no further than in mnist40, and on the
-            others. equivariance: how the winning class's capsule changes as digits turn and shift.
+            others.
     """
     names = () if on is None else names_of(on)
     chosen = open_run(run, out)

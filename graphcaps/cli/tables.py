@@ -10,7 +10,6 @@ import torch
 
 from ..analysis.accuracy import Evaluation, wilson_interval
 from ..analysis.capsule_usage import DEAD_AT_MOST, STARVED_AT_MOST, CapsuleUsage, relative_entropy
-from ..analysis.equivariance import MIN_IMAGES
 from ..data import DATASETS, read_image, write_image
 from ..errors import InputError
 from ..models import ImageNetwork, Limits, doubts
@@ -119,31 +118,6 @@ def robustness_table(measured: dict) -> str:
             )
         )
     return "\n".join([f"{measured['on']}: {measured['says']}", *aligned(rows, left=(0, 6))])
-
-
-EQUIVARIANCE = """equivariance: the capsule of the class that wins on the clean image, {images:,} test images
-moved: the vector's change as a share of its length, mean (sd) over images
-fit: the share of this change that a linear function of the parameter explains, mean (sd) over images
-read-out: R^2 of a linear prediction of the parameter from the vector on held-out images, mean (sd) over
-classes; permuted: the same with the parameter's values permuted
-"""
-
-
-def equivariance_table(measured: dict) -> str:
-    """A table of ``moved``, fit and read-out for each parameter, and a table of the read-out per class."""
-    numbers = measured["parameters"]
-    rows = [("parameter", "from", "to", "steps", "moved", "fit", "permuted", "read-out", "permuted")]
-    for name, part in numbers.items():
-        values = part["values"]
-        means = (part[key] for key in ("moved", "fit", "fit_permuted", "readout", "readout_permuted"))
-        cells = ("-" if each["mean"] is None else f"{each['mean']:.2f} ({each['sd']:.2f})" for each in means)
-        rows.append((name, f"{values[0]:g}", f"{values[-1]:g}", str(len(values)), *cells))
-    classes = [("read-out of", "images", *numbers)]
-    for name, *parts in zip(measured["class_names"], *(part["per_class"] for part in numbers.values()), strict=True):
-        cells = ("-" if part["readout"] is None else f"{part['readout']:.2f}" for part in parts)
-        classes.append((name, str(parts[0]["images"]), *cells))
-    few = [f"-: fewer than {MIN_IMAGES} images"] * any("-" in row[2:] for row in classes)
-    return "\n".join([EQUIVARIANCE.format(**measured), *aligned(rows), "", *aligned(classes), *few])
 
 
 def predictions(

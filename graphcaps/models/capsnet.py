@@ -16,10 +16,9 @@ from ..errors import check_name, check_whole, expect
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps
 from ..nn.routed import routing_for_images
 from ..routing import Routing
-from ..routing.base import rule_of
 from ..routing.names import to_json
 from .answers import longest
-from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss, coupling_loss, routed_with_logits
+from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss
 from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
 from .stems import STEMS
 
@@ -39,19 +38,6 @@ class CapsNetOutput(NamedTuple):
     @property
     def scores(self) -> torch.Tensor:
         """(B, J) in [0, 1): the lengths."""
-        return self.lengths
-
-
-class ChoosingOutput(NamedTuple):
-    """``CapsNetOutput`` with the logits b (I, J, B) of the last iteration, for ``coupling_loss``."""
-
-    lengths: torch.Tensor
-    capsules: torch.Tensor
-    reconstruction: torch.Tensor | None
-    logits: torch.Tensor
-
-    @property
-    def scores(self) -> torch.Tensor:
         return self.lengths
 
 
@@ -82,8 +68,7 @@ class CapsNet(RoutingNetwork):
     ):
         super().__init__(stem, primary, capsules, image_shape, between)
         self.decoder = Decoder(capsules.num_parents, capsules.weight.shape[-1], image_shape)
-        self.reconstruction_weight, self.coupling_weight = RECONSTRUCTION_WEIGHT, 0.0
-        self._ink_at: torch.Tensor | None = None  # ``centres`` on the device, because copying them waits for it
+        self.reconstruction_weight = RECONSTRUCTION_WEIGHT
 
     @classmethod
     def from_preset(
@@ -95,7 +80,6 @@ class CapsNet(RoutingNetwork):
         objects: int | None = 1,
         reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
         prior: str = "none",
-        coupling_weight: float = 0.0,
     ) -> CapsNet:
         """Build a network by name.
 
@@ -110,8 +94,6 @@ class CapsNet(RoutingNetwork):
                 K longest capsules or, for None, all that are longer than 0.5.
             reconstruction_weight: weight of the decoder's errors in the loss, >= 0. With 0 the decoder learns nothing.
             prior: if ``"learned"``, the initial logit of each edge of the last layer is a learned parameter.
-            coupling_weight: weight of ``coupling_loss`` in the loss, >= 0. It may be > 0 only for ``parts`` with
-                ``Dynamic`` or ``Spherical`` routing.
 
         Raises:
             InputError: an unknown name, or images that are too small for the preset.
@@ -120,13 +102,6 @@ class CapsNet(RoutingNetwork):
         check_name("prior", prior, ["none", "learned"])
         expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
         routing = routing_for_images(routing)
-        if coupling_weight != 0:
-            rule = rule_of(routing)
-            by_agreement = rule is not None and rule.kind != "sums" and rule.iterations > 1
-            fits = name == "parts" and coupling_weight > 0 and by_agreement
-            wanted = "0, or a number > 0 for 'parts' with Dynamic or Spherical of 2 iterations or more"
-            expect(fits, "coupling_weight", wanted, f"{coupling_weight} for '{name}' with {routing}")
-            expect(objects is not None, "coupling_weight", "0 with objects=None", coupling_weight)
         if objects is not None:
             check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}, or None")
         stem, primary = build(image_shape[0], image_shape[1:])
@@ -144,13 +119,12 @@ class CapsNet(RoutingNetwork):
         else:
             capsules = CapsuleLayer(types * grid[0] * grid[1], *sizes)
         model = cls(stem, primary, capsules, image_shape, between)
-        weights = dict(reconstruction_weight=reconstruction_weight, prior=prior, coupling_weight=coupling_weight)
+        weights = dict(reconstruction_weight=reconstruction_weight, prior=prior)
         model.preset = preset_of(name, image_shape, num_classes, routing=to_json(routing), objects=objects) | weights
-        model.objects, model.coupling_weight = objects, coupling_weight
-        model.reconstruction_weight = reconstruction_weight
+        model.objects, model.reconstruction_weight = objects, reconstruction_weight
         return model
 
-    def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput | ChoosingOutput:
+    def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CapsNetOutput:
         """Classify images, and decode one capsule per image, or K capsules if images show K objects.
 
         Args:
@@ -159,12 +133,7 @@ class CapsNet(RoutingNetwork):
                 capsules of these classes are decoded instead of the answer's: one image for each capsule (section 6.1
                 of the 2017 paper), or one image of all for ``objects=None``.
         """
-        u, logits = self.children_of(images), None
-        if self.coupling_weight and self.training and isinstance(self.capsules, SharedCaps):
-            v, logits = routed_with_logits(self.capsules, u)
-        else:
-            v = self.capsules(u)
-        capsules = v.transpose(0, 1)  # (B, J, D)
+        capsules = self.capsules(self.children_of(images)).transpose(0, 1)  # (B, J, D)
         lengths = torch.linalg.vector_norm(capsules, dim=-1)  # (B, J)
         chosen = longest(lengths, self.objects)
         if labels is not None and self.training:
@@ -175,19 +144,10 @@ class CapsNet(RoutingNetwork):
             expect(fits, "labels", wanted, f"{tuple(labels.shape)} {labels.dtype}", then)
             chosen = labels > 0.5 if self.objects is None else labels
         reconstruction = None if self.decoder is None else self.decoder(capsules, chosen)
-        if logits is not None:
-            return ChoosingOutput(lengths, capsules, reconstruction, logits)
         return CapsNetOutput(lengths, capsules, reconstruction)
 
     def loss(
-        self, output: CapsNetOutput | ChoosingOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
+        self, output: CapsNetOutput, images: torch.Tensor, labels: torch.Tensor, progress: float = 1.0
     ) -> torch.Tensor:
-        """``capsnet_loss``, in training plus ``coupling_weight`` times ``coupling_loss``. ``progress`` is ignored."""
-        loss = capsnet_loss(output, images, labels, self.reconstruction_weight)
-        if isinstance(output, ChoosingOutput):
-            if self._ink_at is None or self._ink_at.device != images.device:
-                self._ink_at = torch.stack(self.centres()).to(images.device)
-            rows, columns = self._ink_at
-            ink = (images if images.dim() == 5 else images.unsqueeze(1)).mean(2)[:, :, rows, columns]  # (B, K, I)
-            loss = loss + self.coupling_weight * coupling_loss(output.logits, ink, labels)
-        return loss
+        """``capsnet_loss``; ``progress`` is ignored."""
+        return capsnet_loss(output, images, labels, self.reconstruction_weight)

@@ -126,6 +126,7 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]))
         if preset.pop("protocol", "paper") != "paper":
             raise ValueError("the protocol 'official', which graphcaps no longer supports")
+        preset.pop("coupling_weight", None)  # of a loss that was removed
         if "routing" in preset:
             preset["routing"] = from_json(preset["routing"])
         model = from_preset(**preset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Collection
 from pathlib import Path
 
@@ -57,6 +58,10 @@ def train(
         expect("epochs" not in overrides or epochs >= old, "epochs", f"more than {old}", epochs, more)
         if run.result() and epochs <= old:
             raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {old} epochs. {more}")
+        stored = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["settings"]
+        if weight := stored.get("coupling_weight", 0):
+            got = f"{weight} in {run}. The loss that it weighted was removed: train another run"
+            raise GraphcapsError(f"resume: expected a run with coupling_weight 0, got {got}")
         taken = {key: getattr(config, key) for key in MACHINE_SETTINGS if key in (*config.changed(), *overrides)}
         config = dataclasses.replace(run.config, **taken, epochs=max(old, epochs))
     config.check()

@@ -25,7 +25,7 @@ from graphcaps import (
 )
 from graphcaps.functional import spread_loss
 from graphcaps.models import CNN, MatrixCapsNet, capsnet_loss
-from graphcaps.routing import EM, Dynamic, LinearVotes, MatrixVotes, Spherical, Uniform
+from graphcaps.routing import EM, Dynamic, LinearVotes, MatrixVotes, Spherical
 
 GRAPH, VOTES, CLASSES = complete_graph(3, 2), torch.rand(6, 4, 5), torch.tensor([0, 1])
 TWO_TYPES = dgl.heterograph({("a", "r", "b"): ([0], [0]), ("a", "q", "b"): ([0], [0])})
@@ -175,10 +175,7 @@ WRONG = [
     ("objects: expected 1 for 'matrix', whose loss knows...", lambda: MatrixCapsNet.from_preset("matrix", objects=2)),
     ("routing: expected an EM routing, or 'em', got...",
      lambda: MatrixCapsNet.from_preset("matrix", routing=Dynamic())),
-    *(("coupling_weight: expected 0, or a number > 0 for 'parts' with Dynamic...",
-       lambda name=name, by=by: CapsNet.from_preset(name, routing=by, coupling_weight=1.0))
-      for name, by in (("compact", Dynamic()), ("parts", Uniform()), ("parts", Spherical(1)))),
-    ("coupling_weight: expected 0 for model compact, got 1.0...", lambda: TrainConfig(coupling_weight=1.0).check()),
+    ("prior: expected none for model cnn, got learned...", lambda: TrainConfig(model="cnn", prior="learned").check()),
     ("run: expected ...", lambda: load(None)),
     # Layers for graphs
     ("in_feats: expected an integer >= 1, got -2...", lambda: conv(-2)),
@@ -200,7 +197,7 @@ WRONG = [
     ("...got sources and destinations. Give it...",
      lambda: conv(mutual=True)(bipartite_graph([0], [0], 1, 1), X[:1])),
     ("feat: expected (N, F) = (3, 4), got (3, 3)...", lambda: BELIEFS(RING, X[:, 1:])),
-    ("feat: expected logits (N, K, D) = (3, 2, 3)...", lambda: nn.BeliefConv(None, 3, 2)(RING, X)),
+    ("feat: expected labels (N=3, K=2), or logits (N, K, D), got (3, 4)", lambda: nn.BeliefConv(None, 3, 2)(RING, X)),
     ("feat: expected torch.float32, like the layer's weights...", lambda: BELIEFS(RING, X.double())),
     ("edge_weight: expected (E=6,), got (1, 6)...", lambda: BELIEFS(RING, X, torch.ones(1, 6))),
     ("graph: expected nodes of one kind, got a block...", lambda: BELIEFS(dgl.to_block(RING), X)),

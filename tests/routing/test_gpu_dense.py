@@ -1,21 +1,11 @@
-"""Triton's kernels for complete graphs: on CUDA where there is a GPU, else in Triton's interpreter and compiler.
-
-The tests at the end say what the kernels compute. They run on CUDA or are skipped, and in any case on CPU tensors in
-the interpreter, in a process of its own, because Triton reads TRITON_INTERPRET when it is imported. What the
-interpreter lets pass and the compiler refuses is seen by compiling all kernels for an H200, which takes no GPU.
-"""
+"""Triton's kernels for complete graphs, on CUDA, in Triton's interpreter, and compiled for an H200."""
 
 from __future__ import annotations
-
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import oracle
 import pytest
 import torch
+from gpu_kernels import INTERPRETED, compile_for_h200, device_of_kernels, outside_only, run_in_interpreter
 
 from graphcaps import InputError, LinearVotes, bipartite_graph, complete_graph, engine, route
 from graphcaps.nn import CapsuleLayer
@@ -23,44 +13,14 @@ from graphcaps.routing import Dynamic, Spherical, Uniform
 from graphcaps.routing.engines import fused
 from graphcaps.routing.votes import GivenVotes
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton here")
 
-
-def run(*arguments: str, **environment: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | environment
-    options = {"cwd": Path(__file__).parents[2], "env": environment, "timeout": 900}
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@needs_triton
+@outside_only
 @pytest.mark.parametrize("which", ["not long", pytest.param("", marks=pytest.mark.long)], ids=["some", "all"])
 def test_what_follows_holds_in_the_interpreter(which):
-    here = "-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__))
-    run(*here, "-m", which, "-k", "not interpreter and not compiles", TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+    run_in_interpreter(__file__, "-m", which)
 
 
-COMPILE = """
-import torch
-from triton.backends.compiler import GPUTarget
-from triton.runtime.driver import driver
-from triton.runtime.jit import JITFunction
-
-class Target:
-    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
-    get_current_device = lambda self: 0
-    get_current_stream = lambda self, device=None: 0
-
-driver.set_active(Target())
-launch, compiled = JITFunction.run, set()
-
-def compile_only(self, *arguments, grid, warmup, **options):
-    kernel = launch(self, *arguments, grid=grid, warmup=True, **options)
-    assert kernel.metadata.shared <= 227 * 1024, (self.fn.__name__, kernel.metadata.shared, options)
-    compiled.add(self.fn.__name__)
-
-JITFunction.run = compile_only
+CODE = """
 from graphcaps import complete_graph, route
 from graphcaps.models import CapsNet
 from graphcaps.nn import CapsuleLayer
@@ -80,22 +40,13 @@ for preset in ("paper", "compact", "parts"):
         compile_layer(layer, **how)
 votes = torch.randn(128, 11520, 16, requires_grad=True)  # by image
 route(complete_graph(1152, 10), votes.transpose(0, 1), "spherical").v.sum().backward()
-assert compiled == {"iterate", "gradient", "finish", "finish_back"}, compiled
 """
 
 
-@needs_triton
+@outside_only
 @pytest.mark.long
 def test_every_kernel_compiles_for_an_h200_and_fits_its_shared_memory(tmp_path):
-    run("-c", COMPILE, TRITON_INTERPRET="0", OMP_NUM_THREADS="1", TRITON_CACHE_DIR=str(tmp_path))
-
-
-def poisoned(make):
-    def with_nan(*arguments, **options):
-        made = make(*arguments, **options)
-        return made.fill_(float("nan")) if made.is_floating_point() else made
-
-    return with_nan
+    compile_for_h200(CODE, {"iterate", "gradient", "finish", "finish_back"}, tmp_path)
 
 
 @pytest.fixture
@@ -103,12 +54,8 @@ def device(monkeypatch):
     """The device on which the engine named fused is Triton's; memory that torch allocates there starts as NaN."""
     if INTERPRETED:
         monkeypatch.setattr(fused, "on_gpu", lambda votes: True)
-    elif not torch.cuda.is_available():
-        pytest.skip("torch sees no CUDA device; the interpreter runs this test in its own process")
-    for owner, name in ((torch, "empty_like"), (torch.Tensor, "new_empty")):
-        monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))
     with engine("fused"):
-        yield "cpu" if INTERPRETED else "cuda"
+        yield device_of_kernels(monkeypatch)
 
 
 HALF = torch.float16 if INTERPRETED else torch.bfloat16  # the interpreter can't multiply matrices of bfloat16

@@ -27,14 +27,6 @@ class Rows(NamedTuple):
 
 
 @triton.jit
-def capsules_at(index, S: tl.constexpr):
-    """Return the offsets (rows, K, D) of rows, and a mask that leaves out padding."""
-    k, d = tl.arange(0, S.PADDED_K)[None, :, None], tl.arange(0, S.PADDED_D)[None, None, :]
-    index = index[:, None, None].to(tl.int64)
-    return (index * S.K + k) * S.D + d, (index >= 0) & (k < S.K) & (d < S.D)
-
-
-@triton.jit
 def numbers_at(index, S: tl.constexpr):
     """Return the offsets (rows, K) of rows, and a mask that leaves out padding."""
     k, index = tl.arange(0, S.PADDED_K)[None, :], index[:, None].to(tl.int64)
@@ -42,27 +34,26 @@ def numbers_at(index, S: tl.constexpr):
 
 
 @triton.jit
-def load_capsules(x, index, S: tl.constexpr):
-    at, inside = capsules_at(index, S)
-    return tl.load(x + at, inside, 0.0).to(tl.float32)
-
-
-@triton.jit
-def load_numbers(x, index, S: tl.constexpr):
+def capsules_at(index, S: tl.constexpr):
+    """Return the offsets (rows, K, D) of rows, and a mask that leaves out padding."""
     at, inside = numbers_at(index, S)
-    return tl.load(x + at, inside, 0.0)
+    d = tl.arange(0, S.PADDED_D)[None, None, :]
+    return at[:, :, None] * S.D + d, inside[:, :, None] & (d < S.D)
 
 
 @triton.jit
-def store_capsules(x, index, value, S: tl.constexpr):
-    at, inside = capsules_at(index, S)
-    tl.store(x + at, value, inside)
+def load(x, where):
+    return tl.load(x + where[0], where[1], 0.0).to(tl.float32)
 
 
 @triton.jit
-def store_numbers(x, index, value, S: tl.constexpr):
-    at, inside = numbers_at(index, S)
-    tl.store(x + at, value, inside)
+def store(x, where, value):
+    tl.store(x + where[0], value, where[1])
+
+
+@triton.jit
+def load_index(x, edge):
+    return tl.load(x + edge, edge >= 0, -1).to(tl.int64)
 
 
 @triton.jit
@@ -74,8 +65,8 @@ def zeros(S: tl.constexpr):
 
 
 @triton.jit
-def scaled(votes, scale, index, S: tl.constexpr):
-    return votes if scale is None else votes * load_numbers(scale, index, S)[:, :, None]
+def scaled(votes, rows, eid, S: tl.constexpr):
+    return votes if rows.scale is None else votes * load(rows.scale, numbers_at(eid, S))[:, :, None]
 
 
 @triton.jit
@@ -83,9 +74,8 @@ def rows_at(rows, at, end, S: tl.constexpr):
     """Return the edges of the rows from ``at`` on that are before ``end``, and the rows' indices in z and in scale."""
     row = at + tl.arange(0, S.ROWS)
     edge, capsule = tl.where(row < end, row // S.CAPS_IN, -1), row % S.CAPS_IN
-    source, eid = tl.load(rows.source + edge, edge >= 0, 0), tl.load(rows.eid + edge, edge >= 0, 0)
-    source, eid = source.to(tl.int64) * S.CAPS_IN + capsule, eid.to(tl.int64) * S.CAPS_IN + capsule
-    return edge, tl.where(edge >= 0, source, -1), tl.where(edge >= 0, eid, -1)
+    source, eid = load_index(rows.source, edge), load_index(rows.eid, edge)
+    return edge, source * S.CAPS_IN + capsule, eid * S.CAPS_IN + capsule
 
 
 @triton.jit
@@ -96,9 +86,10 @@ def products(u_hat, x, x_of_all, skip, rows, edge, S: tl.constexpr):
     """
     result = tl.sum(u_hat * x, 2)
     if rows.src is not None:
-        votes = load_capsules(rows.z, tl.load(rows.back_source + edge, edge >= 0, -1), S)
-        votes = scaled(votes, rows.scale, tl.load(rows.back_eid + edge, edge >= 0, -1), S)
-        result += tl.sum(votes * load_capsules(x_of_all, skip + tl.load(rows.src + edge, edge >= 0, 0), S), 2)
+        votes = load(rows.z, capsules_at(load_index(rows.back_source, edge), S))
+        votes = scaled(votes, rows, load_index(rows.back_eid, edge), S)
+        src = tl.load(rows.src + edge, edge >= 0, 0)
+        result += tl.sum(votes * load(x_of_all, capsules_at(skip + src, S)), 2)
     return result
 
 
@@ -119,14 +110,14 @@ def sum_rows(rows, begin, end, w, w_of_all, ds, ds_of_all, coupling, S: tl.const
     total, squares = zeros(S)
     for at in range(begin, end, S.ROWS):
         edge, source, eid = rows_at(rows, at, end, S)
-        u_hat = scaled(load_capsules(rows.z, source, S), rows.scale, eid, S)
+        u_hat = scaled(load(rows.z, capsules_at(source, S)), rows, eid, S)
         if w is None:
             total += tl.sum(u_hat, 0)[None] / S.K
             squares += tl.sum(tl.sum(u_hat * u_hat, 2), 0)[None]
         else:
             x = softmax(products(u_hat, w, w_of_all, 0, rows, edge, S), S)
             if coupling is not None:
-                store_numbers(coupling, eid, x, S)
+                store(coupling, numbers_at(eid, S), x)
             if ds is not None:
                 dc = products(u_hat, ds, ds_of_all, 0, rows, edge, S)
                 x = x * (dc - tl.sum(x * dc, 1)[:, None])
@@ -139,8 +130,8 @@ def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, through
     """Write the gradients of the rows begin:end, from ds of all R iterations, and w of all but the first."""
     for at in range(begin, end, S.ROWS):
         edge, source, eid = rows_at(rows, at, end, S)
-        votes = load_capsules(rows.z, source, S)
-        u_hat = scaled(votes, rows.scale, eid, S)
+        votes = load(rows.z, capsules_at(source, S))
+        u_hat = scaled(votes, rows, eid, S)
         change = dss[0] / S.K + through_rho[:, :, None] * u_hat
         for r in tl.static_range(1, R):
             c = softmax(products(u_hat, ws[r - 1], w_of_all, (r - 1) * hubs, rows, edge, S), S)
@@ -148,13 +139,14 @@ def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, through
             db = c * (dc - tl.sum(c * dc, 1)[:, None])
             change += c[:, :, None] * dss[r] + db[:, :, None] * ws[r - 1]
         if dscale is not None:
-            store_numbers(dscale, eid, tl.sum(change * votes, 2), S)
+            store(dscale, numbers_at(eid, S), tl.sum(change * votes, 2))
         if dz is not None:
-            to, inside = capsules_at(source if S.ATOMIC else eid, S)
+            change = scaled(change, rows, eid, S)
             if S.ATOMIC:
-                tl.atomic_add(dz + to, scaled(change, rows.scale, eid, S), inside, sem="relaxed")
+                at_source = capsules_at(source, S)
+                tl.atomic_add(dz + at_source[0], change, at_source[1], sem="relaxed")
             else:
-                tl.store(dz + to, scaled(change, rows.scale, eid, S), inside)
+                store(dz, capsules_at(eid, S), change)
 
 
 @triton.jit
@@ -163,7 +155,7 @@ def kappa_over_rho(squares, count, kappa, S: tl.constexpr):
     mean = squares / tl.maximum(count, 1).to(tl.float32)
     some = mean > SMALLEST
     root = tl.where(some, tl.rsqrt(tl.where(some, mean, 1.0)), 0.0)
-    return root if S.ADDS else root * load_numbers(kappa, tl.arange(0, 1), S), root
+    return root if S.ADDS else root * load(kappa, numbers_at(tl.arange(0, 1), S)), root
 
 
 @triton.jit
@@ -172,7 +164,7 @@ def kappa_over_rho_backward(dratio, ratio, root, count, here, dkappa, S: tl.cons
     if S.ADDS:
         return dratio * 0
     else:
-        store_numbers(dkappa, here, dratio * root, S)
+        store(dkappa, numbers_at(here, S), dratio * root)
         return -dratio * ratio * root * root / tl.maximum(count, 1).to(tl.float32)
 
 
@@ -225,9 +217,9 @@ def route_node(
         if r < R - 1 or grad is None:
             s, _ = sum_rows(rows, begin, end, w, None, None, None, coupling if r == R - 1 else None, S)
     if grad is None:
-        store_capsules(sums, here, s, S)
+        store(sums, capsules_at(here, S), s)
     else:
-        ds, dw, dratio = load_capsules(grad, here, S), tl.zeros_like(s), tl.zeros_like(squares)
+        ds, dw, dratio = load(grad, capsules_at(here, S)), tl.zeros_like(s), tl.zeros_like(squares)
         dss = (ds,)
         for r in tl.static_range(R - 1, 0, -1):
             change, _ = sum_rows(rows, begin, end, ws[r - 1], None, ds, None, None, S)
@@ -253,17 +245,17 @@ def route_segment(
     end = tl.minimum(end, begin + S.SEGMENT * S.CAPS_IN)
     if through_rho is not None:
         for r in tl.static_range(0, R):
-            ws = ws + (load_capsules(w, here + r * num_hubs, S),) if r < R - 1 else ws
-            dss = dss + (load_capsules(ds, here + r * num_hubs, S),)
-        rho = load_numbers(through_rho, here, S)
+            ws = ws + (load(w, capsules_at(here + r * num_hubs, S)),) if r < R - 1 else ws
+            dss = dss + (load(ds, capsules_at(here + r * num_hubs, S)),)
+        rho = load(through_rho, numbers_at(here, S))
         votes_gradient(rows, begin, end, ws, w, dss, ds, num_hubs, rho, dz, dscale, R, S)
     else:
-        w_here = None if w is None else load_capsules(w, here, S)
-        ds_here = None if ds is None else load_capsules(ds, here, S)
+        w_here = None if w is None else load(w, capsules_at(here, S))
+        ds_here = None if ds is None else load(ds, capsules_at(here, S))
         total, of_squares = sum_rows(rows, begin, end, w_here, w, ds_here, ds, coupling, S)
-        store_capsules(sums, segment + tl.arange(0, 1), total, S)
+        store(sums, capsules_at(segment + tl.arange(0, 1), S), total)
         if w is None:
-            store_numbers(squares, segment + tl.arange(0, 1), of_squares, S)
+            store(squares, numbers_at(segment + tl.arange(0, 1), S), of_squares)
 
 
 @triton.jit
@@ -281,29 +273,29 @@ def finish_hub(
     for at in range(tl.load(first + hub), last, 4 * S.ROWS):
         segment = at + tl.arange(0, 4 * S.ROWS)
         segment = tl.where(segment < last, segment, -1)
-        total += tl.sum(load_capsules(sums, segment, S), 0)[None]
+        total += tl.sum(load(sums, capsules_at(segment, S)), 0)[None]
         if FIRST:
-            of_votes += tl.sum(load_numbers(squares_of_segments, segment, S), 0)[None]
+            of_votes += tl.sum(load(squares_of_segments, numbers_at(segment, S)), 0)[None]
     if FIRST:
-        store_numbers(squares, here, of_votes, S)
+        store(squares, numbers_at(here, S), of_votes)
     else:
-        of_votes = load_numbers(squares, here, S)
+        of_votes = load(squares, numbers_at(here, S))
     begin, end = rows_of(node, ptr, S)
     ratio, root = kappa_over_rho(of_votes, end - begin, kappa, S)
     if result is not None:
-        store_capsules(result, node + tl.arange(0, 1), total, S)
+        store(result, capsules_at(node + tl.arange(0, 1), S), total)
     elif dw is None:
-        store_capsules(s, here, total, S)
-        before = tl.zeros_like(total) if w is None else load_capsules(w, here, S)
-        store_capsules(w_after, here, next_w(total, before, ratio, S), S)
+        store(s, capsules_at(here, S), total)
+        before = tl.zeros_like(total) if w is None else load(w, capsules_at(here, S))
+        store(w_after, capsules_at(here, S), next_w(total, before, ratio, S))
     else:
         if S.ADDS:
-            total += load_capsules(dw, here, S)
-            store_capsules(dw, here, total, S)
-        change, along = next_w_backward(load_capsules(s, here, S), total, ratio, S)
-        store_capsules(ds, here, change, S)
-        along += load_numbers(dratio, here, S)
-        store_numbers(dratio, here, along, S)
+            total += load(dw, capsules_at(here, S))
+            store(dw, capsules_at(here, S), total)
+        change, along = next_w_backward(load(s, capsules_at(here, S)), total, ratio, S)
+        store(ds, capsules_at(here, S), change)
+        along += load(dratio, numbers_at(here, S))
+        store(dratio, numbers_at(here, S), along)
         if through_rho is not None:
             rho = kappa_over_rho_backward(along, ratio, root, end - begin, node + tl.arange(0, 1), dkappa, S)
-            store_numbers(through_rho, here, rho, S)
+            store(through_rho, numbers_at(here, S), rho)

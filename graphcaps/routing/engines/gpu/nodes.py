@@ -51,9 +51,9 @@ def edges_by_node(graph: DGLGraph, device: torch.device, mutual: bool, by_source
     hubs = (degrees > (-1 if mutual else SEGMENT)).nonzero().flatten()
     segments = (degrees[hubs] + SEGMENT - 1) // SEGMENT
     hub_of = torch.arange(len(hubs), device=device).repeat_interleave(segments)
-    back = reverse_edges(graph).to(device)[eid] if mutual else eid[:0]
+    back = reverse_edges(graph).to(device) if mutual else eid[:0]
     ptr, first = (torch.cat([x.new_zeros(1), x.cumsum(0)]) for x in (degrees, segments))
-    arrays = ptr, src[eid], eid, hubs, first, hub_of, dst[eid] if mutual else eid[:0], back
+    arrays = ptr, src[eid], eid, hubs, first, hub_of, *(x[eid] if mutual else x[:0] for x in (dst, back))
     return EdgesByNode(*(x.to(torch.int32) for x in arrays))
 
 
@@ -108,26 +108,24 @@ class Sizes:
 
 def launches(backward, z, scale, kappa, edges, iterations, mutual, per_edge) -> list[Callable[..., Any]]:
     """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share."""
-    by_node = EdgesByNode(*edges[:8])
+    ptr, src, eid, hubs, first, hub_of, dst, back_eid = edges[:8]
     padded = [triton.next_power_of_2(size) for size in z.shape[2:]]
     numbers, atomic = padded[0] * padded[1], not per_edge and len(edges) == 8
-    rows_at_a_time = max(1, min(16, 512 // numbers))
-    sizes = Sizes(*(*z.shape[1:], *padded, rows_at_a_time, SEGMENT, kappa is None, atomic))
+    sizes = Sizes(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic)
     warps = max(1, min(8, numbers // (128 if backward else 256)))
-    rows = z.contiguous(), scale, by_node.eid if per_edge else by_node.src, by_node.eid
-    back = by_node.back_eid if per_edge else by_node.dst, by_node.back_eid, by_node.src
-    hubs = by_node.ptr, by_node.hubs, by_node.first
-    num_hubs, num_segments = len(by_node.hubs), len(by_node.hub_of)
+    rows = z.contiguous(), scale, eid if per_edge else src, eid
+    back = (back_eid if per_edge else dst, back_eid, src) if mutual else (None, None, None)
+    num_hubs, num_segments = len(hubs), len(hub_of)
     sums = [z.new_empty(num_segments, *size, dtype=torch.float32) for size in (z.shape[2:], z.shape[2:3])]
 
     def launch(kernel: Any, programs: int, *given: Any, warps: int = warps) -> Callable[..., Any]:
         return partial(kernel[(programs,)], *given, sizes, num_warps=warps) if programs else lambda **_: None
 
-    segment = *rows, *(back if mutual else [None] * 3), *hubs, by_node.hub_of, *sums, num_hubs, iterations
+    segment = *rows, *back, ptr, hubs, first, hub_of, *sums, num_hubs, iterations
     return [
-        launch(kernels.route_node, 0 if mutual else len(hubs[0]) - 1, *rows, hubs[0], kappa, iterations),
+        launch(kernels.route_node, 0 if mutual else len(ptr) - 1, *rows, ptr, kappa, iterations),
         launch(kernels.route_segment, num_segments, *segment),
-        launch(kernels.finish_hub, num_hubs, *sums, *hubs, kappa, warps=4),
+        launch(kernels.finish_hub, num_hubs, *sums, ptr, hubs, first, kappa, warps=4),
     ]
 
 

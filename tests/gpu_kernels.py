@@ -1,0 +1,75 @@
+"""Helpers of the tests of Triton's kernels, which run on CUDA, in Triton's interpreter, or only through its compiler.
+
+The interpreter runs kernels on the CPU. Triton reads TRITON_INTERPRET when it is imported, so it needs a process.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphcaps.routing.engines.fused import has_triton
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+outside_only = pytest.mark.skipif(INTERPRETED or not has_triton(), reason="no Triton here, or this is the interpreter")
+
+COMPILE = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+
+class Target:
+    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
+    get_current_device = lambda self: 0
+    get_current_stream = lambda self, device=None: 0
+
+driver.set_active(Target())
+launch, compiled = JITFunction.run, set()
+
+def compile_only(self, *arguments, grid, warmup, **options):
+    kernel = launch(self, *arguments, grid=grid, warmup=True, **options)
+    assert kernel.metadata.shared <= 227 * 1024, (self.fn.__name__, kernel.metadata.shared, options)
+    compiled.add(self.fn.__name__)
+
+JITFunction.run = compile_only
+"""
+
+
+def run(*arguments: str, **environment: str) -> None:
+    """Run Python on ``arguments``; fail with what it printed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | environment
+    options = {"cwd": Path(__file__).parents[1], "env": environment | {"OMP_NUM_THREADS": "1"}, "timeout": 900}
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run_in_interpreter(file: str, *options: str) -> None:
+    """Run the tests of a file in Triton's interpreter."""
+    run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", file, *options, TRITON_INTERPRET="1")
+
+
+def compile_for_h200(code: str, kernels: set[str], cache: Path) -> None:
+    """Compile the kernels that ``code`` launches. They must be these, and fit in an H200's shared memory."""
+    code = f"{COMPILE}{code}\nassert compiled == {kernels}, compiled"
+    run("-c", code, TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(cache))
+
+
+def device_of_kernels(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return "cuda", or "cpu" in the interpreter; skip elsewhere. Memory that isn't initialised holds NaN."""
+    if not INTERPRETED and not torch.cuda.is_available():
+        pytest.skip("torch sees no CUDA device; the interpreter runs this test in its own process")
+
+    def poisoned(make):
+        def with_nan(*arguments, **options):
+            made = make(*arguments, **options)
+            return made.fill_(float("nan")) if made.is_floating_point() else made
+
+        return with_nan
+
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
+        monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))
+    return "cpu" if INTERPRETED else "cuda"
