@@ -9,6 +9,7 @@ from pathlib import Path
 from .errors import GraphcapsError
 
 UNFINISHED = ".unfinished-"  # prefix of files and folders until they are complete
+MADE_HERE = ".graphcaps"  # an empty file in folders that graphcaps made, so that it never reads them as a user's images
 
 
 def unfinished(path: Path) -> Path:
@@ -28,7 +29,10 @@ def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[P
     path = Path(path)
     temporary = unfinished(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix != ".npz" and not any((folder / MADE_HERE).exists() for folder in path.parents):
+                (path.parent / MADE_HERE).touch()
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())

@@ -39,9 +39,11 @@ class TrainConfig:
     """Images to train on. digits: comes with scikit-learn, so nothing is downloaded. multimnist: two of MNIST's digits
     overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28, each moved by up to 6 pixels in a black frame of
     40 x 40. smallnorb: toys, 32 x 32; you must get its files yourself. Your own images: folder:PATH, one folder per
-    class in PATH, or in PATH/train, PATH/val and PATH/test; a folder a+b holds images of both classes. idx:PATH, files
-    in MNIST's format. npz:PATH, arrays named as in Keras or MedMNIST. csv:PATH, one row per image: its label and
-    pixels, as on Kaggle, or the columns file and classes."""
+    class in PATH, or in PATH/train, PATH/val and PATH/test. idx:PATH, files in MNIST's format. npz:PATH, arrays named
+    as in Keras or MedMNIST. csv:PATH, one row per image: its label and pixels, as on Kaggle, or its file and label."""
+    separator: str | None = None
+    """Text between the classes of one of your own images: with +, an image labelled a+b shows both a and b, and one
+    labelled + or nothing shows none; default: each label is one class, whatever it contains."""
     size: int | None = None
     """Longer side of your own images, in pixels, after scaling; default: their own, but at least 28 and at most 64."""
     channels: Literal[1, 3] | None = None
@@ -154,9 +156,9 @@ class TrainConfig:
                 expect(value in typing.get_args(kind), key, f"one of {', '.join(typing.get_args(kind))}", repr(value))
             elif kind is Path:
                 expect(isinstance(value, Path) and "\0" not in str(value), key, "a folder", repr(value))
-            elif kind in (int, bool, str, int | None):
+            elif kind in (int, bool, str, int | None, str | None):
                 fits = type(value) in (typing.get_args(kind) or (kind,))
-                expect(fits, key, f"of type {getattr(kind, '__name__', 'int')}", repr(value))
+                expect(fits, key, f"of type {(typing.get_args(kind) or (kind,))[0].__name__}", repr(value))
         channels = self.channels
         fits = channels is None or (type(channels) is int and channels in (1, 3))
         expect(fits, "channels", "1 (grey) or 3 (RGB)", repr(channels))
@@ -179,7 +181,11 @@ class TrainConfig:
             there = self.dataset not in names and Path(self.dataset).is_dir()
             expect(not there, "dataset", "a name, or KIND:PATH", self.dataset, f"Try --dataset folder:{self.dataset}")
             check_name("dataset", self.dataset, names)
-            for key, then in (("size", "scaled to any size"), ("channels", "converted to grey or RGB")):
+            for key, then in (
+                ("size", "scaled to any size"),
+                ("channels", "converted to grey or RGB"),
+                ("separator", "of several classes"),
+            ):
                 value = getattr(self, key)
                 expect(value is None, key, f"none for {self.dataset}", value, f"Only your own images can be {then}")
         shifted = self.dataset != "multimnist" or self.augment == "shift"
@@ -192,7 +198,8 @@ class TrainConfig:
         """Additional arguments of ``load_images`` for the user's own images; empty for a named data set."""
         if own_images(self.dataset) is None:
             return {}
-        return {"size": self.size, "channels": self.channels, "skip_bad": self.skip_bad, "seed": self.seed}
+        settings = {key: getattr(self, key) for key in ("size", "channels", "skip_bad", "seed", "separator")}
+        return {**settings, "recorded": self.out / self.name / "images.csv" if self.name else None}
 
     @property
     def dataset_name(self) -> str:
@@ -248,6 +255,8 @@ class TrainConfig:
             raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")
         if settings.get("protocol") == "paper":  # only in runs from a version that had two protocols
             del settings["protocol"]
+        if own_images(str(settings.get("dataset", ""))):
+            settings.setdefault("separator", "+")  # runs from before this setting
         settings.pop("coupling_weight", None)  # of a loss that was removed; ``train`` checks it
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")

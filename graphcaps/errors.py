@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -135,9 +135,12 @@ def required(value: T | None, name: str, wanted: str, got: str = "none", then: s
 def check_name(kind: str, name: str, known: Sequence[str]) -> None:
     """Raise ``InputError`` unless ``name`` is one of ``known``. The message suggests the nearest one."""
     if name not in known:
-        near = difflib.get_close_matches(str(name), known, n=1)
-        then = f"Did you mean '{near[0]}'?" if near else ""
-        expect(False, kind, f"one of {', '.join(known)}", repr(name), then)
+        expect(False, kind, f"one of {', '.join(known)}", repr(name), did_you_mean(str(name), known).strip())
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question about the nearest known name, with a space behind it, or ""."""
+    return "".join(f"Did you mean '{near}'? " for near in difflib.get_close_matches(name, [*known], n=1))
 
 
 def read_json(text: str, **wanted: type | tuple[float, float]) -> dict:

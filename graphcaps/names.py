@@ -1,6 +1,8 @@
 """Tables of data sets, networks, routings, engines and augmentations by name. Reading them needs no torch."""
 
+import os
 import sys
+import unicodedata
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,6 +93,11 @@ def own_images(dataset: str) -> tuple[str, Path] | None:
     return (kind, Path(path).expanduser()) if colon and kind in OWN_KINDS else None
 
 
+def clean(name: str) -> str:
+    """A file's name as text that can be printed and compared: composed (NFC), with bytes that aren't UTF-8 escaped."""
+    return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "backslashreplace"))
+
+
 def short_name(dataset: str) -> str:
     """The data set's name in pictures, tables and file names. For a file, it is the file's name without suffixes.
 
@@ -98,7 +105,7 @@ def short_name(dataset: str) -> str:
     ('pets', 'letters', 'mnist')
     """
     kind, path = own_images(dataset) or ("", Path(dataset))
-    name = path.absolute().name
+    name = clean(path.absolute().name)
     return name if kind in ("", "folder", "idx") else name.removesuffix(".gz").removesuffix(f".{kind}")
 
 

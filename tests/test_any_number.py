@@ -53,7 +53,7 @@ def written(to: Path, kind: str, count: int = 64) -> str:
 
 @pytest.mark.parametrize("kind", ["folder", "csv", "npz"])
 def test_each_image_comes_with_all_of_its_classes(tmp_path, kind):
-    splits = load_images(written(tmp_path, kind), tmp_path / "data", size=SIDE)
+    splits = load_images(written(tmp_path, kind), tmp_path / "data", size=SIDE, separator="+")
     assert splits.class_names == (NAMES if kind != "npz" else ("0", "1", "2")) and splits.objects is None
     images, there = drawn(64)
     seen = []
@@ -77,8 +77,8 @@ def test_a_class_that_no_training_image_shows_is_named(tmp_path):
     with pytest.raises(
         InputError, match="training images of each class, got none of rare. Add some, or another --seed"
     ):
-        load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=0)  # with seed 0 the one image is held out
-    load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=1)
+        load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, separator="+")  # seed 0 holds out the one image
+    load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=1, separator="+")
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
@@ -120,11 +120,11 @@ def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_pa
         assert main([*words]) == 0, capsys.readouterr().err
         return capsys.readouterr().out
 
-    assert main(["train", "--dataset", "folder:shapes", "--size", "12", "--balance"]) == 2
+    assert main(["train", "--dataset", "folder:shapes", "--size", "12", "--separator", "+", "--balance"]) == 2
     said = capsys.readouterr().err
     assert "balance: expected a class per image, got any number. Leave --balance out" in said
     assert not Path("runs").exists()
-    settings = ["--size", "12", "--epochs", "8", "--batch-size", "12", "--augment", "none", "--device", "cpu"]
+    settings = ["--separator", "+", "--size", "12", "--epochs", "8", "--batch-size", "12", "--augment", "none"]
     assert "3 classes of " in says("train", "--dataset", "folder:shapes", *settings)
     run = Run.open(tmp_path / "runs" / "shapes-compact-1")
     network = load(run)

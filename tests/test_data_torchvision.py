@@ -62,17 +62,20 @@ def test_each_image_is_in_one_part_with_its_label(kmnist, tmp_path):
     for part in (splits.train, splits.val):
         assert [label_of.pop(image.numpy().tobytes()) for image in part.pixels] == part.labels.tolist()
     assert not label_of
+    for folder in (kmnist, kmnist.parent):
+        assert torch.equal(load_images("kmnist", folder, download=False).test.pixels, splits.test.pixels)
 
 
 @pytest.mark.parametrize("content", [None, idx(np.zeros((60, 28, 28)))[:47_000]])
-def test_a_failed_download_and_a_damaged_file_name_the_ways_out(kmnist, tmp_path, content):
+def test_a_failed_download_and_a_damaged_file_name_the_ways_out(kmnist, tmp_path, caplog, content):
     path = kmnist / "train-images-idx3-ubyte"
+    caplog.set_level("INFO")
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(GraphcapsError) as caught:
         load_images("kmnist", tmp_path)
     for word in (f"KMNIST: expected its files in {tmp_path}, got: ", "--data DIR, or delete damaged ones", "digits"):
         assert word in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and f"KMNIST isn't in {tmp_path}: trying to download it" in caplog.text
 
 
 def test_another_number_of_images_and_a_label_without_a_class_are_errors(kmnist, tmp_path):

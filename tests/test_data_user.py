@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import os
 from pathlib import Path
@@ -14,9 +15,11 @@ from sklearn import datasets
 
 from graphcaps import TrainConfig, load, train
 from graphcaps.cli import main
-from graphcaps.data import Batches, load_images
+from graphcaps.data import Batches, load_images, write_image
+from graphcaps.data.listing import image_files
 from graphcaps.errors import InputError
 from graphcaps.training.run_folder import Run
+from graphcaps.viz import confusion, save
 
 from .test_checkpoint import Hostile
 from .test_data_torchvision import idx
@@ -118,6 +121,19 @@ def test_a_folder_is_decoded_again_only_when_a_file_changes_or_the_cache_is_dama
     assert 77 in sum(map(tones, every(loaded(shapes))), [])
 
 
+def test_what_graphcaps_wrote_is_never_read_and_nothing_is_written_beside_what_is_read(shapes, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shapes.parent))
+    monkeypatch.chdir(shapes)
+    first = load_images("folder:.", "data")
+    assert not Path("data").exists() and len([*Path("../graphcaps").glob("*.npy")]) == 1
+    Run.create(TrainConfig(dataset="folder:."))
+    for folder in ("data/cache", "inputs", "dark/figures", "runs/shapes-compact-1/evaluate"):
+        write_image(Path(folder, "a.png"), torch.ones(1, 28, 28))
+    again = load_images("folder:.", "data")
+    assert again.class_names == ("dark", "light") and list(map(len, every(again))) == list(map(len, every(first)))
+    assert len(image_files(Path("."))) == 40
+
+
 def test_images_that_stay_in_the_cache_give_the_batches_of_those_in_memory(shapes, monkeypatch):
     inside = loaded(shapes)
     monkeypatch.setattr("graphcaps.data.splits.MAX_BYTES_IN_MEMORY", 0)
@@ -130,16 +146,29 @@ def test_images_that_stay_in_the_cache_give_the_batches_of_those_in_memory(shape
             assert torch.equal(left[0], right[0]) and torch.equal(left[1], right[1])
 
 
-def test_bad_files_are_listed_and_left_out_when_asked(shapes, caplog):
-    (shapes / "dark" / "broken.png").write_bytes(b"no picture")
-    (shapes / "dark" / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
+def test_files_that_no_program_can_read_are_counted_and_names_of_any_bytes_can_be_drawn(tmp_path, caplog):
+    composed, apart, bytes_name = "caf\u00e9", "cafe\u0301", os.fsdecode(b"caf\xe9")
+    top = few(tmp_path / bytes_name, **{f"train/{composed}": 6, f"train/{bytes_name}": 6, "train/\u732b$x$": 6})
+    few(top, **{f"test/{apart}": 3, f"test/{bytes_name}": 3, "test/\u732b$x$": 3})
+    bad = top / "train" / composed
+    (bad / "phone.HEIC").write_bytes(b"ftypheic"), (bad / "lost.png").symlink_to("nowhere.png")
+    (bad / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
+    (bad / "folder.png").mkdir(), (bad / "cut.gif").write_bytes(b"GIF89a\x10\0\x10\0"), (bad / "loop").symlink_to(top)
     for _ in range(2):  # the second time from the cache
-        with pytest.raises(InputError, match=r"42 .* read, got 2 that can't") as caught:
-            loaded(shapes)
-        for word in ("broken.png", "program.png: expected an image file that Pillow reads", "--skip-bad"):
-            assert word in str(caught.value)
-    splits = loaded(shapes, skip_bad=True)
-    assert sum(map(len, every(splits))) == 40 and "broken.png" in caplog.text
+        with pytest.raises(InputError, match=r"31 images that can be read, got 4 that can't") as error:
+            loaded(top, skip_bad=False)
+        for words in (
+            "lost.png: expected an image file, got nothing there",
+            "phone.HEIC: ",
+            "program.png: ",
+            "--skip-bad",
+        ):
+            assert words in str(error.value)
+    splits = loaded(top, skip_bad=True)
+    assert splits.class_names == (r"caf\xe9", composed, "\u732b$x$") and splits.name == r"caf\xe9"
+    assert len(splits.train) + len(splits.val) == 18 and len(splits.test) == 9
+    assert "12 images are both in training and in validation or test: train/" in caplog.text
+    save(confusion(np.eye(3, dtype=int), splits.class_names), tmp_path / "confusion.png")
 
 
 def test_a_run_names_the_classes_of_its_folder_and_finds_it_where_it_has_moved(shapes, tmp_path, monkeypatch, capsys):
@@ -150,16 +179,74 @@ def test_a_run_names_the_classes_of_its_folder_and_finds_it_where_it_has_moved(s
     assert "2 classes of 14 training images, each 1 x 12 x 12\n100% of them are blank: " in said
     run = Run.open("runs/shapes-compact-1")
     assert (run.config.dataset, run.config.size, run.config.channels) == ("folder:shapes", 12, 1)
+    older = run.config.to_json().replace('"separator": null,', "")
+    assert TrainConfig.from_json(older).separator == "+" and run.config.separator is None
     assert load(run).class_names == ("dark", "light") == run.trace().class_names
     picture(tmp_path / "paper.png", 255)
     assert main(["predict", str(run), "paper.png", "--save-inputs", "seen"]) == 0
     assert "blank" in capsys.readouterr().out and Image.open("seen/paper-input.png").getpixel((0, 0)) == 255
     (tmp_path / "elsewhere").mkdir()
     moved = shapes.rename(tmp_path / "elsewhere" / "shapes")
-    assert main(["evaluate", str(run), "--data", "elsewhere"]) == 0 and "light" in capsys.readouterr().out
+    Path("shapes-compact-1").mkdir()
+    assert main(["evaluate", "shapes-compact-1", "--data", "elsewhere"]) == 0 and "light" in capsys.readouterr().out
     (moved / "light").rename(moved / "bright")
-    assert main(["evaluate", str(run), "--data", "elsewhere"]) == 2
-    assert "expected the classes of its training, dark, light, got bright, dark" in capsys.readouterr().err
+    for command in (["evaluate", str(run)], ["train", "--resume", str(run), "--epochs", "2"]):
+        assert main([*command, "--data", "elsewhere"]) == 2
+        assert "got 20 now of another class (light/00.bmp of light, " in capsys.readouterr().err
+    (moved / "bright").rename(moved / "light")
+    assert Run.open(run.path).result() is not None and main(["train", "--resume", str(run)]) == 1
+    assert "has finished its 1 epochs. To train longer, add --epochs and a number above 1" in capsys.readouterr().err
+    Path(run.path, "config.json").write_text(
+        (saved := Path(run.path, "config.json").read_text()).replace('hs": 1', 'hs": 3')
+    )
+    assert main(["train", "--resume", str(run), "--data", "elsewhere"]) == 1
+    assert "epochs: expected 1, as in its checkpoint, got 3" in capsys.readouterr().err
+    Path(run.path, "config.json").write_text(saved)
+    picture(moved / "light" / "later.png", 250)
+    assert main(["train", "--resume", str(run), "--data", "elsewhere", "--epochs", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "epoch 2/2" in said and "2 classes of 14 training images" in said and len(Run.open(run.path).metrics()) == 2
+    assert main(["evaluate", str(run), "--data", "elsewhere"]) == 0 and Run.open(run.path).config.epochs == 2
+
+
+def test_the_images_of_a_run_stay_the_same_or_the_difference_is_named(shapes, tmp_path, caplog):
+    caplog.set_level("INFO")
+    first, listed = loaded(shapes), tmp_path / "images.csv"
+    Run(tmp_path, TrainConfig()).write_table("images.csv", first.files)
+
+    def same(path, **options) -> bool:
+        again = loaded(path, recorded=listed, **options)
+        assert again.class_names == first.class_names
+        return all(
+            torch.equal(a.pixels, b.pixels) and torch.equal(a.labels, b.labels)
+            for a, b in zip(every(again), every(first), strict=True)
+        )
+
+    picture(shapes / "dark" / "000.png", 60), picture(shapes / "new" / "a.png", 61)
+    os.rename(shapes / "dark" / "05.png", shapes / "dark" / "renamed.png")
+    assert same(shapes, seed=7) and "2 images that the run was not trained or tested with are left out" in caplog.text
+    os.rename(shapes, tmp_path / "elsewhere")
+    os.renames(tmp_path / "elsewhere" / "light", tmp_path / "parts" / "train" / "light")
+    os.renames(tmp_path / "elsewhere" / "dark", tmp_path / "parts" / "test" / "dark")
+    picture(tmp_path / "parts" / "train" / "dark" / "a.png", 62)
+    assert same(tmp_path / "parts")
+    os.rename(tmp_path / "parts" / "train" / "light" / "03.bmp", tmp_path / "parts" / "train" / "dark" / "03.bmp")
+    file = tmp_path / "parts" / "test" / "dark" / "04.png"
+    before, file_bytes = file.stat(), file.read_bytes()
+    file.write_bytes(file_bytes[:-1] + b"!")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(
+        InputError, match=r"40 images .* got 1 removed or changed \(dark/04.png\) and 1 now of another class"
+    ):
+        same(tmp_path / "parts")
+    write_npz(path := tmp_path / "a.npz", x=GREYS, y=LABELS)
+    first = loaded(path, "npz")
+    Run(tmp_path, TrainConfig()).write_table("images.csv", first.files)
+    write_npz(path, x=np.concatenate([GREYS[::-1], GREYS[:1] + 1]), y=np.concatenate([LABELS[::-1], LABELS[:1]]))
+    assert same(path, kind="npz")
+    listed.write_text("file,label\n")
+    with pytest.raises(InputError, match="images.csv: expected the images of a run in three parts, got 0 rows"):
+        same(path, kind="npz")
 
 
 LABELS = np.arange(30, dtype=np.uint8) % 3 + 1
@@ -245,12 +332,84 @@ def refuses(kind: str, path: Path, wanted: str) -> None:
 
 def test_folders_that_cannot_be_used_are_refused_in_a_sentence(tmp_path):
     refuses("folder", tmp_path / "no", "something at .*/no, got nothing there")
+    refuses("folder", few(tmp_path / "pets", dark=1).with_name("pest"), "got nothing there. Did you mean 'pets'?")
     (tmp_path / "empty").mkdir()
     refuses("folder", tmp_path / "empty", "a folder per class, .* got no folder")
     refuses("folder", few(tmp_path / "one", dark=9), "images of two classes or more, got dark")
     refuses("folder", few(tmp_path / "few", dark=9, light=2), "3 images or more .* got 2 of light. Add")
-    few(tmp_path / "own" / "testing", dark=9, light=9), few(tmp_path / "own" / "training", dark=9, light=9)
-    refuses("folder", tmp_path / "own", "or train, val and test, got testing, training, which all hold dark, light")
+
+
+LAYOUTS = [  # folders of 4 images each -> their classes, and what is said; or only why they are refused
+    ("Training/a Training/b Testing/a Testing/b", "a b", "Testing is test: a 4, b 4; Training is train: a 4, b 4"),
+    ("train/a train/b dev/a dev/b more", "a b", "Left out: 5 images outside these folders (beside.png, more/0.png, "),
+    ("train/a train/b test a_log", "a b", "9 images outside these folders (a_log/0.png, "),
+    ("own/own/a own/own/b", "a b", "own: a 4, b 4"),
+    ("train/train/a train/train/b test/test/a test/test/b", "a b", "test is test: a 4, b 4; train is train: a 4, b 4"),
+    ("a b __MACOSX/a .cache/a", "a b", "1 hidden (.cache), 1 of other programs (__MACOSX)"),
+    ("car plane train", "car plane train", "car 4, plane 4, train 4"),
+    ("train/a train/test", "a test", "a 4, test 4"),
+    ("a b test", None, "either folders of classes, or train, val and test .* got test beside a, b. Put the folders of"),
+    ("train/steam train/diesel car plane", None, "got train beside car, plane. Put"),
+    (
+        "train/a train/b val/a valid/b",
+        None,
+        "one folder each for training, validation and testing, got train, val, valid",
+    ),
+    ("train/a train/b test/a test/b fold/a fold/b", None, "the same classes in fold. Call it train, val or test"),
+    ("one/a one/b two/a two/b three", None, "got one, three, two, which hold a, b"),
+    ("a/train b/train a/test b/test", None, "got a, b, which hold test, train"),
+    ("test/a test/b", None, "expected images for training, got only test"),
+]
+
+
+@pytest.mark.parametrize(("folders", "classes", "said"), LAYOUTS, ids=lambda value: str(value))
+def test_a_layout_is_read_from_the_whole_tree_or_refused(tmp_path, caplog, folders, classes, said):
+    caplog.set_level("INFO")
+    few(tmp_path / "own", **dict.fromkeys(folders.split(), 4))
+    picture(tmp_path / "own" / "beside.png", 0)
+    if classes is None:
+        return refuses("folder", tmp_path / "own", said)
+    splits = loaded(tmp_path / "own")
+    assert splits.class_names == tuple(classes.split()) and said in caplog.text and "beside.png" in caplog.text
+
+
+NAMES = ["+", "c+d", "a, b", "nan", "None", "NA", "1.0", "07", ".net", "*", "x:y", "a  b", '"', "label"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "csv", "npz", "pixels"])
+def test_a_class_may_be_called_anything(tmp_path, kind):
+    named, path = [name for name in NAMES if kind != "folder" or name != ".net"], tmp_path / "own"
+    few(path, **dict.fromkeys(named, 3))
+    if kind == "npz":
+        write_npz(path := tmp_path / "a.npz", x=np.zeros((3 * len(named), 8, 8)), y=np.array(named * 3))
+    if kind in ("csv", "pixels"):
+        cells = (
+            [f"own/{name}/{k}.png", name] if kind == "csv" else [name, 0.1, 1.5e-05, 0, 1]
+            for name in named
+            for k in range(3)
+        )
+        with open(path := tmp_path / "own.csv", "w", newline="", encoding="utf-8-sig") as file:
+            csv.writer(file).writerows(cells)
+    splits = loaded(path, "csv" if kind == "pixels" else kind)
+    assert splits.class_names == tuple(sorted(named)) and sum(map(len, every(splits))) == 3 * len(named)
+
+
+def test_columns_of_a_csv_are_found_by_their_names(tmp_path, caplog):
+    few(tmp_path, cat=9, dog=9)
+    rows = [f"{k},{'test' if k > 5 else 'training'},{name}/{k}.png,{name}" for name in ("cat", "dog") for k in range(9)]
+    (tmp_path / "own.csv").write_text("\n".join(["id,Split,filename,label", *rows]))
+    assert list(map(len, every(loaded(tmp_path / "own.csv", "csv")))) == [10, 2, 6]
+    header = ",".join(["label", *map(str, range(64))])
+    (tmp_path / "numbers.csv").write_text("\n".join([header, *(f"{k % 11}" + ",0" * 64 for k in range(33))]))
+    assert loaded(tmp_path / "numbers.csv", "csv").class_names == tuple(map(str, range(11)))
+    few(tmp_path / "own", **{"a": 4, "b": 4, "a+b": 4})
+    assert loaded(tmp_path / "own").objects == 1 and "a+b: each a class of its own; with --separator +" in caplog.text
+    (tmp_path / "blank.csv").write_text("file,label\ncat/1.png,\ncat/2.png,cat")
+    refuses(
+        "csv", tmp_path / "blank.csv", "a label for each image, got 1 of 2 without. For images of no class .* --sep"
+    )
+    (tmp_path / "more.csv").write_text("file,height,kind\ncat/1.png,2,cat")
+    refuses("csv", tmp_path / "more.csv", "a column of labels, called label .* got file, height, kind")
 
 
 def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypatch):

@@ -84,7 +84,10 @@ def test_a_network_is_opened_by_its_run_its_file_or_its_name_and_else_the_error_
     images, run = torch.rand(1, 1, 28, 28), Run.open("mnist")
     lengths = [load(each)(images).lengths for each in ("mnist", run, run.path, run.checkpoint("best"))]
     assert all(torch.equal(each, lengths[0]) for each in lengths)
-    with pytest.raises(GraphcapsError, match="got mnits. List them with: graphcaps runs. mnist and multimnist come"):
+    with pytest.raises(
+        GraphcapsError,
+        match="got mnits. Did you mean 'mnist'\\? List them with: graphcaps runs. mnist and multimnist come",
+    ):
         load("mnits")
 
 

@@ -92,7 +92,7 @@ def test_locking_removes_what_killed_writers_left(tmp_path):
         write_text(run.path / name, "{}")
     with run.lock():
         got = {str(file.relative_to(run.path)) for file in run.path.rglob("*") if file.is_file()}
-    assert got == {*others, ".lock"}
+    assert got == {*others, ".lock", ".graphcaps"}
 
 
 def test_runs_are_found_newest_first(tmp_path):
@@ -114,7 +114,7 @@ def test_answers_that_do_not_fit_their_labels_are_refused(tmp_path):
 
 def test_a_broken_run_is_named_and_hides_no_other(tmp_path, caplog):
     sound = create(tmp_path, "sound")
-    sound.write_metrics([{"epoch": 1, "val_accuracy": 0.5, "seconds": 7.0}])
+    sound.write_table("metrics.csv", [{"epoch": 1, "val_accuracy": 0.5, "seconds": 7.0}])
     for name, text in {"truncated": "{", "of another tool": '{"hidden_size": 768}'}.items():
         write_text(tmp_path / name / "config.json", text)
     assert [run.path.name for run in find_runs(tmp_path)] == ["sound"]
@@ -134,7 +134,7 @@ def test_a_broken_run_is_named_and_hides_no_other(tmp_path, caplog):
 def test_metrics_come_back(tmp_path):
     run = create(tmp_path, "x")
     rows = [{"epoch": 1, "val_accuracy": 0.5, "seconds": 7.0}, {"epoch": 2, "val_accuracy": 2 / 3, "seconds": 1e6 / 7}]
-    run.write_metrics(rows)
+    run.write_table("metrics.csv", rows)
     assert (run.path / "metrics.csv").read_text() == "epoch,val_accuracy,seconds\n1,0.5,7\n2,0.666667,142857\n"
     assert run.metrics() == [rows[0], {"epoch": 2, "val_accuracy": 0.666667, "seconds": 142857}]
 

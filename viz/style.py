@@ -11,6 +11,7 @@ from __future__ import annotations
 import colorsys
 import io
 import os
+import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import matplotlib.style
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
@@ -36,6 +38,8 @@ ACCENT = "#00544a"  # for curves that belong to no class; unlike all ten colours
 COLORS = (*PALETTE, INK, MUTED, FAINT, SHADE, GLOW, ACCENT)
 ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
+# Fonts of operating systems for characters that DejaVu Sans lacks, such as Chinese or emoji in the name of a class.
+FALLBACK_FONTS = re.compile("CJK|Hiragino|YaHei|Yu Gothic|Malgun|WenQuanYi|Noto Emoji|Segoe UI Emoji|Symbola")
 TITLE = 13
 TEXT = 10
 SMALL = 9
@@ -94,8 +98,10 @@ def on_dark(rgb: tuple[float, float, float]) -> tuple[float, float, float]:
 
 def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
     """A context that draws in this style, whatever matplotlib settings the caller has."""
+    installed = {font.name for font in font_manager.fontManager.ttflist}
     look = {
-        "font.family": ["DejaVu Sans"],
+        "font.family": ["DejaVu Sans", *sorted(filter(FALLBACK_FONTS.search, installed))],
+        "text.parse_math": False,  # a class may be called $x$
         "text.color": medium.ink,
         "axes.labelcolor": medium.ink,
         "axes.edgecolor": medium.muted,

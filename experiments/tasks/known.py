@@ -42,7 +42,11 @@ def by_propagation(data: Related, labels: Tensor) -> Tensor:
 
 
 def by_neighbours(data: Related, labels: Tensor) -> Tensor:
-    """Classes (N, K) by label propagation: in a round, the softmax of strength times the sum over the neighbours."""
+    """Classes (N, K) by label propagation.
+
+    In a round, a node takes the softmax of strength times the sum over its neighbours, less what a node with neighbours
+    drawn at random would get.
+    """
     known = labels[:, 0] >= 0
     chosen = known.nonzero().flatten()
     hidden = chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(0))[: len(chosen) // 5]]
@@ -52,7 +56,7 @@ def by_neighbours(data: Related, labels: Tensor) -> Tensor:
         truth = F.one_hot(labels.clamp_min(0), classes).float()
         h = torch.where(kept[:, None, None], truth, 1 / classes)
         for _ in range(ROUNDS):
-            total = torch.zeros_like(h).index_add(0, dst, h[src])
+            total = torch.zeros_like(h).index_add(0, dst, h[src]) - len(src) / len(h) * h.mean(0)
             h = torch.where(kept[:, None, None], truth, (strength * total).softmax(2))
         return h.argmax(2)
 

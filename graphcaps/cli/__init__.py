@@ -47,6 +47,7 @@ def _exit_status(argv: list[str]) -> int:
     if shutil.get_terminal_size().columns < MIN_COLUMNS:
         os.environ["COLUMNS"] = str(MIN_COLUMNS)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("graphcaps").setLevel(logging.INFO)
     try:
         try:
             if argv[:1] in (["--version"], ["-V"]):

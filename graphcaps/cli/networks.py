@@ -35,7 +35,7 @@ def train(config: Settings, resume: Folder = None) -> None:
     Args:
         config: settings of the run.
         resume: Continue the run in this folder, exactly from where it was saved. It keeps its settings, so only --data,
-            --device and --no-capture may be given too.
+            --device, --no-capture and a larger --epochs may be given too.
     """
     if resume is None:
         config.check()
@@ -45,10 +45,11 @@ def train(config: Settings, resume: Folder = None) -> None:
 
     given = FLAGS.get()
     if resume is not None:
-        more = [f"--{flag}" for flag in given if flag.removeprefix("no-") not in ("resume", *MACHINE_SETTINGS)]
-        wanted = "no flags but --data, --device and --no-capture (a run keeps its settings)"
+        known = ("resume", "epochs", *MACHINE_SETTINGS)
+        more = [f"--{flag}" for flag in given if flag.removeprefix("no-") not in known]
+        wanted = "no flags but --data, --device, --no-capture and --epochs (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
-    result = train(config, resume=resume, overrides=[key for key in MACHINE_SETTINGS if key in given])
+    result = train(config, resume=resume, overrides=[key for key in (*MACHINE_SETTINGS, "epochs") if key in given])
     from accelerate import PartialState
 
     if not PartialState().is_main_process:
@@ -182,7 +183,7 @@ def predict(
     named = len(images) > 0 and names_run(images[0])
     expect(len(images) > named, "images", "at least one file or folder", "none", "graphcaps predict IMAGE")
     check_whole("top", top)
-    from ..data.user_images import image_files
+    from ..data.listing import image_files
     from ..training.run_folder import load
     from .tables import prediction_line, predictions
 

@@ -6,6 +6,7 @@ Reading a file never runs code: arrays of Python objects, which are pickles, are
 from __future__ import annotations
 
 import gzip
+import hashlib
 import logging
 import math
 import re
@@ -17,13 +18,15 @@ import numpy as np
 import torch
 
 from ..errors import InputError, expect
-from .splits import PART_OF, PARTS, UnsplitImages
+from .listing import COLUMNS, PART_OF, read_csv
+from .splits import PARTS, UnsplitImages
 from .user_images import common_size, fit_pixels
 
 # The name of a file with images consists of an optional prefix, the part (such as "train"), and the format's ending.
 PART_NAMES = PART_OF | {"t10k": "test"}
 FILE_NAME = rf"((?:.*?[-_.])?)({'|'.join(PART_NAMES)})[-_.](?:.*[-_.])?"
 ENDINGS = {"idx": r"images[-_.]idx3[-_.]ubyte(\.gz)?", "csv": r"csv(\.gz)?"}
+NUMBER, WHOLE = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"), re.compile(r"-?(0|[1-9]\d{0,17})")
 NPZ_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
 
 Arrays = dict[str, tuple[np.ndarray, np.ndarray]]  # part -> images, labels
@@ -41,12 +44,13 @@ def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -
     for kind, shapes in (("images", {a.shape[1:] for a in pixels.values()}), ("labels", {a.shape[1:] for a in labels})):
         expect(len(shapes) == 1, str(path), f"{kind} of one shape in all parts", " and ".join(map(str, sorted(shapes))))
     whole = np.concatenate(list(pixels.values()))  # (N, H, W, C)
+    hashes = [hashlib.sha256(image.tobytes()).hexdigest()[:16] for image in whole]
     shape = (*common_size(np.array([whole.shape[1:3]]), size), channels or whole.shape[3])
     if shape != whole.shape[1:]:
         whole = np.stack([fit_pixels(image, *shape) for image in whole])
     whole = np.ascontiguousarray(whole.transpose(0, 3, 1, 2))
     parts = np.repeat(np.array(list(arrays), object), [len(each) for each in labels])
-    return UnsplitImages(torch.from_numpy(whole), np.concatenate(labels), parts)
+    return UnsplitImages(torch.from_numpy(whole), np.concatenate(labels), parts, [*map(str, range(len(parts)))], hashes)
 
 
 def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
@@ -132,26 +136,27 @@ def _idx(path: Path, dims: int) -> np.ndarray:
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     """Read a CSV whose rows have a label and pixels. Return None if there are no labels.
 
-    The labels are in the column named "label", "class" or "target", else in the first column.
+    The labels are in the column called as in ``COLUMNS``, else in the first column. The first row is a header if it has
+    no number beside the label, or the numbers of the columns.
     """
-    import pandas
-
-    try:
-        first = pandas.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].fillna("").str.lower().tolist()
-        has_header = any(re.search("[a-z]", cell) for cell in first[1:])
-        table = pandas.read_csv(path, header=0 if has_header else None)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise InputError(f"{path}: expected rows of a label and pixels, got: {error}") from error
-    column = next((k for k, cell in enumerate(first) if cell in ("label", "class", "target")), 0)
-    if column == 0 and first[0].startswith("pixel"):
+    first = [cell.strip().lower() for cell in read_csv(path, nrows=1).iloc[0]]
+    named = next((k for k, cell in enumerate(first) if cell in COLUMNS["label"]), None)
+    column = named or 0
+    others = [cell for k, cell in enumerate(first) if k != column]
+    numbered = named is not None and others in ([str(k + start) for k in range(len(others))] for start in (0, 1))
+    has_header = numbered or not any(NUMBER.fullmatch(cell) for cell in others)
+    if has_header and named is None and (first[0].startswith("pixel") or first[0] in ("", "id", "index")):
         return None
-    labels, values = table.iloc[:, column].to_numpy(), table.drop(columns=table.columns[column]).to_numpy()
+    table = read_csv(path, skiprows=int(has_header), dtype={column: str})
+    labels, values = table[column].str.strip().to_numpy(str), table.drop(columns=column).to_numpy()
+    if all(WHOLE.fullmatch(label) for label in labels):
+        labels = labels.astype(np.int64)
     count = values.shape[1]
     channels = 1 if math.isqrt(count) ** 2 == count else 3
     side = math.isqrt(count // channels)
     wanted, got = "a label, and pixels of a square grey or RGB image", f"{count} numbers beside the label in each row"
-    expect(0 < side**2 * channels == count, str(path), wanted, got, "A CSV of files has the columns file,classes")
-    return values.reshape(-1, side, side, channels), labels if labels.dtype.kind in "iu" else labels.astype(str)
+    expect(0 < side**2 * channels == count, str(path), wanted, got, "A CSV of files has the columns file,label")
+    return values.reshape(-1, side, side, channels), labels
 
 
 def _read_npz(path: Path) -> Arrays:

@@ -48,6 +48,8 @@ def load_images(
     channels: int | None = None,
     skip_bad: bool = False,
     seed: int = 0,
+    separator: str | None = None,
+    recorded: Path | None = None,
 ) -> ImageSplits:
     """Read a data set and split it. Every command that needs a data set calls this function.
 
@@ -58,7 +60,9 @@ def load_images(
         name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
         root: the folder with the files, in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs no files.
         download: whether to download missing files.
-        size, channels, skip_bad, seed: for your own images, as in ``TrainConfig``. The seed determines their split.
+        size, channels, skip_bad, seed, separator: for your own images, as in ``TrainConfig``. The seed determines their
+            split.
+        recorded: the file images.csv of a run. If it exists, its images are taken.
 
     Raises:
         InputError: the name is unknown, or one of your own files doesn't fit; the message says which file, and why.
@@ -66,7 +70,7 @@ def load_images(
     """
     root = Path(root).expanduser()
     if own_images(name):
-        return read_user_dataset(name, root, size, channels, skip_bad, seed)
+        return read_user_dataset(name, root, size, channels, skip_bad, seed, separator, recorded)
     check_name("dataset", name, list(DATASETS))
     spec = DATASETS[name]
     train, test = _read(spec, root, download)
@@ -75,10 +79,9 @@ def load_images(
         expect(got == wanted, f"{name} {part} images", f"{wanted}", f"{got}", f"Delete its files in {root}")
     split = last_toys if name == "smallnorb" else stratified_split
     kept, held_out = split(train.labels, spec.val)
-    parts = {"train": train.take(kept), "val": train.take(held_out).cut(), "test": test}
+    parts: tuple[Images, ...] = train.take(kept), train.take(held_out).cut(), test
     if spec.pairs:
-        return ImageSplits(name, spec.class_names, **{part: Pairs(images) for part, images in parts.items()})
+        return ImageSplits(name, spec.class_names, *map(Pairs, parts))
     if spec.border:
-        place = {"train": in_frame, "val": in_fixed_places, "test": in_fixed_places}
-        parts = {part: place[part](images, spec.border) for part, images in parts.items()}
-    return ImageSplits(name, spec.class_names, **parts)
+        parts = in_frame(parts[0], spec.border), *(in_fixed_places(images, spec.border) for images in parts[1:])
+    return ImageSplits(name, spec.class_names, *parts)

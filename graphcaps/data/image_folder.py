@@ -1,7 +1,7 @@
 """Reading of image files: a folder per class, as for torchvision's ImageFolder, or a CSV of files and their classes.
 
 The images are decoded once, into a cache: ``NAME.npy`` holds the pixels, uint8 (N, C, H, W), and is mapped into memory.
-``NAME.json`` holds a fingerprint of the files' names, sizes and times. You can delete the cache.
+``NAME.json`` holds the files' names and hashes. You can delete the cache.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,98 +22,90 @@ import torch
 
 from ..atomic import replacing, write_text
 from ..errors import GraphcapsError, InputError, expect, read_json
+from ..names import clean
 from ..progress import bar
-from .splits import PART_OF, UnsplitImages
-from .user_images import common_size, image_files, read_pixels, size_and_colour
+from .listing import Listed
+from .splits import UnsplitImages
+from .user_images import common_size, read_pixels, size_and_colour
 
 MAX_LISTED = 10  # number of bad files that an error message lists
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 
 log = logging.getLogger(__name__)
 
 
 def read_files(
-    path: Path, listed: list[tuple[Path, str, str]], cache: Path, size: int | None, channels: int | None, skip_bad: bool
+    path: Path,
+    listed: list[Listed],
+    cache: Path,
+    size: int | None,
+    channels: int | None,
+    skip_bad: bool,
+    only: Container[str] | None,
 ) -> UnsplitImages:
-    """Decode the files (path, class, part) that ``list_folder`` or ``list_csv`` returned for ``path``."""
-    files, labels, parts = zip(*listed, strict=True)
-    pixels, bad = _cached_pixels(path, files, cache, size, channels)
+    """Decode the files that ``list_folder`` or ``list_csv`` returned; if ``only`` is given, those with these hashes."""
+    place, top = path.resolve(), path if path.is_dir() else path.parent
+    name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
+    stored, known = dict[Path, dict](), dict[tuple, str]()
+    for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # the cache may be damaged
+            stored[about] = read_json(about.read_text(encoding="utf-8"), bad=dict)
+            known |= {tuple(each[:-1]): each[-1] for each in stored[about]["files"]}
+    about_files = [_identity(top, each.path, known) for each in listed]
+    if only is not None and (kept := [k for k, each in enumerate(about_files) if each[-1] in only]):
+        if more := len(listed) - len(kept):
+            log.info("%s: %d images that the run was not trained or tested with are left out", path, more)
+        listed, about_files = [listed[k] for k in kept], [about_files[k] for k in kept]
+    about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
+    found = _stored_pixels(stored, about_files, size, channels)
+    if found is None:
+        about.unlink(missing_ok=True)  # it would describe the wrong pixels after a crash
+        bad = _decode([each.path for each in listed], about.with_suffix(".npy"), size, channels)
+        settings = {"version": CACHE_VERSION, "size": size, "channels": channels}
+        write_text(about, json.dumps({**settings, "bad": bad, "files": about_files}))
+        found = np.load(about.with_suffix(".npy"), mmap_mode="c"), bad
+    pixels, bad = found
     if bad:
         text = "\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)])
-        wanted, then = f"{len(files)} images that can be read", "Repair or remove them, or skip them with --skip-bad"
+        wanted, then = f"{len(listed)} images that can be read", "Repair or remove them, or skip them with --skip-bad"
         if not skip_bad:
             raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{text}\n{then}")
         log.warning("left out %d files that can't be read:%s", len(bad), text)
-    part_of = np.array(parts, object)
-    part_of[[int(k) for k in bad]] = ""
-    return UnsplitImages(torch.from_numpy(pixels), np.array(labels), part_of)
+    parts = np.array([each.part for each in listed], object)
+    parts[[int(k) for k in bad]] = ""
+    labels, names = np.array([each.label for each in listed]), [clean(each[0]) for each in about_files]
+    return UnsplitImages(torch.from_numpy(pixels), labels, parts, names, [each[-1] for each in about_files])
 
 
-def list_csv(path: Path) -> list[tuple[Path, str, str]] | None:
-    """List the images of a CSV with the columns "file" and "classes", which are beside it; None for a CSV of pixels."""
-    import pandas
-
+def _identity(top: Path, file: Path, known: dict[tuple, str]) -> tuple:
+    """A file's name, size, times, inode and hash. The hash is computed only if all others aren't ``known`` together."""
+    name = os.path.relpath(file, top)
     try:
-        columns = [str(name).strip().lower() for name in pandas.read_csv(path, nrows=0).columns]
-    except (OSError, EOFError, ValueError):
-        return None  # the function that reads a CSV of pixels will report the error
-    if columns != ["file", "classes"]:
-        return None
-    rows = pandas.read_csv(path, dtype=str, keep_default_na=False).to_numpy().tolist()
-    listed = [(path.parent / file.strip(), classes.strip(), "train") for file, classes in rows]
-    expect(len(listed) > 0, str(path), "a row for each image", "none")
-    missing = next((file for file, _, _ in listed if not file.is_file()), None)
-    expect(missing is None, str(path), "files that exist, beside the CSV", f"no {missing}")
-    return listed
+        stat = file.stat()
+        # A program can set back the time of the last change of the content, but not that of the inode.
+        about = (name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+        return *about, known.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    except OSError:  # a link to nothing, or a file that may not be read
+        return name, ""
 
 
-def list_folder(path: Path) -> list[tuple[Path, str, str]]:
-    """List the image files in each class's folder, in ``path`` or its folders train, val and test; skip hidden ones."""
-    expect(path.is_dir(), str(path), "a folder", "a file")
-    tops = {folder: PART_OF.get(folder.name, "") for folder in _folders(path)}
-    if "train" not in tops.values() or not all(tops.values()):
-        tops = {path: "train"}
-    listed = []
-    for top, part in tops.items():
-        classes = _folders(top)
-        expect(len(classes) > 0, str(top), "a folder per class, with its images", "no folder in it")
-        shared = set.intersection(*({folder.name for folder in _folders(each)} for each in classes))
-        got = f"{', '.join(each.name for each in classes)}, which all hold {', '.join(sorted(shared))}"
-        expect(len(classes) == 1 or len(shared) < 2, str(top), "a folder per class, or train, val and test", got)
-        for each in classes:
-            listed += [(image, each.name, part) for image in image_files(each)]
-    return listed
-
-
-def _folders(path: Path) -> list[Path]:
-    return sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
-
-
-def _cached_pixels(
-    path: Path, files: tuple[Path, ...], cache: Path, size: int | None, channels: int | None
-) -> tuple[np.ndarray, dict[str, str]]:
-    """Return the memory-mapped pixels (N, C, H, W) of all files, and for each bad file its number and the error."""
-    stats = ((os.path.relpath(file, path), file.stat()) for file in files)
-    listing = json.dumps([CACHE_VERSION, *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)])
-    fingerprint, place = hashlib.sha256(listing.encode()).hexdigest(), path.resolve()
-    name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
-    for about in sorted(cache.glob(f"{glob.escape(name)}-*.json")):
-        # The cache may be damaged, or one of its files may have been deleted.
+def _stored_pixels(
+    stored: dict[Path, dict], files: list[tuple], size: int | None, channels: int | None
+) -> tuple[np.ndarray, dict[str, str]] | None:
+    """The mapped pixels (N, C, H, W) of a cache with these files, and for each bad file its number and the error."""
+    for about, found in stored.items():
         with contextlib.suppress(OSError, ValueError, KeyError, EOFError):
-            known = read_json(about.read_text(encoding="utf-8"), bad=dict)
             # Mode c is copy-on-write, because torch warns about read-only memory.
             pixels = np.load(about.with_suffix(".npy"), mmap_mode="c")
             # A cache that was made with defaults also fits if its actual size and channels are asked for.
-            fits = size in (known["size"], max(pixels.shape[2:])) and channels in (known["channels"], pixels.shape[1])
-            if fits and known["fingerprint"] == fingerprint:
-                return pixels, known["bad"]
-    about = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
-    bad = _decode(files, about.with_suffix(".npy"), size, channels)
-    write_text(about, json.dumps({"fingerprint": fingerprint, "size": size, "channels": channels, "bad": bad}))
-    return np.load(about.with_suffix(".npy"), mmap_mode="c"), bad
+            fits = size in (found["size"], max(pixels.shape[2:])) and channels in (found["channels"], pixels.shape[1])
+            same = [(each[0], each[-1]) for each in found["files"]] == [(each[0], each[-1]) for each in files]
+            if fits and same and found["version"] == CACHE_VERSION:
+                return pixels, found["bad"]
+    return None
 
 
-def _decode(files: tuple[Path, ...], stored: Path, size: int | None, channels: int | None) -> dict[str, str]:
+def _decode(files: list[Path], stored: Path, size: int | None, channels: int | None) -> dict[str, str]:
     """Write the pixels of all files; bad files are black. Without ``channels``, they are grey if no file has colour."""
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
         probed = pool.map(lambda file: _value_or_reason(size_and_colour, file), files)

@@ -6,7 +6,8 @@ same split on any machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import logging
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,23 +18,35 @@ from ..errors import expect
 from ..names import short_name
 from .augment import ink_in_fixed_places
 from .images import Images
+from .listing import short
 from .pairs import Pairs
 
 PARTS = ("train", "val", "test")
-PART_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-"""The part whose images are in a folder or file of this name."""
 HELD_OUT_SHARE = 0.15
 """For each missing part, this share of each class's training images is held out, but at least one image."""
 MAX_BYTES_IN_MEMORY = 2**31
 """Larger pixel arrays of your own images stay in a file of the cache."""
+
+log = logging.getLogger(__name__)
 
 
 class UnsplitImages(NamedTuple):
     """Images and labels of your own, as they were read from files."""
 
     pixels: Tensor  # uint8 (N, C, H, W)
-    labels: np.ndarray  # (N,) numbers, or (N,) names, where "a+b" means two classes, or (N, J) bool
+    labels: np.ndarray  # (N,) numbers, or (N,) text, or (N, J) bool
     parts: np.ndarray  # (N,): the part of each image, as in ``PARTS``, or "" if the image is left out
+    names: list[str]  # N names of files, or numbers
+    hashes: list[str]  # N hashes of the files or pixels
+
+
+class Recorded(NamedTuple):
+    """An image of a run. The images of a run don't change if files are added, renamed or moved."""
+
+    file: str
+    label: str
+    split: str
+    sha256: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +64,9 @@ class ImageSplits:
     train: Images | Pairs
     val: Images | Pairs
     test: Images | Pairs
+    files: tuple[Recorded, ...] = field(
+        default=(), kw_only=True
+    )  # of your own images: which ones are in the three parts, in order
 
     def __post_init__(self) -> None:
         for part in PARTS:
@@ -129,11 +145,16 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
     return torch.from_numpy(np.setdiff1d(np.arange(total), taken)), torch.from_numpy(taken)
 
 
-def split(images: UnsplitImages, dataset: str, seed: int) -> ImageSplits:
-    """Split your own images into the three parts. Missing parts are held out of the training images."""
+def split(
+    images: UnsplitImages, dataset: str, seed: int, separator: str | None, recorded: list[Recorded] | None
+) -> ImageSplits:
+    """Split your own images as ``recorded``; else by their parts. Missing parts are held out of the training images."""
     rows = {part: np.flatnonzero(images.parts == part) for part in PARTS}
+    if recorded is not None:
+        rows = _rows_of(recorded, images, dataset)
     missing = [part for part in ("test", "val") if not len(rows[part])]
-    names, labels = _classes(images.labels, images.parts != "")
+    used = np.isin(np.arange(len(images.parts)), np.concatenate([*rows.values()]))
+    names, labels = _classes(images.labels, used, dataset, separator)
     if labels.ndim == 1:
         counts = np.bincount(labels[rows["train"]], minlength=len(names))
         expect(len(names) > 1, dataset, "training images of two classes or more", ", ".join(map(str, names)) or "none")
@@ -149,7 +170,33 @@ def split(images: UnsplitImages, dataset: str, seed: int) -> ImageSplits:
     }
     if images.pixels.numel() <= MAX_BYTES_IN_MEMORY:
         loaded = {part: each.cut() for part, each in loaded.items()}
-    return ImageSplits(short_name(dataset), tuple(map(str, names)), **loaded)
+    keys = [*zip(images.names, _as_text(images.labels), images.hashes, strict=True)]
+    files = tuple(Recorded(*keys[k][:2], part, keys[k][2]) for part in PARTS for k in rows[part])
+    known = {each.sha256: each.file for each in files if each.split == "train"}
+    tested = [each for each in files if each.split != "train" and each.sha256 in known]
+    if twice := [f"{known[each.sha256]} = {each.file} ({each.split})" for each in tested]:
+        log.warning("%d images are both in training and in validation or test: %s", len(twice), short(twice))
+    return ImageSplits(short_name(dataset), tuple(map(str, names)), **loaded, files=files)
+
+
+def _as_text(labels: np.ndarray) -> list[str]:
+    return ["".join(map(str, each)) for each in labels.astype(int)] if labels.ndim == 2 else [*map(str, labels)]
+
+
+def _rows_of(recorded: list[Recorded], images: UnsplitImages, dataset: str) -> dict[str, np.ndarray]:
+    """Find the rows of a run's images by their hashes. Raise ``InputError`` if one is missing or has another label."""
+    rows = dict[tuple[str, str], int]()
+    for row, key in enumerate(zip(images.hashes, _as_text(images.labels), strict=True)):
+        if images.parts[row]:
+            rows.setdefault(key, row)
+    lost, there = [each for each in recorded if (each.sha256, each.label) not in rows], {key[0] for key in rows}
+    gone = [each.file for each in lost if each.sha256 not in there]
+    moved = [f"{each.file} of {each.label}" for each in lost if each.sha256 in there]
+    got = [f"{len(gone)} removed or changed ({short(gone)})"] * bool(gone)
+    got += [f"{len(moved)} now of another class ({short(moved)})"] * bool(moved)
+    wanted = f"the {len(recorded)} images of the run, as in its images.csv"
+    expect(not lost, dataset, wanted, " and ".join(got), "Restore them, or train another run")
+    return {part: np.array([rows[e.sha256, e.label] for e in recorded if e.split == part], int) for part in PARTS}
 
 
 def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarray, seed: int) -> None:
@@ -171,28 +218,36 @@ def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarra
     rows["train"] = train
 
 
-def classes_of(label: str) -> list[str]:
-    """The classes that a label names, separated by "+". A single "+", or an empty label, names no class.
+def classes_of(label: object, separator: str | None) -> list:
+    """The classes that a label names. A separator alone, or an empty label, names no class.
 
-    >>> classes_of("cat+dog"), classes_of("cat"), classes_of("+"), classes_of("c++")
-    (['cat', 'dog'], ['cat'], [], ['c++'])
+    >>> [classes_of(label, "+") for label in ("cat+dog", "cat", "+", "c++")], classes_of("c+c", None)
+    ([['cat', 'dog'], ['cat'], [], ['c++']], ['c+c'])
     """
-    names = [name.strip() for name in label.split("+")]
-    return names if all(names) else [label] if label.strip("+") else []
+    if not separator or not isinstance(label, str):
+        return [label]
+    names = [name.strip() for name in label.split(separator)]
+    return names if all(names) else [label] if label.strip(separator) else []
 
 
-def _classes(labels: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _classes(labels: np.ndarray, used: np.ndarray, name: str, separator: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Return class names (J,) and labels: int64 (N,), or bool (N, J) if some images show several classes or none.
 
-    If each image shows one class, only images that are ``used``, bool (N,), determine the class names.
+    Only images that are ``used``, bool (N,), determine the class names.
     """
     if labels.ndim == 2:
         if (labels.sum(axis=1) != 1).any():
             return np.arange(labels.shape[1]), labels
         labels = labels.argmax(axis=1)
-    sets = [classes_of(label) if isinstance(label, str) else [label] for label in labels.tolist()]
+    sets = [classes_of(label, separator) for label in labels.tolist()]
+    blank = sum(each == [""] for each in sets)
+    then = "For images of no class or of several, use --separator +"
+    expect(not blank, name, "a label for each image", f"{blank} of {len(sets)} without", then)
     if any(len(each) != 1 for each in sets):
-        several = sorted(set().union(*sets))
+        several = sorted(set().union(*(each for each, is_used in zip(sets, used, strict=True) if is_used)))
         return np.array(several), np.array([[name in each for name in several] for each in sets])
     names = np.unique(labels[used])
+    joined = [each for each in names.tolist() if isinstance(each, str) and len({*classes_of(each, "+")} & {*names}) > 1]
+    if joined and not separator:
+        log.warning("%s: each a class of its own; with --separator +, they name several", ", ".join(joined))
     return names, np.searchsorted(names, labels).astype(np.int64)

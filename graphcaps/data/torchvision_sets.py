@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from filelock import FileLock
 
 from ..errors import GraphcapsError
 from .images import Images
+
+log = logging.getLogger(__name__)
 
 
 def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
@@ -31,7 +34,12 @@ def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Ima
             "Install both together (pip install --upgrade torch torchvision), or use --dataset digits without it"
         ) from error
     # Never read the pickles that old versions of torchvision wrote next to the raw files: a pickle can run code.
-    dataset = type(name, (getattr(datasets, name),), {"_check_legacy_exist": lambda self: False})
+    own: dict[str, Any] = {"_check_legacy_exist": lambda self: False}
+    # MNIST's four files may also be in the folder itself.
+    for folder in (root, root / "raw"):
+        if any(folder.glob("train-images-idx3-ubyte*")):
+            own["raw_folder"] = str(folder)
+    dataset = type(name, (getattr(datasets, name),), own)
     parts: list[dict[str, Any]] = [{"train": True}, {"train": False}]
     if name == "SVHN":
         parts = [{"split": "train"}, {"split": "test"}]
@@ -41,6 +49,7 @@ def read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Ima
         except RuntimeError:  # files are missing or damaged
             if not download:
                 raise
+            log.warning("%s isn't in %s: trying to download it", name, root.absolute())
             root.mkdir(parents=True, exist_ok=True)
             with FileLock(root / ".download.lock"), contextlib.ExitStack() as stack:
                 # torchvision sets no timeout, so a firewall that drops packets would block it for minutes.

@@ -113,17 +113,6 @@ def decodable() -> dict[str, str]:
     return {end: kind for end, kind in extensions.items() if kind in Image.OPEN and kind not in NOT_DECODED}
 
 
-def image_files(path: Path) -> list[Path]:
-    """List the images in a folder and its subfolders, except hidden files. If ``path`` is a file, return only it."""
-    if not path.is_dir():
-        return [path]
-    files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in decodable() and file.is_file()]
-    files = [file for file in files if "/." not in f"/{file.relative_to(path).as_posix()}"]
-    then = "Their names must end in .png, .jpg, or another ending that Pillow knows"
-    expect(len(files) > 0, str(path), "a folder with images", "none", then)
-    return files
-
-
 def write_image(path: Path | str, pixels: Tensor) -> None:
     """Write an image (C, H, W) in [0, 1], C = 1 or 3, as an 8-bit PNG. Values are rounded to multiples of 1 / 255.
 
@@ -181,7 +170,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     try:
         with Image.open(path, formats=sorted(set(decodable().values()))) as image:
             yield image
-    except (OSError, SyntaxError, ValueError, RuntimeError, Image.DecompressionBombError) as error:
+    except Exception as error:  # Pillow raises exceptions of any type on damaged files
         raise InputError(f"{path}: expected an image file that Pillow reads, got: {error}") from error
 
 

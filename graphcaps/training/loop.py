@@ -157,7 +157,7 @@ class Trainer:
             leaving = state.step == steps or bool(stopped)
             if self.progress.due() or leaving:
                 state.loss_sum, state.correct = float(self.loss_sum), int(self.hits)
-                state.epoch_seconds = time.perf_counter() - began
+                state.epoch_seconds = max(time.perf_counter() - began, 1e-9)  # a clock can stand still
                 self._check_finite(rate, weights=leaving)
                 self._show_step()
             if stopped:

@@ -1,6 +1,6 @@
 """The run folder: all files of a training, written so that the run can be resumed after any crash.
 
-runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz
+runs/<name>/  config.json  metrics.csv  result.json  answers.npz  trace.npz  images.csv (of your own images)
               checkpoints/{best,last,previous}.safetensors  figures/
 
 The networks that come with graphcaps are read-only run folders: ``models/weights/<name>/``.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import errno
 import itertools
 import json
@@ -19,6 +20,7 @@ import os
 import shlex
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +29,7 @@ import numpy as np
 
 from ..atomic import UNFINISHED, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
-from ..errors import GraphcapsError, check_json, expect, read_json
+from ..errors import GraphcapsError, check_json, did_you_mean, expect, read_json
 from ..names import short_name
 from ..viz.routing_trace import RoutingTrace
 
@@ -45,8 +47,9 @@ class Run:
     Commands write into the folder ``results``: the run folder itself, except for networks that come with graphcaps.
     """
 
-    def __init__(self, path: Path, config: TrainConfig, results: Path | None = None):
+    def __init__(self, path: Path, config: TrainConfig, results: Path | None = None, epochs_before: Sequence[int] = ()):
         self.path, self.config, self.results = path, config, results or path
+        self.epochs_before = epochs_before  # numbers of epochs after which the run was finished, and then extended
 
     def __str__(self) -> str:
         """The path, quoted for a shell, or the name of a network that comes with graphcaps."""
@@ -99,20 +102,40 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:
-        """Open a run folder by its path, or a network that comes with graphcaps by its name, such as ``"mnist"``.
+        """Open a run folder by its path or its name in ``out``, or a network of graphcaps by its name: ``"mnist"``.
 
         Results for a network that comes with graphcaps are written to a folder in ``out``. Raises ``GraphcapsError`` if
         there is no such run.
         """
         path, results = Path(path), None
-        if not path.exists() and str(path) in pretrained_names():
-            path, results = PRETRAINED / path, out / f"pretrained-{path}"
+        if not (path / "config.json").exists():  # a folder of another kind doesn't hide a run of the same name
+            if str(path) in pretrained_names():
+                path, results = PRETRAINED / path, out / f"pretrained-{path}"
+            elif (out / path / "config.json").exists():
+                path = out / path
         try:
             text = (path / "config.json").read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
+            known = [*pretrained_names(), *(each.parent.name for each in out.glob("*/config.json"))]
             then = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
+            then = did_you_mean(path.name, known) + then
             raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {then}") from None
-        return cls(path, TrainConfig.from_json(text, str(path / "config.json")), results)
+        config = TrainConfig.from_json(text, str(path / "config.json"))
+        if (path / "images.csv").exists():  # the config finds it in its run folder, wherever this was moved
+            config = dataclasses.replace(config, out=path.absolute().parent, name=path.absolute().name)
+        before = read_json(text).get("epochs_before")
+        return cls(path, config, results, before if isinstance(before, list) else ())
+
+    def extend(self, epochs: int, write: bool) -> None:
+        """Raise the number of epochs of a run, so that it goes on. config.json, if written, notes the number before."""
+        self.epochs_before = [*self.epochs_before, self.config.epochs]
+        self.config = dataclasses.replace(self.config, epochs=epochs)
+        if write:
+            path = self.path / "config.json"
+            stored = read_json(path.read_text(encoding="utf-8"), settings=dict)
+            stored["settings"]["epochs"], stored["epochs_before"] = epochs, self.epochs_before
+            (self.path / "result.json").unlink(missing_ok=True)
+            write_text(path, json.dumps(stored, indent=2) + "\n")
 
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
@@ -160,16 +183,16 @@ class Run:
         now, trained = self.config.as_dict(), head.get("settings", {})
         for key in trained.keys() & now.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
             wanted, got = (short_name(v[key]) if key == "dataset" else v[key] for v in (trained, now))
-            if wanted != got:
+            if wanted != got and not (key == "epochs" and wanted in self.epochs_before):
                 wanted = f"{key}: expected {wanted!r}, as in its checkpoint, got {got!r}"
                 raise GraphcapsError(f"{self.path / 'config.json'}: {wanted}. Restore it, or train another run")
 
-    def write_metrics(self, history: list[dict]) -> None:
-        """Write metrics.csv: one row per finished epoch."""
+    def write_table(self, name: str, rows: Sequence) -> None:
+        """Write metrics.csv, one row per finished epoch; or images.csv, one row per image of your own."""
         import pandas
 
-        text = pandas.DataFrame(history).to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        write_text(self.path / "metrics.csv", text)
+        text = pandas.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        write_text(self.path / name, text)
 
     def write_result(self, result: dict) -> None:
         """Write result.json, the results of a finished run."""

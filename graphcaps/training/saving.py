@@ -11,7 +11,7 @@ import torch
 
 from ..config import TrainConfig
 from ..data import ImageSplits
-from ..errors import GraphcapsError
+from ..errors import GraphcapsError, expect
 from ..models import Limits, routing_network
 from ..trace import RoutingTrace
 from ..trace.recording import kept_epochs, record
@@ -48,6 +48,10 @@ class Saving:
         self.limits = Limits()  # limits for doubtful answers, measured after the last finished epoch
         self.keep_last = True  # whether to keep the last checkpoint as the previous one; False if it is damaged
         self.trace: RoutingTrace | None = None
+        if config.epochs != run.config.epochs:
+            run.extend(config.epochs, self.main)
+        if self.main and splits.files and not (run.path / "images.csv").exists():
+            run.write_table("images.csv", splits.files)
         self.writer = _tensorboard(run.path) if config.tensorboard and self.main else None
 
     def save(self, which: str) -> None:
@@ -76,7 +80,7 @@ class Saving:
         if self.state.best_epoch == self.state.epoch > 0:
             self.save("best")
         if self.state.history:
-            self.run.write_metrics(self.state.history)
+            self.run.write_table("metrics.csv", self.state.history)
         if self.network.routes:
             self._save_routing()
 
@@ -110,6 +114,8 @@ class Saving:
         if damage:
             say(f"{damage}Used instead: {path}")
         self.keep_last = not damage
+        wanted, got = head.get("class_names"), self.splits.class_names
+        expect(wanted == [*got], str(self.run), f"the classes of its training, {wanted}", f"{[*got]}")
         try:
             self.state, self.limits = State(**head["state"]), Limits(*head["limits"])
         except (KeyError, TypeError) as error:

@@ -28,14 +28,14 @@ def train(
 
     Args:
         config: the settings. A resumed run keeps its own settings, but it takes ``data``, ``device`` and ``capture``
-            from ``config`` if they differ from the defaults or are named in ``overrides``.
+            from ``config`` if they differ from the defaults or are named in ``overrides``, and larger ``epochs``.
         images: images to train on instead of ``config.dataset``: uint8 or fractions in [0, 1], (N, H, W), (N, H, W, C)
             or (N, C, H, W), C = 1 or 3. A copy is written to ``config.data``, so that the run can be resumed.
         labels: (N,), one integer or text per image; or (N, J) of 0 and 1 if an image may show any number of classes
             (multi-label).
         resume: path of the run folder to resume.
         progress: show a progress bar on a terminal; elsewhere, print a line per epoch, and at least every 30 seconds.
-        overrides: which of these three a resumed run takes from ``config`` even if they are defaults.
+        overrides: which of these four a resumed run takes from ``config`` even if they are defaults.
 
     Raises:
         GraphcapsError: settings, data or folders are invalid, the loss isn't finite, or Ctrl-C was pressed
@@ -51,16 +51,19 @@ def train(
     if resume is not None:
         run = Run.open(resume)
         check_allowed(run.config.routing)
-        if run.result():
-            got = f"{run} has finished its {run.config.epochs} epochs"
-            more = "To train longer, start another run with more --epochs"
-            raise GraphcapsError(f"resume: expected an unfinished run, {got}. {more}")
+        old, epochs = run.config.epochs, config.epochs if "epochs" in (*config.changed(), *overrides) else 0
+        more = f"To train longer, add --epochs and a number above {old}"
+        if run.result() or epochs > old:
+            run.newest_checkpoint()  # name a setting that was changed
+        expect("epochs" not in overrides or epochs >= old, "epochs", f"more than {old}", epochs, more)
+        if run.result() and epochs <= old:
+            raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {old} epochs. {more}")
         stored = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["settings"]
         if weight := stored.get("coupling_weight", 0):
             got = f"{weight} in {run}. The loss that it weighted was removed: train another run"
             raise GraphcapsError(f"resume: expected a run with coupling_weight 0, got {got}")
         taken = {key: getattr(config, key) for key in MACHINE_SETTINGS if key in (*config.changed(), *overrides)}
-        config = dataclasses.replace(run.config, **taken)
+        config = dataclasses.replace(run.config, **taken, epochs=max(old, epochs))
     config.check()
     if run is None:
         Run.check_place(config)
