@@ -131,9 +131,9 @@ def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     from graphcaps.routing.engines.gpu import nodes
 
     z, kappa = torch.randn(7, 1, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
-    tensors = [z, z.new_empty(0), kappa.requires_grad_(), *nodes.edges_by_node(graph(), z.device, False)]
-    torch.library.opcheck(nodes.route_nodes, (tensors, [2, 0, 0, 1]))
-    (slope,) = torch.autograd.grad(nodes.route_nodes(tensors, [2, 0, 0, 1])[0].sum(), z, create_graph=True)
+    given = z, None, kappa.requires_grad_(), list(nodes.edges_by_node(graph(), z.device, False)), 2, False, False, True
+    torch.library.opcheck(nodes.forward, given)
+    (slope,) = torch.autograd.grad(nodes.forward(*given)[0].sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):
         slope.sum().backward()
 

@@ -5,19 +5,68 @@ They run the autograd functions of `by_child` and `by_node`, whose modules descr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from ....graph import Links, graph_of
 from ...rule import Rule
-from ..operators import operator, or_none
 from .by_child import EQUAL, ONE, SOFTMAX, Call, _Route, edges_by_child
 from .by_node import RowsByNode, _SumsOfNodes, arguments
 
 KINDS: tuple[Literal["capsules", "directions", "sums"], ...] = "capsules", "directions", "sums"
+
+
+def _operator(name: str, run: Callable, shapes: Callable, differentiate: Callable) -> Any:
+    """Define the operator ``name`` and its gradient.
+
+    Args:
+        run: from tensors and settings ``how`` to results: one with a gradient, the couplings, and what is kept.
+        shapes: from the same arguments to the shapes of the results.
+        differentiate: from the result's gradient, what is kept, the same arguments and a flag for each tensor,
+            whether it needs a gradient, to the gradients of the tensors.
+    """
+    forward = torch.library.custom_op(
+        f"graphcaps::{name}", run, mutates_args=(), schema="(Tensor[] tensors, int[] how) -> Tensor[]"
+    )
+    forward.register_fake(lambda tensors, how: [tensors[0].new_empty(shape) for shape in shapes(tensors, how)])
+
+    def backward(
+        grad: Tensor, kept: list[Tensor], tensors: list[Tensor], how: list[int], needed: list[bool]
+    ) -> list[Tensor]:
+        gradients = differentiate(grad, kept, tensors, how, needed)
+        return [x if needs else grad.new_empty(0) for x, needs in zip(gradients, needed, strict=True)]
+
+    schema = "(Tensor grad, Tensor[] kept, Tensor[] tensors, int[] how, bool[] needed) -> Tensor[]"
+    backward = torch.library.custom_op(f"graphcaps::{name}_backward", backward, mutates_args=(), schema=schema)
+    backward.register_fake(
+        lambda grad, kept, tensors, how, needed: [
+            grad.new_empty(x.shape if needs else 0) for x, needs in zip(tensors, needed, strict=True)
+        ]
+    )
+
+    def save(ctx: Any, inputs: tuple, output: list[Tensor]) -> None:
+        tensors, ctx.how = inputs
+        ctx.needed = [x.requires_grad for x in tensors]
+        ctx.save_for_backward(*output[2:], *tensors)
+        ctx.mark_non_differentiable(*output[1:])
+
+    def gradients(ctx: Any, grads: list[Tensor]) -> tuple[list[Tensor | None], None]:
+        count = len(ctx.saved_tensors) - len(ctx.needed)
+        kept, tensors = list(ctx.saved_tensors[:count]), ctx.saved_tensors[count:]
+        found = backward(grads[0], kept, tensors, ctx.how, ctx.needed)
+        return [x if needs else None for x, needs in zip(found, ctx.needed, strict=True)], None
+
+    forward.register_autograd(gradients, setup_context=save)
+    return forward
+
+
+def _or_none(*tensors: Tensor) -> list[Tensor | None]:
+    """Return None for each empty tensor; only a list without None has gradients."""
+    return [x if x.numel() else None for x in tensors]
 
 
 def _run(function: Any, needed: Sequence[bool], *given: Any) -> tuple[Sequence[Tensor], list[Tensor]]:
@@ -29,7 +78,7 @@ def _run(function: Any, needed: Sequence[bool], *given: Any) -> tuple[Sequence[T
 
 
 def _route(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
-    u, weight, (prior, ratio, index) = *tensors[:2], or_none(*tensors[2:])
+    u, weight, (prior, ratio, index) = *tensors[:2], _or_none(*tensors[2:])
     iterations, kind, coupling, learning, _, *sizes = how
     edges = edges_by_child(graph_of(tuple(sizes)))
     call = Call(edges, Rule(iterations, KINDS[kind]), (), None, bool(coupling), bool(learning))
@@ -48,7 +97,7 @@ def _shapes_of_route(tensors: list[Tensor], how: list[int]) -> list[tuple]:
 def _differentiate_route(
     grad: Tensor, kept: list[Tensor], tensors: list[Tensor], how: list[int], needed: list[bool]
 ) -> Any:
-    u, weight, (prior, ratio, index) = *tensors[:2], or_none(*tensors[2:])
+    u, weight, (prior, ratio, index) = *tensors[:2], _or_none(*tensors[2:])
     iterations, kind, _, _, _, *sizes = how
     edges, nothing = edges_by_child(graph_of(tuple(sizes))), u.new_empty(0)
     ctx = SimpleNamespace(needs_input_grad=needed, reading=None)
@@ -59,7 +108,7 @@ def _differentiate_route(
     return (*_Route.backward(ctx, grad, None)[:4], None)
 
 
-_route_by_child = operator("route_by_child", _route, _shapes_of_route, _differentiate_route)
+_route_by_child = _operator("route_by_child", _route, _shapes_of_route, _differentiate_route)
 
 
 def route_by_child(
@@ -87,7 +136,7 @@ def _rows(tensors: list[Tensor], per_edge: int) -> RowsByNode:
 
 def _sum_nodes(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
     per_edge, *settings = how
-    z, scale, kappa = tensors[0], *or_none(tensors[1]), tensors[2]
+    z, scale, kappa = tensors[0], *_or_none(tensors[1]), tensors[2]
     results, saved = _run(_SumsOfNodes, (), z, scale, kappa, _rows(tensors, per_edge), arguments(*settings))
     return [*results, *saved[3:]]
 
@@ -104,12 +153,12 @@ def _differentiate_sums(
     grad: Tensor, kept: list[Tensor], tensors: list[Tensor], how: list[int], needed: list[bool]
 ) -> Any:
     per_edge, *settings = how
-    ctx = SimpleNamespace(needs_input_grad=needed, saved_tensors=(tensors[0], *or_none(tensors[1]), tensors[2], *kept))
+    ctx = SimpleNamespace(needs_input_grad=needed, saved_tensors=(tensors[0], *_or_none(tensors[1]), tensors[2], *kept))
     ctx.settings = _rows(tensors, per_edge), arguments(*settings)
     return (*_SumsOfNodes.backward(ctx, grad)[:3], *[None] * 4)
 
 
-_route_by_node = operator("route_by_node", _sum_nodes, _shapes_of_sums, _differentiate_sums)
+_route_by_node = _operator("route_by_node", _sum_nodes, _shapes_of_sums, _differentiate_sums)
 
 
 def route_by_node(z: Tensor, scale: Tensor | None, kappa: Tensor, rows: list[Tensor], *how: int) -> list[Tensor]:

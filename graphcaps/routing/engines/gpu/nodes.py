@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ...._dgl import DGLGraph
 from ....graph import cached_per_structure, links, reverse_edges
-from ..operators import operator, or_none
+from ...second_derivative import _Refused
 from . import kernels_nodes as kernels
 
 SEGMENT = 128
@@ -77,8 +77,7 @@ def sums_of_nodes(
     if scale is not None:
         scale = scale.float().expand(len(edges[1]), *z.shape[1:3]).contiguous()
     kappa = None if kappa is None else kappa.float().expand(z.shape[2]).contiguous()
-    tensors = [z, *(z.new_empty(0) if x is None else x for x in (scale, kappa)), *edges]
-    s, c, _, _ = route_nodes(tensors, [*map(int, (iterations, mutual, per_edge, get_coupling))])
+    s, c, _, _ = forward(z, scale, kappa, edges, iterations, mutual, per_edge, get_coupling)
     return s, c if get_coupling else None
 
 
@@ -87,9 +86,9 @@ def products_of_nodes(graph: DGLGraph, z: Tensor) -> Tensor:
 
     They are the gradient by ``scale`` of sums in which all couplings are 1 / K.
     """
-    edges, nothing = edges_by_node(graph, z.device, False), z.new_empty(2, 0)
-    tensors, how = [z.unsqueeze(1), nothing, nothing, *edges], [1, 0, 0, 0]
-    return _differentiate((z * z.shape[1]).float(), [nothing, nothing], tensors, how, [False, True])[1].squeeze(1)
+    edges, nothing = list(edges_by_node(graph, z.device, False)), z.new_empty(2, 0)
+    given = (z * z.shape[1]).float(), nothing, nothing, z.unsqueeze(1), None, None
+    return backward(*given, edges, 1, False, False, False, True)[1].squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def launches(backward, z, scale, kappa, edges, iterations, mutual, per_edge) -> 
     ptr, src, eid, hubs, first, hub_of, dst, back_eid = edges[:8]
     padded = [triton.next_power_of_2(size) for size in z.shape[2:]]
     numbers, atomic = padded[0] * padded[1], not per_edge and len(edges) == 8
-    sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic))
+    sizes = Sizes(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic)
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, eid if per_edge else src, eid
     back = (back_eid if per_edge else dst, back_eid, src) if mutual else (None, None, None)
@@ -130,20 +129,21 @@ def launches(backward, z, scale, kappa, edges, iterations, mutual, per_edge) -> 
     ]
 
 
-def _arguments(tensors: list[Tensor], how: list[int]) -> tuple[Any, ...]:
-    """Return z, scale, kappa, edges, iterations, mutual and per_edge.
+@torch.library.custom_op(
+    "graphcaps::route_nodes",
+    mutates_args=(),
+    schema="(Tensor z, Tensor? scale, Tensor? kappa, Tensor[] edges, int iterations, bool mutual, bool per_edge, "
+    "bool get_coupling) -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def forward(z, scale, kappa, edges, iterations, mutual, per_edge, get_coupling):
+    """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, and the hubs' (s, w) and squares.
 
     ``edges`` is `EdgesByNode`. If that of the reversed graph follows, the gradient of z is deterministic.
     """
-    return tensors[0], *or_none(*tensors[1:3]), tensors[3:], how[0], *map(bool, how[1:3])
-
-
-def _route(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
-    """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, and the hubs' (s, w) and squares."""
-    z, iterations = tensors[0], how[0]
-    sums, coupling, states, squares = (z.new_empty(shape, dtype=torch.float32) for shape in _shapes(tensors, how))
-    route_node, route_segment, finish_hub = launches(False, *_arguments(tensors, how))
-    coupled = coupling.fill_(1 / z.shape[2]) if how[3] else None
+    given = z, scale, kappa, edges, iterations, mutual, per_edge
+    sums, coupling, states, squares = _outputs(*given, get_coupling)
+    route_node, route_segment, finish_hub = launches(False, *given)
+    coupled = coupling.fill_(1 / z.shape[2]) if get_coupling else None
     with torch.cuda.device_of(z):
         route_node(sums=sums, coupling=coupled)
         for r in range(iterations):
@@ -151,24 +151,27 @@ def _route(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
             route_segment(w=w, coupling=coupled if last else None)
             after = {"result": sums} if last else {"s": states[0, r], "w_after": states[1, r]}
             finish_hub(squares=squares, FIRST=r == 0, w=w, **after)
-    return [sums, coupling, states, squares]
+    return sums, coupling, states, squares
 
 
-def _shapes(tensors: list[Tensor], how: list[int]) -> list[tuple[int, ...]]:
-    (z, _, _, ptr, src, _, hubs), (iterations, _, _, get_coupling) = tensors[:7], how
-    coupling = (src.shape[0], *z.shape[1:3]) if get_coupling else (0,)
-    states = 2, iterations - 1, hubs.shape[0], *z.shape[2:]
-    return [(ptr.shape[0] - 1, *z.shape[2:]), coupling, states, (hubs.shape[0], z.shape[2])]
+@forward.register_fake
+def _outputs(z, scale, kappa, edges, iterations, mutual, per_edge, get_coupling):
+    num_nodes, num_edges, num_hubs = edges[0].shape[0] - 1, edges[1].shape[0], edges[3].shape[0]
+    coupling = (num_edges, *z.shape[1:3]) if get_coupling else (0,)
+    shapes = (num_nodes, *z.shape[2:]), coupling, (2, iterations - 1, num_hubs, *z.shape[2:]), (num_hubs, z.shape[2])
+    return tuple(z.new_empty(shape, dtype=torch.float32) for shape in shapes)
 
 
-def _differentiate(
-    grad: Tensor, kept: list[Tensor], tensors: list[Tensor], how: list[int], needed: list[bool]
-) -> list[Any]:
-    """Return the gradients of z, scale and kappa, and None for the edges."""
-    given, (states, squares), (wants_z, wants_scale) = _arguments(tensors, how), kept, needed[:2]
-    z, _, _, edges, iterations, _, per_edge = given
+@torch.library.custom_op(
+    "graphcaps::route_nodes_backward",
+    mutates_args=(),
+    schema="(Tensor grad, Tensor states, Tensor squares, Tensor z, Tensor? scale, Tensor? kappa, Tensor[] edges, "
+    "int iterations, bool mutual, bool per_edge, bool wants_z, bool wants_scale) -> (Tensor, Tensor, Tensor)",
+)
+def backward(grad, states, squares, z, scale, kappa, edges, iterations, mutual, per_edge, wants_z, wants_scale):
+    """Return the gradients of z, scale and kappa; those that aren't wanted are empty."""
     num_edges, num_hubs, (caps_in, *dims) = len(edges[1]), len(edges[3]), z.shape[1:]
-    route_node, route_segment, finish_hub = launches(True, *given)
+    route_node, route_segment, finish_hub = launches(True, z, scale, kappa, edges, iterations, mutual, per_edge)
     zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
     by_edge = len(edges) > 8 and not per_edge
     dz = zeros((num_edges if by_edge else len(z)) * wants_z, caps_in, *dims)
@@ -186,10 +189,34 @@ def _differentiate(
             finish_hub(squares=squares, s=states[0, r - 1], dw=dw, ds=ds[r - 1], dratio=dratio, **first)
         route_segment(w=states[1], ds=ds, through_rho=through_rho, **results)
     if by_edge and wants_z:  # route the gradients of edges back to their sources: each is the only capsule of its edge
-        votes, nothing = dz.view(num_edges, 1, -1, dims[1]), dz.new_empty(0)
-        dz = _route([votes, nothing, nothing, *edges[8:]], [1, False, True, False])[0] * votes.shape[2]
-    dz = dz.view(z.shape).to(z.dtype) if wants_z else dz
-    return [dz, dscale, dkappa.sum(0), *[None] * len(edges)]
+        votes = dz.view(num_edges, 1, -1, dims[1])
+        dz = forward(votes, None, None, edges[8:], 1, False, True, False)[0] * votes.shape[2]
+    return dz.view(z.shape).to(z.dtype) if wants_z else dz, dscale, dkappa.sum(0)
 
 
-route_nodes = operator("route_nodes", _route, _shapes, _differentiate)
+@backward.register_fake
+def _gradients(grad, states, squares, z, scale, kappa, edges, iterations, mutual, per_edge, wants_z, wants_scale):
+    dz = z.new_empty(z.shape) if wants_z else z.new_empty(0, *z.shape[1:], dtype=torch.float32)
+    dscale = z.new_empty(edges[1].shape[0] * wants_scale, *z.shape[1:3], dtype=torch.float32)
+    return dz, dscale, z.new_empty(z.shape[2], dtype=torch.float32)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    z, scale, kappa, edges, *settings = inputs
+    _, coupling, states, squares = output
+    ctx.mark_non_differentiable(coupling, states, squares)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(z, scale, kappa, states, squares, *edges)
+    ctx.settings = settings[:3]
+
+
+def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Any, ...]:
+    z, scale, kappa, states, squares, *edges = ctx.saved_tensors
+    wanted = ctx.needs_input_grad[:2]
+    dz, dscale, dkappa = backward(grad, states, squares, z, scale, kappa, edges, *ctx.settings, *wanted)
+    gradients = dz if wanted[0] else None, dscale if wanted[1] else None, None if kappa is None else dkappa
+    return *gradients, [None] * len(edges), None, None, None, None
+
+
+forward.register_autograd(_backward, setup_context=_save)
+backward.register_autograd(_Refused.backward)
