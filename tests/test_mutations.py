@@ -1,6 +1,6 @@
 """The tests are tested: wrong code, most of it from popular capsule repositories, must turn a named test red.
 
-Each mutation is put into a copy of the package. One stands for each of the twelve facts and for each routing.
+Each mutation is put into a copy of the package. One or two stand for each of the twelve facts and for each routing.
 """
 
 from __future__ import annotations
@@ -60,6 +60,20 @@ MUTATIONS = [
         "test_facts.py second_call and dynamic-torch",
     ),
     Mutation(
+        "fact 4: features left on the caller's graph",
+        "routing/engines/dgl.py",
+        "self.graph = graph.local_var()",
+        "self.graph = graph",
+        "test_facts.py leaves_the_graph and dynamic-dgl",
+    ),
+    Mutation(
+        "fact 5: squash without an end to the length",
+        "functional.py",
+        "return s * (n / (1 + n * n))",
+        "return s * n",
+        "test_facts.py squash_shrinks",
+    ),
+    Mutation(
         "fact 5: squash as the paper writes it, with 0 / 0",
         "functional.py",
         "return s * (n / (1 + n * n))",
@@ -116,6 +130,13 @@ MUTATIONS = [
         "test_facts.py equal_the_oracles and dynamic-fused",
     ),
     Mutation(
+        "fact 12: the couplings of the iteration before, fused",
+        "routing/engines/cpu/by_child.py",
+        "coupling = edges.in_edge_order(coupling.clone())",
+        "coupling = edges.in_edge_order(c[0].clone())",
+        "test_facts.py equal_the_oracles and dynamic-fused",
+    ),
+    Mutation(
         "uniform: a prior that is not looked at",
         "routing/uniform.py",
         "c = edges.child_softmax(prior)",
@@ -130,6 +151,13 @@ MUTATIONS = [
         "test_routings.py papers_self_attention and attention-torch",
     ),
     Mutation(
+        "attention: the votes' part in the sum without a gradient, fused",
+        "routing/rule.py",
+        "return dw * max(1, s.shape[-1]) ** -0.5, None",
+        "return dw * 0, None",
+        "test_facts.py equal_the_oracles and attention-fused",
+    ),
+    Mutation(
         "spherical: logits that grow with the votes",
         "routing/rule.py",
         "torch.where(some, mean, 1).rsqrt()",
@@ -137,11 +165,32 @@ MUTATIONS = [
         "test_routings.py longer_votes and spherical-torch",
     ),
     Mutation(
+        "spherical: the direction's length in its gradient, fused",
+        "routing/rule.py",
+        "(dw - torch.where(some, along * mu, 0))",
+        "dw",
+        "test_facts.py equal_the_oracles and spherical-fused",
+    ),
+    Mutation(
         "inverted: logits that add up over iterations",
         "routing/inverted.py",
         "b = prior + edges.agreement(votes, p)",
         "b = b + edges.agreement(votes, p)",
         "test_routings.py inverted_attention_is_the_papers and inverted-torch",
+    ),
+    Mutation(
+        "em: couplings without the parents' activations",
+        "routing/em.py",
+        "log_normaliser = logsigmoid(logit) - 0.5",
+        "log_normaliser = -0.5",
+        "test_routings.py share_the_child_by_their_activations and em-torch",
+    ),
+    Mutation(
+        "em: ln sigma^2 for ln sigma in the cost",
+        "routing/em.py",
+        "per_parent(beta_u, mass) + 0.5 * variance",
+        "per_parent(beta_u, mass) + variance",
+        "test_routings.py cost_has_ln_sigma and em-torch",
     ),
     Mutation(
         "em: children that count alike at any activation",

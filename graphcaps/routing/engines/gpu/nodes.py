@@ -111,7 +111,7 @@ def launches(backward, z, scale, kappa, edges, iterations, mutual, per_edge) -> 
     ptr, src, eid, hubs, first, hub_of, dst, back_eid = edges[:8]
     padded = [triton.next_power_of_2(size) for size in z.shape[2:]]
     numbers, atomic = padded[0] * padded[1], not per_edge and len(edges) == 8
-    sizes = Sizes(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic)
+    sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic))
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, eid if per_edge else src, eid
     back = (back_eid if per_edge else dst, back_eid, src) if mutual else (None, None, None)
