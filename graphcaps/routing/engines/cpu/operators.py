@@ -128,5 +128,5 @@ def _differentiate_sums(grad: Tensor, saved: list[Tensor], how: list[int], neede
     return _SumsOfNodes.backward(ctx, grad)
 
 
-route_by_child = _operator("route_by_child", _route, _shapes_of_route, _differentiate_route)
-route_by_node = _operator("route_by_node", _sum_nodes, _shapes_of_sums, _differentiate_sums)
+route_by_child = _operator("by_child", _route, _shapes_of_route, _differentiate_route)
+route_by_node = _operator("by_node", _sum_nodes, _shapes_of_sums, _differentiate_sums)
