@@ -198,13 +198,11 @@ class NodeCapsules(nn.Module):
             check_edge_weight(edge_weight, num_edges)
         if self.weight_edge is not None:
             if edge_feat is None:
-                then = "The layer was made for edges with features"
-                expect(False, names.edge_feat, f"(E={num_edges}, {self.edge_feats})", "none", then)
-            assert edge_feat is not None
+                wanted, then = f"(E={num_edges}, {self.edge_feats})", "The layer was made for edges with features"
+                edge_feat = required(edge_feat, names.edge_feat, wanted, then=then)
             self._materialize(self.weight_edge, edge_feat)
             sizes, shape = (num_edges, self.weight_edge.shape[1]), tuple(edge_feat.shape)
-            fits = sizes == (shape[0], shape[-1]) and len(shape) in (2, feat.dim() - (self.in_caps > 1))
-            if not fits:
+            if sizes != (shape[0], shape[-1]) or len(shape) not in (2, feat.dim() - (self.in_caps > 1)):
                 expect(False, names.edge_feat, "(E={}, {})".format(*sizes), shape)
             check_dtype(names.edge_feat, edge_feat, self.weight)
         elif edge_feat is not None:
@@ -244,8 +242,7 @@ def dropped(dropout: nn.Dropout, feat: Tensor) -> Tensor:
 def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
     """Raise ``InputError`` unless there is one number per edge, (E,) or (E, 1)."""
     check_tensor("edge_weight", edge_weight, floating=False)
-    fits = edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel() == num_edges
-    if not fits:
+    if not (edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel() == num_edges):
         expect(False, "edge_weight", f"(E={num_edges},)", tuple(edge_weight.shape))
 
 

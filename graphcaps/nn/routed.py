@@ -99,13 +99,7 @@ class RoutedLayer(nn.Module):
         return f"{sizes}, {matrices} matrices of {rows} x {columns}{prior}"
 
 
-def _is_traceable(
-    layer: RoutedLayer,
-    u: Tensor | Poses,
-    on_iteration: Observer | None = None,
-    iterations: int | None = None,
-    coupling: bool = False,
-) -> bool:
+def _is_traceable(layer: RoutedLayer, u: Any, on_iteration: Any = None, iterations: Any = None, coupling: bool = False):
     return on_iteration is None and iterations is None and type(layer).graph is RoutedLayer.graph
 
 

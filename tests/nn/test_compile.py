@@ -169,7 +169,7 @@ def test_torch_accepts_the_operators(draw):
     route = [draw(12, 2, 8), draw(12 * 3, 8, 4), logits, ratio, nothing], [3, 1, 1, 1, 3, 12, 3]
     rows = rows_by_node(RING, caps_in=1, per_edge=False, mutual=False)[:4]
     nodes = [draw(4, 1, 3, 2), draw(RING.num_edges(), 1, 3), draw(4, 3).square(), *rows], [0, 3, 0, 0, 1, 1]
-    for operator, (tensors, how) in (("route_by_child", route), ("route_by_node", nodes)):
+    for operator, (tensors, how) in (("by_child", route), ("by_node", nodes)):
         tensors = [x.requires_grad_(x.is_floating_point() and x.numel() > 0) for x in tensors]
         torch.library.opcheck(getattr(torch.ops.graphcaps, operator).default, (tensors, how))
 

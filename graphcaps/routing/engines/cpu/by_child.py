@@ -58,9 +58,11 @@ def sums(
     learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, ratio))
     prior = prior.reshape(len(prior), -1)
     if edges is None:
-        from .operators import route_by_child
+        from .operators import KINDS, route_by_child
 
-        s, c = route_by_child(u, weight, prior, ratio, index, graph, rule, coupling, learning)
+        logits = prior if any(prior.stride()) else None  # a prior without strides doesn't change the softmax
+        how = rule.iterations, KINDS.index(rule.kind), coupling, learning, graph.num_parents, *graph.origin
+        s, c = route_by_child(u, weight, logits, ratio, index, how=how)
     else:
         call = Call(edges, rule, trailing, observer, coupling, learning)
         s, c = _Route.apply(u, weight, prior, ratio, per_square, index, call)

@@ -121,7 +121,7 @@ def sums_of_nodes(
     if isinstance(graph, Links):  # torch.compile traces the call
         from .operators import route_by_node
 
-        s, c = route_by_node(z, scale, per_node, graph.origin, per_edge, *how)
+        s, c = route_by_node(z, scale, per_node, *graph.origin, how=(per_edge, *how))
     else:
         rows = rows_by_node(graph, caps_in, per_edge, mutual)
         s, c = _SumsOfNodes.apply(z, scale, per_node, rows, arguments(*how))

@@ -170,9 +170,7 @@ def forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     schema=f"(Tensor? ds, Tensor? dv, Tensor s, Tensor state, Tensor lse, {INPUTS})"
     " -> (Tensor, Tensor, Tensor, Tensor)",
 )
-def backward(
-    ds: Tensor | None, dv: Tensor | None, s: Tensor, state: Tensor, lse: Tensor, *inputs: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def backward(ds, dv, s, state, lse, *inputs):
     """Return the gradients of u, weight, prior and ratio; those that don't exist are empty."""
     call = _laid_out(*inputs)
     du, dweight, dprior, dratio = call.gradients()
