@@ -142,7 +142,6 @@ def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, capsy
     for words in (
         ["explain", run],
         ["viz", run, "--what", "sheet"],
-        ["viz", run, "--format", "html"],
         ["runs"],
         ["predict", run, picture],
         ["explore", run, "--no-open"],

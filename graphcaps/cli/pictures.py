@@ -30,7 +30,7 @@ def viz(
     run: Run = None,
     what: Annotated[What, tyro.conf.arg(help=_WHAT)] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
-    format: Literal["gif", "webp", "mp4", "png", "svg", "pdf", "html"] = "gif",
+    format: Literal["gif", "webp", "mp4", "png", "svg", "pdf"] = "gif",
     image: int = 0,
     node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
     random: Annotated[str | None, tyro.conf.arg(metavar="IxJ", help_behavior_hint="")] = None,
@@ -49,9 +49,7 @@ def viz(
         format: gif, webp, mp4: animations; mp4 needs pip install -e ".[video]".
             png, svg, pdf: stills sized for a paper: the network's answer (in the last epoch, after the last iteration
             used in training), and the complete curves of the entropy.
-            html: the page that graphcaps explore writes.
-        image: The number of the test image to draw, from 0; the trace has one image per class. html: the image that is
-            shown first.
+        image: The number of the test image to draw, from 0; the trace has one image per class.
         node: With --what nodes, draw only this node and the nodes that vote for it; default: the whole graph, or, if
             it is too large, the nodes with the most edges.
         random: Route random votes from so many children to so many parents, instead of the votes of a run: 20x10 is
@@ -81,11 +79,6 @@ def viz(
         trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"
     else:
         chosen = open_run(run, out)
-        if format == "html" and (what, over) == ("all", "both"):
-            from ..explore.run_page import write_explorer
-
-            print(write_explorer(chosen, to or chosen.results / "figures", image))
-            return
         trace, folder = chosen.trace(), chosen.results / "figures"
     shown: dict[str, Any] = {"image": image, "node": node, "dark": dark, "show_all": all}
     draw(trace, to or folder, what=what, over=over, format=format, on_written=print, **shown)
