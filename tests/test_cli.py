@@ -250,19 +250,16 @@ def test_explain_prints_tables_and_the_files_it_wrote(capsys, finished):
     run = finished[0]
     code, out, _ = call(capsys, "explain", run, "--image", 3)
     said, lines, folder = out.splitlines()[:3], out.splitlines()[3:], run / "explain"
-    files = [*lines[:3], lines[-1]]
-    tree = json.loads(Path(files[1]).read_text())
-    first = max(tree["edges"], key=lambda edge: edge["credit"])
+    files = [lines[0], lines[-1]]
     assert re.fullmatch(r"image 3: longest is \d \(0\.\d\d\), label 3", said[0])
-    assert said[1].startswith(f"{len(tree['edges'])} of 160 links, from ")
+    assert re.match(r"\d+ of 160 links, from ", said[1])
     assert said[1].endswith(" make up 90% of all credit")
-    assert said[2].startswith(f"the strongest link: {first['source']} to {first['target'].split()[1]}, ")
-    made = [*(f"image-3.{kind}" for kind in ("graphml", "json", "png")), "capsules.json"]
-    assert code == 0 and files == [str(folder / name) for name in made]
-    assert lines[3].startswith("41 test images") and lines[29].split()[:2] == ["all", "16"]
+    assert re.match(r"the strongest link: child \d+ to \d, ", said[2])
+    assert code == 0 and files == [str(folder / name) for name in ("image-3.png", "capsules.json")]
+    assert lines[1].startswith("41 test images") and lines[27].split()[:2] == ["all", "16"]
     assert {path.name for path in folder.iterdir()} == {Path(file).name for file in files}
     assert json.loads((folder / "capsules.json").read_text())["images"] == 41
-    with Image.open(files[2]) as image:
+    with Image.open(files[0]) as image:
         assert image.size == (1800, 840)
 
 

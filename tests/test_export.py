@@ -66,7 +66,7 @@ def test_a_file_answers_as_the_network_does_for_any_number_of_images(tmp_path, m
         for name, values in found.items():
             assert values.shape == (count, *written.outputs[name]) == wanted[name].shape
             # EM's logits are sums over all children of exponentials, which increase rounding errors.
-            assert (values - wanted[name]).abs().max() <= (1e-4 if routing == "em" else 1e-5), name
+            assert (values - wanted[name]).abs().max() <= (2e-4 if routing == "em" else 1e-5), name
 
 
 def program(path: Path):

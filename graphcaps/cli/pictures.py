@@ -95,8 +95,8 @@ def explain(
 ) -> None:
     """Show which parts led to an answer, and which capsules are used.
 
-    Writes GraphML, JSON and a picture to the folder explain in the run folder; for a network that comes with graphcaps,
-    to pretrained-NAME/explain beside the run folders. For such a network, test images are downloaded only if you give
+    Writes a picture and JSON to the folder explain in the run folder; for a network that comes with graphcaps, to
+    pretrained-NAME/explain beside the run folders. For such a network, test images are downloaded only if you give
     --what capsules.
 
     Args:
@@ -110,15 +110,14 @@ def explain(
     chosen = open_run(run, out)
     folder = chosen.results / "explain"
     if what != "capsules":
-        from ..analysis.parse_tree import in_words, parse_tree, write_parts
+        from ..analysis.parse_tree import in_words, parse_tree
+        from ..viz import parts, save
 
         trace = chosen.trace()
         tree = parse_tree(trace, image, keep)
         print(in_words(trace, tree))
-        for path in write_parts(trace, tree, folder):
-            print(path)
-        if "note" in tree.graph:
-            print(f"note: {tree.graph['note']}")
+        save(parts(trace, tree), folder / f"image-{image}.png")
+        print(folder / f"image-{image}.png")
     if what != "parts":
         _count_capsules(chosen, folder, what == "capsules" or not chosen.pretrained, data, device)
 
