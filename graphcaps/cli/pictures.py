@@ -101,7 +101,7 @@ def explain(
 
     Args:
         what: parts: the strongest links from children to parents for one image, computed from the run's routing trace.
-            capsules: dead and starved capsules, and the coupling entropy of each type of child, on the test images.
+            capsules: dead and starved capsules, and the coupling entropy of the children, on the test images.
             all: both.
         image: The number of the test image, from 0; the trace has one image per class.
         keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>: the
@@ -132,7 +132,7 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
     from ..progress import bar
     from ..training.hardware import pick_device
     from ..training.run_folder import load
-    from .tables import usage_tables
+    from .tables import usage_lines
 
     name, data, place = run.config.dataset, data or run.config.data, pick_device(device)
     try:
@@ -146,7 +146,7 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
     with bar("test images") as on_progress:
         [usage] = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
     write_text(folder / "capsules.json", usage.to_json(splits.class_names))
-    print(usage_tables(usage, splits.class_names))
+    print(usage_lines(usage))
     print(folder / "capsules.json")
 
 
