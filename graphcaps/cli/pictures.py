@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import webbrowser
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..config import MAX_ITERATIONS
-from ..errors import GraphcapsError, check_whole, expect
+from ..errors import GraphcapsError
 from ..viz import PICTURES
 from .arguments import Data, Device, Folder, Out, Run, open_run
 
@@ -33,8 +31,6 @@ def viz(
     format: Literal["gif", "webp", "mp4", "png", "svg", "pdf"] = "gif",
     image: int = 0,
     node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
-    random: Annotated[str | None, tyro.conf.arg(metavar="IxJ", help_behavior_hint="")] = None,
-    iterations: int = 10,
     dark: bool = False,
     all: bool = False,
     to: Folder = None,
@@ -52,28 +48,13 @@ def viz(
         image: The number of the test image to draw, from 0; the trace has one image per class.
         node: With --what nodes, draw only this node and the nodes that vote for it; default: the whole graph, or, if
             it is too large, the nodes with the most edges.
-        random: Route random votes from so many children to so many parents, instead of the votes of a run: 20x10 is
-            the example of the DGL tutorial.
-        iterations: Routing iterations, with --random only.
         dark: Draw the animation of the graph for a dark page.
         all: In the picture of the graph, show all children and parents, instead of folding some away.
-        to: Folder for the pictures; default: figures in the run folder; figures-NAME beside a file NAME.npz;
-            figures-random with --random.
+        to: Folder for the pictures; default: figures in the run folder; figures-NAME beside a file NAME.npz.
     """
     from ..viz import draw
 
-    alone = random is None and iterations != 10
-    expect(not alone, "iterations", "--random beside it", "a run", "A run's routing is in its trace")
-    if random is not None:
-        expect(run is None, "random", "no run beside it", run)
-        fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
-        expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
-        children, parents = map(int, random.split("x"))
-        check_whole("iterations", iterations, 1, MAX_ITERATIONS)
-        from ..trace import random_trace
-
-        trace, folder = random_trace(children, parents, iterations), Path("figures-random")
-    elif run is not None and run.suffix == ".npz":
+    if run is not None and run.suffix == ".npz":
         from ..viz.routing_trace import RoutingTrace
 
         trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"

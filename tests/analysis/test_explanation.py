@@ -7,11 +7,10 @@ import itertools
 
 import numpy as np
 import pytest
-from traces import make_trace, with_pictures
+from traces import make_trace, random_trace, with_pictures
 
 from graphcaps import GraphcapsError, InputError
 from graphcaps.analysis.parse_tree import credits_of, in_words, parse_tree, strongest
-from graphcaps.trace import random_trace
 from graphcaps.viz import parts
 
 

@@ -9,11 +9,10 @@ import re
 
 import numpy as np
 import pytest
-from traces import entropy_by_hand, make_trace, stored_in, with_pictures
+from traces import entropy_by_hand, make_trace, random_trace, stored_in, with_pictures
 
 from graphcaps import viz
 from graphcaps.errors import GraphcapsError
-from graphcaps.trace import random_trace
 from graphcaps.viz.explorer.data import MOST_CHILDREN, VERSION, explorer_data
 
 SPARSE = ([0, 0, 0, 1, 1, 3, 3, 3], [0, 1, 2, 0, 2, 1, 2, 2])

@@ -7,10 +7,9 @@ import re
 
 import numpy as np
 import pytest
-from traces import make_trace, with_pictures
+from traces import make_trace, random_trace, with_pictures
 
 from graphcaps import viz
-from graphcaps.trace import random_trace
 from graphcaps.viz.explorer.data import explorer_data
 
 from .browser import check_accessible, check_fits, contrast, opened, read, settle, text
