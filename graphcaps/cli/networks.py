@@ -7,7 +7,7 @@ import shlex
 import sys
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -19,8 +19,6 @@ from .evaluate_on import evaluate_on, names_of
 from .threads import set_number
 
 if TYPE_CHECKING:
-    from ..data import Batches
-    from ..models import CapsNet
     from ..training import run_folder
 
 log = logging.getLogger(__name__)
@@ -88,7 +86,6 @@ def evaluate(
     """
     names = () if on is None else names_of(on)
     chosen = open_run(run, out)
-    import torch
 
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
     from ..data import Batches, load_images
@@ -122,32 +119,11 @@ def evaluate(
     save(confusion(result.confusion(splits.num_classes).numpy(), splits.class_names, unit), picture)
     print(f"confusion matrix: {picture}")
     if model.objects > 1:
-        from ..analysis.ink import examples, sees_parts
-        from ..models import from_config
+        from ..analysis.ink import examples
 
-        if sees_parts(model):
-            torch.manual_seed(chosen.config.seed)
-            untrained: Any = from_config(chosen.config, splits).to(place)
-            print(_ink_line(model, untrained, batches))
         picture = chosen.results / "figures" / "segmentation.png"
         save(segmentation(**examples(model, batches, result), class_names=splits.class_names), picture)
         print(f"segmentation: {picture}")
-
-
-def _ink_line(model: CapsNet, untrained: CapsNet, batches: Batches) -> str:
-    """The shares of ink that the couplings, the decoder and saliency assign to the right object."""
-    from ..analysis.ink import ink_assigned
-    from ..progress import bar
-
-    with bar("assigning ink") as on_share:
-        ink = ink_assigned(model, batches, on_share)
-    with bar("the same, untrained") as on_share:
-        start = ink_assigned(untrained, batches, on_share)
-    return (
-        f"ink assigned: {ink.couplings:.1%} by couplings (untrained {start.couplings:.1%}, equal couplings 50%), "
-        f"{ink.decoder:.1%} by the decoder, {ink.saliency:.1%} by saliency\n"
-        f"over {ink.counted:,} children that see ink of one object only, weighted by length"
-    )
 
 
 def predict(
