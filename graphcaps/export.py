@@ -1,4 +1,4 @@
-"""Export of a trained network to a file for other programs: ONNX, or torch's format pt2.
+"""Export of a trained network to an ONNX file for other programs.
 
     images (batch, C, H, W) in [0, 1] --the file--> lengths (batch, J), capsules (batch, J, D), couplings (batch, I, J)
 
@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from packaging.version import Version
@@ -25,17 +25,15 @@ from torch import nn
 from .atomic import replacing
 from .config import short_name
 from .data import DATASETS
-from .errors import GraphcapsError, MissingError, check_name, required
+from .errors import GraphcapsError, MissingError, required
 from .models import CNN, ImageNetwork, MatrixCapsNet, RoutingNetwork
 from .models.network import check_images
 from .nn.routed import route_layer
 from .routing import engine
 from .routing.names import name_of
 
-Format = Literal["onnx", "pt2"]
-FORMATS = get_args(Format)
-METADATA_FILE = "graphcaps.json"  # name of the description inside a pt2 file
 TOLERANCE = 1e-4  # largest accepted difference of scores
+TESTED_ON = 32  # number of random images for which scores are compared
 OLDEST_TORCH = (2, 9)  # oldest tested torch that exports all networks to ONNX; 2.6 fails for some
 
 
@@ -44,7 +42,7 @@ class ExportedFile(NamedTuple):
 
     path: Path
     outputs: dict[str, tuple[int, ...]]  # shapes for one image, by name
-    difference: float | None  # largest difference of scores from graphcaps; None if the file wasn't tested
+    difference: float | None  # largest difference of scores from graphcaps; None if onnxruntime isn't installed
 
 
 class Exportable(nn.Module):
@@ -107,44 +105,33 @@ def metadata_of(network: ImageNetwork, dataset: str | None) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if value is not None}
 
 
-def export(
-    network: ImageNetwork,
-    path: str | Path,
-    format: Format = "onnx",
-    dataset: str | None = None,
-    images: torch.Tensor | None = None,
-) -> ExportedFile:
-    """Write a network to a file for other programs. An existing file is replaced only by a complete new one.
+def export(network: ImageNetwork, path: str | Path, dataset: str | None = None) -> ExportedFile:
+    """Write a network to an ONNX file. An existing file is replaced only by a complete new one.
+
+    If onnxruntime is installed, the file's scores for 32 images of random pixels are compared with those of graphcaps.
 
     Args:
         network: a network as returned by ``graphcaps.load``, on the CPU in float32. It is exported in eval mode.
         path: the file to write.
-        format: ``"onnx"``, which needs onnx and onnxscript; or ``"pt2"``, for ``torch.export.load``.
         dataset: the data set of the training, for the description in the file.
-        images: if given, float32 (N, C, H, W) in [0, 1], N >= 1, for a test of the file: its scores for these images
-            are compared with those of graphcaps. ONNX files are tested only if onnxruntime is installed.
 
     Raises:
-        InputError: an unknown format.
-        MissingError: a library that the format needs isn't installed or is too old.
+        MissingError: onnx or onnxscript isn't installed, or torch is too old.
         GraphcapsError: scores differ by more than 1e-4, or the file can't be written. No partial file remains.
     """
-    check_installed(format)
+    check_installed()
     path, metadata, training = Path(path), metadata_of(network, dataset), network.training
     network.eval()
     try:
         program, outputs = _traced(network)
         with replacing(path) as temporary:
-            if format == "onnx":
-                _write_onnx(program, temporary, metadata, list(outputs))
-            else:
-                with open(temporary, "wb") as file, _quiet():
-                    torch.export.save(program, file, extra_files={METADATA_FILE: json.dumps(metadata, indent=1)})
+            _write_onnx(program, temporary, metadata, list(outputs))
             difference = None
-            if images is not None and (format == "pt2" or _installed("onnxruntime")):
+            if _installed("onnxruntime"):
+                images = torch.rand(TESTED_ON, *network.image_shape, generator=torch.Generator().manual_seed(0))
                 with torch.no_grad():
                     own = network(images).scores
-                difference = float((_scores(temporary, format, images) - own).abs().max())
+                difference = float((_scores(temporary, images) - own).abs().max())
                 if not difference <= TOLERANCE:
                     wanted = f"scores within {TOLERANCE:g} of graphcaps' own"
                     raise GraphcapsError(f"{path}: expected {wanted}, got {difference:.1e} off. It was not written")
@@ -153,31 +140,23 @@ def export(
     return ExportedFile(path, outputs, difference)
 
 
-def _scores(path: Path, format: Format, images: torch.Tensor) -> torch.Tensor:
+def _scores(path: Path, images: torch.Tensor) -> torch.Tensor:
     """Run a file on images and return the scores."""
-    if format == "onnx":
-        import onnxruntime
+    import onnxruntime
 
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
-    with _quiet(), torch.no_grad():
-        network: Any = torch.export.load(str(path)).module()
-        return next(iter(network(images).values()))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
 
 
-def check_installed(format: Format) -> None:
-    """Raise ``InputError`` for an unknown format, ``MissingError`` if a required library is missing or too old."""
-    check_name("format", format, FORMATS)
-    if format == "pt2":
-        return
-    instead = "Or use --format pt2, which needs no other package"
+def check_installed() -> None:
+    """Raise ``MissingError`` if a required library is missing or too old."""
     missing = [name for name in ("onnx", "onnxscript") if not _installed(name)]
     if missing:
-        then = f'Run: pip install -e ".[export]". {instead}'
+        then = 'Run: pip install -e ".[export]"'
         raise MissingError(f"{' and '.join(missing)}: expected to be installed, to write ONNX, got none. {then}")
     if Version(torch.__version__).release < OLDEST_TORCH:
         wanted = f"{'.'.join(map(str, OLDEST_TORCH))} or newer, to write ONNX"
-        raise MissingError(f"torch: expected {wanted}, got {torch.__version__}. Update it. {instead}")
+        raise MissingError(f"torch: expected {wanted}, got {torch.__version__}. Update it")
 
 
 def _installed(name: str) -> bool:

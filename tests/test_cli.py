@@ -126,9 +126,6 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypat
         ("train --batch-size 121 --dataset digits", 2, "batch_size: expected at most 120, the number of images, got 1"),
         ("evaluate --on rotate", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, got 'rot"),
         ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
-        ("viz nowhere --random 20x10", 2, "random: expected no run beside it, got nowhere"),
-        ("viz --random 20", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20'"),
-        ("viz --iterations 5", 2, "iterations: expected --random beside it, got a run. A run's routing is"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_answered_in_words(capsys, words, code, text):
@@ -249,19 +246,16 @@ def test_explain_prints_tables_and_the_files_it_wrote(capsys, finished):
     run = finished[0]
     code, out, _ = call(capsys, "explain", run, "--image", 3)
     said, lines, folder = out.splitlines()[:3], out.splitlines()[3:], run / "explain"
-    files = [*lines[:3], lines[-1]]
-    tree = json.loads(Path(files[1]).read_text())
-    first = max(tree["edges"], key=lambda edge: edge["credit"])
+    files = [lines[0], lines[-1]]
     assert re.fullmatch(r"image 3: longest is \d \(0\.\d\d\), label 3", said[0])
-    assert said[1].startswith(f"{len(tree['edges'])} of 160 links, from ")
+    assert re.match(r"\d+ of 160 links, from ", said[1])
     assert said[1].endswith(" make up 90% of all credit")
-    assert said[2].startswith(f"the strongest link: {first['source']} to {first['target'].split()[1]}, ")
-    made = [*(f"image-3.{kind}" for kind in ("graphml", "json", "png")), "capsules.json"]
-    assert code == 0 and files == [str(folder / name) for name in made]
-    assert lines[3].startswith("41 test images") and lines[29].split()[:2] == ["all", "16"]
-    assert {path.name for path in folder.iterdir() if path.suffix} == {Path(file).name for file in files}
+    assert re.match(r"the strongest link: child \d+ to \d, ", said[2])
+    assert code == 0 and files == [str(folder / name) for name in ("image-3.png", "capsules.json")]
+    assert lines[1].startswith("41 test images") and lines[2].startswith("coupling entropy: ")
+    assert {path.name for path in folder.iterdir()} == {Path(file).name for file in files}
     assert json.loads((folder / "capsules.json").read_text())["images"] == 41
-    with Image.open(files[2]) as image:
+    with Image.open(files[0]) as image:
         assert image.size == (1800, 840)
 
 
@@ -298,10 +292,3 @@ def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys,
     assert ", the newest run\n" in printed and printed.endswith("got 1 of 4 that can't\n")
     assert answers[0]["answer"] == answers[0]["classes"][0]["class"] and len(answers[0]["classes"]) == 2
     assert set(answers[0]) == {"image", "answer", "doubts", "classes", "inverted"} and answers[0]["inverted"] is False
-
-
-def test_viz_plays_random_votes_without_a_run(capsys, tmp_path):
-    code, out, _ = call(capsys, *shlex.split("viz --random 20x10 --iterations 3 --what entropy"))
-    assert code == 0 and out == "figures-random/entropy.gif\n"
-    with Image.open(tmp_path / "figures-random" / "entropy.gif") as movie:
-        assert movie.n_frames > 3

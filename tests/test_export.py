@@ -18,17 +18,17 @@ from graphcaps.names import NETWORKS
 CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST_TORCH and export._installed("onnxruntime")
 onnx_only = pytest.mark.skipif(not CAN_WRITE_ONNX, reason="needs onnx, onnxscript, onnxruntime and torch 2.9")
 SIDES = {"cnn": 9, "cnn-small": 12, "compact": 12, "parts": 15, "deep": 23}  # default: 17
-# Every kind of network, every routing and both formats, but not all combinations.
+# Every kind of network and every routing, but not all combinations.
 CASES = [
-    ("compact", "dynamic", "onnx"),
-    ("parts", "spherical", "pt2"),
-    ("cnn", "none", "onnx"),
-    ("cnn-small", "none", "pt2"),
-    ("compact", "attention", "pt2"),
-    ("compact", "em", "onnx"),
-    ("deep", "inverted", "pt2"),
-    ("paper", "uniform", "pt2"),
-    ("matrix-small", "em", "pt2"),
+    ("compact", "dynamic"),
+    ("parts", "spherical"),
+    ("cnn", "none"),
+    ("cnn-small", "none"),
+    ("compact", "attention"),
+    ("compact", "em"),
+    ("deep", "inverted"),
+    ("paper", "uniform"),
+    ("matrix-small", "em"),
 ]
 
 
@@ -48,18 +48,15 @@ def images(network: torch.nn.Module, count: int) -> torch.Tensor:
     return torch.rand(count, *network.image_shape, generator=torch.Generator().manual_seed(count))
 
 
+@onnx_only
 @pytest.mark.parametrize(
-    "model, routing, format",
-    [
-        pytest.param(*case, marks=[onnx_only] * ("onnx" in case) + [pytest.mark.long] * (n >= 2))
-        for n, case in enumerate(CASES)
-    ],
+    "model, routing", [pytest.param(*case, marks=[pytest.mark.long] * (n >= 2)) for n, case in enumerate(CASES)]
 )
-def test_a_file_answers_as_the_network_does_for_any_number_of_images(tmp_path, model, routing, format):
+def test_a_file_answers_as_the_network_does_for_any_number_of_images(tmp_path, model, routing):
     network = small(model, routing)
-    written = export.export(network, tmp_path / f"network.{format}", format, images=images(network, 5))
+    written = export.export(network, tmp_path / "network.onnx")
     assert written.difference <= 1e-5  # float32
-    run = program(written.path, format)
+    run = program(written.path)
     for count in (1, 17):
         with torch.no_grad():
             output = network(images(network, count))
@@ -69,13 +66,11 @@ def test_a_file_answers_as_the_network_does_for_any_number_of_images(tmp_path, m
         for name, values in found.items():
             assert values.shape == (count, *written.outputs[name]) == wanted[name].shape
             # EM's logits are sums over all children of exponentials, which increase rounding errors.
-            assert (values - wanted[name]).abs().max() <= (1e-4 if routing == "em" else 1e-5), name
+            assert (values - wanted[name]).abs().max() <= (2e-4 if routing == "em" else 1e-5), name
 
 
-def program(path: Path, format: str):
+def program(path: Path):
     """A file as a function from images to outputs by name."""
-    if format == "pt2":
-        return torch.export.load(str(path)).module()
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -94,10 +89,11 @@ def test_couplings_are_the_last_iterations_and_each_childs_sum_to_one():
     assert torch.allclose(found["couplings"].sum(-1), torch.ones(3, layer.num_children))
 
 
+@onnx_only
 def test_the_network_is_left_as_it_was_and_the_file_has_no_decoder(tmp_path):
     network = small().train()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    written = export.export(network, tmp_path / "network.bin", "pt2", images=images(network, 2))
+    written = export.export(network, tmp_path / "network.onnx")
     assert network.training and written.difference <= 1e-5
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
     weights = sum(tensor.numel() for name, tensor in before.items() if not name.startswith("decoder"))
@@ -105,18 +101,14 @@ def test_the_network_is_left_as_it_was_and_the_file_has_no_decoder(tmp_path):
 
 
 @onnx_only
-def test_both_formats_say_the_same_of_the_network_and_nothing_of_this_machine(tmp_path):
+def test_a_file_describes_the_network_and_nothing_of_this_machine(tmp_path):
     import onnx
 
-    network, files = small(), {format: tmp_path / f"network.{format}" for format in export.FORMATS}
-    for format, file in files.items():
-        export.export(network, file, format, "mnist")
-        for folder in (Path(graphcaps.__file__).parent, Path(torch.__file__).parent, tmp_path):
-            assert str(folder).encode() not in file.read_bytes()
-    extra = {export.METADATA_FILE: ""}
-    torch.export.load(str(files["pt2"]), extra_files=extra)
-    said = json.loads(extra[export.METADATA_FILE])
-    assert said == {
+    file = tmp_path / "network.onnx"
+    export.export(small(), file, "mnist")
+    for folder in (Path(graphcaps.__file__).parent, Path(torch.__file__).parent, tmp_path):
+        assert str(folder).encode() not in file.read_bytes()
+    said = {
         "graphcaps": graphcaps.__version__,
         "preset": "compact",
         "dataset": "mnist",
@@ -126,7 +118,7 @@ def test_both_formats_say_the_same_of_the_network_and_nothing_of_this_machine(tm
         "objects": 1,
         "input": {"shape": ["batch", 1, 12, 12], "range": [0, 1], "channels": "grey", "ink": 0.7143},
     }
-    model = onnx.load(files["onnx"])
+    model = onnx.load(file)
     onnx.checker.check_model(model, full_check=True)
     written = {item.key: item.value for item in model.metadata_props}
     assert written == {key: value if isinstance(value, str) else json.dumps(value) for key, value in said.items()}
@@ -134,16 +126,11 @@ def test_both_formats_say_the_same_of_the_network_and_nothing_of_this_machine(tm
     assert [size.dim_param or size.dim_value for size in sizes] == ["batch", 1, 12, 12]
 
 
+@onnx_only
 def test_a_file_that_answers_otherwise_is_not_written(tmp_path, monkeypatch):
-    network, path, load = small(), tmp_path / "network.pt2", torch.export.load
-
-    def other(*args):
-        program = load(*args)
-        program.state_dict["capsules.weight"] *= 1.01
-        return program
-
+    network, path, scores = small(), tmp_path / "network.onnx", export._scores
     path.write_text("the old one")
-    monkeypatch.setattr(torch.export, "load", other)
+    monkeypatch.setattr(export, "_scores", lambda *args: scores(*args) * 1.01)
     with pytest.raises(GraphcapsError, match=r"within 0.0001 of graphcaps' own, got .* off. It was not"):
-        export.export(network, path, "pt2", images=images(network, 2))
+        export.export(network, path)
     assert path.read_text() == "the old one" and list(tmp_path.iterdir()) == [path]

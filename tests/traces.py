@@ -11,8 +11,18 @@ import re
 
 import matplotlib
 import numpy as np
+import torch
 
-from graphcaps.trace import RoutingTrace
+from graphcaps import complete_graph, dynamic_routing
+from graphcaps.trace import RoutingTrace, watch
+
+
+def random_trace(children: int, parents: int) -> RoutingTrace:
+    """Ten iterations on random votes; the DGL tutorial has 20 children and 10 parents."""
+    votes = torch.randn(children * parents, 16, generator=torch.Generator().manual_seed(0))
+    with watch(edges=None) as seen:
+        dynamic_routing(complete_graph(children, parents), votes, iterations=10)
+    return dataclasses.replace(seen["route"], about={"dataset": "random votes", "seed": 0})
 
 
 def make_trace(

@@ -12,11 +12,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from graphcaps import viz
-from graphcaps.atomic import write_text
 from graphcaps.errors import check_name, expect
 from graphcaps.progress import bar
 from graphcaps.viz import PICTURES, style
-from graphcaps.viz.explorer.html import explorer_page
 from graphcaps.viz.results.training_sheet import sections, sheet
 from graphcaps.viz.routing.film import write_gif, write_mp4
 from graphcaps.viz.routing.picture import Picture
@@ -24,7 +22,7 @@ from graphcaps.viz.routing.timeline import OVER, size_in_words
 from graphcaps.viz.routing_trace import RoutingTrace
 
 STILL = ("png", "svg", "pdf")
-FORMATS = ("gif", "webp", "mp4", *STILL, "html")
+FORMATS = ("gif", "webp", "mp4", *STILL)
 
 
 def draw(
@@ -41,17 +39,16 @@ def draw(
     on_written: Callable[[Path], object] | None = None,
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: NAME.gif for each picture that suits it, NAME-epochs.gif if the trace has
-    several epochs, and sheet.png if it has what a sheet shows. Format html writes one page instead, explorer.html.
+    several epochs, and sheet.png if it has what a sheet shows.
 
     Args:
         folder: made if it is missing; files of the same names are replaced.
         what: a name of ``viz.PICTURES``, sheet or all.
         over: iterations, epochs or both. Both leaves epochs out if the trace has one, and for stills but entropy's.
-        format: gif, webp or mp4 (needs ``pip install -e ".[video]"``) for films, html for the explorer, which shows
-            everything, and png, svg or pdf for stills. A still shows the network's answer in the last epoch, or all of
-            the entropy's curves. It is 3.4 inches wide for a column of a paper. The graph is 6.9 inches wide for a
-            page, and the sheet 9 inches.
-        image: index of the image that is drawn, or that the explorer shows first.
+        format: gif, webp or mp4 (needs ``pip install -e ".[video]"``) for films, and png, svg or pdf for stills. A
+            still shows the network's answer in the last epoch, or all of the entropy's curves. It is 3.4 inches wide
+            for a column of a paper. The graph is 6.9 inches wide for a page, and the sheet 9 inches.
+        image: index of the image that is drawn.
         node: draw this node of a graph and those that vote for it; None: the whole graph, or as much as fits.
         dark: make the film of the graph for a dark page.
         show_all: fold no children and no parents of the graph away.
@@ -67,9 +64,6 @@ def draw(
     check_name("what", what, (*PICTURES, "sheet", "all"))
     check_name("over", over, ("both", *OVER))
     check_name("format", format, FORMATS)
-    if format == "html":
-        whole = (what, over) == ("all", "both")
-        expect(whole, "what and over", "all and both for html", f"{what} and {over}", "The explorer shows everything")
     folder = Path(folder)
     moving = [name for name in PICTURES if what == name or (what == "all" and kind_of(name).suits(trace))]
     expect(node is None or "nodes" in moving, "node", "none unless a graph's nodes are drawn", node)
@@ -82,12 +76,6 @@ def draw(
         if on_written is not None:
             on_written(path)
 
-    if format == "html":
-        path = folder / "explorer.html"
-        with bar(path.name):
-            write_text(path, explorer_page(trace, image))
-        done(path)
-        return written
     for span in spans:
         for name in moving:
             if format in STILL and name != "entropy" and span == "epochs" and over == "both":
@@ -128,7 +116,7 @@ def picture(
     if path is None:
         return kind_of(what)(trace, **options).figure
     path = Path(path)
-    check_name("path", path.suffix[1:], FORMATS[:-1])
+    check_name("path", path.suffix[1:], FORMATS)
     _write(kind_of(what)(trace, **options), path)
     return path
 

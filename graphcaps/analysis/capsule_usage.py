@@ -115,10 +115,6 @@ class CapsuleUsage:
         """The share in [0, 1] of relative couplings that differ from 1 by more than 1 %."""
         return self._away / max(1, self.num_images * len(self._edges.src))
 
-    def by_type(self, values: Tensor) -> Tensor:
-        """Reshape numbers (I,) of the children to (T, capsules per type)."""
-        return values.unflatten(0, (self.num_types, -1))
-
     def to_json(self, class_names: tuple[str, ...]) -> str:
         """All numbers as JSON, per capsule, so that you can apply your own thresholds."""
         entropies = {"mean_entropy": _plain(self.entropy), "undecided_entropy": _plain(self.undecided)}

@@ -1,4 +1,4 @@
-"""The parse tree of an answer: the strongest links from children to parents, as a networkx graph.
+"""The parse tree of an answer: the strongest links from children to parents.
 
 The credit of an edge is the child's contribution to the parent's length: c <u_hat, v>, after as many iterations as in
 training. The credits of a parent sum to <s, v> = |s| |v|, because s is the sum of c u_hat, and v = squash(s) has the
@@ -6,25 +6,34 @@ same direction; for routings in ``NOTES``, they don't. A vote against the parent
 have little credit, so most credit belongs to the long parents, one or several.
 """
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
+from typing import NamedTuple
 
-import networkx
 import numpy as np
 
-from ..atomic import write_text
 from ..errors import GraphcapsError, expect
 from ..viz.routing.timeline import count
 from ..viz.routing_trace import RoutingTrace
 
-FIELD = ("top", "left", "height", "width")
 KEEP = 0.9  # share of the positive credit that the links of a tree make up
 NOTES = {
     "inverted": "inverted attention normalises the sum of c u_hat: credits are parts of <s, v>, not of a length",
     "em": "EM routing also weighs children by their activations: credits use only the couplings c",
 }
 """For each of these routings, the reason why credits don't add up to lengths."""
+
+
+class ParseTree(NamedTuple):
+    """The links that explain the answer for an image of a trace."""
+
+    image: int
+    keep: float  # share of the positive credit that the links make up
+    credit: np.ndarray  # (E,) of all edges
+    edges: np.ndarray  # (K,) edges that are links of the tree, strongest first
+
+    @property
+    def total(self) -> float:
+        """Sum of the positive credits."""
+        return float(self.credit[self.credit > 0].sum())
 
 
 def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
@@ -61,77 +70,35 @@ def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
     return order[: np.count_nonzero(reached < keep * (1 - 1e-12) * reached[-1:].sum()) + 1]
 
 
-def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> networkx.MultiDiGraph:
-    """The links that explain the answer for an image. All attributes are plain numbers and strings.
-
-    Args:
-        image: index of the image in the trace.
-        keep: the share of the positive credit that the links make up, in (0, 1].
-
-    Returns:
-        a graph with edges from children to parents, strongest first. Edges have ``key`` (the edge id), ``c``,
-        ``agreement`` and ``credit``. Nodes ``child i`` and ``parent j`` have ``layer`` (0 or 1) and ``index``; children
-        also ``top``, ``left``, ``height``, ``width`` of the receptive field in pixels, if the trace has fields; parents
-        also ``name`` and ``length``. The graph has ``image``, ``epoch``, ``iteration`` (from 1), ``keep``,
-        ``kept_edges``, ``of_edges``, ``credit`` (the sum of positive credits), ``label`` if known, ``note`` if
-        ``NOTES`` has one, and the trace's ``about``.
+def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> ParseTree:
+    """The fewest links that make up the share ``keep``, in (0, 1], of the positive credit of an image.
 
     Raises:
         InputError, GraphcapsError: see ``credits_of`` and ``strongest``.
     """
-    credit, at = credits_of(trace, image), (-1, trace.answer_at, image)
-    kept = strongest(credit, keep)
-    tree = networkx.MultiDiGraph(**trace.about)
-    tree.graph.update(image=int(image), epoch=int(trace.epochs[-1]), iteration=trace.answer_at + 1, keep=float(keep))
-    tree.graph.update(kept_edges=len(kept), of_edges=trace.num_edges, credit=float(credit[credit > 0].sum()))
-    if (routing := str(trace.about.get("routing"))) in NOTES:
-        tree.graph["note"] = NOTES[routing]
-    if trace.labels is not None:
-        tree.graph["label"] = trace.parent_names[trace.labels[image]]
-    for e in kept.tolist():
-        i, j = int(trace.src[e]), int(trace.dst[e])
-        box = [] if trace.fields is None else zip(FIELD, trace.fields[i].tolist(), strict=True)
-        tree.add_node(f"child {i}", layer=0, index=i, **dict(box))
-        tree.add_node(f"parent {j}", layer=1, index=j, name=trace.parent_names[j], length=float(trace.lengths[at][j]))
-        c, agreement = float(trace.c[at][e]), float(trace.agreement[at][e])
-        tree.add_edge(f"child {i}", f"parent {j}", key=e, c=c, agreement=agreement, credit=float(credit[e]))
-    return tree
+    credit = credits_of(trace, image)
+    return ParseTree(int(image), float(keep), credit, strongest(credit, keep))
 
 
-def in_words(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> str:
-    """Up to three lines: the answer for a tree's image, the number of links in the tree, and the strongest link."""
-    about, lengths = tree.graph, trace.lengths[-1, trace.answer_at, tree.graph["image"]]
-    label = f", label {about['label']}" if "label" in about else ""
+def in_words(trace: RoutingTrace, tree: ParseTree) -> str:
+    """Up to four lines: the answer for a tree's image, the number of links, the strongest link, and a note."""
+    at = (-1, trace.answer_at, tree.image)
+    lengths, names = trace.lengths[at], trace.parent_names
+    label = "" if trace.labels is None else f", label {names[trace.labels[tree.image]]}"
     objects = 1 if label else 2  # a trace has no labels for images of two objects
     named = np.argsort(-lengths, kind="stable")[:objects]
-    longest = ", then ".join(f"{trace.parent_names[j]} ({lengths[j]:.2f})" for j in named)
-    lines = [f"image {about['image']}: longest is {longest}{label}"]
-    if tree.number_of_edges():
-        children = [data for _, data in tree.nodes(data=True) if data["layer"] == 0]
+    longest = ", then ".join(f"{names[j]} ({lengths[j]:.2f})" for j in named)
+    lines = [f"image {tree.image}: longest is {longest}{label}"]
+    if len(tree.edges):
+        children = np.unique(trace.src[tree.edges])
         words = count(len(children), "child", "children")
         if trace.saliency is None and trace.fields is not None:  # then the picture groups children by position
-            words += f" at {count(len({tuple(data[side] for side in FIELD) for data in children}), 'place')}"
-        links = f"{about['kept_edges']:,} of {about['of_edges']:,} links"
-        lines.append(f"{links}, from {words}, make up {100 * about['keep']:g}% of all credit")
-        child, parent, link = next(iter(tree.edges(data=True)))
-        name, share = tree.nodes[parent]["name"], link["credit"] / about["credit"]
-        lines.append(f"the strongest link: {child} to {name}, {share:.1%} of all credit, coupling {link['c']:.2f}")
+            words += f" at {count(len(np.unique(trace.fields[children], axis=0)), 'place')}"
+        links = f"{len(tree.edges):,} of {trace.num_edges:,} links"
+        lines.append(f"{links}, from {words}, make up {100 * tree.keep:g}% of all credit")
+        e = tree.edges[0]
+        link, share = f"child {trace.src[e]} to {names[trace.dst[e]]}", tree.credit[e] / tree.total
+        lines.append(f"the strongest link: {link}, {share:.1%} of all credit, coupling {trace.c[at][e]:.2f}")
+    if (routing := str(trace.about.get("routing"))) in NOTES:
+        lines.append(f"note: {NOTES[routing]}")
     return "\n".join(lines)
-
-
-def write_parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, folder: Path) -> Iterator[Path]:
-    """Write the tree of image K to image-K.graphml, image-K.json and, as a picture, image-K.png; yield each path.
-
-    Gephi, yEd, Cytoscape and networkx read GraphML; ``networkx.node_link_graph(json.load(file), edges="edges")`` reads
-    the JSON.
-    """
-    from ..viz import parts, save
-
-    node_link = networkx.node_link_data(tree, edges="edges")
-    texts = {"graphml": "\n".join(networkx.generate_graphml(tree)), "json": json.dumps(node_link, indent=1)}
-    path = folder / f"image-{tree.graph['image']}.png"
-    for kind, text in texts.items():
-        write_text(path.with_suffix(f".{kind}"), text + "\n")
-        yield path.with_suffix(f".{kind}")
-    save(parts(trace, tree), path)
-    yield path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import webbrowser
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..config import MAX_ITERATIONS
-from ..errors import GraphcapsError, check_whole, expect
+from ..errors import GraphcapsError
 from ..viz import PICTURES
 from .arguments import Data, Device, Folder, Out, Run, open_run
 
@@ -30,11 +28,9 @@ def viz(
     run: Run = None,
     what: Annotated[What, tyro.conf.arg(help=_WHAT)] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
-    format: Literal["gif", "webp", "mp4", "png", "svg", "pdf", "html"] = "gif",
+    format: Literal["gif", "webp", "mp4", "png", "svg", "pdf"] = "gif",
     image: int = 0,
     node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
-    random: Annotated[str | None, tyro.conf.arg(metavar="IxJ", help_behavior_hint="")] = None,
-    iterations: int = 10,
     dark: bool = False,
     all: bool = False,
     to: Folder = None,
@@ -49,43 +45,21 @@ def viz(
         format: gif, webp, mp4: animations; mp4 needs pip install -e ".[video]".
             png, svg, pdf: stills sized for a paper: the network's answer (in the last epoch, after the last iteration
             used in training), and the complete curves of the entropy.
-            html: the page that graphcaps explore writes.
-        image: The number of the test image to draw, from 0; the trace has one image per class. html: the image that is
-            shown first.
+        image: The number of the test image to draw, from 0; the trace has one image per class.
         node: With --what nodes, draw only this node and the nodes that vote for it; default: the whole graph, or, if
             it is too large, the nodes with the most edges.
-        random: Route random votes from so many children to so many parents, instead of the votes of a run: 20x10 is
-            the example of the DGL tutorial.
-        iterations: Routing iterations, with --random only.
         dark: Draw the animation of the graph for a dark page.
         all: In the picture of the graph, show all children and parents, instead of folding some away.
-        to: Folder for the pictures; default: figures in the run folder; figures-NAME beside a file NAME.npz;
-            figures-random with --random.
+        to: Folder for the pictures; default: figures in the run folder; figures-NAME beside a file NAME.npz.
     """
     from ..viz import draw
 
-    alone = random is None and iterations != 10
-    expect(not alone, "iterations", "--random beside it", "a run", "A run's routing is in its trace")
-    if random is not None:
-        expect(run is None, "random", "no run beside it", run)
-        fits = re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,2}", random) is not None
-        expect(fits, "random", "CHILDRENxPARENTS up to 9999x999, such as 20x10", repr(random))
-        children, parents = map(int, random.split("x"))
-        check_whole("iterations", iterations, 1, MAX_ITERATIONS)
-        from ..trace import random_trace
-
-        trace, folder = random_trace(children, parents, iterations), Path("figures-random")
-    elif run is not None and run.suffix == ".npz":
+    if run is not None and run.suffix == ".npz":
         from ..viz.routing_trace import RoutingTrace
 
         trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"
     else:
         chosen = open_run(run, out)
-        if format == "html" and (what, over) == ("all", "both"):
-            from ..explore.run_page import write_explorer
-
-            print(write_explorer(chosen, to or chosen.results / "figures", image))
-            return
         trace, folder = chosen.trace(), chosen.results / "figures"
     shown: dict[str, Any] = {"image": image, "node": node, "dark": dark, "show_all": all}
     draw(trace, to or folder, what=what, over=over, format=format, on_written=print, **shown)
@@ -102,13 +76,13 @@ def explain(
 ) -> None:
     """Show which parts led to an answer, and which capsules are used.
 
-    Writes GraphML, JSON and a picture to the folder explain in the run folder; for a network that comes with graphcaps,
-    to pretrained-NAME/explain beside the run folders. For such a network, test images are downloaded only if you give
+    Writes a picture and JSON to the folder explain in the run folder; for a network that comes with graphcaps, to
+    pretrained-NAME/explain beside the run folders. For such a network, test images are downloaded only if you give
     --what capsules.
 
     Args:
         what: parts: the strongest links from children to parents for one image, computed from the run's routing trace.
-            capsules: dead and starved capsules, and the coupling entropy of each type of child, on the test images.
+            capsules: dead and starved capsules, and the coupling entropy of the children, on the test images.
             all: both.
         image: The number of the test image, from 0; the trace has one image per class.
         keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>: the
@@ -117,15 +91,14 @@ def explain(
     chosen = open_run(run, out)
     folder = chosen.results / "explain"
     if what != "capsules":
-        from ..analysis.parse_tree import in_words, parse_tree, write_parts
+        from ..analysis.parse_tree import in_words, parse_tree
+        from ..viz import parts, save
 
         trace = chosen.trace()
         tree = parse_tree(trace, image, keep)
         print(in_words(trace, tree))
-        for path in write_parts(trace, tree, folder):
-            print(path)
-        if "note" in tree.graph:
-            print(f"note: {tree.graph['note']}")
+        save(parts(trace, tree), folder / f"image-{image}.png")
+        print(folder / f"image-{image}.png")
     if what != "parts":
         _count_capsules(chosen, folder, what == "capsules" or not chosen.pretrained, data, device)
 
@@ -140,7 +113,7 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
     from ..progress import bar
     from ..training.hardware import pick_device
     from ..training.run_folder import load
-    from .tables import usage_tables
+    from .tables import usage_lines
 
     name, data, place = run.config.dataset, data or run.config.data, pick_device(device)
     try:
@@ -154,7 +127,7 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
     with bar("test images") as on_progress:
         [usage] = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
     write_text(folder / "capsules.json", usage.to_json(splits.class_names))
-    print(usage_tables(usage, splits.class_names))
+    print(usage_lines(usage))
     print(folder / "capsules.json")
 
 

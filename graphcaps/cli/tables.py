@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..analysis.accuracy import Evaluation, wilson_interval
-from ..analysis.capsule_usage import DEAD_AT_MOST, STARVED_AT_MOST, CapsuleUsage, relative_entropy
+from ..analysis.capsule_usage import CapsuleUsage, relative_entropy
 from ..data import DATASETS, read_image, write_image
 from ..errors import InputError
 from ..models import ImageNetwork, Limits, doubts
@@ -17,7 +17,6 @@ from ..models.evidence import outside
 from ..training.run_folder import Run
 from .columns import aligned
 
-SIMILAR_ENTROPIES = 0.01  # if the relative entropies of types of child differ by more than this, a table is printed
 INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": False}
 
 
@@ -39,64 +38,18 @@ def accuracy_table(result: Evaluation, class_names: tuple[str, ...]) -> str:
     return "\n".join([*lines, *aligned(rows)])
 
 
-def usage_tables(usage: CapsuleUsage, class_names: tuple[str, ...]) -> str:
-    """The numbers of dead and starved capsules, the coupling entropy, and tables by type of child and by parent.
-
-    If no capsule is dead or starved, and all types of child have about the same entropy, the tables are left out.
-    """
-    by_type = zip(usage.by_type(usage.entropy), usage.by_type(usage.undecided), strict=True)
-    shares = [relative_entropy(*pair) for pair in by_type]
-    unused = _unused(usage)
-    lines = [f"{usage.num_images:,} test images: {unused or 'no capsule is dead, none starved'}"]
-    if (usage.undecided > 0).any():
-        share, (low, high) = relative_entropy(usage.entropy, usage.undecided), (min(shares), max(shares))
-        types = f"; by type of child {low:.1%} to {high:.1%}" if f"{low:.1%}" != f"{high:.1%}" else ""
-        meaning = "100%: all couplings equal; 0%: each child has one parent"
-        lines.append(f"coupling entropy: {share:.1%} ({meaning}){types}")
-        lines.append(f"the same, weighted by the children's lengths: {usage.weighted_entropy:.1%}")
-    if unused or max(shares) - min(shares) > SIMILAR_ENTROPIES:
-        lines += ["", *_usage_rows(usage, class_names)]
-    return "\n".join(lines)
-
-
-def _unused(usage: CapsuleUsage) -> str:
-    """The numbers of dead and starved capsules, or "" if there are none."""
-    sides = {"children": usage.children, "parents": usage.parents}
-    if not any(bool(side.dead.any() or side.starved.any()) for side in sides.values()):
-        return ""
-    return "; ".join(
+def usage_lines(usage: CapsuleUsage) -> str:
+    """The numbers of dead and starved capsules, and the coupling entropy of the children."""
+    unused = "; ".join(
         f"of {len(side.dead):,} {name} {int(side.dead.sum()):,} dead, {int(side.starved.sum()):,} starved"
-        for name, side in sides.items()
+        for name, side in {"children": usage.children, "parents": usage.parents}.items()
     )
-
-
-def _usage_rows(usage: CapsuleUsage, class_names: tuple[str, ...]) -> list[str]:
-    """An explanation of the columns, then a table with a row per type of child and one with a row per parent."""
-    children, parents = usage.children, usage.parents
-    measured = [children.length, children.relative_coupling, usage.entropy, usage.undecided]
-    measured += [children.dead, children.starved]
-    by_type = [(str(t), *values) for t, values in enumerate(zip(*map(usage.by_type, measured), strict=True))]
-    columns = ("largest length", "relative coupling")
-    rows = [("child type", "capsules", "dead", "starved", *columns, "mean entropy", "of undecided")]
-    for name, length, coupling, entropy, undecided, dead, starved in [*by_type, ("all", *measured)]:
-        share = f"{relative_entropy(entropy, undecided):.1%}" if undecided.any() else "-"
-        counts = (str(len(length)), str(int(dead.sum())), str(int(starved.sum())))
-        numbers = (f"{float(length.max()):.3f}", f"{float(coupling.max()):.2f}", f"{float(entropy.mean()):.3f}")
-        rows.append((name, *counts, *numbers, share))
-    classes = [("parent", *columns, "")]
-    for j, name in enumerate(class_names):
-        state = "dead" if parents.dead[j] else "starved" if parents.starved[j] else ""
-        classes.append((name, f"{parents.length[j]:.3f}", f"{parents.relative_coupling[j]:.2f}", state))
-    return [
-        f"dead: never longer than {DEAD_AT_MOST}",
-        "relative coupling: the largest c * (number of the child's edges); 1 if its couplings are equal",
-        f"starved: relative coupling never above {STARVED_AT_MOST}",
-        "entropy: in nat, the mean over images; of undecided: as a share of the entropy of equal couplings",
-        "",
-        *aligned(rows, left=()),
-        "",
-        *aligned(classes, left=(0, 3)),
-    ]
+    lines = [f"{usage.num_images:,} test images: {unused}"]
+    if (usage.undecided > 0).any():
+        share = relative_entropy(usage.entropy, usage.undecided)
+        lines.append(f"coupling entropy: {share:.1%} (100%: all couplings equal; 0%: each child has one parent)")
+        lines.append(f"the same, weighted by the children's lengths: {usage.weighted_entropy:.1%}")
+    return "\n".join(lines)
 
 
 def robustness_table(measured: dict) -> str:

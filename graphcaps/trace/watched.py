@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph
 from ..errors import check_whole, expect
-from ..graph import bipartite_graph, complete_graph, to_networkx
+from ..graph import bipartite_graph, to_networkx
 from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import NodeCapsules
-from ..routing import Dynamic, route
 from ..routing.observers import Observer, recording
 from ..viz.routing_trace import RoutingTrace
 from .layer_record import LayerRecord, NodeGraph
@@ -58,14 +57,6 @@ def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int
         if limit is not None:
             check_whole(name, limit)
     return Watched(module, images, edges)
-
-
-def random_trace(num_children: int, num_parents: int, iterations: int = 10) -> RoutingTrace:
-    """Trace of dynamic routing of standard normal 16-D votes on a complete graph; the DGL tutorial uses 20 x 10."""
-    votes = torch.randn(num_children * num_parents, 16, generator=torch.Generator().manual_seed(0))
-    with watch(edges=None) as seen:
-        route(complete_graph(num_children, num_parents), votes, Dynamic(iterations))
-    return dataclasses.replace(seen[NO_LAYER], about={"dataset": "random votes", "seed": 0})
 
 
 class Watched:

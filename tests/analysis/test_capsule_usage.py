@@ -10,7 +10,7 @@ import torch
 
 from graphcaps import CapsNet, dynamic_routing
 from graphcaps.analysis.capsule_usage import capsule_usage, relative_entropy
-from graphcaps.cli.tables import usage_tables
+from graphcaps.cli.tables import usage_lines
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.models import from_preset
 from graphcaps.routing import Dynamic
@@ -74,7 +74,7 @@ def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(im
     [found] = capsule_usage(model, Batches(images, 4), shares.append)
     assert found.children.starved.all() and found.parents.starved.all() and found.away == 0
     assert torch.allclose(found.entropy, torch.tensor(math.log(10), dtype=torch.float64))
-    assert usage_tables(found, tuple("0123456789")).splitlines()[0].startswith("9 test images: of 16 children 0 dead")
+    assert usage_lines(found).splitlines()[0].startswith("9 test images: of 16 children 0 dead")
     assert shares == [4 / 9, 8 / 9, 1] and model.training
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 

@@ -1,19 +1,16 @@
-"""Parse trees: credits compared with the formula, the fewest links, and files that can be read back."""
+"""Parse trees: credits compared with the formula, the fewest links, and what is said about them."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 
-import networkx
 import numpy as np
 import pytest
-from traces import make_trace, with_pictures
+from traces import make_trace, random_trace, with_pictures
 
 from graphcaps import GraphcapsError, InputError
-from graphcaps.analysis.parse_tree import credits_of, parse_tree, strongest, write_parts
-from graphcaps.trace import random_trace
+from graphcaps.analysis.parse_tree import credits_of, in_words, parse_tree, strongest
 from graphcaps.viz import parts
 
 
@@ -65,31 +62,14 @@ def test_wrong_arguments_and_routing_that_is_not_finite_are_named(trace):
         parts(bare, parse_tree(bare))
 
 
-def test_the_tree_holds_the_kept_links_with_their_numbers(trace):
-    tree, kept = parse_tree(trace, 1, 0.8), strongest(credits_of(trace, 1), 0.8)
-    assert sorted(key for *_, key in tree.edges(keys=True)) == sorted(kept)
-    for child, parent, e, link in tree.edges(keys=True, data=True):
-        i, j = trace.src[e], trace.dst[e]
-        assert (child, parent) == (f"child {i}", f"parent {j}")
-        assert (link["c"], link["agreement"]) == (trace.c[-1, 2, 1, e], trace.agreement[-1, 2, 1, e])
-        assert link["credit"] == link["c"] * link["agreement"]
-        assert tree.nodes[child] == {"layer": 0, "index": i}
-        length = float(trace.lengths[-1, 2, 1, j])
-        assert tree.nodes[parent] == {"layer": 1, "index": j, "name": f"class {j}", "length": length}
-    about = {"image": 1, "epoch": 6, "iteration": 3, "keep": 0.8, "kept_edges": len(kept), "of_edges": 160}
-    assert about.items() <= tree.graph.items() and tree.graph["label"] == "class 1"
-    assert tree.graph["dataset"] == "digits"
-
-
-@pytest.mark.parametrize("name", ["trace", "with_fields"])
-def test_both_files_read_back_as_the_tree(name, request, tmp_path):
-    trace = request.getfixturevalue(name)
-    tree = parse_tree(trace, 0)
-    graphml, node_link, picture = write_parts(trace, tree, tmp_path)
-    assert picture.stat().st_size > 10_000
-    from_json = networkx.node_link_graph(json.loads(node_link.read_text()), edges="edges")
-    assert from_json.graph == tree.graph
-    for read in (from_json, networkx.read_graphml(graphml, force_multigraph=True)):
-        assert dict(read.nodes(data=True)) == dict(tree.nodes(data=True))
-        links = {(child, parent, int(key)): data for child, parent, key, data in read.edges(keys=True, data=True)}
-        assert links == {edge[:3]: edge[3] for edge in tree.edges(keys=True, data=True)}
+def test_the_tree_holds_the_kept_links_and_words_count_them(trace, with_fields):
+    tree, credit = parse_tree(trace, 1, 0.8), credits_of(trace, 1)
+    assert tree.edges.tolist() == strongest(credit, 0.8).tolist() and (tree.credit == credit).all()
+    assert tree[:2] == (1, 0.8) and tree.total == credit[credit > 0].sum()
+    lines, e = in_words(trace, tree).splitlines(), tree.edges[0]
+    assert credit[e] == credit.max() == np.float64(trace.c[-1, 2, 1, e]) * trace.agreement[-1, 2, 1, e]
+    children = len(set(trace.src[tree.edges].tolist()))
+    assert lines[0].endswith(", label class 1")
+    assert lines[1] == f"{len(tree.edges)} of 160 links, from {children} children, make up 80% of all credit"
+    assert lines[2].startswith(f"the strongest link: child {trace.src[e]} to class {trace.dst[e]}, ")
+    assert " at 3 places, " in in_words(with_fields, parse_tree(with_fields, 1, 1))

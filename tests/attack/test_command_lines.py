@@ -16,10 +16,9 @@ from graphcaps.cli import main
 from .. import small
 
 TRAIN = "train --dataset digits --epochs 1 --batch-size 40 --device cpu --out runs"
-NINES, LARGE = "9" * 400, str(2**70)
+NINES = "9" * 400
 REFUSED = [
     (f"{TRAIN} --epochs {NINES}", 2, "epochs: expected an integer from 1"),
-    (f"viz --random 20x10 --iterations {LARGE}", 2, "iterations: expected an integer from 1"),
     (f"{TRAIN} --learning-rate 1e400", 2, "learning_rate: expected a number > 0"),
     (f"{TRAIN} --name a\udcffb", 2, "name: expected a path in UTF-8 without line breaks"),
     (f"{TRAIN} --name a\x1b[2Jb", 2, "name: expected a path in UTF-8 without line breaks"),

@@ -7,10 +7,9 @@ import re
 
 import numpy as np
 import pytest
-from traces import make_trace, with_pictures
+from traces import make_trace, random_trace, with_pictures
 
 from graphcaps import viz
-from graphcaps.trace import random_trace
 from graphcaps.viz.explorer.data import explorer_data
 
 from .browser import check_accessible, check_fits, contrast, opened, read, settle, text
@@ -21,12 +20,17 @@ LARGE = with_pictures(make_trace(1152, 10, images=2, epochs=(0, 2), iterations=4
 LARGE = dataclasses.replace(LARGE, saliency=None, fields=FIELDS)
 
 
+def page_of(trace, path):
+    path.write_text(viz.explorer_page(trace), encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """An explorer of each trace."""
     folder = tmp_path_factory.mktemp("pages")
     traces = {"small": TRACE, "large": LARGE, "random": random_trace(20, 10)}
-    return {name: viz.draw(trace, folder / name, format="html")[0] for name, trace in traces.items()}
+    return {name: page_of(trace, folder / f"{name}.html") for name, trace in traces.items()}
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +107,7 @@ def test_wrong_answers_are_marked(chromium, tmp_path):
     lengths = TRACE.lengths.copy()
     lengths[..., 0, :], lengths[-1, 2, 0, 7] = 0.1, 0.9  # image 0 is of class 0
     lengths[..., 1, :], lengths[-1, 2, 1, 1] = 0.1, 0.9  # image 1 of class 1
-    (path,) = viz.draw(dataclasses.replace(TRACE, lengths=lengths), tmp_path, format="html")
+    path = page_of(dataclasses.replace(TRACE, lengths=lengths), tmp_path / "wrong.html")
     with opened(chromium, path, end="#view=all") as page:
         assert page.locator(".thumbs span").all_inner_texts() == ["class 0 ✗ class 7", "class 1"]
         assert [text(page, f"#parents button:nth-child({j + 1}) .dot") for j in (0, 7, 3)] == ["✓", "✗", ""]

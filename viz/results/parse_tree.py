@@ -4,10 +4,12 @@ With saliency, a part is one child with one parent. With receptive fields, many 
 position in the 2017 paper's network), and those with the same parent form one part.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import networkx
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,6 +20,9 @@ from graphcaps.viz import style
 from graphcaps.viz.routing.timeline import caption, count
 from graphcaps.viz.routing.tint import smooth
 from graphcaps.viz.routing_trace import RoutingTrace
+
+if TYPE_CHECKING:
+    from graphcaps.analysis.parse_tree import ParseTree
 
 _WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi
 _TOP, _LEFT, _GAP = 92, 27, 18  # place of the first panel, and the space between panels
@@ -41,7 +46,7 @@ class _Part:
     """The receptive field, if ``look`` was made from it."""
 
 
-def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
+def parts(trace: RoutingTrace, tree: ParseTree) -> Figure:
     """Draw the image, all parts over it, and the strongest parts one by one with their share of all positive credit.
 
     Args:
@@ -59,18 +64,18 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
     images = required(trace.images, "trace", "images to draw parts on", then=then)
     seen = trace.saliency is not None or trace.fields is not None
     expect(seen, "trace", "saliency or fields of its children", "neither", then)
-    shown, about = _parts(trace, tree, images.shape[2:]), tree.graph
-    image = style.rgb(images[about["image"]])
+    shown = _parts(trace, tree, images.shape[2:])
+    image = style.rgb(images[tree.image])
     names = [style.cut(name) for name in trace.parent_names]
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)
-        links = f"{about['kept_edges']:,} of {about['of_edges']:,} links make up {100 * about['keep']:g}% of"
-        source = ", ".join(caption(trace, "iterations", about["image"]))
+        links = f"{len(tree.edges):,} of {trace.num_edges:,} links make up {100 * tree.keep:g}% of"
+        source = ", ".join(caption(trace, "iterations", tree.image))
         style.Heading(figure).say("Parts that made the answer", f"{links} all credit c <û, v>", source)
-        label = f": {style.cut(about['label'], 20)}" if "label" in about else ""
-        style.show_image(_panel(figure, "input", f"input{label}", _LEFT, _TOP, _BIG), images[about["image"]])
+        label = "" if trace.labels is None else f": {style.cut(trace.parent_names[trace.labels[tree.image]], 20)}"
+        style.show_image(_panel(figure, "input", f"input{label}", _LEFT, _TOP, _BIG), images[tree.image])
         second = _LEFT + _BIG + _GAP
-        children = sum(data["layer"] == 0 for _, data in tree.nodes(data=True))
+        children = len(np.unique(trace.src[tree.edges]))
         places = {part.field for part in shown if part.field}
         title = count(children, "child", "children") + (f" at {count(len(places), 'place')}" if places else "")
         _draw(_panel(figure, "parts", title, second, _TOP, _BIG), image, shown)
@@ -79,14 +84,14 @@ def parts(trace: RoutingTrace, tree: networkx.MultiDiGraph) -> Figure:
     return figure
 
 
-def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ...]) -> list[_Part]:
+def _parts(trace: RoutingTrace, tree: ParseTree, size: tuple[int, ...]) -> list[_Part]:
     """The parts of the tree of an image (H, W), sorted by credit, the largest first."""
     fields = trace.fields if trace.saliency is None else None
     credit: dict[tuple[int, Field | int], float] = defaultdict(float)
-    for child, parent, link in tree.edges(data=True):
-        i, j = tree.nodes[child]["index"], tree.nodes[parent]["index"]
-        credit[j, i if fields is None else tuple(fields[i].tolist())] += link["credit"]
-    total, made = tree.graph["credit"], []
+    for e in tree.edges.tolist():
+        i, j = int(trace.src[e]), int(trace.dst[e])
+        credit[j, i if fields is None else tuple(fields[i].tolist())] += float(tree.credit[e])
+    total, made = tree.total, []
     for (parent, seen), value in sorted(credit.items(), key=lambda item: -item[1]):
         if isinstance(seen, tuple):
             (top, left, height, width), look = seen, np.zeros(size)
@@ -94,7 +99,7 @@ def _parts(trace: RoutingTrace, tree: networkx.MultiDiGraph, size: tuple[int, ..
             made.append(_Part(parent, value / total, look, seen))
         else:
             assert trace.saliency is not None, "children are listed one by one only if there is saliency"
-            made.append(_Part(parent, value / total, smooth(trace.saliency[tree.graph["image"], seen]), None))
+            made.append(_Part(parent, value / total, smooth(trace.saliency[tree.image, seen]), None))
     return made
 
 
