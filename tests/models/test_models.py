@@ -9,7 +9,7 @@ from torch import nn
 from graphcaps import CapsNet, InputError, margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.nn import CapsuleLayer, PrimaryCaps, receptive_fields
-from graphcaps.routing import Dynamic, Uniform
+from graphcaps.routing import Dynamic
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -52,17 +52,6 @@ def test_sizes_come_from_the_images_and_the_classes(preset, shape, num_classes):
     u = net.children_of(images)
     assert u.shape == (net.capsules.num_children, 2, 8) and (u.norm(dim=-1) < 1).all()
     assert net.receptive_fields().shape == (net.capsules.num_children, 4)
-
-
-@pytest.mark.fact(2)
-@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 17)), ("compact", (1, 28, 28)), ("deep", (1, 23, 27))])
-def test_a_batch_of_images_gives_what_they_give_one_by_one(preset, shape):
-    net, images = net_of(preset, shape).eval(), images_of(4, shape)
-    together = net(images)
-    for k in range(4):
-        for got, wanted in zip(net(images[k : k + 1]), together, strict=True):
-            # float32 sums of up to 256 * 81 terms, taken in another order: sqrt(20736) * 1.2e-7 = 2e-5
-            torch.testing.assert_close(got, wanted[k : k + 1], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -115,15 +104,6 @@ def test_padding_dilation_pooling_and_branches_widen_what_a_child_sees():
     rows, columns = (list(zip(*sides, strict=True)) for sides in zip(starts, ends, strict=True))
     wanted = [[top, left, bottom - top, right - left] for top, bottom in rows for left, right in columns]
     assert fields.tolist() == wanted * 2
-
-
-@pytest.mark.long
-def test_measured_fields_are_the_computed_ones_below_and_above_windows_of_capsules():
-    net = CapsNet.from_preset("deep", (1, 23, 27), routing=Uniform())
-    computed = net.receptive_fields()
-    net.stem = nn.ModuleList([net.stem])  # a stem whose fields are measured, not computed
-    net.stem.forward = net.stem[0].forward
-    assert torch.equal(net.receptive_fields(), computed)
 
 
 def test_fields_that_can_not_be_known_are_refused():

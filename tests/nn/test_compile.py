@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 
@@ -18,7 +17,6 @@ from graphcaps.graph import bipartite
 from graphcaps.models import from_preset
 from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps, SharedCaps
 from graphcaps.routing import Spherical
-from graphcaps.routing.engines.cpu.by_node import rows_by_node
 
 NEW = Version(torch.__version__).release >= (2, 9)
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -161,17 +159,6 @@ def test_a_compiled_network_in_a_fresh_process_loads_numba_and_dgl_outside_of_th
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split() == ["1"] and "numba" not in done.stderr, done.stderr
-
-
-def test_torch_accepts_the_operators(draw):
-    importlib.import_module("graphcaps.routing.engines.cpu.operators")
-    logits, ratio, nothing = draw(12 * 3, 2), draw(3, 2), draw(0)
-    route = [draw(12, 2, 8), draw(12 * 3, 8, 4), logits, ratio, nothing], [3, 1, 1, 1, 3, 12, 3]
-    rows = rows_by_node(RING, caps_in=1, per_edge=False, mutual=False)[:4]
-    nodes = [draw(4, 1, 3, 2), draw(RING.num_edges(), 1, 3), draw(4, 3).square(), *rows], [0, 3, 0, 0, 1, 1]
-    for operator, (tensors, how) in (("route_by_child", route), ("route_by_node", nodes)):
-        tensors = [x.requires_grad_(x.is_floating_point() and x.numel() > 0) for x in tensors]
-        torch.library.opcheck(getattr(torch.ops.graphcaps, operator).default, (tensors, how))
 
 
 # Transforms and exported programs

@@ -1,4 +1,4 @@
-"""Graphs that break layers: hubs, and batches of many graphs.
+"""A graph that breaks layers: a hub with many neighbours.
 
 tests/pyg/test_layers.py proves that the layers for PyTorch Geometric give the same.
 """
@@ -30,12 +30,6 @@ def convolve(layer, x, edges):
     return layer(dgl.graph(tuple(edges), num_nodes=len(x)), x, get_coupling=True)
 
 
-def pool(layer, x, sizes):
-    batch = dgl.graph(([], []), num_nodes=len(x))
-    batch.set_batch_num_nodes(sizes)
-    return layer(batch, x)
-
-
 def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(draw):
     """Routing must depend on the neighbours' votes and their proportions, not on degree alone."""
     layer, kinds = conv(routing=Spherical(concentration=4.0)), draw(3, F)
@@ -46,30 +40,3 @@ def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(draw):
     torch.testing.assert_close(out[0], wanted[0], **EXACT)
     torch.testing.assert_close(couplings, c.repeat(10_000, 1, 1), **EXACT)
     assert c.std() > 0.03  # couplings are not uniform
-
-
-def test_ten_thousand_graphs_in_a_batch_are_each_as_alone(draw):
-    generator = torch.Generator().manual_seed(0)
-    sizes = torch.randint(0, 7, (10_000,), generator=generator)
-    starts = sizes.cumsum(0) - sizes
-    x = draw(int(sizes.sum()), F).requires_grad_()
-    owners = torch.arange(10_000).repeat_interleave(sizes)
-    sources = torch.randint(len(x), (40_000,), generator=generator)
-    of = owners[sources]
-    edges = torch.stack((sources, starts[of] + (sources * 7 + 3) % sizes[of]))
-    layer, readout = conv(), nn.CapsuleReadout(F, D, 2).double()
-    torch.nn.init.normal_(readout.capsules.bias)
-
-    def through(x, edges, sizes):
-        h = convolve(layer, x, edges)[0]
-        return h, pool(readout, x, sizes)
-
-    h, pooled = through(x, edges, sizes)
-    assert pooled.shape == (10_000, 2, D)
-    for g in (0, 1, 17, 4_000, 9_998, 9_999, int((sizes == 0).nonzero()[0])):
-        mine, ours = slice(starts[g], starts[g] + sizes[g]), edges[:, of == g] - starts[g]
-        alone = through(x[mine], ours, sizes[g : g + 1])
-        torch.testing.assert_close(h[mine], alone[0], **EXACT)
-        torch.testing.assert_close(pooled[g], alone[1][0], **EXACT)
-    (gradient,) = torch.autograd.grad(h.square().sum() + pooled.square().sum(), x)
-    assert gradient.isfinite().all() and gradient.abs().max() < 1e3

@@ -191,15 +191,6 @@ def test_histogram_counts_are_those_of_the_trace_and_sum_to_the_edges(trace):
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-@pytest.mark.parametrize("children, parents, iterations", [(5, 1, 4), (1, 1, 1), (20, 43, 3)])
-def test_all_sizes_can_be_drawn(kind, children, parents, iterations):
-    picture = kind(make_trace(children, parents, iterations=iterations, images=1, epochs=(0,)))
-    for frame in picture.timeline.frames()[:3]:
-        picture.show(frame.position)
-        picture.figure.canvas.draw()
-
-
-@pytest.mark.parametrize("kind", PICTURES)
 @pytest.mark.parametrize("use", ["film", "still"])
 @pytest.mark.parametrize("over, children", [("epochs", 16), ("iterations", 1152)])
 def test_text_can_be_read_whole(kind, over, use, children):
