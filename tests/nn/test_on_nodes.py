@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from dgl.nn.pytorch import GraphConv, HeteroGraphConv
+from dgl.nn.pytorch import HeteroGraphConv
 
 import graphcaps
 from graphcaps import dgl, squash
@@ -140,17 +140,6 @@ def test_mutual_kernels_on_three_threads_give_what_torch_gives(routing, edge_fea
     finally:
         torch.set_num_threads(before)
     torch.testing.assert_close(*results)
-
-
-def test_one_iteration_is_dgls_graph_convolution(draw):
-    layer = conv(routing=Uniform(), squash_output=False)
-    plain = GraphConv(F, K * D, norm="right").double()
-    plain.weight.data = layer.capsules.weight.data.view(F, K * D)
-    plain.bias.data = layer.capsules.bias.data.flatten()
-    x = draw(N, F)
-    for edge_weight in (None, draw(E)):
-        got, wanted = layer(graph_of(), x, edge_weight), plain(graph_of(), x, edge_weight=edge_weight)
-        torch.testing.assert_close(got.flatten(1), wanted, **EXACT)
 
 
 def test_several_capsules_in_vote_each_with_its_own_matrix(draw):
