@@ -72,15 +72,6 @@ def test_one_iteration_is_uniform_coupling(way, graph, trailing, dtype, draw):
     assert_close(way(graph, votes, iterations=1).v, squash(s))
 
 
-@pytest.mark.fact(3)
-@pytest.mark.routings("dynamic", "uniform", "spherical", "inverted", "em")
-def test_the_first_couplings_of_a_child_are_equal(way, graph, trailing, dtype, draw):
-    votes, edges = draw(graph.num_edges(), *trailing, D, dtype=dtype), links(graph)
-    degree = torch.bincount(edges.src, minlength=edges.num_children)[edges.src]
-    (_, _, c, _, _), *_ = way.watch(graph, votes)
-    assert_close(c, (1 / degree.to(dtype)).view(-1, *[1] * len(trailing)).expand_as(c))
-
-
 @pytest.mark.fact(4)
 def test_a_second_call_equals_the_first(way, graphs, draw):
     for graph in (graphs["complete"], graphs["sparse_7x5"]):
@@ -137,13 +128,6 @@ def test_zero_votes_give_zero_parents_and_a_finite_gradient(way, graph, dtype):
         assert not activation.any()
     (v.sum() + activation.sum()).backward()
     assert votes.grad.isfinite().all()
-
-
-@pytest.mark.fact(5)
-def test_a_parent_is_shorter_than_one_and_its_activation_is_its_length(way, graph, dtype, draw):
-    _, v, activation, _ = way(graph, 10 * draw(graph.num_edges(), 3, D, dtype=dtype))
-    assert (activation < 1).all()
-    assert_close(activation, v.norm(dim=-1))
 
 
 @pytest.mark.fact(6)

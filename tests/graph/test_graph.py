@@ -13,17 +13,11 @@ import torch
 
 from graphcaps import _dgl, bipartite_graph, complete_graph, dynamic_routing, to_networkx
 from graphcaps.errors import InputError
-from graphcaps.graph import EDGE_TYPE, links
+from graphcaps.graph import links
 
 
 def ends(graph):
     return [end.tolist() for end in graph.edges(order="eid")]
-
-
-def test_a_complete_graph_is_source_major():
-    graph = complete_graph(3, 2)
-    assert ends(graph) == [[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]]
-    assert graph.canonical_etypes == [EDGE_TYPE] == [("child", "votes", "parent")]
 
 
 def test_a_complete_graph_is_built_once_and_shares_no_features():

@@ -6,7 +6,7 @@ import pytest
 import small
 from torch import nn
 
-from graphcaps import load, train
+from graphcaps import train
 from graphcaps.cli import main
 from graphcaps.models import CNN, CapsNet
 from graphcaps.training.run_folder import Run
@@ -39,15 +39,6 @@ def run(tmp_path, monkeypatch):
     small.use(monkeypatch)
     train(small.config(tmp_path, model="cnn-small"), progress=False)
     return Run.open(tmp_path / "run")
-
-
-def test_a_cnn_trains_and_is_loaded_with_its_answers(run):
-    result, net = run.result(), load(run.path)
-    assert isinstance(net, CNN) and net.class_names == tuple("0123456789")
-    assert result["engine"] is None and result["parameters"] == result["parameters_without_decoder"] == count(net)
-    predicted, labels = run.answers()
-    assert (predicted == labels).sum() == result["test_correct"] and len(labels) == result["test_images"]
-    assert not (run.path / "trace.npz").exists()
 
 
 def test_commands_take_a_cnn_or_say_that_it_has_no_routing(run, capsys):
