@@ -124,8 +124,12 @@ class Waits(TorchDispatchMode):
 
 
 @pytest.fixture
-def guard(monkeypatch):
+def guard(monkeypatch, device):
     """Has an attribute ``strict``; if it is set, a wait for the device is an error."""
+    if device == "cuda":
+        yield SimpleNamespace()
+        torch.cuda.set_sync_debug_mode("default")
+        return
     for name in ("tensor", "as_tensor"):  # torch hides their copies to the device from a mode
         make = getattr(torch, name)
         copied = lambda *args, make=make, device="cpu", **how: make(*args, **how).to(device)  # noqa: E731
@@ -143,20 +147,23 @@ CASES += [{"augment": "affine"}, {"augment": "anywhere"}, {"balance": True}, {"p
 CASES += [{"objects": None}, *({"model": "parts", "coupling_weight": 1.0, "objects": objects} for objects in (1, 2))]
 
 
+@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=CUDA)])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
-def test_no_step_waits_for_the_device(guard, case):
+def test_no_step_waits_for_the_device(guard, device, case):
     drawing = {key: case[key] for key in ("augment", "balance") if key in case}
     settings = {key: value for key, value in case.items() if key not in (*drawing, "objects")}
     splits, objects = small.digits(size=28), case.get("objects", 1)
     images = splits.train if objects else Images(splits.train.pixels, one_hot(splits.train.labels, 10).bool())
     splits = dataclasses.replace(splits, **dict.fromkeys(PARTS, Pairs(images) if objects == 2 else images))
-    accelerator = SimpleNamespace(device=torch.device("meta"), num_processes=1, backward=torch.Tensor.backward)
+    accelerator = SimpleNamespace(device=torch.device(device), num_processes=1, backward=torch.Tensor.backward)
     accelerator.prepare = lambda *parts: parts
     learner = prepare(from_config(TrainConfig(**settings), splits), 0.1, accelerator)
-    batches = Batches(splits.train, 8, device="meta", **drawing)
-    sums = {name: torch.zeros((), device="meta") for name in ("loss_sum", "hits")}
+    batches = Batches(splits.train, 8, device=device, **drawing)
+    sums = {name: torch.zeros((), device=device) for name in ("loss_sum", "hits")}
     saving = SimpleNamespace(state=SimpleNamespace(step=0))
     trainer = SimpleNamespace(learner=learner, batches=batches, saving=saving, **sums)
     for images, labels in itertools.islice(batches.epoch(0), 2):
-        training.Trainer._step(trainer, images, labels, torch.zeros((), device="meta"))
+        training.Trainer._step(trainer, images, labels, torch.zeros((), device=device))
         guard.strict = True  # only the first step may wait
+        if device == "cuda":
+            torch.cuda.set_sync_debug_mode("error")

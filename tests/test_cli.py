@@ -125,10 +125,7 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypat
          "--no-capture (a run keeps its settings), got --batch-size. Drop them"),
         ("train --batch-size 121 --dataset digits", 2, "batch_size: expected at most 120, the number of images, got 1"),
         ("evaluate --on rotate", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, equivariance, g"),
-        ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
-        ("viz nowhere --random 20x10", 2, "random: expected no run beside it, got nowhere"),
         ("viz --random 20", 2, "random: expected CHILDRENxPARENTS up to 9999x999, such as 20x10, got '20'"),
-        ("viz --iterations 5", 2, "iterations: expected --random beside it, got a run. A run's routing is"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_answered_in_words(capsys, words, code, text):
@@ -299,6 +296,16 @@ def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys,
     assert ", the newest run\n" in printed and printed.endswith("got 1 of 4 that can't\n")
     assert answers[0]["answer"] == answers[0]["classes"][0]["class"] and len(answers[0]["classes"]) == 2
     assert set(answers[0]) == {"image", "answer", "doubts", "classes", "inverted"} and answers[0]["inverted"] is False
+
+
+def test_commands_take_a_cnn_or_say_that_it_has_no_routing(capsys, tmp_path):
+    run = graphcaps.train(small.config(tmp_path, model="cnn-small"), progress=False)["run"]
+    assert "test accuracy" in call(capsys, "evaluate", run)[1]
+    assert "cnn-small" in call(capsys, "runs", "--out", tmp_path)[1]
+    wanted = f"graphcaps: {run}: expected a network that routes, got cnn-small, which has no capsules\n"
+    for command in ("viz", "explain"):
+        code, _, printed = call(capsys, command, run)
+        assert code == 1 and printed.endswith(wanted)
 
 
 def test_viz_plays_random_votes_without_a_run(capsys, tmp_path):

@@ -64,11 +64,6 @@ def test_the_interval_equals_published_ones(correct, total, published):
 RESULT = Evaluation(torch.tensor([0, 1, 1, 0, 1]), torch.tensor([0, 0, 1, 2, 2]), 0.5, torch.zeros(5, 3))
 
 
-def test_rows_of_the_confusion_matrix_are_true_classes():
-    assert RESULT.confusion(4).tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
-    assert RESULT.correct == 2 and RESULT.accuracy == 0.4
-
-
 def test_the_table_holds_every_class_also_one_without_images():
     lines = accuracy_table(RESULT, ("a", "b", "a long name", "none")).splitlines()
     assert lines[0] == "test accuracy 40.00% (95 % interval 11.76% to 76.93%)"

@@ -141,14 +141,6 @@ def test_margin_loss_sums_over_classes_and_averages_over_images(dtype):
     torch.testing.assert_close(margin_loss(lengths, torch.tensor([[1, 0, 0], [0, 1, 0]])), wanted)
 
 
-@pytest.mark.fact(6)
-def test_margin_loss_is_zero_inside_the_margins_with_a_zero_gradient():
-    lengths = torch.tensor([[0.95, 0.05]], requires_grad=True)
-    loss = margin_loss(lengths, torch.tensor([0]))
-    loss.backward()
-    assert loss == 0 and not lengths.grad.any()
-
-
 def test_spread_loss_sums_over_wrong_classes_and_averages_over_images():
     lengths = torch.tensor([[0.5, 0.3, 0.05], [0.95, 0.7, 0.1]])
     # image 0: (0.4 - (0.5 - 0.3))^2 + 0 = 0.04; image 1, of class 1: (0.4 - (0.7 - 0.95))^2 + 0 = 0.4225

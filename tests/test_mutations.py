@@ -171,13 +171,6 @@ MUTATIONS = [
         "per_parent(beta_u, mass) + variance",
         "test_routings.py cost_has_ln_sigma and em-torch",
     ),
-    Mutation(
-        "em: children that count alike at any activation",
-        "routing/em.py",
-        "weight = c if a_child is None else c * a_child",
-        "weight = c",
-        "test_routings.py count_by_their_activation and em-dgl",
-    ),
 ]
 
 

@@ -122,14 +122,6 @@ def test_a_broken_run_is_named_and_hides_no_other(tmp_path, caplog):
         assert lines[1].split()[3:] == ["0/10", "-", "-", "-"] and lines[2].split()[3:] == ["1/10", "50.00%", "-", "7"]
 
 
-def test_metrics_come_back(tmp_path):
-    run = create(tmp_path, "x")
-    rows = [{"epoch": 1, "val_accuracy": 0.5, "seconds": 7.0}, {"epoch": 2, "val_accuracy": 2 / 3, "seconds": 1e6 / 7}]
-    run.write_metrics(rows)
-    assert (run.path / "metrics.csv").read_text() == "epoch,val_accuracy,seconds\n1,0.5,7\n2,0.666667,142857\n"
-    assert run.metrics() == [rows[0], {"epoch": 2, "val_accuracy": 0.666667, "seconds": 142857}]
-
-
 @pytest.mark.fact(10)
 def test_a_loaded_network_gives_the_test_accuracy_of_its_training(finished):
     run, result = finished

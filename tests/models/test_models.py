@@ -1,4 +1,4 @@
-"""The presets: sizes, shapes, receptive fields, images apart from each other, losses, and images of any size."""
+"""The presets: sizes, shapes, receptive fields, losses, and images of any size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from graphcaps import CapsNet, InputError, margin_loss
-from graphcaps.models import capsnet_loss
+from graphcaps.models import CNN, capsnet_loss
 from graphcaps.nn import CapsuleLayer, PrimaryCaps, receptive_fields
 from graphcaps.routing import Dynamic
 
@@ -36,6 +36,22 @@ def test_presets_have_the_sizes_that_their_docstrings_say():
     assert [layer.num_children for layer in (*deep.between, deep.capsules)] == [1296, 256, 64]
     assert [layer.graph().num_edges() for layer in (*deep.between, deep.capsules)] == [36_864, 9_216, 640]
     assert (deep.child_types, count(deep) - count(deep.decoder)) == (16, 489_536)
+
+
+def test_cnn_has_the_parameters_of_the_paper():
+    net = CNN.from_preset("cnn")
+    # section 5 of the 2017 paper: 35.4 M
+    assert count(net) == 35_445_522
+    convs = [layer for layer in net.layers if isinstance(layer, nn.Conv2d)]
+    assert [(conv.out_channels, conv.kernel_size, conv.stride) for conv in convs] == [
+        (channels, (5, 5), (1, 1)) for channels in (256, 256, 128)
+    ]
+
+
+def test_cnn_small_has_the_parameters_of_compact_without_its_decoder():
+    ours, compact = CNN.from_preset("cnn-small", (3, 32, 32), 3), CapsNet.from_preset("compact", (3, 32, 32), 3)
+    wanted = count(compact) - count(compact.decoder)
+    assert abs(count(ours) - wanted) <= (128 + 1 + 3) / 2  # half of one unit's
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from torch.func import functional_call, grad, jacrev
 from graphcaps import dgl
 from graphcaps.graph import bipartite
 from graphcaps.models import from_preset
-from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps, SharedCaps
+from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps
 from graphcaps.routing import Spherical
 
 NEW = Version(torch.__version__).release >= (2, 9)
@@ -67,9 +67,6 @@ def test_a_compiled_network_takes_the_step_of_the_network(model, side, options):
 LAYERS = {
     "inductor": lambda: CapsuleLayer(12, 3),
     "prior": lambda: CapsuleLayer(12, 3, routing=Spherical(3), learned_prior=True),
-    "shared": lambda: SharedCaps(
-        2, torch.rand(6, 2, generator=torch.Generator().manual_seed(0)), 3, routing="spherical"
-    ),
     "window": lambda: ConvCaps((3, 4), 1, 2, kernel=2, routing="attention"),
 }
 

@@ -183,7 +183,6 @@ def test_what_has_no_kernel_is_named(device):
     indexed = LinearVotes(votes[:4], torch.zeros(3, 5, 5), torch.arange(12) % 3).to(device)
     for graph, given, routing, wanted in (
         (complete, votes.double(), "dynamic", "float32, bfloat16 or float16"),
-        (complete, torch.zeros(12, 2, 65, device=device), "dynamic", "at most 64 numbers"),
         (complete, votes, "attention", "Dynamic, Uniform or Spherical"),
         (complete, indexed, "dynamic", "without an index"),
         (bipartite_graph([0, 1, 2], [0, 2, 1], 4, 3), votes[:3], "dynamic", "a complete graph"),

@@ -71,12 +71,6 @@ def test_a_small_graph_keeps_every_edge_and_a_large_one_the_children_that_couple
         assert (np.abs(read - large.c[:, :, n, shown]) <= step / 2 + 1e-12).all()
 
 
-def test_each_child_has_the_place_that_it_sees():
-    fields = np.array([[0, 0, 5, 5], [0, 0, 5, 5], [2, 0, 5, 5], [2, 0, 5, 5]], np.int32)
-    data = explorer_data(dataclasses.replace(with_pictures(make_trace(4, 3)), saliency=None, fields=fields))
-    assert data["fields"] == {"places": [[0, 0, 5, 5], [2, 0, 5, 5]], "of": [0, 0, 1, 1]}
-
-
 HOSTILE = '</script><b onclick="x">&amp;</b><!--'
 
 
