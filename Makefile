@@ -93,7 +93,7 @@ test-oldest: $(OLDEST)/installed-dev
 	$(OLDEST)/bin/python $(PYTEST) $(NOT_OLDEST)
 
 # Tests that call DGL, whose C++ is called through ctypes there.
-CALLS_DGL = test_facts graph/test_graph routing/test_any_graph nn/test_on_nodes test_training
+CALLS_DGL = test_facts graph/test_graph nn/test_on_nodes test_training
 
 test-newer: $(NEWER)/installed-dev
 	$(NEWER)/bin/python $(PYTEST) $(CALLS_DGL:%=tests/%.py)

@@ -8,7 +8,7 @@ import torch
 from scipy.io import savemat
 
 from graphcaps.data import Images, load_affnist, load_images, within
-from graphcaps.data.affnist import affnist_style, linear_maps, read_affnist, transformed
+from graphcaps.data.affnist import affnist_style, read_affnist
 from graphcaps.errors import InputError
 
 
@@ -43,36 +43,6 @@ def test_a_field_that_is_not_as_it_should_be_is_named(tmp_path):
     written(tmp_path / "1.mat", label_int=np.array([[0, 10, 1]]))
     with pytest.raises(InputError, match=r"1.mat: expected uint8 \(1600, N\) and N .*, 3 labels from 0 to 10"):
         read_affnist(tmp_path / "1.mat")
-
-
-def dots(*where):
-    """An image of 31 x 31 for each (right, down) from the middle, with one dot there."""
-    pixels = torch.zeros(len(where), 1, 31, 31, dtype=torch.uint8)
-    for k, (right, down) in enumerate(where):
-        pixels[k, 0, 15 + down, 15 + right] = 255
-    return pixels
-
-
-def centres(pixels):
-    """(N, 2): the mean place of the ink, right and down from the middle."""
-    weights = pixels[:, 0].double()
-    axis = torch.arange(weights.shape[-1]) - (weights.shape[-1] - 1) / 2
-    sums = (weights * axis).sum((1, 2)), (weights * axis[:, None]).sum((1, 2))
-    return torch.stack(sums, 1) / weights.sum((1, 2))[:, None]
-
-
-@pytest.mark.parametrize(
-    ("degrees", "shear", "scale", "shift", "start", "end"),
-    [
-        (0, 0.2, (1, 1), (3, -5), (0, 10), (5, 5)),
-        (90, 0.2, (1.2, 0.8), (1, 2), (10, 10), (8 + 1, -12 - 1.6 + 2)),
-    ],
-)
-def test_a_map_takes_a_point_where_it_says(degrees, shear, scale, shift, start, end):
-    angle, slant, factors, moved = (torch.tensor(x, dtype=torch.float64) for x in (degrees, shear, scale, shift))
-    linear = linear_maps(angle[None], slant[None], factors[:, None])
-    found = centres(transformed(dots(start), linear, moved[:, None]))[0]
-    assert found.tolist() == pytest.approx(end, abs=0.05)
 
 
 def blocks(count):

@@ -94,15 +94,6 @@ def test_affine_maps_shift_by_whole_pixels_and_keep_angles_on_images_that_are_no
         assert low - 1e-4 <= values.min() <= low + slack and high - slack <= values.max() <= high + 1e-4
 
 
-@pytest.mark.fact(10)
-def test_in_order_counts_every_image_once_in_order_and_untouched():
-    data = numbered(30)
-    batches = list(Batches(data, 7, augment="affine").in_order())
-    assert torch.equal(torch.cat([labels for _, labels in batches]), data.labels)
-    assert torch.equal(torch.cat([images for images, _ in batches]), to_float(data.pixels))
-    assert all(images.is_contiguous() for images, _ in batches)
-
-
 @pytest.mark.parametrize("augment", AUGMENTS)
 def test_ranks_together_have_the_batches_of_one_process_and_its_mean(augment):
     one = list(Batches(numbered(41), 10, augment=augment, seed=4).epoch(1))

@@ -15,7 +15,6 @@ from graphcaps.analysis.ink import owners
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import Batches, Images, ImageSplits, Pairs
-from graphcaps.data.pairs import draw_partners
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.models.answers import longest, overlaid, present
@@ -83,16 +82,6 @@ def test_evaluation_pairs_depend_on_nothing_but_the_digits_and_a_resumed_epoch_i
     batches = Batches(Pairs(digits(60)), 20, seed=3)
     whole, rest = list(batches.epoch(0)), list(batches.epoch(0, 1))
     assert len(rest) == 2 and all(torch.equal(x, y) for x, y in zip(sum(whole[1:], ()), sum(rest, ()), strict=True))
-
-
-def test_partners_are_all_images_of_other_classes_equally_often():
-    labels = torch.tensor([2, 0, 0, 2, 1, 2])
-    numbers = (torch.arange(60, dtype=torch.float64) + 0.5) / 60
-    drawn = torch.stack([draw_partners(labels, number.expand(6)) for number in numbers])  # (60, 6)
-    for row, label in enumerate(labels):
-        others = labels != label
-        counts = drawn[:, row].bincount(minlength=6)
-        assert counts.tolist() == (others * 60 // others.sum()).tolist()
 
 
 def test_the_answer_is_the_two_longest_capsules_and_the_confusion_matrix_counts_each_class_once():

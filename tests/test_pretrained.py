@@ -15,9 +15,7 @@ from graphcaps.data import Batches, load_images, to_float, write_image
 from graphcaps.models.answers import is_correct, longest
 from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
-from graphcaps.training.train import train
 
-from . import small
 from .traces import stored_in
 
 NAMES = ("mnist", "multimnist")
@@ -127,15 +125,3 @@ def test_a_fresh_install_predicts_explains_and_draws_and_says_with_which_network
     assert (folder / "figures" / "entropy.png").exists()
     capsys.readouterr()
     assert main(["runs"]) == 0 and capsys.readouterr().out.startswith("no runs in runs. ")
-
-
-def test_the_newest_run_goes_before_what_is_inside(fresh, capsys, monkeypatch):
-    small.use(monkeypatch)
-    train(small.config(fresh / "runs"), progress=False)
-    write_image("a.png", torch.rand(1, 12, 12))
-    capsys.readouterr()
-    for words in (["predict", "a.png"], ["explain", "--what", "parts"]):
-        assert main(words) == 0
-        assert capsys.readouterr().err.startswith("network: runs/run, the newest run\n")
-    assert main(["predict", "runs/run", "a.png"]) == 0 and "network:" not in capsys.readouterr().err
-    assert main(["predict", "mnist", "a.png"]) == 0 and "mnist, inside" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,14 +29,6 @@ def finished(tmp_path_factory) -> tuple[Path, dict]:
 
 def create(out: Path, name: str = "", **settings) -> Run:
     return Run.create(TrainConfig(dataset="digits", out=out, name=name, **settings), made_with={"torch": "9"})
-
-
-def test_a_new_run_is_a_folder_with_its_settings(tmp_path):
-    run = create(tmp_path / "a" / "b", "x", epochs=3)
-    assert run.path == tmp_path / "a" / "b" / "x"
-    assert json.loads((run.path / "config.json").read_text())["made_with"] == {"torch": "9"}
-    assert Run.open(run.path).config == run.config
-    assert (run.result(), run.metrics()) == (None, [])
 
 
 def test_an_existing_folder_is_not_taken(tmp_path):

@@ -62,13 +62,15 @@ def interrupted(config: TrainConfig, step: int, signum: int = signal.SIGTERM, re
 
 
 @pytest.mark.parametrize("step", [1, 3, 5])
-def test_stopped_at_any_step_and_resumed_is_as_if_never_stopped(tmp_path, whole, step):
+def test_stopped_at_any_step_moved_and_resumed_is_as_if_never_stopped(tmp_path, whole, step):
     run = interrupted(small.config(tmp_path), step, signal.SIGINT if step % 2 else signal.SIGTERM)
     state = checkpoint.read(Run.open(run).checkpoint("last"))[1]["state"]
     assert 3 * state["epoch"] + state["step"] == step
     assert Run.open(run).result() is None
-    train(TrainConfig(), resume=run, progress=False)
-    assert small.differences(small.content(run), whole) == []
+    torch.manual_seed(99), random.seed(99), np.random.seed(99)
+    moved = run.rename(tmp_path / "moved to: ümlaut")
+    train(TrainConfig(), resume=moved, progress=False)
+    assert small.differences(small.content(moved), whole) == []
 
 
 def test_a_resumed_training_has_the_threads_it_had_unless_the_user_sets_them(tmp_path, monkeypatch, one_thread):
@@ -112,14 +114,6 @@ def test_dropout_goes_on_where_it_stood(tmp_path, monkeypatch):
     train(config, progress=False)
     ours, whole = (checkpoint.read(Run.open(run).checkpoint("last"))[0] for run in (resumed, tmp_path / "run"))
     assert "generator.cpu" in ours and same(ours, whole)
-
-
-def test_resuming_depends_neither_on_numbers_drawn_before_nor_on_the_place_of_the_run(tmp_path, whole):
-    run = interrupted(small.config(tmp_path), 3)
-    torch.manual_seed(99), random.seed(99), np.random.seed(99)
-    moved = run.rename(tmp_path / "moved to: ümlaut")
-    train(TrainConfig(), resume=moved, progress=False)
-    assert small.differences(small.content(moved), whole) == []
 
 
 @pytest.mark.parametrize(
@@ -211,14 +205,6 @@ def test_the_best_epoch_on_validation_is_chosen_and_the_test_is_read_once_at_the
     assert result["best_epoch"] == best and result["val_accuracy"] == validation[best - 1][0]
     assert same(seen[3][1], seen[best - 1][1]) and same(weights(tmp_path / "run"), seen[best - 1][1])
     assert same(weights(tmp_path / "run", "last"), seen[2][1])
-
-
-@pytest.mark.fact(10)
-def test_the_result_counts_every_test_image(tmp_path, whole):
-    assert whole["result"]["test_images"] == len(small.digits().test) == 41
-    low, high = whole["result"]["test_interval_95"]
-    assert 0 <= low <= whole["result"]["test_correct"] / 41 <= high <= 1
-    assert whole["result"]["test_accuracy"] == whole["result"]["test_correct"] / 41
 
 
 def test_metrics_are_of_the_training_images_seen(tmp_path, monkeypatch):

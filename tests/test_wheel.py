@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -12,10 +11,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 import graphcaps
-from graphcaps.data import load_images
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.long

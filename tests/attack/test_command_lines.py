@@ -21,8 +21,6 @@ REFUSED = [
     (f"{TRAIN} --epochs {NINES}", 2, "epochs: expected an integer from 1"),
     (f"{TRAIN} --learning-rate 1e400", 2, "learning_rate: expected a number > 0"),
     (f"{TRAIN} --name a\udcffb", 2, "name: expected a path in UTF-8 without line breaks"),
-    (f"{TRAIN} --name a\x1b[2Jb", 2, "name: expected a path in UTF-8 without line breaks"),
-    (f"{TRAIN} --out x\udcff", 2, "out: expected a path in UTF-8 without line breaks"),
     (f"{TRAIN} --name ..", 2, "name: expected a folder name without slashes"),
     (f"{TRAIN} --name {'x' * 300}", 1, "out: expected a folder to write to, got runs: File name too long"),
     (f"{TRAIN} --out file", 1, "out: expected a folder to write to, got file: Not a directory"),

@@ -11,9 +11,7 @@ from experiments.statistics import difference, mcnemar, paired
 
 CASES = {  # mean accuracy, sd over the seeds of one network and of the other, images
     "99.5 %, sd 0.09 and 0.02 points": (0.995, 0.0009, 0.0002, 10_000),
-    "99.5 %, seeds alike": (0.995, 0.0, 0.0, 10_000),
     "90 %, sd 2 and 2 points": (0.9, 0.02, 0.02, 2_000),
-    "90 %, sd 0.2 and 0.2 points": (0.9, 0.002, 0.002, 2_000),
 }
 SHARED, OWN, CHANCE = 0.5, 0.25, 0.25  # parts of the variance of an image's difficulty
 
@@ -55,7 +53,7 @@ def test_for_one_seed_each_it_is_the_interval_of_paired_images():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("about", "seeds"), [*zip(CASES, (2, 3, 10, 2), strict=True)])
+@pytest.mark.parametrize(("about", "seeds"), [*zip(CASES, (2, 10), strict=True)])
 def test_intervals_hold_the_truth_in_95_percent(about, seeds):
     # Three standard deviations of a share of 0.95 in 1,000 draws are 0.021. Too wide intervals also fail.
     assert 0.93 < coverage(seeds, *CASES[about], draws=1000) < 0.995

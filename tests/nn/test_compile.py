@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 
@@ -16,9 +15,8 @@ from torch.func import functional_call, grad, jacrev
 from graphcaps import dgl
 from graphcaps.graph import bipartite
 from graphcaps.models import from_preset
-from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps, SharedCaps
+from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps
 from graphcaps.routing import Spherical
-from graphcaps.routing.engines.cpu.by_node import rows_by_node
 
 NEW = Version(torch.__version__).release >= (2, 9)
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -69,9 +67,6 @@ def test_a_compiled_network_takes_the_step_of_the_network(model, side, options):
 LAYERS = {
     "inductor": lambda: CapsuleLayer(12, 3),
     "prior": lambda: CapsuleLayer(12, 3, routing=Spherical(3), learned_prior=True),
-    "shared": lambda: SharedCaps(
-        2, torch.rand(6, 2, generator=torch.Generator().manual_seed(0)), 3, routing="spherical"
-    ),
     "window": lambda: ConvCaps((3, 4), 1, 2, kernel=2, routing="attention"),
 }
 

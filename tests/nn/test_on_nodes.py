@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from dgl.nn.pytorch import GraphConv, HeteroGraphConv
+from dgl.nn.pytorch import HeteroGraphConv
 
 import graphcaps
 from graphcaps import dgl, squash
@@ -142,15 +142,17 @@ def test_mutual_kernels_on_three_threads_give_what_torch_gives(routing, edge_fea
     torch.testing.assert_close(*results)
 
 
-def test_one_iteration_is_dgls_graph_convolution(draw):
-    layer = conv(routing=Uniform(), squash_output=False)
-    plain = GraphConv(F, K * D, norm="right").double()
-    plain.weight.data = layer.capsules.weight.data.view(F, K * D)
-    plain.bias.data = layer.capsules.bias.data.flatten()
-    x = draw(N, F)
-    for edge_weight in (None, draw(E)):
-        got, wanted = layer(graph_of(), x, edge_weight), plain(graph_of(), x, edge_weight=edge_weight)
-        torch.testing.assert_close(got.flatten(1), wanted, **EXACT)
+def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(draw):
+    """Routing must depend on the neighbours' votes and their proportions, not on degree alone."""
+    layer, kinds = conv(routing=Spherical(concentration=4.0), allow_zero_in_degree=True), draw(3, F)
+    answers = []
+    for times in (1, 10_000):
+        graph = dgl.graph((torch.arange(1, 3 * times + 1), torch.zeros(3 * times).long()))
+        answers.append(layer(graph, torch.cat((kinds[:1], kinds.repeat(times, 1))), get_coupling=True))
+    (wanted, c), (out, couplings) = answers
+    torch.testing.assert_close(out[0], wanted[0], rtol=1e-9, atol=1e-9)  # means of 30,000 votes
+    torch.testing.assert_close(couplings, c.repeat(10_000, 1, 1), rtol=1e-9, atol=1e-9)
+    assert c.std() > 0.03  # couplings are not uniform
 
 
 def test_several_capsules_in_vote_each_with_its_own_matrix(draw):

@@ -6,12 +6,12 @@ import pytest
 import small
 import torch
 
-from graphcaps import CapsNet, route, squash, train
+from graphcaps import route, squash, train
 from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.analysis.parse_tree import NOTES, in_words, parse_tree
 from graphcaps.data import Batches, to_float
 from graphcaps.nn import CapsuleLayer, ConvCaps, SharedCaps
-from graphcaps.routing import Dynamic, Spherical
+from graphcaps.routing import Spherical
 from graphcaps.routing.names import ROUTINGS, name_of
 from graphcaps.trace.recording import routing_of
 from graphcaps.training.run_folder import Run, load
@@ -39,18 +39,6 @@ def test_a_layer_learns_what_its_routing_has(routing, learned, u):
     assert names == learned
     layer(u).square()[..., 0].sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in layer.parameters())
-
-
-def test_layers_hold_copies_of_a_routing_object():
-    routing = Spherical(2, concentration=4.0)
-    first, second = CapsuleLayer(6, 3, routing=routing), ConvCaps(3, 2, 2, 2, routing=routing)
-    with torch.no_grad():
-        first.routing.exponent.zero_()
-    kappas = [each.kappa.item() for each in (first.routing, second.routing, routing)]
-    assert kappas == pytest.approx([1, 4, 4])
-    assert second.routing.iterations == 2 and "Spherical(iterations=2, concentration=4.0" in repr(second)
-    net = CapsNet.from_preset("deep", (1, 23, 23), 3, routing=Dynamic(5))
-    assert [layer.routing.iterations for layer in (*net.between, net.capsules)] == [5, 5, 5]
 
 
 @pytest.mark.parametrize("make", [lambda: CapsuleLayer(6, 3, routing="em"), lambda: ConvCaps(3, 1, 2, 2, routing="em")])

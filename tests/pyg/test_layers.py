@@ -14,7 +14,7 @@ torch_geometric = pytest.importorskip("torch_geometric", reason='needs pip insta
 from torch_geometric.edge_index import EdgeIndex  # noqa: E402
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer  # noqa: E402
 from torch_geometric.explain.algorithm.utils import set_masks  # noqa: E402
-from torch_geometric.nn import HeteroConv, MeanAggregation  # noqa: E402
+from torch_geometric.nn import MeanAggregation  # noqa: E402
 from torch_geometric.utils import to_edge_index, to_torch_sparse_tensor  # noqa: E402
 
 from graphcaps import GraphcapsError, bipartite_graph, dgl, nn, pyg  # noqa: E402
@@ -224,15 +224,6 @@ def test_a_message_hooks_result_scales_the_votes(draw):
     wanted = layer(x, edges, scale)
     layer.register_message_forward_hook(lambda module, inputs, messages: messages * scale[:, None])
     torch.testing.assert_close(layer(x, edges), wanted, **EXACT)
-
-
-def test_layers_stand_among_pygs_own(draw):
-    both = HeteroConv({("word", "in", "text"): conv(residual=True), ("text", "cites", "text"): conv()}, aggr="sum")
-    nodes = {"word": draw(5, F), "text": draw(N, F)}
-    edges = {("word", "in", "text"): edges_of(sources=5), ("text", "cites", "text"): edges_of()}
-    wanted = both.convs[("word", "in", "text")]((nodes["word"], nodes["text"]), edges[("word", "in", "text")])
-    wanted = wanted + both.convs[("text", "cites", "text")](nodes["text"], edges[("text", "cites", "text")])
-    torch.testing.assert_close(both(nodes, edges)["text"], wanted, **EXACT)
 
 
 def test_a_readout_keeps_the_contract_of_aggregations(draw):

@@ -24,7 +24,6 @@ from graphcaps import (
 )
 from graphcaps.routing import EM, Dynamic, MatrixVotes, Spherical
 from graphcaps.routing.engines import asked_engine
-from graphcaps.routing.names import as_routing, from_json, to_json
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -245,12 +244,3 @@ def test_the_innermost_engine_block_of_a_thread_counts_until_it_ends():
             raise ZeroDivisionError
         assert asked_engine() == "torch"
     assert asked_engine() == "auto"
-
-
-def test_a_routing_is_its_settings():
-    routing = as_routing("spherical", iterations=2, concentration=0.5)
-    assert repr(routing) == "Spherical(iterations=2, concentration=0.5, rate=1.0)"
-    again = from_json(to_json(routing))
-    assert type(again) is Spherical and again.settings() == routing.settings()
-    more = routing.with_iterations(5)
-    assert (more.iterations, routing.iterations) == (5, 2) and more.exponent is routing.exponent

@@ -132,38 +132,6 @@ def em(**settings):
     return routing
 
 
-def em_densely(votes, present, routing, iterations):
-    """Procedure 1 of Hinton, Sabour & Frosst 2018: votes (B, I, J, D), activations (B, I)."""
-    beta_u, bias = (x.detach().numpy() for x in routing.of_parents())
-    assigned = np.full((B, N, J), 1 / J)
-    for t in range(iterations):
-        r = assigned * present[:, :, None]
-        total = r.sum(axis=1)  # (B, J)
-        mu = np.einsum("bij,bijd->bjd", r, votes) / (total[..., None] + 1e-9)
-        squares = (votes - mu[:, None]) ** 2
-        variance = np.einsum("bij,bijd->bjd", r, squares) / (total[..., None] + 1e-9) + routing.variance_floor
-        cost = ((beta_u[:, None] + np.log(np.sqrt(variance))) * total[..., None]).sum(-1)
-        a = 1 / (1 + np.exp(routing.scaled_lambda * (1 - 0.95 ** (t + 1)) * cost - bias))
-        last = assigned
-        p = np.exp(-squares / (2 * variance[:, None])).prod(-1) / np.sqrt((2 * np.pi * variance).prod(-1))[:, None]
-        assigned = a[:, None] * p / (a[:, None] * p).sum(axis=2, keepdims=True)
-    return last, mu, a
-
-
-@pytest.mark.fact(7)
-@pytest.mark.routings("em")
-@pytest.mark.parametrize("iterations", [1, 4])
-def test_em_is_the_papers_procedure(way, iterations, draw):
-    votes, present = draw(N * J, B, D), draw(N, B).sigmoid()
-    r, mu, a = em_densely(dense(votes), present.T.numpy(), way.learned(GRAPH, votes), iterations)
-    options = {"activation": present, "iterations": iterations}
-    assert_same(way.watch(GRAPH, votes, **options)[-1][2], by_edge(r))
-    routed = way(GRAPH, votes, **options)
-    assert_same(routed.pose, by_parent(mu))
-    assert_same(routed.v, by_parent(stretched(mu, a)))
-    assert_same(routed.activation, by_parent(a))
-
-
 @pytest.mark.routings("em")
 def test_parents_that_explain_a_vote_equally_share_the_child_by_their_activations(way, draw):
     """Many implementations drop a_j in the E-step: R_ij is a_j p_ij over its sum, not p_ij over its sum."""

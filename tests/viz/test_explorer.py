@@ -70,23 +70,6 @@ def test_a_small_graph_keeps_every_edge_and_a_large_one_the_children_that_couple
         assert (np.abs(read - large.c[:, :, n, shown]) <= step / 2 + 1e-12).all()
 
 
-def test_each_child_has_the_place_that_it_sees():
-    fields = np.array([[0, 0, 5, 5], [0, 0, 5, 5], [2, 0, 5, 5], [2, 0, 5, 5]], np.int32)
-    data = explorer_data(dataclasses.replace(with_pictures(make_trace(4, 3)), saliency=None, fields=fields))
-    assert data["fields"] == {"places": [[0, 0, 5, 5], [2, 0, 5, 5]], "of": [0, 0, 1, 1]}
-
-
-def test_images_lengths_and_names_are_those_of_the_trace(trace):
-    data = explorer_data(trace, image=1)
-    assert (data["version"], data["start"], data["title"]) == (VERSION, 1, "compact on digits")
-    assert (data["epochs"], data["iterations"], data["trained"]) == ([0, 2, 6], 10, 3)
-    assert [parent["name"] for parent in data["parents"]] == list(trace.class_names)
-    image = data["images"][1]
-    assert image["label"] == 1 and image["pixels"]["shape"] == [1, 12, 12]
-    assert base64.b64decode(image["pixels"]["data"]) == trace.images[1].tobytes()
-    assert np.allclose(image["lengths"], trace.lengths[:, :, 1], atol=5.1e-5)
-
-
 HOSTILE = '</script><b onclick="x">&amp;</b><!--'
 
 

@@ -12,14 +12,14 @@ from torch import nn
 from traces import stored_in
 
 from graphcaps import CapsNet, GraphcapsError, TrainConfig, cli
-from graphcaps.data import ImageSplits, load_images, to_float
+from graphcaps.data import ImageSplits
 from graphcaps.explore.network import network_data
 from graphcaps.explore.run_page import page_parts
 from graphcaps.models.matrix import MatrixCapsNet
 from graphcaps.routing import Dynamic, Spherical
 from graphcaps.trace import recording
 from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import Run, load
+from graphcaps.training.run_folder import Run
 from graphcaps.viz.explorer.html import explorer_page
 
 from .browser import page_that_computes
@@ -100,26 +100,6 @@ def test_lengths_couplings_pictures_and_looks_are_pytorchs(ask, preset, shape, o
         for spot, slopes in zip(np.array(got["looks"]).reshape(looks.shape), looks, strict=True):
             blurred = gaussian_filter(slopes.astype(np.float64), 1.5, mode="nearest", truncate=3.4)
             assert np.corrcoef(spot.ravel(), blurred.ravel())[0, 1] > 0.99
-
-
-ROUTED = """({ found, pixels }) => {
-  const network = new Network(asBytes(found));
-  return pixels.map((image) => {
-    const { lengths, c } = network.last.route(network.votes(image)).at(-1);
-    return [[...lengths], [...c]];
-  }); }"""
-
-
-@pytest.mark.long
-def test_the_page_answers_test_images_as_the_network_that_comes_with_graphcaps_does(chromium, mnist_root):
-    model, pixels = load("mnist"), load_images("mnist", mnist_root, download=False).test.pixels[:300]
-    wanted, last = recording.routing_of(model, to_float(pixels)), model.capsules.routing.iterations - 1
-    page = page_that_computes(chromium)
-    got = page.evaluate(ROUTED, {"found": network_data(model), "pixels": pixels.flatten(1).tolist()})
-    lengths, couplings = (np.array(each) for each in zip(*got, strict=True))
-    assert (lengths.argmax(1) == wanted.lengths[0, last].argmax(1)).all()
-    np.testing.assert_allclose(lengths, wanted.lengths[0, last], atol=1e-3)
-    np.testing.assert_allclose(couplings, wanted.c[0, last].astype(float), atol=1e-3)
 
 
 def test_what_the_page_cannot_compute_is_named():

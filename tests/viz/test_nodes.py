@@ -111,10 +111,8 @@ def test_a_file_is_drawn_and_moves(tmp_path, capsys):
     [
         (lambda: viz.draw(trace_of(), "x", what="entropy", node=1), "node: expected none unless a graph's nodes are"),
         (lambda: viz.NodesPicture(trace_of(), node=6), "node: expected a node of the graph, 0 to 5, got 6"),
-        (lambda: viz.NodesPicture(trace_of(), node=3), "node: expected one that others vote for, got 3"),
         (lambda: viz.NodesPicture(trace_of(), view="grph"), "view: expected one of auto, graph, matrix, got 'grph'"),
         (lambda: viz.NodesPicture(make_trace()), "trace: expected one of CapsuleConv on a graph with one kind of node"),
-        (lambda: trace_of().with_nodes(np.zeros((5, 2))), "trace: nodes: expected indices in [0, 5), got others"),
         (lambda: trace_of().with_nodes({0: (0, 0)}), "positions: expected [positions[n] for n in graph], got a dict"),
     ],
 )
