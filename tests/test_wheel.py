@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,10 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import graphcaps
+from graphcaps.data import load_images
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.long

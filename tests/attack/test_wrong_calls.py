@@ -21,7 +21,7 @@ from graphcaps import (
     route,
 )
 from graphcaps.models import CNN, MatrixCapsNet, capsnet_loss
-from graphcaps.routing import EM, Dynamic, LinearVotes, MatrixVotes, Spherical
+from graphcaps.routing import EM, Dynamic, LinearVotes, MatrixVotes
 
 GRAPH, VOTES, CLASSES = complete_graph(3, 2), torch.rand(6, 4, 5), torch.tensor([0, 1])
 TWO_TYPES = dgl.heterograph({("a", "r", "b"): ([0], [0]), ("a", "q", "b"): ([0], [0])})
@@ -144,8 +144,6 @@ WRONG = [
     ("objects: expected 1 for 'matrix', whose loss knows...", lambda: MatrixCapsNet.from_preset("matrix", objects=2)),
     ("routing: expected an EM routing, or 'em', got...",
      lambda: MatrixCapsNet.from_preset("matrix", routing=Dynamic())),
-    ("prior: expected none for model cnn, got learned...", lambda: TrainConfig(model="cnn", prior="learned").check()),
-    ("run: expected ...", lambda: load(None)),
     # Layers for graphs
     ("in_feats: expected an integer >= 1, got -2...", lambda: conv(-2)),
     ("routing: expected one whose poses are sums of votes...", lambda: conv(routing="em")),

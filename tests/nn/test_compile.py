@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ from graphcaps.graph import bipartite
 from graphcaps.models import from_preset
 from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps
 from graphcaps.routing import Spherical
+from graphcaps.routing.engines.cpu.by_node import rows_by_node
 
 NEW = Version(torch.__version__).release >= (2, 9)
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -13,7 +13,7 @@ from traces import entropy_by_hand, make_trace, random_trace, stored_in, with_pi
 
 from graphcaps import viz
 from graphcaps.errors import GraphcapsError
-from graphcaps.viz.explorer.data import MOST_CHILDREN, VERSION, explorer_data
+from graphcaps.viz.explorer.data import MOST_CHILDREN, explorer_data
 
 SPARSE = ([0, 0, 0, 1, 1, 3, 3, 3], [0, 1, 2, 0, 2, 1, 2, 2])
 
