@@ -13,13 +13,14 @@ import re
 import zipfile
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
+from ..atomic import replacing
 from ..errors import InputError, expect
-from .listing import COLUMNS, PART_OF, read_csv
-from .splits import PARTS, UnsplitImages
+from .listing import HEADERS, PART_OF, read_csv
+from .splits import PARTS
 from .user_images import common_size, fit_pixels
 
 # The name of a file with images consists of an optional prefix, the part (such as "train"), and the format's ending.
@@ -29,13 +30,21 @@ ENDINGS = {"idx": r"images[-_.]idx3[-_.]ubyte(\.gz)?", "csv": r"csv(\.gz)?"}
 NUMBER, WHOLE = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"), re.compile(r"-?(0|[1-9]\d{0,17})")
 NPZ_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
 
+if TYPE_CHECKING:
+    import pandas
+    from numpy.typing import ArrayLike
+
 Arrays = dict[str, tuple[np.ndarray, np.ndarray]]  # part -> images, labels
 
 log = logging.getLogger(__name__)
 
 
-def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -> UnsplitImages:
-    """Read images of the kind ``"idx"``, ``"npz"`` or ``"csv"``. A single part counts as training images."""
+def read_arrays(
+    kind: str, path: Path, size: int | None, channels: int | None
+) -> tuple[np.ndarray, np.ndarray, pandas.DataFrame]:
+    """Read images of the kind ``"idx"``, ``"npz"`` or ``"csv"``, for ``split``. A single part is for training."""
+    import pandas
+
     arrays = _read_npz(path) if kind == "npz" else _read_files(kind, path)
     if len(arrays) == 1:
         arrays = {"train": next(iter(arrays.values()))}
@@ -48,9 +57,23 @@ def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -
     shape = (*common_size(np.array([whole.shape[1:3]]), size), channels or whole.shape[3])
     if shape != whole.shape[1:]:
         whole = np.stack([fit_pixels(image, *shape) for image in whole])
-    whole = np.ascontiguousarray(whole.transpose(0, 3, 1, 2))
-    parts = np.repeat(np.array(list(arrays), object), [len(each) for each in labels])
-    return UnsplitImages(torch.from_numpy(whole), np.concatenate(labels), parts, [*map(str, range(len(parts)))], hashes)
+    classes, parts = np.concatenate(labels), np.repeat(list(arrays), [len(each) for each in labels])
+    named = ["".join(map(str, each)) for each in classes.astype(int)] if classes.ndim == 2 else [*map(str, classes)]
+    files = [*map(str, range(len(named)))]
+    table = pandas.DataFrame({"file": files, "label": named, "split": parts, "sha256": hashes})
+    return np.ascontiguousarray(whole.transpose(0, 3, 1, 2)), classes, table
+
+
+def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:
+    """Check images and labels, save them in ``root`` if they aren't there yet, and return the data set's name."""
+    pixels = as_pixels(np.asarray(images), "images")
+    classes = as_labels(np.asarray(labels), len(pixels), "labels")
+    digest = hashlib.sha256(f"{pixels.shape} {classes.tolist()}".encode() + pixels.tobytes()).hexdigest()[:8]
+    path = root / f"arrays-{digest}.npz"
+    if not path.exists():
+        with replacing(path) as temporary:
+            np.savez(temporary, images=pixels, labels=classes)
+    return f"npz:{path}"
 
 
 def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
@@ -136,11 +159,11 @@ def _idx(path: Path, dims: int) -> np.ndarray:
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     """Read a CSV whose rows have a label and pixels. Return None if there are no labels.
 
-    The labels are in the column called as in ``COLUMNS``, else in the first column. The first row is a header if it has
+    The labels are in the column called as in ``HEADERS``, else in the first column. The first row is a header if it has
     no number beside the label, or the numbers of the columns.
     """
     first = [cell.strip().lower() for cell in read_csv(path, nrows=1).iloc[0]]
-    named = next((k for k, cell in enumerate(first) if cell in COLUMNS["label"]), None)
+    named = next((k for k, cell in enumerate(first) if cell in HEADERS["label"]), None)
     column = named or 0
     others = [cell for k, cell in enumerate(first) if k != column]
     numbered = named is not None and others in ([str(k + start) for k in range(len(others))] for start in (0, 1))

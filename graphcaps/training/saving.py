@@ -50,7 +50,7 @@ class Saving:
         self.trace: RoutingTrace | None = None
         if config.epochs != run.config.epochs:
             run.extend(config.epochs, self.main)
-        if self.main and splits.files and not (run.path / "images.csv").exists():
+        if self.main and splits.files is not None and not (run.path / "images.csv").exists():
             run.write_table("images.csv", splits.files)
         self.writer = _tensorboard(run.path) if config.tensorboard and self.main else None
 
