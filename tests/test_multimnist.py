@@ -15,7 +15,7 @@ from graphcaps.analysis.ink import ink_assigned, owners
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import Batches, Images, ImageSplits, Pairs
-from graphcaps.data.pairs import draw_partners
+from graphcaps.data.batches import draw_partners
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.models.answers import longest, overlaid, present

@@ -27,7 +27,7 @@ NAMES = {
 SIDE, CROP = 96, 32
 
 
-def read_smallnorb(root: Path, download: bool = False) -> tuple[Images, Images]:
+def read_smallnorb(root: Path) -> tuple[Images, Images]:
     """Read the training images, sorted by toy so that ``last_toys`` can split them, and the test images."""
     (train, toys), (test, _) = read_part(root, "train"), read_part(root, "test")
     return train.take(toys.argsort(stable=True)), test.cut()

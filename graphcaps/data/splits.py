@@ -17,9 +17,8 @@ from torch import Tensor
 from ..errors import expect
 from ..names import short_name
 from .augment import ink_in_fixed_places
-from .images import Images
+from .images import Images, Pairs
 from .listing import short
-from .pairs import Pairs
 
 if TYPE_CHECKING:
     import pandas
