@@ -10,15 +10,13 @@ import hashlib
 import logging
 import math
 import re
-import zipfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..atomic import replacing
-from ..errors import InputError, expect
+from ..atomic import reading, replacing
+from ..errors import expect
 from .listing import HEADERS, PART_OF, read_csv
 from .splits import PARTS
 from .user_images import common_size, fit_pixels
@@ -105,10 +103,32 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
 
 def read_bytes(path: Path) -> bytes:
     """Read the bytes of a file, and decompress them if the file's name ends in .gz."""
-    try:
+    with reading(path, "a whole file", "Fetch it again"):
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: expected a whole file, got: {error}. Fetch it again") from error
+
+
+def read_values(
+    path: Path,
+    integer: str,
+    start: list[int],
+    shape: tuple[int, ...],
+    dtype: str,
+    stored_dims: int = 0,
+    again: str = "Fetch it again",
+) -> np.ndarray:
+    """Read an array from a file of integers, which are ``start`` and the dims, and values.
+
+    A dim that is 0 in ``shape`` may be any integer >= 1. Dims beyond those in ``shape``, up to ``stored_dims``, have no
+    meaning.
+    """
+    data, end = read_bytes(path), 4 * (len(start) + max(len(shape), stored_dims))
+    got = np.frombuffer(data[:end].ljust(end, b"\0"), integer).tolist()[: len(start) + len(shape)]
+    wanted = [want or max(1, have) for want, have in zip([*start, *shape], got, strict=True)]
+    expect(got == wanted, str(path), f"a header {wanted}", f"{got}, {data[:15]!r}...", again)
+    dims = tuple(got[len(start) :])
+    size = end + math.prod(dims) * np.dtype(dtype).itemsize
+    expect(len(data) == size, str(path), f"{size} bytes for {dims}", len(data), again)
+    return np.frombuffer(data, dtype, offset=end).reshape(dims)
 
 
 def _read_files(kind: str, path: Path) -> Arrays:
@@ -139,21 +159,8 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     inside = sorted((folder if folder.is_dir() else path.parent).rglob(f"{wanted}*"))
     labels = [file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()]
     expect(len(labels) > 0, str(path), f"{wanted} or its .gz beside it", "none")
-    return _idx(path, 3), _idx(labels[0], 1)
-
-
-def _idx(path: Path, dims: int) -> np.ndarray:
-    """Read a file in MNIST's format.
-
-    It consists of two zero bytes, a type (8: uint8), the number of dims, the dims as big-endian uint32, and the values.
-    """
-    data, head = read_bytes(path), 4 + 4 * dims
-    fits = len(data) >= head and data[:4] == bytes([0, 0, 8, dims])
-    expect(fits, str(path), f"bytes of {dims} dims in MNIST's format", f"{data[:15]!r}...", "Fetch it again")
-    shape = tuple(np.frombuffer(data, ">u4", dims, offset=4).tolist())
-    size = head + math.prod(shape)
-    expect(len(data) == size, str(path), f"{size} bytes for {shape}", len(data), "Fetch it again")
-    return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
+    # MNIST's files start with two zero bytes, a type (8: uint8) and the number of dims. Integers are big-endian.
+    return read_values(path, ">u4", [0x803], (0, 0, 0), "u1"), read_values(labels[0], ">u4", [0x801], (0,), "u1")
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
@@ -187,12 +194,9 @@ def _read_npz(path: Path) -> Arrays:
 
     Arrays named images and labels, or x and y, are training images and their labels.
     """
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name.lower(): stored[name] for name in stored.files}
-    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
-        raise InputError(f"{path}: expected arrays by numpy.savez, got: {error}. {then}") from error
+    then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
+    with reading(path, "arrays by numpy.savez", then), np.load(path, allow_pickle=False) as stored:
+        arrays = {name.lower(): stored[name] for name in stored.files}
     keys = [("train", "images", "labels"), ("train", "x", "y")]
     keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]
     pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}

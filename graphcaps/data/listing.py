@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import os
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic import MADE_HERE
-from ..errors import InputError, expect
+from ..atomic import MADE_HERE, reading
+from ..errors import expect
 from ..names import clean
 from .user_images import decodable
 
@@ -118,12 +117,9 @@ def read_csv(path: Path, **options: Any) -> pandas.DataFrame:
     """Read a CSV without a header in which every cell is text: "NA" is a name, and blank is blank."""
     import pandas
 
-    try:
-        settings = {"header": None, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", **options}
+    settings = {"header": None, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", **options}
+    with reading(path, "rows of a label and pixels, or of a file and its label"):
         return pandas.read_csv(path, **settings)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        wanted = "rows of a label and pixels, or of a file and its label"
-        raise InputError(f"{path}: expected {wanted}, got: {error}") from error
 
 
 def _parts(path: str, inner: dict[str, set[str]]) -> dict[str, str]:

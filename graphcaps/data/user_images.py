@@ -13,8 +13,8 @@ import torch
 from PIL import Image, ImageOps, ImageSequence
 from torch import Tensor
 
-from ..atomic import replacing
-from ..errors import InputError, expect
+from ..atomic import reading, replacing
+from ..errors import expect
 from .drawing import MIN_CONTRAST, cut_ink
 from .images import to_float
 
@@ -167,11 +167,9 @@ def _background(values: np.ndarray) -> np.ndarray:
 def _opened(path: Path) -> Iterator[Image.Image]:
     """Open an image file; turn Pillow's errors, here or in the ``with`` block, into an ``InputError``."""
     expect(path.is_file(), str(path), "an image file", "a folder" if path.is_dir() else "nothing there")
-    try:
-        with Image.open(path, formats=sorted(set(decodable().values()))) as image:
-            yield image
-    except Exception as error:  # Pillow raises exceptions of any type on damaged files
-        raise InputError(f"{path}: expected an image file that Pillow reads, got: {error}") from error
+    formats = sorted(set(decodable().values()))
+    with reading(path, "an image file that Pillow reads"), Image.open(path, formats=formats) as image:
+        yield image
 
 
 def _grey_frames(image: Image.Image) -> Iterator[np.ndarray]:

@@ -19,7 +19,6 @@ import math
 import os
 import shlex
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import filelock
 import numpy as np
 
-from ..atomic import UNFINISHED, replacing, write_text
+from ..atomic import UNFINISHED, reading, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, did_you_mean, expect, read_json
 from ..names import short_name
@@ -200,14 +199,11 @@ class Run:
 
     def result(self) -> dict | None:
         """Read result.json; None if the run isn't finished."""
-        path = self.path / "result.json"
-        try:
-            return read_json(path.read_text(encoding="utf-8"), test_accuracy=(0, 1))
-        except FileNotFoundError:
+        path, then = self.path / "result.json", f"Delete it, then write it again with: graphcaps train --resume {self}"
+        if not path.exists():
             return None
-        except (OSError, ValueError) as error:
-            then = f"Delete it, then write it again with: graphcaps train --resume {self}"
-            raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error}. {then}") from None
+        with reading(path, "the result of a run as JSON", then, GraphcapsError):
+            return read_json(path.read_text(encoding="utf-8"), test_accuracy=(0, 1))
 
     def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
         """Write answers.npz: the answers of the best weights to all test images, in order, and the labels."""
@@ -217,29 +213,25 @@ class Run:
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
         path = self.path / "answers.npz"
-        try:
+        then = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
+        with reading(path, "a finished run's answers to the test images", then, GraphcapsError):
             with np.load(path, allow_pickle=False) as stored:
                 predicted, labels = stored["predicted"], stored["labels"]
             if (predicted.shape, predicted.dtype) != (labels.shape, labels.dtype):
                 raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
-            return predicted, labels
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            got = f"{error}. Delete result.json there, then write both again with: graphcaps train --resume {self}"
-            raise GraphcapsError(f"{path}: expected a finished run's answers to the test images, got: {got}") from None
+        return predicted, labels
 
     def metrics(self) -> list[dict[str, float]]:
         """Read the rows of metrics.csv: one per finished epoch."""
         path = self.path / "metrics.csv"
-        try:
+        if not path.exists():
+            return []
+        with reading(path, "columns of numbers", "Delete the file", GraphcapsError):
             with open(path, encoding="utf-8", newline="") as file:
                 rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
             for row in rows:
                 check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
-            return rows
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError, TypeError, csv.Error) as error:
-            raise GraphcapsError(f"{path}: expected columns of numbers, got: {error}. Delete the file") from None
+        return rows
 
     def trace(self) -> RoutingTrace:
         """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""
