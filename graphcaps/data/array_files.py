@@ -101,33 +101,23 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
     return labels.reshape(-1)
 
 
-def read_bytes(path: Path) -> bytes:
-    """Read the bytes of a file, and decompress them if the file's name ends in .gz."""
-    with reading(path, "a whole file", "Fetch it again"):
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-
-
 def read_values(
-    path: Path,
-    integer: str,
-    start: list[int],
-    shape: tuple[int, ...],
-    dtype: str,
-    stored_dims: int = 0,
-    again: str = "Fetch it again",
+    path: Path, integer: str, start: list[int], shape: tuple[int, ...], dtype: str, stored_dims: int = 0
 ) -> np.ndarray:
-    """Read an array from a file of integers, which are ``start`` and the dims, and values.
+    """Read an array from a file, or a .gz, of integers, which are ``start`` and the dims, and values.
 
     A dim that is 0 in ``shape`` may be any integer >= 1. Dims beyond those in ``shape``, up to ``stored_dims``, have no
     meaning.
     """
-    data, end = read_bytes(path), 4 * (len(start) + max(len(shape), stored_dims))
+    with reading(path, "a whole file", "Fetch it again"):
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    end = 4 * (len(start) + max(len(shape), stored_dims))
     got = np.frombuffer(data[:end].ljust(end, b"\0"), integer).tolist()[: len(start) + len(shape)]
     wanted = [want or max(1, have) for want, have in zip([*start, *shape], got, strict=True)]
-    expect(got == wanted, str(path), f"a header {wanted}", f"{got}, {data[:15]!r}...", again)
+    expect(got == wanted, str(path), f"a header {wanted}", f"{got}, {data[:15]!r}...", "Fetch it again")
     dims = tuple(got[len(start) :])
     size = end + math.prod(dims) * np.dtype(dtype).itemsize
-    expect(len(data) == size, str(path), f"{size} bytes for {dims}", len(data), again)
+    expect(len(data) == size, str(path), f"{size} bytes for {dims}", len(data), "Fetch it again")
     return np.frombuffer(data, dtype, offset=end).reshape(dims)
 
 

@@ -29,11 +29,8 @@ class Batches:
         images: N images, or ``Pairs``, whose digits are always shifted by up to 4 pixels.
         batch_size: images per step in all processes together, from ``world`` to N.
         device: device of the images and the batches.
-        augment: ``"none"`` changes nothing. ``"shift"`` shifts each image by up to 2 whole pixels each way.
-            ``"affine"`` turns it by up to 15 degrees, scales it by 0.9 to 1.1 and shifts it by up to 2 pixels. If
-            images have a margin, both shift by up to the margin instead, and ``"shift"`` moves the margin into view.
-            ``"anywhere"`` moves the ink (pixels above 0) to any place where it fits; all places are equally likely.
-            ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
+        augment: as in ``TrainConfig``. Images with a margin are shifted by up to the margin, which ``"shift"`` moves
+            into view. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
         rank, world: the number of this process, which gets a slice of each batch, and the number of processes.
         balance: use all classes equally often. An epoch still has N images: it repeats the images of a rare class, and
             uses only some images of a frequent class, others in the next epoch.
@@ -85,9 +82,6 @@ class Batches:
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over the shuffled, augmented batches of an epoch >= 0, from step ``start`` (0 to ``len(self)``) on.
 
-        If a process would get only one image of the last batch, or none, this batch is merged with the one before it,
-        because batch norm can't train on one image.
-
         Returns:
             iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,). For pairs, it yields layers
             (B, 2, C, H, W) with one digit each and labels (B, 2), the lower class first.
@@ -124,7 +118,11 @@ class Batches:
         return self._source.fixed()(places)
 
     def _bounds(self) -> list[int]:
-        """The start of each batch in an epoch, and the end of the last batch."""
+        """The start of each batch in an epoch, and the end of the last batch.
+
+        If a process would get only one image of the last batch, or none, this batch is merged with the one before it,
+        because batch norm can't train on one image.
+        """
         count = self.num_images
         expect(self.batch_size <= count, "batch_size", f"at most {count}, the number of images", self.batch_size)
         bounds = [*range(0, count, self.batch_size), count]

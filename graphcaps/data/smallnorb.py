@@ -54,4 +54,4 @@ def _read(root: Path, file: str, magic: int, dtype: str, shape: tuple[int, ...])
     path = next((path for path in (root / file, root / f"{file}.gz") if path.exists()), None)
     if path is None:
         raise GraphcapsError(f"smallnorb: expected {file} in {root.absolute()}, got nothing there. It is at {PAGE}")
-    return read_values(path, "<i4", [magic, 1 + len(shape)], (0, *shape), dtype, 3, f"Fetch it again from {PAGE}")
+    return read_values(path, "<i4", [magic, 1 + len(shape)], (0, *shape), dtype, stored_dims=3)

@@ -55,8 +55,8 @@ def read_user_dataset(
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
     near = did_you_mean(path.name, [each.name for each in path.absolute().parent.glob("*")])
-    then = f"{near}It may also be in {root}"
-    expect(path.exists(), name, f"something at {path.absolute()}", "nothing there", then)
+    wanted, then = f"something at {path.absolute()}", f"{near}It may also be in {root}"
+    expect(path.exists(), name, wanted, "nothing there", then)
     known = None
     if recorded is not None and recorded.exists():
         known = read_csv(recorded, names=["file", "label", "split", "sha256"])[1:]
@@ -134,13 +134,12 @@ def _caches(folder: Path, name: str) -> Iterator[tuple[np.ndarray, dict]]:
 def _identity(top: Path, file: Path, known: dict[tuple, str]) -> tuple:
     """A file's name, size, times, inode and hash. The hash is computed only if all others aren't ``known`` together."""
     name = os.path.relpath(file, top)
-    try:
+    with contextlib.suppress(OSError):  # a link to nothing, or a file that may not be read
         stat = file.stat()
         # A program can set back the time of the last change of the content, but not that of the inode.
         about = (name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
         return *about, known.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-    except OSError:  # a link to nothing, or a file that may not be read
-        return name, ""
+    return name, ""
 
 
 def _decode(files: list[Path], stored: Path, size: int | None, channels: int | None) -> dict[str, str]:

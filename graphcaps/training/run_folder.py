@@ -41,10 +41,7 @@ NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a renam
 
 
 class Run:
-    """A run folder. ``Run.create`` makes a new one, ``Run.open`` opens an existing one.
-
-    Commands write into the folder ``results``: the run folder itself, except for networks that come with graphcaps.
-    """
+    """A run folder. Commands write into ``results``: the same folder, except for networks that come with graphcaps."""
 
     def __init__(self, path: Path, config: TrainConfig, results: Path | None = None, epochs_before: Sequence[int] = ()):
         self.path, self.config, self.results = path, config, results or path
@@ -61,12 +58,9 @@ class Run:
 
     @classmethod
     def create(cls, config: TrainConfig, **about) -> Run:
-        """Make a run folder in a hidden folder, and move it to ``config.out / config.name``.
+        """Make a run folder, hidden until its config.json contains the settings and ``about``.
 
-        Its config.json contains the settings and ``about``.
-
-        Raises:
-            GraphcapsError: the name is taken, or the folder can't be written.
+        Raises ``GraphcapsError`` if the name is taken or the folder can't be written.
         """
         numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
         try:
@@ -103,8 +97,7 @@ class Run:
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:
         """Open a run folder by its path or its name in ``out``, or a network of graphcaps by its name: ``"mnist"``.
 
-        Results for a network that comes with graphcaps are written to a folder in ``out``. Raises ``GraphcapsError`` if
-        there is no such run.
+        Results for a network of graphcaps are written into ``out``. Raises ``GraphcapsError`` if there is no such run.
         """
         path, results = Path(path), None
         if not (path / "config.json").exists():  # a folder of another kind doesn't hide a run of the same name
@@ -154,10 +147,10 @@ class Run:
         return self.path / "checkpoints" / f"{which}.safetensors"
 
     def newest_checkpoint(self) -> tuple[tuple[Path, dict[str, torch.Tensor], dict] | None, str]:
-        """Read the last checkpoint, or the previous one if the last is damaged.
+        """Read the last checkpoint, or the previous one if the last is damaged, and describe the damage, or "".
 
-        Returns its path, tensors and header, or None if there is no checkpoint yet; and a description of the damage, or
-        "". Raises ``GraphcapsError`` if all are damaged or ``check_trained`` finds that config.json was changed.
+        A checkpoint is its path, tensors and header; None if there is none yet. Raises ``GraphcapsError`` if all are
+        damaged or ``check_trained`` finds that config.json was changed.
         """
         from . import checkpoint
 
@@ -175,10 +168,7 @@ class Run:
         return None, ""
 
     def check_trained(self, head: dict) -> None:
-        """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's header.
-
-        Folders and the device may differ, and so may the path of your own images.
-        """
+        """Raise ``GraphcapsError`` if settings of a checkpoint, except folders and device, differ from config.json."""
         now, trained = self.config.as_dict(), head.get("settings", {})
         for key in trained.keys() & now.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
             wanted, got = (short_name(v[key]) if key == "dataset" else v[key] for v in (trained, now))
