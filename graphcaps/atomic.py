@@ -53,7 +53,7 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 
 @contextlib.contextmanager
-def reading(path: Path, wanted: str, then: str = "", kind: type[GraphcapsError] = InputError) -> Iterator[None]:
+def reading(path: Path | str, wanted: str, then: str = "", kind: type[GraphcapsError] = InputError) -> Iterator[None]:
     """Turn an error in the block into one of this kind: ``path: expected wanted, got: error. then``.
 
     Libraries raise exceptions of any type on damaged files.

@@ -56,10 +56,7 @@ def within(images: Images) -> Tensor:
 
 
 def read_affnist(path: Path) -> Images:
-    """Read an official MATLAB 5 file. SciPy doesn't run code when it reads such files.
-
-    The file has a struct ``affNISTdata`` of ``image`` uint8 (1600, N), one column per image, and ``label_int`` (1, N).
-    """
+    """Read an official file, whose struct has ``image`` uint8 (1600, N) and ``label_int`` (1, N). It can't run code."""
     from scipy.io import loadmat
 
     with reading(path, "a MATLAB 5 file with a struct affNISTdata of image and label_int", "Fetch it again"):

@@ -58,9 +58,7 @@ def _read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Im
         if any(folder.glob("train-images-idx3-ubyte*")):
             own["raw_folder"] = str(folder)
     dataset = type(name, (getattr(datasets, name),), own)
-    parts: list[dict[str, Any]] = [{"train": True}, {"train": False}]
-    if name == "SVHN":
-        parts = [{"split": "train"}, {"split": "test"}]
+    parts = [{"split": "train"}, {"split": "test"}] if name == "SVHN" else [{"train": True}, {"train": False}]
     try:
         try:
             train, test = (_images(dataset(root, **part)) for part in parts)

@@ -6,7 +6,6 @@ validation and testing. The layout is decided from the whole tree. Where it can 
 
 from __future__ import annotations
 
-import functools
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -51,8 +50,7 @@ def list_folder(path: Path) -> tuple[pandas.DataFrame, str]:
     import pandas
 
     files, left = find_images(path)
-    inside = functools.cache(lambda folder: Path(folder).relative_to(path).parts)
-    folders, part = [inside(os.path.dirname(file)) for file in files], None
+    folders, part = [file.relative_to(path).parts[:-1] for file in files], None
     while part is None and len(tops := {each[0] for each in folders if each}) == 1 and max(map(len, folders)) > 1:
         part = PART_OF.get((only := tops.pop()).lower())
         wanted, then = "images for training", "Put the folders of their classes into a folder train"

@@ -105,9 +105,6 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
     Returns:
         indices of the kept images (N - count,) and of the taken images (count,), int64, both ascending.
 
-    Raises:
-        InputError: ``count`` is not from 1 to N - 1.
-
     >>> kept, taken = stratified_split(torch.tensor([0, 1, 0, 1, 0, 1]), 2)
     >>> sorted(torch.tensor([0, 1, 0, 1, 0, 1])[taken].tolist())
     [0, 1]
