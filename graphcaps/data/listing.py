@@ -50,7 +50,7 @@ def list_folder(path: Path) -> tuple[pandas.DataFrame, str]:
     import pandas
 
     files, left = find_images(path)
-    folders, part = [file.relative_to(path).parts[:-1] for file in files], None
+    folders, part = [file.parts[len(path.parts) : -1] for file in files], None
     while part is None and len(tops := {each[0] for each in folders if each}) == 1 and max(map(len, folders)) > 1:
         part = PART_OF.get((only := tops.pop()).lower())
         wanted, then = "images for training", "Put the folders of their classes into a folder train"
