@@ -1,4 +1,4 @@
-"""Atomic writes: a crash or a full disk leaves the old file or the new one, never half a file."""
+"""Atomic writes: a crash or a full disk leaves the old file or the new one, never half a file. Reads that may fail."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import GraphcapsError
+from .errors import GraphcapsError, InputError
 
 UNFINISHED = ".unfinished-"  # prefix of files and folders until they are complete
 MADE_HERE = ".graphcaps"  # an empty file in folders that graphcaps made, so that it never reads them as a user's images
@@ -50,3 +50,16 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     """Write ``text`` as UTF-8. If that fails, the old file stays."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def reading(path: Path | str, wanted: str, then: str = "", kind: type[GraphcapsError] = InputError) -> Iterator[None]:
+    """Turn an error in the block into one of this kind: ``path: expected wanted, got: error. then``.
+
+    Libraries raise exceptions of any type on damaged files.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise kind(f"{path}: expected {wanted}, got: {reason}{then and f'. {then}'}") from error

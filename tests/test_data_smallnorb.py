@@ -85,7 +85,7 @@ LABELS = np.arange(60, dtype=INTS) % 5
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (packed(LABELS)[:-1], "260 bytes, got 259"),
+        (packed(LABELS)[:-1], "260 bytes for .60,., got 259"),
         (packed(LABELS.astype(BYTES)), r"a header \[507333716, 1, 60\], got \[507333717, 1, 60\]"),
         (packed(LABELS[:59]), "one per image"),
     ],

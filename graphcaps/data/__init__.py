@@ -6,8 +6,7 @@ from ..names import AUGMENTS, DATASETS, DatasetSpec
 from .affnist import load_affnist, within
 from .batches import Batches
 from .datasets import load_images
-from .images import Images, to_float
-from .pairs import Pairs
+from .images import Images, Pairs, to_float
 from .splits import ImageSplits, stratified_split
 from .user_images import ImageFile, read_image, write_image
 

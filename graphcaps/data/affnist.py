@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..errors import InputError, expect
+from ..atomic import reading
+from ..errors import expect
 from ..names import DATASETS
 from .augment import inverse_maps, warp
 from .datasets import load_images
@@ -55,19 +56,12 @@ def within(images: Images) -> Tensor:
 
 
 def read_affnist(path: Path) -> Images:
-    """Read an official MATLAB 5 file. SciPy doesn't run code when it reads such files.
-
-    The file has a struct ``affNISTdata`` of ``image`` uint8 (1600, N), one column per image, and ``label_int`` (1, N).
-    """
+    """Read an official file, whose struct has ``image`` uint8 (1600, N) and ``label_int`` (1, N). It can't run code."""
     from scipy.io import loadmat
 
-    try:
+    with reading(path, "a MATLAB 5 file with a struct affNISTdata of image and label_int", "Fetch it again"):
         data = loadmat(path, variable_names=["affNISTdata"])["affNISTdata"]
         pixels, labels = data["image"].item(), data["label_int"].item().reshape(-1)
-    except Exception as error:  # SciPy raises exceptions of any type on damaged files
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        wanted = "a MATLAB 5 file with a struct affNISTdata of image and label_int"
-        raise InputError(f"{path}: expected {wanted}, got {reason}. Fetch it again") from error
     fits = pixels.dtype == np.uint8 and pixels.shape == (SIDE * SIDE, len(labels)) and np.isin(labels, range(10)).all()
     got = f"{pixels.dtype} {pixels.shape}, {len(labels)} labels from {min(labels)} to {max(labels)}"
     expect(bool(fits), str(path), f"uint8 ({SIDE * SIDE}, N) and N labels 0 to 9", got)

@@ -10,16 +10,15 @@ import hashlib
 import logging
 import math
 import re
-import zipfile
-import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from ..errors import InputError, expect
-from .listing import COLUMNS, PART_OF, read_csv
-from .splits import PARTS, UnsplitImages
+from ..atomic import reading, replacing
+from ..errors import expect
+from .listing import HEADERS, PART_OF, read_csv
+from .splits import PARTS
 from .user_images import common_size, fit_pixels
 
 # The name of a file with images consists of an optional prefix, the part (such as "train"), and the format's ending.
@@ -29,13 +28,21 @@ ENDINGS = {"idx": r"images[-_.]idx3[-_.]ubyte(\.gz)?", "csv": r"csv(\.gz)?"}
 NUMBER, WHOLE = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"), re.compile(r"-?(0|[1-9]\d{0,17})")
 NPZ_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
 
+if TYPE_CHECKING:
+    import pandas
+    from numpy.typing import ArrayLike
+
 Arrays = dict[str, tuple[np.ndarray, np.ndarray]]  # part -> images, labels
 
 log = logging.getLogger(__name__)
 
 
-def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -> UnsplitImages:
-    """Read images of the kind ``"idx"``, ``"npz"`` or ``"csv"``. A single part counts as training images."""
+def read_arrays(
+    kind: str, path: Path, size: int | None, channels: int | None
+) -> tuple[np.ndarray, np.ndarray, pandas.DataFrame]:
+    """Read images of the kind ``"idx"``, ``"npz"`` or ``"csv"``, for ``split``. A single part is for training."""
+    import pandas
+
     arrays = _read_npz(path) if kind == "npz" else _read_files(kind, path)
     if len(arrays) == 1:
         arrays = {"train": next(iter(arrays.values()))}
@@ -48,9 +55,23 @@ def read_arrays(kind: str, path: Path, size: int | None, channels: int | None) -
     shape = (*common_size(np.array([whole.shape[1:3]]), size), channels or whole.shape[3])
     if shape != whole.shape[1:]:
         whole = np.stack([fit_pixels(image, *shape) for image in whole])
-    whole = np.ascontiguousarray(whole.transpose(0, 3, 1, 2))
-    parts = np.repeat(np.array(list(arrays), object), [len(each) for each in labels])
-    return UnsplitImages(torch.from_numpy(whole), np.concatenate(labels), parts, [*map(str, range(len(parts)))], hashes)
+    classes, parts = np.concatenate(labels), np.repeat(list(arrays), [len(each) for each in labels])
+    named = ["".join(map(str, each)) for each in classes.astype(int)] if classes.ndim == 2 else [*map(str, classes)]
+    files = [*map(str, range(len(named)))]
+    table = pandas.DataFrame({"file": files, "label": named, "split": parts, "sha256": hashes})
+    return np.ascontiguousarray(whole.transpose(0, 3, 1, 2)), classes, table
+
+
+def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:
+    """Check images and labels, save them in ``root`` if they aren't there yet, and return the data set's name."""
+    pixels = as_pixels(np.asarray(images), "images")
+    classes = as_labels(np.asarray(labels), len(pixels), "labels")
+    digest = hashlib.sha256(f"{pixels.shape} {classes.tolist()}".encode() + pixels.tobytes()).hexdigest()[:8]
+    path = root / f"arrays-{digest}.npz"
+    if not path.exists():
+        with replacing(path) as temporary:
+            np.savez(temporary, images=pixels, labels=classes)
+    return f"npz:{path}"
 
 
 def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
@@ -80,12 +101,24 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
     return labels.reshape(-1)
 
 
-def read_bytes(path: Path) -> bytes:
-    """Read the bytes of a file, and decompress them if the file's name ends in .gz."""
-    try:
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: expected a whole file, got: {error}. Fetch it again") from error
+def read_values(
+    path: Path, integer: str, start: list[int], shape: tuple[int, ...], dtype: str, stored_dims: int = 0
+) -> np.ndarray:
+    """Read an array from a file, or a .gz, of integers, which are ``start`` and the dims, and values.
+
+    A dim that is 0 in ``shape`` may be any integer >= 1. Dims beyond those in ``shape``, up to ``stored_dims``, have no
+    meaning.
+    """
+    with reading(path, "a whole file", "Fetch it again"):
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    end = 4 * (len(start) + max(len(shape), stored_dims))
+    got = np.frombuffer(data[:end].ljust(end, b"\0"), integer).tolist()[: len(start) + len(shape)]
+    wanted = [want or max(1, have) for want, have in zip([*start, *shape], got, strict=True)]
+    expect(got == wanted, str(path), f"a header {wanted}", f"{got}, {data[:15]!r}...", "Fetch it again")
+    dims = tuple(got[len(start) :])
+    size = end + math.prod(dims) * np.dtype(dtype).itemsize
+    expect(len(data) == size, str(path), f"{size} bytes for {dims}", len(data), "Fetch it again")
+    return np.frombuffer(data, dtype, offset=end).reshape(dims)
 
 
 def _read_files(kind: str, path: Path) -> Arrays:
@@ -116,31 +149,18 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     inside = sorted((folder if folder.is_dir() else path.parent).rglob(f"{wanted}*"))
     labels = [file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()]
     expect(len(labels) > 0, str(path), f"{wanted} or its .gz beside it", "none")
-    return _idx(path, 3), _idx(labels[0], 1)
-
-
-def _idx(path: Path, dims: int) -> np.ndarray:
-    """Read a file in MNIST's format.
-
-    It consists of two zero bytes, a type (8: uint8), the number of dims, the dims as big-endian uint32, and the values.
-    """
-    data, head = read_bytes(path), 4 + 4 * dims
-    fits = len(data) >= head and data[:4] == bytes([0, 0, 8, dims])
-    expect(fits, str(path), f"bytes of {dims} dims in MNIST's format", f"{data[:15]!r}...", "Fetch it again")
-    shape = tuple(np.frombuffer(data, ">u4", dims, offset=4).tolist())
-    size = head + math.prod(shape)
-    expect(len(data) == size, str(path), f"{size} bytes for {shape}", len(data), "Fetch it again")
-    return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
+    # MNIST's files start with two zero bytes, a type (8: uint8) and the number of dims. Integers are big-endian.
+    return read_values(path, ">u4", [0x803], (0, 0, 0), "u1"), read_values(labels[0], ">u4", [0x801], (0,), "u1")
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     """Read a CSV whose rows have a label and pixels. Return None if there are no labels.
 
-    The labels are in the column called as in ``COLUMNS``, else in the first column. The first row is a header if it has
+    The labels are in the column called as in ``HEADERS``, else in the first column. The first row is a header if it has
     no number beside the label, or the numbers of the columns.
     """
     first = [cell.strip().lower() for cell in read_csv(path, nrows=1).iloc[0]]
-    named = next((k for k, cell in enumerate(first) if cell in COLUMNS["label"]), None)
+    named = next((k for k, cell in enumerate(first) if cell in HEADERS["label"]), None)
     column = named or 0
     others = [cell for k, cell in enumerate(first) if k != column]
     numbered = named is not None and others in ([str(k + start) for k in range(len(others))] for start in (0, 1))
@@ -164,12 +184,9 @@ def _read_npz(path: Path) -> Arrays:
 
     Arrays named images and labels, or x and y, are training images and their labels.
     """
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name.lower(): stored[name] for name in stored.files}
-    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
-        raise InputError(f"{path}: expected arrays by numpy.savez, got: {error}. {then}") from error
+    then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
+    with reading(path, "arrays by numpy.savez", then), np.load(path, allow_pickle=False) as stored:
+        arrays = {name.lower(): stored[name] for name in stored.files}
     keys = [("train", "images", "labels"), ("train", "x", "y")]
     keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]
     pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -13,8 +13,10 @@ from torch.nn.functional import pad
 from ..errors import check_whole, expect
 from ..names import AUGMENTS
 from .augment import SHIFT, draw_affine, draw_moves, ink_room, moved, warp, windows
-from .images import Images, to_float
-from .pairs import Pairs, PairSource, Take
+from .images import FIXED_SEED, REACH, Images, Pairs, to_float
+
+Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
+"""A function from places in an order to the images or layers at these places, float32 in [0, 1], and their labels."""
 
 
 class Batches:
@@ -27,11 +29,8 @@ class Batches:
         images: N images, or ``Pairs``, whose digits are always shifted by up to 4 pixels.
         batch_size: images per step in all processes together, from ``world`` to N.
         device: device of the images and the batches.
-        augment: ``"none"`` changes nothing. ``"shift"`` shifts each image by up to 2 whole pixels each way.
-            ``"affine"`` turns it by up to 15 degrees, scales it by 0.9 to 1.1 and shifts it by up to 2 pixels. If
-            images have a margin, both shift by up to the margin instead, and ``"shift"`` moves the margin into view.
-            ``"anywhere"`` moves the ink (pixels above 0) to any place where it fits; all places are equally likely.
-            ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
+        augment: as in ``TrainConfig``. Images with a margin are shifted by up to the margin, which ``"shift"`` moves
+            into view. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
         rank, world: the number of this process, which gets a slice of each batch, and the number of processes.
         balance: use all classes equally often. An epoch still has N images: it repeats the images of a rare class, and
             uses only some images of a frequent class, others in the next epoch.
@@ -64,10 +63,10 @@ class Batches:
         expect(fits, "balance", "a class per image", images.objects or "any number", "Leave --balance out")
         self.batch_size, self.augment = batch_size, augment
         self._balance, self._seed, self._rank, self._world = balance, seed, rank, world
-        self._source: PairSource | _ImageSource
+        self._source: _PairSource | _ImageSource
         if isinstance(images, Pairs):
             expect(augment in ("none", "shift"), "augment", "none or shift for pairs", repr(augment))
-            self._source = PairSource(images.to(device))
+            self._source = _PairSource(images, device)
         else:
             self._source = _ImageSource(images.to(device), augment)
 
@@ -82,9 +81,6 @@ class Batches:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over the shuffled, augmented batches of an epoch >= 0, from step ``start`` (0 to ``len(self)``) on.
-
-        If a process would get only one image of the last batch, or none, this batch is merged with the one before it,
-        because batch norm can't train on one image.
 
         Returns:
             iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,). For pairs, it yields layers
@@ -122,7 +118,11 @@ class Batches:
         return self._source.fixed()(places)
 
     def _bounds(self) -> list[int]:
-        """The start of each batch in an epoch, and the end of the last batch."""
+        """The start of each batch in an epoch, and the end of the last batch.
+
+        If a process would get only one image of the last batch, or none, this batch is merged with the one before it,
+        because batch norm can't train on one image.
+        """
         count = self.num_images
         expect(self.batch_size <= count, "batch_size", f"at most {count}, the number of images", self.batch_size)
         bounds = [*range(0, count, self.batch_size), count]
@@ -188,3 +188,55 @@ class _ImageSource:
         """The images in their original order, unchanged."""
         order = torch.arange(len(self.labels), device=self.labels.device)
         return lambda here: (to_float(self._windows(order[here], self._centre, self._centre)), self.labels[here])
+
+
+class _PairSource:
+    """Source of layers (B, 2, C, H, W) with one digit each, and of their labels (B, 2), the lower class first.
+
+    Every digit is combined with a digit of another class; both are shifted by up to ``REACH`` pixels each way (Sabour,
+    Frosst & Hinton 2017, section 6.1).
+    """
+
+    def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
+        self.labels, self._size = pairs.labels.to(device), pairs.image_shape[1:]
+        self._padded = pad(pairs.digits.pixels.to(device), [2 * REACH] * 4)
+
+    def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
+        """The pairs whose first digits are in the order ``order`` (N,), with new partners and shifts."""
+        return self._taking(order, torch.rand(5, len(order), generator=generator, dtype=torch.float64))
+
+    def fixed(self) -> Take:
+        """The pairs whose first digits are in their original order. Partners and shifts are the same on any machine."""
+        order = torch.arange(len(self.labels), device=self.labels.device)
+        numbers = np.random.RandomState(FIXED_SEED).random_sample((5, len(order)))
+        return self._taking(order, torch.from_numpy(numbers))
+
+    def _taking(self, order: Tensor, numbers: Tensor) -> Take:
+        """The pairs with first digits in this order, and partners and shifts from random numbers (5, N) in [0, 1)."""
+        device = self.labels.device
+        partners = draw_partners(self.labels.cpu(), numbers[0]).to(device)
+        corners = (numbers[1:] * (2 * REACH + 1)).long().unflatten(0, (2, 2)).to(device)  # (axes 2, digits 2, N)
+
+        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
+            rows = order[here]
+            both = torch.stack([rows, partners[rows]], dim=1)  # (B, 2)
+            labels, ascending = self.labels[both].sort(dim=1)
+            top, left = corners[:, :, rows].mT.flatten(1)  # (2 B,)
+            layers = windows(self._padded[both.gather(1, ascending).flatten()], top, left, self._size)
+            return to_float(layers).unflatten(0, (-1, 2)), labels
+
+        return take
+
+
+def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:
+    """Choose partners of another class: rows (N,), from labels int64 (N,) and random float64 numbers (N,) in [0, 1).
+
+    >>> draw_partners(torch.tensor([0, 1, 0, 2]), torch.tensor([0.0, 0.99, 0.99, 0.5], dtype=torch.float64))
+    tensor([1, 3, 3, 2])
+    """
+    by_class = labels.argsort(stable=True)
+    sizes = labels.bincount()
+    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # first: where the image's class starts in by_class
+    others = len(labels) - size
+    place = (numbers * others).long().minimum(others - 1)  # the product may round up
+    return by_class[torch.where(place < first, place, place + size)]

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import socket
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from filelock import FileLock
 from torch.nn.functional import interpolate
 
-from ..errors import check_name, expect
-from ..names import DATASETS, DatasetSpec, own_images
+from ..errors import GraphcapsError, check_name, expect
+from ..names import DATASETS, own_images
 from .augment import in_fixed_places, in_frame
-from .images import Images
-from .pairs import Pairs
+from .images import Images, Pairs
 from .smallnorb import last_toys, read_smallnorb
 from .splits import ImageSplits, stratified_split
-from .torchvision_sets import read_torchvision
 from .user_datasets import read_user_dataset
+
+log = logging.getLogger(__name__)
 
 
 def _read_digits() -> tuple[Images, Images]:
@@ -30,13 +36,59 @@ def _read_digits() -> tuple[Images, Images]:
     return images.take(train), images.take(test)
 
 
-def _read(spec: DatasetSpec, root: Path, download: bool) -> tuple[Images, Images]:
-    """Read the training and test images of a named data set."""
-    if spec.source == "digits":
-        return _read_digits()
-    if spec.source == "smallnorb":
-        return read_smallnorb(root, download)
-    return read_torchvision(spec.source, root, download)
+def _read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
+    """Read the training and test images of ``torchvision.datasets.<name>``.
+
+    If they aren't in ``root`` and ``download`` is true, they are downloaded.
+
+    Raises:
+        GraphcapsError: files are missing and can't be downloaded, files are damaged, or torchvision can't be imported.
+    """
+    try:
+        from torchvision import datasets
+    except Exception as error:  # if built for another torch: ImportError, RuntimeError, AttributeError or OSError
+        raise GraphcapsError(
+            f"torchvision: expected one that fits torch {torch.__version__}, got {type(error).__name__}: {error}. "
+            "Install both together (pip install --upgrade torch torchvision), or use --dataset digits without it"
+        ) from error
+    # Never read the pickles that old versions of torchvision wrote next to the raw files: a pickle can run code.
+    own: dict[str, Any] = {"_check_legacy_exist": lambda self: False}
+    # MNIST's four files may also be in the folder itself.
+    for folder in (root, root / "raw"):
+        if any(folder.glob("train-images-idx3-ubyte*")):
+            own["raw_folder"] = str(folder)
+    dataset = type(name, (getattr(datasets, name),), own)
+    parts = [{"split": "train"}, {"split": "test"}] if name == "SVHN" else [{"train": True}, {"train": False}]
+    try:
+        try:
+            train, test = (_images(dataset(root, **part)) for part in parts)
+        except RuntimeError:  # files are missing or damaged
+            if not download:
+                raise
+            log.warning("%s isn't in %s: trying to download it", name, root.absolute())
+            root.mkdir(parents=True, exist_ok=True)
+            with FileLock(root / ".download.lock"), contextlib.ExitStack() as stack:
+                # torchvision sets no timeout, so a firewall that drops packets would block it for minutes.
+                stack.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
+                socket.setdefaulttimeout(30)
+                train, test = (_images(dataset(root, download=True, **part)) for part in parts)
+    except Exception as error:  # torchvision checks little, so damaged files raise exceptions of any type
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise GraphcapsError(
+            f"{name}: expected its files in {root.absolute()}, got: {reason}. Name the folder that contains them "
+            "with --data DIR, or delete damaged ones to download them again. --dataset digits needs no download"
+        ) from error
+    return train, test
+
+
+def _images(dataset: Any) -> Images:
+    pixels = torch.as_tensor(dataset.data)
+    if pixels.dim() == 3:
+        pixels = pixels[:, None]
+    elif pixels.shape[3] == 3:  # CIFAR-10 has channels last
+        pixels = pixels.permute(0, 3, 1, 2)
+    labels = dataset.labels if hasattr(dataset, "labels") else dataset.targets
+    return Images(pixels.contiguous(), torch.as_tensor(np.asarray(labels, np.int64)))
 
 
 def load_images(
@@ -73,7 +125,12 @@ def load_images(
         return read_user_dataset(name, root, size, channels, skip_bad, seed, separator, recorded)
     check_name("dataset", name, list(DATASETS))
     spec = DATASETS[name]
-    train, test = _read(spec, root, download)
+    if spec.source == "digits":
+        train, test = _read_digits()
+    elif spec.source == "smallnorb":
+        train, test = read_smallnorb(root)
+    else:
+        train, test = _read_torchvision(spec.source, root, download)
     for part, images, count in (("training", train, spec.train), ("test", test, spec.test)):
         wanted, got = (count, *spec.image_shape), (len(images), *images.image_shape)
         expect(got == wanted, f"{name} {part} images", f"{wanted}", f"{got}", f"Delete its files in {root}")

@@ -1,4 +1,4 @@
-"""Labelled images as uint8 tensors."""
+"""Labelled images of one object, or of two digits, as uint8 tensors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ..errors import expect
 
 FIXED_SEED = 0
 """Seed of all random numbers for evaluation images, the same for every user."""
+REACH = 4
+"""Largest shift in pixels of a digit in a pair."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,38 @@ class Images:
         pixels = self.pixels if self.rows is None else self.pixels[self.rows]
         inside = pixels[:, :, self.margin :, self.margin :][:, :, :height, :width]
         return Images(inside.contiguous(), self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Images of two digits, as in MultiMNIST. Each of ``digits`` (two classes or more) is the first of one image."""
+
+    digits: Images
+
+    objects = 2
+    """Number of objects in an image."""
+
+    def __post_init__(self) -> None:
+        classes = len(self.digits.labels.unique())
+        expect(classes > 1, "digits", "images of two classes or more to pair", f"{classes}")
+
+    def __len__(self) -> int:
+        return len(self.digits)
+
+    @property
+    def labels(self) -> Tensor:
+        """The classes of the first digits, int64 (N,)."""
+        return self.digits.labels
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of an image of two digits."""
+        channels, height, width = self.digits.image_shape
+        return channels, height + 2 * REACH, width + 2 * REACH
+
+    def take(self, rows: Tensor) -> Pairs:
+        """Pairs made only of the digits at ``rows``, int64 (K,)."""
+        return Pairs(self.digits.take(rows))
 
 
 def to_float(pixels: Tensor) -> Tensor:

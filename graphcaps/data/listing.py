@@ -6,16 +6,14 @@ validation and testing. The layout is decided from the whole tree. Where it can 
 
 from __future__ import annotations
 
-import functools
 import os
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ..atomic import MADE_HERE
-from ..errors import InputError, expect
+from ..atomic import MADE_HERE, reading
+from ..errors import expect
 from ..names import clean
 from .user_images import decodable
 
@@ -30,35 +28,30 @@ UNREADABLE = [".heic", ".heif", ".jxl", ".svg", ".dng", ".raw", ".cr2", ".cr3", 
 """Endings of pictures that Pillow can't read. They count as bad images, so that none is missing without a word."""
 MAX_NAMES = 8  # names that a message lists
 
-COLUMNS = {
+HEADERS = {
     "file": ("file", "filename", "file_name", "filepath", "path", "image", "img"),
     "label": ("label", "labels", "class", "classes", "target", "category"),
-    "part": ("split", "part", "subset", "set"),
+    "split": ("split", "part", "subset", "set"),
 }
 """The names of the columns in a CSV of files, in lower case."""
 
 Left = dict[str, list[str]]  # why something isn't read -> its names
 
 
-class Listed(NamedTuple):
-    """A file of your own images."""
-
-    path: Path
-    label: str
-    part: str  # "train", "val" or "test"
-
-
-def list_folder(path: Path) -> tuple[list[Listed], str]:
+def list_folder(path: Path) -> tuple[pandas.DataFrame, str]:
     """List the images in each class's folder, and describe in one line what was taken for what, and what wasn't.
+
+    The table has the columns file, label and split.
 
     Raises:
         InputError: ``path`` isn't a folder, has no folder of a class, or can be read in two ways.
     """
     expect(path.is_dir(), str(path), "a folder", "a file")
+    import pandas
+
     files, left = find_images(path)
-    inside = functools.cache(lambda folder: Path(folder).relative_to(path).parts)
-    folders, part = [inside(os.path.dirname(file)) for file in files], None
-    while len(tops := {*map(_first, folders)} - {""}) == 1 and part is None and max(map(len, folders)) > 1:
+    folders, part = [file.parts[len(path.parts) : -1] for file in files], None
+    while part is None and len(tops := {each[0] for each in folders if each}) == 1 and max(map(len, folders)) > 1:
         part = PART_OF.get((only := tops.pop()).lower())
         wanted, then = "images for training", "Put the folders of their classes into a folder train"
         expect(part in (None, "train"), str(path), wanted, f"only {only}", then)
@@ -72,65 +65,59 @@ def list_folder(path: Path) -> tuple[list[Listed], str]:
     fits = parts or len(inner) == 1 or (len(shared) < 2 and not any(name.lower() in PART_OF for name in shared))
     got, then = f"{short(inner)}, which hold {short(sorted(shared))}", "Or list the files in a CSV: csv:PATH"
     expect(bool(fits), str(path), "a folder per class, or train, val and test", got, then)
-    listed, counts = list[Listed](), defaultdict[str, Counter](Counter)
+    rows, counts = [], defaultdict[str, Counter](Counter)
     for file, folder in zip(files, folders, strict=True):
-        top = _first(folder) if parts else ""
+        top = folder[0] if parts and folder else ""
         part = parts.get(top) if parts else "train"
-        label = clean(
-            _first(folder[len(parts) > 0 :][inner.get(top) == {top} :])
-        )  # in train/train, the second is meant
+        depth = (len(parts) > 0) + (inner.get(top) == {top})  # in train/train, the second is meant
+        label = clean("".join(folder[depth : depth + 1]))
         if part and label:
-            listed.append(Listed(file, label, part))
+            rows.append((file, label, part))
             counts[f"{top} is {part}: " if top else ""][label] += 1
         else:
             left["images outside these folders"].append(str(file.relative_to(path)))
     shown = (where + short(f"{label} {n}" for label, n in each.items()) for where, each in counts.items())
-    return listed, f"{path}: {'; '.join(shown)}{_what(left)}"
+    return pandas.DataFrame(rows, columns=[*HEADERS]), f"{path}: {'; '.join(shown)}{_what(left)}"
 
 
-def _first(folders: tuple[str, ...]) -> str:
-    return folders[0] if folders else ""
-
-
-def list_csv(path: Path) -> list[Listed] | None:
+def list_csv(path: Path) -> pandas.DataFrame | None:
     """List the images of a CSV with columns of files, which are beside it, labels and perhaps parts.
 
-    The columns are called as in ``COLUMNS``; without a header, they are files and labels. Returns None if the first row
+    The columns are called as in ``HEADERS``; without a header, they are files and labels. Returns None if the first row
     names neither a file nor a column of files: it is a CSV of pixels.
     """
+    import pandas
+
     if path.is_dir():
         return None
     first = [cell.strip() for cell in read_csv(path, nrows=1).iloc[0]]
     names = [cell.lower() for cell in first]
-    at = {kind: next((k for k, name in enumerate(names) if name in known), None) for kind, known in COLUMNS.items()}
+    at = {kind: next((k for k, name in enumerate(names) if name in known), None) for kind, known in HEADERS.items()}
     has_header = not any(cell and (path.parent / cell).is_file() for cell in first)
     if has_header and at["file"] is None:
         return None
     if len(names) == 2 and (not has_header or at["label"] is None):
         file = at["file"] or 0 if has_header else int((path.parent / first[1]).is_file())
         at |= {"file": file, "label": 1 - file}
-    wanted = f"a column of labels, called {' or '.join(COLUMNS['label'])}"
+    wanted = f"a column of labels, called {' or '.join(HEADERS['label'])}"
     expect(None not in (at["file"], at["label"]), str(path), wanted, ", ".join(first))
     table = read_csv(path, skiprows=int(has_header))
     expect(len(table) > 0, str(path), "a row for each image", "none")
-    files, labels = (table[at[kind]].str.strip() for kind in ("file", "label"))
-    parts = ["train"] * len(table) if at["part"] is None else table[at["part"]].str.strip().str.lower()
-    wrong = sorted({part for part in parts if part not in PART_OF})
-    expect(not wrong, str(path), f"{', '.join(PART_OF)} in column {at['part']}", short(wrong))
-    rows = zip(files, labels, parts, strict=True)
-    return [Listed(path.parent / file, clean(label), PART_OF[part]) for file, label, part in rows]
+    listed = pandas.DataFrame({kind: "train" if k is None else table[k].str.strip() for kind, k in at.items()})
+    parts = listed["split"].str.lower()
+    wrong = sorted({*parts} - {*PART_OF})
+    expect(not wrong, str(path), f"{', '.join(PART_OF)} in column {at['split']}", short(wrong))
+    files = [path.parent / file for file in listed["file"]]
+    return listed.assign(file=files, label=listed["label"].map(clean), split=parts.map(PART_OF))
 
 
 def read_csv(path: Path, **options: Any) -> pandas.DataFrame:
     """Read a CSV without a header in which every cell is text: "NA" is a name, and blank is blank."""
     import pandas
 
-    try:
-        settings = {"header": None, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", **options}
+    settings = {"header": None, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", **options}
+    with reading(path, "rows of a label and pixels, or of a file and its label"):
         return pandas.read_csv(path, **settings)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        wanted = "rows of a label and pixels, or of a file and its label"
-        raise InputError(f"{path}: expected {wanted}, got: {error}") from error
 
 
 def _parts(path: str, inner: dict[str, set[str]]) -> dict[str, str]:

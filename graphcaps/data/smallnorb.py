@@ -7,7 +7,6 @@ and contrast aren't varied, images aren't scaled to mean 0 and variance 1, and o
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Literal
 
@@ -15,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import GraphcapsError, expect
-from .array_files import read_bytes
+from ..errors import GraphcapsError
+from .array_files import read_values
 from .images import Images
 
 PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"
@@ -27,7 +26,7 @@ NAMES = {
 SIDE, CROP = 96, 32
 
 
-def read_smallnorb(root: Path, download: bool = False) -> tuple[Images, Images]:
+def read_smallnorb(root: Path) -> tuple[Images, Images]:
     """Read the training images, sorted by toy so that ``last_toys`` can split them, and the test images."""
     (train, toys), (test, _) = read_part(root, "train"), read_part(root, "test")
     return train.take(toys.argsort(stable=True)), test.cut()
@@ -55,11 +54,4 @@ def _read(root: Path, file: str, magic: int, dtype: str, shape: tuple[int, ...])
     path = next((path for path in (root / file, root / f"{file}.gz") if path.exists()), None)
     if path is None:
         raise GraphcapsError(f"smallnorb: expected {file} in {root.absolute()}, got nothing there. It is at {PAGE}")
-    data, again = read_bytes(path), f"Fetch it again from {PAGE}"
-    end = 8 + 4 * max(3, 1 + len(shape))  # at least three dims are stored, even if there are fewer axes
-    header = np.frombuffer(data[:end].ljust(end, b"\0"), "<i4").tolist()
-    wanted, got = [magic, 1 + len(shape), max(1, header[2]), *shape], header[: 3 + len(shape)]
-    expect(got == wanted, str(path), f"a header {wanted}", f"{got}, {data[:15]!r}...", again)
-    size = end + header[2] * math.prod(shape) * np.dtype(dtype).itemsize
-    expect(len(data) == size, str(path), f"{size} bytes", len(data), again)
-    return np.frombuffer(data, dtype, offset=end).reshape(-1, *shape)
+    return read_values(path, "<i4", [magic, 1 + len(shape)], (0, *shape), dtype, stored_dims=3)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,9 +17,11 @@ from torch import Tensor
 from ..errors import expect
 from ..names import short_name
 from .augment import ink_in_fixed_places
-from .images import Images
+from .images import Images, Pairs
 from .listing import short
-from .pairs import Pairs
+
+if TYPE_CHECKING:
+    import pandas
 
 PARTS = ("train", "val", "test")
 HELD_OUT_SHARE = 0.15
@@ -28,25 +30,6 @@ MAX_BYTES_IN_MEMORY = 2**31
 """Larger pixel arrays of your own images stay in a file of the cache."""
 
 log = logging.getLogger(__name__)
-
-
-class UnsplitImages(NamedTuple):
-    """Images and labels of your own, as they were read from files."""
-
-    pixels: Tensor  # uint8 (N, C, H, W)
-    labels: np.ndarray  # (N,) numbers, or (N,) text, or (N, J) bool
-    parts: np.ndarray  # (N,): the part of each image, as in ``PARTS``, or "" if the image is left out
-    names: list[str]  # N names of files, or numbers
-    hashes: list[str]  # N hashes of the files or pixels
-
-
-class Recorded(NamedTuple):
-    """An image of a run. The images of a run don't change if files are added, renamed or moved."""
-
-    file: str
-    label: str
-    split: str
-    sha256: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +47,8 @@ class ImageSplits:
     train: Images | Pairs
     val: Images | Pairs
     test: Images | Pairs
-    files: tuple[Recorded, ...] = field(
-        default=(), kw_only=True
-    )  # of your own images: which ones are in the three parts, in order
+    files: pandas.DataFrame | None = field(default=None, kw_only=True)
+    """The images of your own in the three parts, in order: columns file, label, split and sha256."""
 
     def __post_init__(self) -> None:
         for part in PARTS:
@@ -123,9 +105,6 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
     Returns:
         indices of the kept images (N - count,) and of the taken images (count,), int64, both ascending.
 
-    Raises:
-        InputError: ``count`` is not from 1 to N - 1.
-
     >>> kept, taken = stratified_split(torch.tensor([0, 1, 0, 1, 0, 1]), 2)
     >>> sorted(torch.tensor([0, 1, 0, 1, 0, 1])[taken].tolist())
     [0, 1]
@@ -146,15 +125,28 @@ def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor,
 
 
 def split(
-    images: UnsplitImages, dataset: str, seed: int, separator: str | None, recorded: list[Recorded] | None
+    pixels: np.ndarray,
+    labels: np.ndarray,
+    table: pandas.DataFrame,
+    dataset: str,
+    seed: int,
+    separator: str | None,
+    recorded: pandas.DataFrame | None,
 ) -> ImageSplits:
-    """Split your own images as ``recorded``; else by their parts. Missing parts are held out of the training images."""
-    rows = {part: np.flatnonzero(images.parts == part) for part in PARTS}
+    """Split your own images as ``recorded``; else by their parts. Missing parts are held out of the training images.
+
+    Args:
+        pixels: uint8 (N, C, H, W).
+        labels: (N,) numbers or text, or (N, J) bool.
+        table: N rows as in ``ImageSplits.files``; split is "" for an image that is left out.
+        recorded: the images.csv of a run.
+    """
+    rows = {part: np.flatnonzero(table["split"] == part) for part in PARTS}
     if recorded is not None:
-        rows = _rows_of(recorded, images, dataset)
+        rows = _rows_of(recorded, table, dataset)
     missing = [part for part in ("test", "val") if not len(rows[part])]
-    used = np.isin(np.arange(len(images.parts)), np.concatenate([*rows.values()]))
-    names, labels = _classes(images.labels, used, dataset, separator)
+    used = np.isin(np.arange(len(table)), np.concatenate([*rows.values()]))
+    names, labels = _classes(labels, used, dataset, separator)
     if labels.ndim == 1:
         counts = np.bincount(labels[rows["train"]], minlength=len(names))
         expect(len(names) > 1, dataset, "training images of two classes or more", ", ".join(map(str, names)) or "none")
@@ -165,38 +157,32 @@ def split(
     if labels.ndim == 2:
         unseen = ", ".join(map(str, names[~labels[rows["train"]].any(axis=0)]))
         expect(not unseen, dataset, "training images of each class", f"none of {unseen}", "Add some, or another --seed")
-    loaded = {
-        part: Images(images.pixels, torch.from_numpy(labels[k]), rows=torch.from_numpy(k)) for part, k in rows.items()
-    }
-    if images.pixels.numel() <= MAX_BYTES_IN_MEMORY:
+    images, numbers = torch.from_numpy(pixels), torch.from_numpy(labels)
+    loaded = {part: Images(images, numbers[k], rows=torch.from_numpy(k)) for part, k in rows.items()}
+    if images.numel() <= MAX_BYTES_IN_MEMORY:
         loaded = {part: each.cut() for part, each in loaded.items()}
-    keys = [*zip(images.names, _as_text(images.labels), images.hashes, strict=True)]
-    files = tuple(Recorded(*keys[k][:2], part, keys[k][2]) for part in PARTS for k in rows[part])
-    known = {each.sha256: each.file for each in files if each.split == "train"}
-    tested = [each for each in files if each.split != "train" and each.sha256 in known]
-    if twice := [f"{known[each.sha256]} = {each.file} ({each.split})" for each in tested]:
-        log.warning("%d images are both in training and in validation or test: %s", len(twice), short(twice))
+    files = table.iloc[np.concatenate([*rows.values()])].assign(split=np.repeat(PARTS, [*map(len, rows.values())]))
+    known = dict(files.loc[files["split"] == "train", ["sha256", "file"]].to_numpy().tolist())
+    twice = files[files["sha256"].isin(known) & (files["split"] != "train")]
+    if len(twice):
+        shown = short(twice["sha256"].map(known) + " = " + twice["file"] + " (" + twice["split"] + ")")
+        log.warning("%d images are both in training and in validation or test: %s", len(twice), shown)
     return ImageSplits(short_name(dataset), tuple(map(str, names)), **loaded, files=files)
 
 
-def _as_text(labels: np.ndarray) -> list[str]:
-    return ["".join(map(str, each)) for each in labels.astype(int)] if labels.ndim == 2 else [*map(str, labels)]
-
-
-def _rows_of(recorded: list[Recorded], images: UnsplitImages, dataset: str) -> dict[str, np.ndarray]:
+def _rows_of(recorded: pandas.DataFrame, table: pandas.DataFrame, dataset: str) -> dict[str, np.ndarray]:
     """Find the rows of a run's images by their hashes. Raise ``InputError`` if one is missing or has another label."""
-    rows = dict[tuple[str, str], int]()
-    for row, key in enumerate(zip(images.hashes, _as_text(images.labels), strict=True)):
-        if images.parts[row]:
-            rows.setdefault(key, row)
-    lost, there = [each for each in recorded if (each.sha256, each.label) not in rows], {key[0] for key in rows}
-    gone = [each.file for each in lost if each.sha256 not in there]
-    moved = [f"{each.file} of {each.label}" for each in lost if each.sha256 in there]
-    got = [f"{len(gone)} removed or changed ({short(gone)})"] * bool(gone)
-    got += [f"{len(moved)} now of another class ({short(moved)})"] * bool(moved)
+    key = ["sha256", "label"]
+    there = table[table["split"] != ""].reset_index(names="row").drop_duplicates(key)
+    found = recorded.merge(there[[*key, "row"]], on=key, how="left")
+    lost = found[found["row"].isna()]
+    is_there = lost["sha256"].isin(there["sha256"])
+    gone, moved = lost["file"][~is_there], (lost["file"] + " of " + lost["label"])[is_there]
+    got = [f"{len(gone)} removed or changed ({short(gone)})"] * (len(gone) > 0)
+    got += [f"{len(moved)} now of another class ({short(moved)})"] * (len(moved) > 0)
     wanted = f"the {len(recorded)} images of the run, as in its images.csv"
-    expect(not lost, dataset, wanted, " and ".join(got), "Restore them, or train another run")
-    return {part: np.array([rows[e.sha256, e.label] for e in recorded if e.split == part], int) for part in PARTS}
+    expect(lost.empty, dataset, wanted, " and ".join(got), "Restore them, or train another run")
+    return {part: np.array(found["row"][found["split"] == part], int) for part in PARTS}
 
 
 def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarray, seed: int) -> None:

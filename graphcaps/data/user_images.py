@@ -13,8 +13,8 @@ import torch
 from PIL import Image, ImageOps, ImageSequence
 from torch import Tensor
 
-from ..atomic import replacing
-from ..errors import InputError, expect
+from ..atomic import reading, replacing
+from ..errors import expect
 from .drawing import MIN_CONTRAST, cut_ink
 from .images import to_float
 
@@ -25,10 +25,10 @@ NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
 
 
 class ImageFile(NamedTuple):
-    """An image read from a file."""
+    """An image from a file: ``pixels`` float32 (C, H, W) in [0, 1], and whether dark and bright were swapped."""
 
-    pixels: Tensor  # float32 (C, H, W) in [0, 1]
-    inverted: bool  # whether dark and bright were swapped
+    pixels: Tensor
+    inverted: bool
 
 
 def read_image(
@@ -36,9 +36,8 @@ def read_image(
 ) -> ImageFile:
     """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
 
-    Transparent pixels count as white. A photo is turned upright according to its metadata. If ``ink`` is given, the
-    image is a drawing: ``cut_ink`` finds its ink, which becomes 1 on a ground of 0. If a drawing's file has several
-    frames, the one with the most ink is used.
+    Transparent pixels count as white. If ``ink`` is given, the image is a drawing: its ink becomes 1 on a ground of 0.
+    If a drawing's file has several frames, the one with the most ink is used.
 
     Args:
         path: a file in any format that Pillow reads, with 8 or 16 bits, up to Pillow's limit of 178 million pixels.
@@ -167,11 +166,9 @@ def _background(values: np.ndarray) -> np.ndarray:
 def _opened(path: Path) -> Iterator[Image.Image]:
     """Open an image file; turn Pillow's errors, here or in the ``with`` block, into an ``InputError``."""
     expect(path.is_file(), str(path), "an image file", "a folder" if path.is_dir() else "nothing there")
-    try:
-        with Image.open(path, formats=sorted(set(decodable().values()))) as image:
-            yield image
-    except Exception as error:  # Pillow raises exceptions of any type on damaged files
-        raise InputError(f"{path}: expected an image file that Pillow reads, got: {error}") from error
+    formats = sorted(set(decodable().values()))
+    with reading(path, "an image file that Pillow reads"), Image.open(path, formats=formats) as image:
+        yield image
 
 
 def _grey_frames(image: Image.Image) -> Iterator[np.ndarray]:

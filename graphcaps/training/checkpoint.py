@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ..atomic import replacing
+from ..atomic import reading, replacing
 from ..errors import GraphcapsError, read_json
 from ..models import ImageNetwork, Limits, from_preset
 from ..nn import Decoder
@@ -34,17 +34,15 @@ def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path
 def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
     """Read the tensors and the JSON header of a file that ``write`` made; raise ``GraphcapsError`` for other files."""
     then = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {path.parent.parent}"
-    try:
+    if not path.exists():
+        raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {then}")
+    with reading("checkpoint", f"weights written by graphcaps at {path}", kind=GraphcapsError):
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         text, checksum = metadata["graphcaps"], metadata["sha256"]
         head = read_json(text, format_version=int)
-        version = head["format_version"]
-    except FileNotFoundError:
-        raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {then}") from None
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-        raise GraphcapsError(f"checkpoint: expected weights written by graphcaps at {path}, got: {error!r}") from None
+    version = head["format_version"]
     if version != FORMAT_VERSION:
         then = "Another version of graphcaps trained this run: train it again"
         raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")

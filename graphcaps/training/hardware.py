@@ -84,13 +84,8 @@ def any_signal(accelerator: Accelerator, signum: int, step: int = 0) -> int:
     return int(accelerator.gather(torch.tensor([signum], device=accelerator.device)).max())
 
 
-def precision_of(accelerator: Accelerator) -> str:
-    """Precision of the convolutions and the decoder: "float32" or "bfloat16"."""
-    return "bfloat16" if accelerator.mixed_precision == "bf16" else "float32"
-
-
 def made_with(accelerator: Accelerator) -> dict[str, str | int]:
-    """Versions and hardware, to be stored beside measured results."""
+    """Versions, hardware, and the precision of convolutions and decoder, to be stored beside measured results."""
     device = accelerator.device.type
     return {
         "graphcaps": version("graphcaps"),
@@ -99,6 +94,6 @@ def made_with(accelerator: Accelerator) -> dict[str, str | int]:
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name() if device == "cuda" else f"{device}, {platform.machine()}",
         "threads": torch.get_num_threads(),
-        "precision": precision_of(accelerator),
+        "precision": "bfloat16" if accelerator.mixed_precision == "bf16" else "float32",
         "processes": accelerator.num_processes,
     }

@@ -16,7 +16,7 @@ from ..models.evidence import BLANK
 from ..routing import choose_engine
 from ..routing.base import rule_of
 from ..routing.names import name_of
-from .hardware import made_with, precision_of
+from .hardware import made_with
 from .run_folder import Run
 from .saving import State
 from .step import Learner
@@ -26,7 +26,7 @@ FEW_STEPS = 100  # steps after which the running means of batch normalisation ar
 
 def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner) -> str:
     """The text that is printed first: the images, the capsules and their routing, the device and the run folder."""
-    own, network, device = "", learner.network, learner.device
+    own, network, device, precision = "", learner.network, learner.device, made_with(learner.accelerator)["precision"]
     if config.of_images:
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
@@ -38,7 +38,7 @@ def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Le
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
         f"and {len(splits.test)} test images{own}\n"
         f"{_routing_in_words(config, network, device)}\n"
-        f"device {device}, {precision_of(learner.accelerator)}, run {run}{_few_steps(config, network, splits)}"
+        f"device {device}, {precision}, run {run}{_few_steps(config, network, splits)}"
     )
 
 

@@ -19,7 +19,6 @@ import math
 import os
 import shlex
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import filelock
 import numpy as np
 
-from ..atomic import UNFINISHED, replacing, write_text
+from ..atomic import UNFINISHED, reading, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, did_you_mean, expect, read_json
 from ..names import short_name
@@ -42,10 +41,7 @@ NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a renam
 
 
 class Run:
-    """A run folder. ``Run.create`` makes a new one, ``Run.open`` opens an existing one.
-
-    Commands write into the folder ``results``: the run folder itself, except for networks that come with graphcaps.
-    """
+    """A run folder. Commands write into ``results``: the same folder, except for networks that come with graphcaps."""
 
     def __init__(self, path: Path, config: TrainConfig, results: Path | None = None, epochs_before: Sequence[int] = ()):
         self.path, self.config, self.results = path, config, results or path
@@ -62,12 +58,9 @@ class Run:
 
     @classmethod
     def create(cls, config: TrainConfig, **about) -> Run:
-        """Make a run folder in a hidden folder, and move it to ``config.out / config.name``.
+        """Make a run folder, hidden until its config.json contains the settings and ``about``.
 
-        Its config.json contains the settings and ``about``.
-
-        Raises:
-            GraphcapsError: the name is taken, or the folder can't be written.
+        Raises ``GraphcapsError`` if the name is taken or the folder can't be written.
         """
         numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
         try:
@@ -104,8 +97,7 @@ class Run:
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:
         """Open a run folder by its path or its name in ``out``, or a network of graphcaps by its name: ``"mnist"``.
 
-        Results for a network that comes with graphcaps are written to a folder in ``out``. Raises ``GraphcapsError`` if
-        there is no such run.
+        Results for a network of graphcaps are written into ``out``. Raises ``GraphcapsError`` if there is no such run.
         """
         path, results = Path(path), None
         if not (path / "config.json").exists():  # a folder of another kind doesn't hide a run of the same name
@@ -155,10 +147,10 @@ class Run:
         return self.path / "checkpoints" / f"{which}.safetensors"
 
     def newest_checkpoint(self) -> tuple[tuple[Path, dict[str, torch.Tensor], dict] | None, str]:
-        """Read the last checkpoint, or the previous one if the last is damaged.
+        """Read the last checkpoint, or the previous one if the last is damaged, and describe the damage, or "".
 
-        Returns its path, tensors and header, or None if there is no checkpoint yet; and a description of the damage, or
-        "". Raises ``GraphcapsError`` if all are damaged or ``check_trained`` finds that config.json was changed.
+        A checkpoint is its path, tensors and header; None if there is none yet. Raises ``GraphcapsError`` if all are
+        damaged or ``check_trained`` finds that config.json was changed.
         """
         from . import checkpoint
 
@@ -176,10 +168,7 @@ class Run:
         return None, ""
 
     def check_trained(self, head: dict) -> None:
-        """Raise ``GraphcapsError`` if config.json differs from the settings in a checkpoint's header.
-
-        Folders and the device may differ, and so may the path of your own images.
-        """
+        """Raise ``GraphcapsError`` if settings of a checkpoint, except folders and device, differ from config.json."""
         now, trained = self.config.as_dict(), head.get("settings", {})
         for key in trained.keys() & now.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
             wanted, got = (short_name(v[key]) if key == "dataset" else v[key] for v in (trained, now))
@@ -200,14 +189,11 @@ class Run:
 
     def result(self) -> dict | None:
         """Read result.json; None if the run isn't finished."""
-        path = self.path / "result.json"
-        try:
-            return read_json(path.read_text(encoding="utf-8"), test_accuracy=(0, 1))
-        except FileNotFoundError:
+        path, then = self.path / "result.json", f"Delete it, then write it again with: graphcaps train --resume {self}"
+        if not path.exists():
             return None
-        except (OSError, ValueError) as error:
-            then = f"Delete it, then write it again with: graphcaps train --resume {self}"
-            raise GraphcapsError(f"{path}: expected the result of a run as JSON, got: {error}. {then}") from None
+        with reading(path, "the result of a run as JSON", then, GraphcapsError):
+            return read_json(path.read_text(encoding="utf-8"), test_accuracy=(0, 1))
 
     def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
         """Write answers.npz: the answers of the best weights to all test images, in order, and the labels."""
@@ -217,29 +203,25 @@ class Run:
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
         path = self.path / "answers.npz"
-        try:
+        then = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
+        with reading(path, "a finished run's answers to the test images", then, GraphcapsError):
             with np.load(path, allow_pickle=False) as stored:
                 predicted, labels = stored["predicted"], stored["labels"]
             if (predicted.shape, predicted.dtype) != (labels.shape, labels.dtype):
                 raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
-            return predicted, labels
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            got = f"{error}. Delete result.json there, then write both again with: graphcaps train --resume {self}"
-            raise GraphcapsError(f"{path}: expected a finished run's answers to the test images, got: {got}") from None
+        return predicted, labels
 
     def metrics(self) -> list[dict[str, float]]:
         """Read the rows of metrics.csv: one per finished epoch."""
         path = self.path / "metrics.csv"
-        try:
+        if not path.exists():
+            return []
+        with reading(path, "columns of numbers", "Delete the file", GraphcapsError):
             with open(path, encoding="utf-8", newline="") as file:
                 rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
             for row in rows:
                 check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
-            return rows
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError, TypeError, csv.Error) as error:
-            raise GraphcapsError(f"{path}: expected columns of numbers, got: {error}. Delete the file") from None
+        return rows
 
     def trace(self) -> RoutingTrace:
         """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""

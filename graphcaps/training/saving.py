@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..atomic import reading
 from ..config import TrainConfig
 from ..data import ImageSplits
 from ..errors import GraphcapsError, expect
@@ -50,7 +51,7 @@ class Saving:
         self.trace: RoutingTrace | None = None
         if config.epochs != run.config.epochs:
             run.extend(config.epochs, self.main)
-        if self.main and splits.files and not (run.path / "images.csv").exists():
+        if self.main and splits.files is not None and not (run.path / "images.csv").exists():
             run.write_table("images.csv", splits.files)
         self.writer = _tensorboard(run.path) if config.tensorboard and self.main else None
 
@@ -116,10 +117,8 @@ class Saving:
         self.keep_last = not damage
         wanted, got = head.get("class_names"), self.splits.class_names
         expect(wanted == [*got], str(self.run), f"the classes of its training, {wanted}", f"{[*got]}")
-        try:
+        with reading("checkpoint", f"the state of a training in {path}", kind=GraphcapsError):
             self.state, self.limits = State(**head["state"]), Limits(*head["limits"])
-        except (KeyError, TypeError) as error:
-            raise GraphcapsError(f"checkpoint: expected the state of a training in {path}, got {error}") from None
         checkpoint.restore_model(self.network, tensors, path)
         checkpoint.restore_training(self.learner.optimizer, self.device, tensors)
         if not self.main:  # the restored sums are over all processes, so only the main process keeps them

@@ -62,16 +62,12 @@ def set_rate(learner: Learner, rate: float) -> None:
 def training_step(
     learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: Any = 0.0, weight: float = 1.0
 ) -> tuple[torch.Tensor, CapsNetOutput | CNNOutput | MatrixOutput]:
-    """Forward, loss, backward and Adam on one batch.
+    """Forward, loss, backward and Adam on one batch. Return the detached loss (), and the network's output.
 
     Args:
-        images: (B, C, H, W) in [0, 1]; or (B, K, C, H, W), one layer for each of K objects in an image.
-        labels: (B,) or (B, K) int64.
+        images, labels: as from ``Batches.epoch``.
         progress: the share of the training that is done, in [0, 1]; a number or a tensor ().
         weight: factor on this process's loss, so that the mean over processes is right; see ``Batches.weight``.
-
-    Returns:
-        the detached loss (), and the network's output.
     """
     output = learner.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
     loss = learner.network.loss(output, images, labels, progress)

@@ -45,7 +45,7 @@ def train(
     expect((images is None) == (labels is None), "images and labels", "both", "one of them")
     if images is not None and labels is not None:
         expect(resume is None, "resume", "no images with it", "some", "A resumed run loads its own images")
-        from ..data.user_datasets import write_arrays
+        from ..data.array_files import write_arrays
 
         config = dataclasses.replace(config, dataset=write_arrays(images, labels, config.data))
     if resume is not None:
