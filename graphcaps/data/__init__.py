@@ -1,7 +1,5 @@
 """Image data sets: downloaded, checked and split; batched on the training device; and your own image files."""
 
-from __future__ import annotations
-
 from ..names import AUGMENTS, DATASETS, DatasetSpec
 from .affnist import load_affnist, within
 from .batches import Batches

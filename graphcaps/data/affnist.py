@@ -5,8 +5,6 @@ read. Otherwise similar images, "affNIST-style", are made from MNIST. Differs: t
 interpolation are not the official ones, and each digit occurs once instead of 32 times.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

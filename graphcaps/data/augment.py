@@ -4,8 +4,6 @@ Evaluation images get fixed random places instead, drawn by NumPy's ``RandomStat
 are the same on every machine, and an image's place doesn't depend on the number of images.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

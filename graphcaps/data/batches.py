@@ -1,7 +1,5 @@
 """Batches of images. The images stay on the training device as uint8, where a whole batch is augmented at once."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Reading of named data sets or your own files, and splitting them into training, validation and test images."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import socket

@@ -5,8 +5,6 @@ light ink) with a window of a third of its size. This removes strokes, which are
 wider. Ink is what differs from the ground.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

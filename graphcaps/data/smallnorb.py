@@ -5,8 +5,6 @@ training uses random windows of 32 x 32 (``--augment shift``), and testing uses 
 and contrast aren't varied, images aren't scaled to mean 0 and variance 1, and only the left camera's images are used.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

@@ -4,8 +4,6 @@ Random numbers depend only on ``SEED`` and on an image's place in its data set, 
 batch and on any device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Read your own image files and fit them to the images on which a network was trained."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Iterator

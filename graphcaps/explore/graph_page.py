@@ -17,8 +17,6 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
 Arrays are packed by ``viz.explorer.arrays.packed``, in float32.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -20,8 +20,6 @@ Keys::
 float16, which has 11 significant bits for numbers between 6e-5 and 65504.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

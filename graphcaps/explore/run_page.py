@@ -1,7 +1,5 @@
 """The explorer page of a run. It shows the routing trace, and contains the network, which routes your drawings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """The loss of ``CapsNet``: margin loss and reconstruction loss."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The rates at which known labels of nodes explain a graph's edges, from which ``BeliefConv`` starts."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Capsules on the nodes of a graph: the code that the layers for DGL and PyTorch Geometric share."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from types import SimpleNamespace as Names

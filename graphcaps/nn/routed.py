@@ -1,7 +1,5 @@
 """The base class of all capsule layers for images, their input checks, and the function that routes them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -1,7 +1,5 @@
 """The public functions for routing: they check the arguments, choose the engine and run it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import numbers

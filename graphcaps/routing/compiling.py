@@ -3,8 +3,6 @@
 Import this only while torch traces: it loads torch's compiler.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -8,8 +8,6 @@ where the query w^r (J, *, D) depends only on the sums s of earlier iterations. 
 routings, forward and backward, given the rule for w. ``engines/cpu/README.md`` derives the gradient.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple
 
 import torch

@@ -4,8 +4,6 @@ A replay repeats the captured kernels with the same memory and the same Python n
 step to step must be in a tensor: images, labels, learning rate and progress.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

@@ -8,8 +8,6 @@ bit-identical weights; on a CPU, this needs the same number of threads. The best
 The test images are used once, at the end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Encode arrays in the JSON of a page."""
 
-from __future__ import annotations
-
 import base64
 
 import numpy as np

@@ -37,8 +37,6 @@ step is the span of the state / 255, so a coupling is off by less than 0.002. Fr
 byte is the difference to the previous iteration's q, modulo 256, since small differences compress well.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from graphcaps.viz import style

@@ -5,8 +5,6 @@ runs in a thread of its own. A content security policy allows exactly these scri
 the page, and no name in a trace can become a script.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

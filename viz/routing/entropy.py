@@ -1,7 +1,5 @@
 """Coupling entropy along iterations or epochs: its mean and standard deviation over children."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

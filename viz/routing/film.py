@@ -1,7 +1,5 @@
 """Write moving pictures as films: GIF and WebP with Pillow, mp4 with imageio-ffmpeg."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path

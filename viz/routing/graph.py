@@ -1,7 +1,5 @@
 """The graph between the children and the parents that they choose, over the rounds of routing, and their entropy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from graphcaps.viz import style

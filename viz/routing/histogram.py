@@ -1,7 +1,5 @@
 """A moving histogram of the couplings of all edges, with the uniform value marked."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Positions for the nodes of a graph that comes without positions."""
 
-from __future__ import annotations
-
 import networkx
 import numpy as np
 

@@ -3,8 +3,6 @@
 The picture is a graph, or a matrix of nodes by nodes if the graph would be a tangle. The entropy is drawn next to it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import networkx

@@ -1,7 +1,5 @@
 """The base class of moving pictures. ``viz/__init__.py`` explains how to add one."""
 
-from __future__ import annotations
-
 from matplotlib.figure import Figure
 
 from graphcaps.viz import style

@@ -1,7 +1,5 @@
 """Which children and parents a picture shows, and in which order, so that the choice between parents can be seen."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple

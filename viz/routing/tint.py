@@ -1,7 +1,5 @@
 """The colours of the parents, painted onto the strokes of the image that they get."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

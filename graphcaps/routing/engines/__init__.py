@@ -1,7 +1,5 @@
 """The engines, which run a routing; ``choose`` and ``choose_for_nodes`` select one for a call."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar

@@ -4,8 +4,6 @@ The votes of a chunk are gathered, used and freed, so the votes of all edges nev
 operation uses the other operation, so gradients of any order exist. Both are written in torch, for any device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Routing by torch's batched matrix products, on graphs in which every child votes once for every parent."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Routing by DGL's message, reduce and apply-edges functions, on any graph and on the graph's device."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ..._dgl import DGLGraph, edge_softmax, function, has_cuda, ops

@@ -7,8 +7,6 @@ own layout for them: (E, *) and (E, *, D) in edge order here, (J, *, I) and (J, 
 E edges, I children, J parents, * any trailing dims, D numbers in a vote.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, ClassVar
 

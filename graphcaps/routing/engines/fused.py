@@ -4,8 +4,6 @@
 use, because Numba takes half a second to import, and not every machine has Triton.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 from collections.abc import Callable

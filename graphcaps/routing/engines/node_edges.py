@@ -1,7 +1,5 @@
 """Routing between the capsules of nodes by torch, on any device. Each softmax is over the K_out votes along an edge."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -4,8 +4,6 @@ All arrays are flat; a shape such as (E, B) says in which order their numbers ar
 sorted by child. Fields in capitals are tuples of None: their length is part of their type, so the compiler knows it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ This module contains the autograd function, which runs the passes of `kernels_by
 `README.md` derives the formulas. Linear votes are not built, unless one child has most of the edges.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

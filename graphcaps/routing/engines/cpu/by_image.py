@@ -4,8 +4,6 @@ Votes made as (B, I, J, D) are stored this way: ``votes.flatten(1, 2).transpose(
 images are divided among torch's threads, which share no sums, so results don't depend on how many they are.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -9,8 +9,6 @@ Without ``mutual``, one pass over the nodes runs all iterations, and another com
 edge adds its reverse's products to its logits, so each iteration needs its own pass. `README.md` derives the passes.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

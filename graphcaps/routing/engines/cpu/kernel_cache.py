@@ -7,8 +7,6 @@ The files contain pickles and machine code. So only the user may write to the fo
 checksum. A cache that can't be read or written costs a compilation.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import hashlib

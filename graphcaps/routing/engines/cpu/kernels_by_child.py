@@ -7,8 +7,6 @@ prior, b, c and db are (E, B), sorted by child; before, s, ds and v are (J, B, D
 argument of its own, so that Numba leaves out the code for the other kind of votes.
 """
 
-from __future__ import annotations
-
 from .arguments import VoteArrays
 from .kernel_cache import compiled
 from .simd import fma, get, load, prefetch, splat, store, stream, zeros

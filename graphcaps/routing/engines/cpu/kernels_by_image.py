@@ -9,8 +9,6 @@ u is (B, I, J, D) and s is (B, R, J, D). c is (B, R - 1, J, I), without the firs
 ``ratio`` (B, J) is kappa / rho. For dynamic routing it is empty. ``votes_at``, ``sums_at`` and ``c_at`` are indices.
 """
 
-from __future__ import annotations
-
 import math
 
 from ...rule import MIN_NORM

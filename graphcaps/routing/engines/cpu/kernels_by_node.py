@@ -8,8 +8,6 @@ iteration then needs the products of the iteration before along all edges, so a 
 computes a node's s together with its rows' products for the next iteration, while the votes are in cache.
 """
 
-from __future__ import annotations
-
 import math
 
 from ...rule import MIN_NORM, MIN_SQUARED_NORM

@@ -3,8 +3,6 @@
 They run the autograd functions of `by_child` and `by_node`, whose modules describe the tensors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import compress
 from types import SimpleNamespace

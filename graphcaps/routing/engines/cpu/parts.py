@@ -4,8 +4,6 @@ Usually, Numba compiles each function that a kernel calls to machine code, adds 
 inlines it. A part is inlined before any machine code is made, so LLVM compiles it only once, within the kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -10,8 +10,6 @@ or that an index is negative. Here an index counts from the array's start, and b
 All functions work with float32 and float64. The operators + - * / take two vectors, or a vector and a number.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 

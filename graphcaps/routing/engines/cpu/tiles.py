@@ -5,8 +5,6 @@ whole vectors. With a single image, an edge has one lane and a vector holds 16 e
 vector. Here b, c and their gradients are tiles. All functions are inlined into the kernels of `kernels_by_child`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .arguments import Block, Sizes

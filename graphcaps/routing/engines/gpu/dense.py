@@ -4,8 +4,6 @@ Nothing here waits for the GPU, and calls of the same shapes launch the same ker
 Sizes of tiles depend on nothing but shapes and precision, so that results repeat.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch
