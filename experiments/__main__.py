@@ -1,7 +1,5 @@
 """``python -m experiments NAME``: train the networks that aren't trained yet, and write a table into ``results/``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -12,8 +12,6 @@ All networks must have the same data set, because they are compared image by ima
 before training starts. This module doesn't import torch.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

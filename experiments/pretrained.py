@@ -6,8 +6,6 @@ routing in ``trace.npz``, and ten hard ones. ``images`` are uint8 (N, C, H, W), 
 ``result.json`` has the accuracy of the rounded weights.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from datetime import date

@@ -7,8 +7,6 @@ A trial is a call of a function with a ``Place`` and settings, which are plain v
 only on the function's name and the settings, so delete the cache after you change the code.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Statistics: do two networks differ by more than chance?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables: results as plain numbers, and Markdown tables of them. This module doesn't import torch."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence

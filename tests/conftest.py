@@ -5,8 +5,6 @@ engine, on every device at hand, or for the routings that it is marked with, ``r
 ``graph``, ``trailing`` or ``dtype`` is run on CASES; those after the first two are marked ``long``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter, defaultdict

@@ -5,8 +5,6 @@ in the files of the same names. Only torch and Python are imported, nothing of g
 can't hide here. Trailing dims (images of a batch, heads) stay tensors.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

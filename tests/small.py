@@ -1,7 +1,5 @@
 """Short trainings for tests: real digits of 12 x 12 pixels, few of them, on one thread."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

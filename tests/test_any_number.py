@@ -1,7 +1,5 @@
 """Any number of classes in an image: how they are read, what the loss makes of them, and a whole training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

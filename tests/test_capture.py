@@ -3,8 +3,6 @@
 Without a GPU, ``Again`` stands in for a CUDA graph, and the device "meta" for a GPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

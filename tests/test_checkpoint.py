@@ -1,7 +1,5 @@
 """Checkpoints: what is written comes back to the bit; anything else is refused, and no pickle is ever run."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command line: what it prints, how it exits, and that its mistakes are answered at once and in words."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

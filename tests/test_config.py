@@ -1,7 +1,5 @@
 """Settings: their choices are what the code has, and a config.json is read back or refused with its reason."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

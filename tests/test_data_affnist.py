@@ -1,7 +1,5 @@
 """affNIST: files in the official format, written here; and the images in their style, whose maps are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Images and ink at other places: in training new ones each epoch, in evaluation fixed ones."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

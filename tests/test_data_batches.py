@@ -1,7 +1,5 @@
 """Batches: what is drawn, that it is fixed by (seed, epoch), and that every image is counted."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

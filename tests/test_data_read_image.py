@@ -1,7 +1,5 @@
 """Your own image files: fitted, padded, inverted, and refused with a reason; drawings found on their ground."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

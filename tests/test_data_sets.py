@@ -1,7 +1,5 @@
 """Images, their parts and splits; scikit-learn's digits, real MNIST, and MNIST in pairs and in frames."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """smallNORB: files written here in the official format; what is cut out of an image; the splits by viewpoint."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from dataclasses import replace

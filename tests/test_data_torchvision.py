@@ -4,8 +4,6 @@ The files are small ones in the official formats, with their counts and checksum
 torchvision. Nothing can be downloaded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """Your own images: a folder per class, MNIST's format, .npz and .csv; split, cached, or refused in a sentence."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import os

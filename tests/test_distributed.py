@@ -1,7 +1,5 @@
 """Several processes train the network that one does, on one machine or more, and on parts of a graph."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The README and docs/ are true: links, tables, Python, commands, and the files they name; and the README is short."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

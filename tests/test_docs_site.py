@@ -1,7 +1,5 @@
 """The documentation's site: built without a warning, whole without a network, every public name with its source."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import runpy

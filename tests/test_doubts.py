@@ -1,7 +1,5 @@
 """Doubtful answers: limits that are chosen on validation images, and the words of the commands."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace

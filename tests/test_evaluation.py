@@ -1,7 +1,5 @@
 """Evaluation: every image counted once, no labels seen, and its numbers against published ones."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

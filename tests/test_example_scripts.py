@@ -1,7 +1,5 @@
 """The scripts of examples/ run when copied, and are short."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

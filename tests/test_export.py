@@ -1,7 +1,5 @@
 """Exported networks: their answers, and the description in the file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

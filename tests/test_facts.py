@@ -1,7 +1,5 @@
 """The twelve facts, each broken in some popular capsule repository (10 and 11 are in test_training.py)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

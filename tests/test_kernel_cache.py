@@ -1,7 +1,5 @@
 """Compiled kernels are kept in the user's cache folder, named by their sources; nothing is written beside the code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Two digits in an image: how pairs are made, what is asked of a network, and a whole training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

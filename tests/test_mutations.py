@@ -3,8 +3,6 @@
 Each mutation is put into a copy of the package. At least one stands for each of the twelve facts and for each routing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Every notebook runs from top to bottom, and its committed outputs are small and free of errors."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A routing of the user's own: the code of docs/routings.md runs wherever the routings of the package do."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The networks that come with graphcaps: their answers, their run folders, and the commands that take them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

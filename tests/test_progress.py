@@ -1,7 +1,5 @@
 """Progress: if there is no terminal, a line at least every 30 seconds, with the time left, and none in short work."""
 
-from __future__ import annotations
-
 import io
 
 from graphcaps.progress import Progress, bar

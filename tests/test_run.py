@@ -1,7 +1,5 @@
 """Run folders: made once, written whole, locked, found again, and refused with a reason where they aren't runs."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Threads: one per free core, sleeping while they wait; what the user has set stays."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Training: it resumes to the bit, survives a crash at any write, chooses by validation and tests once."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

@@ -1,7 +1,5 @@
 """The built wheel and an editable install, each in an environment of its own and used from another folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Traces of seeded random numbers for tests of pictures, and the contents of pictures, computed the slow way."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import gzip

@@ -1,7 +1,5 @@
 """A routing on an engine and a device: one call for all of them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import oracle

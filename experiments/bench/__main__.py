@@ -1,7 +1,5 @@
 """Run benchmarks, print their tables and write them as JSON: ``python -m experiments.bench NAME``."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

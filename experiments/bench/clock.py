@@ -1,7 +1,5 @@
 """Timing in rounds: each round runs every row once, so that other load of the machine affects all rows alike."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 

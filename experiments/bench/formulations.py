@@ -3,8 +3,6 @@
 Einsum uses votes (B, J, I, D), its fastest layout. Other layouts take up to twice the time.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """This machine: its hardware and versions, its memory allocator, and its best rates of copying and multiplying."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -1,7 +1,5 @@
 """Markdown tables of the benchmarks' numbers. This module doesn't import torch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from experiments.table import counted, lines

@@ -5,8 +5,6 @@ resident memory that Linux keeps. The mark is reset before the call, and freed l
 once. The indices that the first call with a graph builds are counted; the compilation of kernels isn't.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import multiprocessing

@@ -5,8 +5,6 @@ squared error, the optimizer is Adam. Memory is measured in a new process per la
 which also builds index arrays. Kernels are compiled before that, on a small graph.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial

@@ -1,7 +1,5 @@
 """Networks of the presets in plain PyTorch: ``nn`` layers, and einsum for votes and routing."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Benchmarks ``routing`` and ``sparse``: times of routing in each formulation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Targets of the benchmarks. Each is reported as met, missed or not measured."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from .nodes import CAPSULES, GAT, GAT_PYG, MUTUAL

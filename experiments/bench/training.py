@@ -6,8 +6,6 @@ for readers (float32, not compiled). Before timing, loss and gradients are compa
 On a GPU, the rows named "captured" are one CUDA graph. Whole trainings include start, validation and test.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

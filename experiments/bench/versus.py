@@ -7,8 +7,6 @@ checkout's time divided by the old one's. The median, smallest and largest ratio
 is slower. The results of the first calls are compared by their bytes.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -5,8 +5,6 @@ networks: on the classes of the other nodes, and on the factors of edges. A netw
 nodes. With probabilities that are counted on these, it is a method with the same information as a network.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -4,8 +4,6 @@ The split into training, validation and test papers is that of Planetoid (Yang, 
 downloads Planetoid's files, which are Python pickles. ``cora.npz`` has the same arrays without pickles.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,8 +6,6 @@ with probability p, others with q. The task is to learn a node's K classes from 
 are drawn from a seed.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

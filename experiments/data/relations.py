@@ -4,8 +4,6 @@ A network gets the graph without the kinds, and a task on nodes or on pairs of n
 compared with what it has learned. Graphs are read from NumPy archives, or drawn from a seed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

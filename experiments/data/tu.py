@@ -9,8 +9,6 @@ from 0, and each edge is listed at both ends. Further numbers in a node's line a
 All test folds have the same size, so 8 of MUTAG's 188 graphs and 3 of PROTEINS' 1113 are in no test fold.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import zipfile

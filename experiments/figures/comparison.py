@@ -1,7 +1,5 @@
 """A picture that compares networks: the accuracy of every training, and the mean and standard deviation over seeds."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """A picture of two panels: capsules compared with the true factors of edges, and the edges of one node."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection

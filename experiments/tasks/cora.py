@@ -5,8 +5,6 @@ kappa starts at 0.5 and is learned (capsules). GCN (Kipf & Welling 2017, https:/
 (Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) are DGL's layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

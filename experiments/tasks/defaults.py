@@ -7,8 +7,6 @@ own capsule. With ``joined``, all labels are read from all capsules, and tasks w
 on validation items.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product

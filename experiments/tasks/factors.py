@@ -10,8 +10,6 @@ Settings are chosen on validation nodes. One of them, ``heads``, says from where
 features of a node, or from one of its K parts. A part is a capsule, a head of GAT, or 16 channels of GCN.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import product

@@ -4,8 +4,6 @@ Test images are read once, at the end of a training. The use of capsules is coun
 that was stopped continues from its last checkpoint.
 """
 
-from __future__ import annotations
-
 import statistics
 
 import numpy as np

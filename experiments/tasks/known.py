@@ -5,8 +5,6 @@ the known nodes; they don't get the generator's. The strength of label propagati
 nodes, whose classes are hidden for this. Scores are micro-F1 on all nodes that aren't known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 

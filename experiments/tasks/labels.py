@@ -10,8 +10,6 @@ With ``heads="told"``, a network knows which classes belong to the same factor. 
 Then ``exclusive`` assigns each class to a capsule of ``BeliefConv``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 

@@ -10,8 +10,6 @@ and epoch. Papers that choose the epoch on the test folds report higher accuraci
 (https://arxiv.org/abs/1912.09893) compare such networks without that choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import product
 from statistics import fmean

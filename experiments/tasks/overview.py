@@ -1,7 +1,5 @@
 """Where does routing matter? A table with a row per task and a column per routing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from functools import partial

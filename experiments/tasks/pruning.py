@@ -8,8 +8,6 @@ must have lower accuracies.
 Choose k by the accuracy on validation images, never by that on test images.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

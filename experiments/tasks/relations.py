@@ -6,8 +6,6 @@ after training are compared with the kinds of the edges. Two other methods are r
 edges by the features of their two ends, without training. Trained couplings must reveal the kinds better than it does.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path

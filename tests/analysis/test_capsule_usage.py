@@ -1,7 +1,5 @@
 """Usage of capsules, compared with loops over single images, and for capsules whose weights are set to zero."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

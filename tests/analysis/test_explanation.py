@@ -1,7 +1,5 @@
 """Parse trees: credits compared with the formula, the fewest links, and what is said about them."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 

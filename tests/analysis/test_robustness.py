@@ -1,7 +1,5 @@
 """Transforms compared with their definitions, and a network's numbers on transformed images compared with loops."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Hostile command lines and outputs: one line of answer, no traceback, and ``graphcaps runs`` goes on listing runs."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

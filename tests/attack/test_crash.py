@@ -5,8 +5,6 @@ written any more, not even by what cleans up. Then the training goes on, and mus
 bit.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Damage to each file of a run: commands answer in words, and a resumed training ends with the same weights."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

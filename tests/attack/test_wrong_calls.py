@@ -1,7 +1,5 @@
 """Arguments that don't fit are named at every public door, with what was expected; none is taken for something else."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

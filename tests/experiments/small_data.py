@@ -1,7 +1,5 @@
 """Small graphs in files with the names and formats of the real ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

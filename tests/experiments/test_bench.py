@@ -1,7 +1,5 @@
 """Benchmarks: all of them make the tables of the docs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

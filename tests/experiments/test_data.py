@@ -1,7 +1,5 @@
 """Graphs that are drawn have the properties in their papers; readers are tested on small files."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

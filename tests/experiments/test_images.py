@@ -1,7 +1,5 @@
 """Plans, and trainings of networks for images that are stopped and continued."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import signal

@@ -1,7 +1,5 @@
 """Pruning: each child keeps its strongest edges, and every count equals that of the pruned network."""
 
-from __future__ import annotations
-
 import copy
 import json
 

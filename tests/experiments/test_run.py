@@ -1,7 +1,5 @@
 """Trials run once and aren't lost; settings and epochs are chosen on validation data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Intervals and p values, compared with the binomial distribution, with Student's intervals and with simulations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Tasks on graphs: no training sees test labels, measures are right, and the command continues a stopped task."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from functools import partial

@@ -1,7 +1,5 @@
 """Building graphs, their cached index arrays, networkx, and what importing and installing DGL take."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

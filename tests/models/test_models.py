@@ -1,7 +1,5 @@
 """The presets: sizes, shapes, receptive fields, losses, and images of any size."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The preset ``parts``, from training to pictures: children that see a part of the image, and what they vote for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

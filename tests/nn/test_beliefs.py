@@ -1,7 +1,5 @@
 """BeliefConv: its formula against loops, what must hold on any graph, and that it finds hidden groupings."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Layers in torch.compile without a break in the graph, under torch.func, and exported."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

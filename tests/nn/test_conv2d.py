@@ -1,7 +1,5 @@
 """Convolutions in Fourier space: numbers and gradients of torch for any grid."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn.functional import conv2d

@@ -1,7 +1,5 @@
 """Capsules with shared weights: the local graph, competition across positions, matrices that all places share."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

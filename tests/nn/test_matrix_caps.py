@@ -1,7 +1,5 @@
 """Matrix capsules: votes by matrix products, their layers, coordinate addition, the paper's two networks."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """CapsuleConv and CapsuleReadout: their formula, DGL's manners, and what must hold on any graph."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import warnings

@@ -1,7 +1,5 @@
 """Image layers with every routing: what they learn, where a prior enters, and what a run brings back."""
 
-from __future__ import annotations
-
 import pytest
 import small
 import torch

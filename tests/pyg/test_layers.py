@@ -1,7 +1,5 @@
 """graphcaps.pyg: the numbers of the DGL layers, PyG's manners, and its tools."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import sys

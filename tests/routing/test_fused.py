@@ -1,7 +1,5 @@
 """The fused engine beyond the facts: shapes that its tiles split, threads, memory, what NaN does, what it refuses."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor

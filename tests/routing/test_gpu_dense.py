@@ -1,7 +1,5 @@
 """Triton's kernels for complete graphs, on CUDA, in Triton's interpreter, and compiled for an H200."""
 
-from __future__ import annotations
-
 import oracle
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The kernels by node equal torch's operations along edges, and both equal routing on the graph of all capsules."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """``route``: every routing and engine against the oracle on random graphs, observers, votes, choice of engine."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,6 @@
 """Attention, inverted and EM routing against their papers' formulas on dense arrays, what spherical routing's
 docstring promises, and known errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Recording in training: images and epochs of the trace, the network's own numbers, and no effect on the training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

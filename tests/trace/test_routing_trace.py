@@ -1,7 +1,5 @@
 """The routing trace: its epochs, its files, and files that can't be read."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess

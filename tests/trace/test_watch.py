@@ -1,7 +1,5 @@
 """``graphcaps.watch`` records a network's own call, changes nothing, and reports omissions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -4,8 +4,6 @@ As a program it makes pictures of pages in viz/gallery: ``python tests/viz/brows
 with karate.html, the page of examples/karate_club.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shutil

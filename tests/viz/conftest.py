@@ -1,7 +1,5 @@
 """The browser in which this folder's tests open pages: each file of tests starts one."""
 
-from __future__ import annotations
-
 import pytest
 
 from .browser import CHROMIUM, browser

@@ -1,7 +1,5 @@
 """Give docs/explorer.html the scripts of viz/explorer/page, with its own data: ``python tests/viz/docs_page.py``."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The explorer of an untrained network with long capsules, on scikit-learn's digits, and PyTorch's answers."""
 
-from __future__ import annotations
-
 import base64
 import functools
 from typing import NamedTuple

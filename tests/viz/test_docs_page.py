@@ -1,8 +1,6 @@
 """docs/explorer.html, the page that comes with the documentation: it has the current scripts, and its trained network
 names two digits that are drawn over each other with the mouse."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

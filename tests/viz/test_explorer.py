@@ -1,7 +1,5 @@
 """The explorer's data are the trace's, within the bound its docstring states; the page makes no request."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import html

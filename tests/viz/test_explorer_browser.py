@@ -1,7 +1,5 @@
 """The explorer of a trace in Chromium, from a file and offline: its numbers, time, folding, keys, windows."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -4,8 +4,6 @@ The network isn't trained, and its capsules are long. Its numbers are those that
 page routes with the same ones as the tests' oracle here.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import re

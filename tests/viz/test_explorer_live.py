@@ -1,7 +1,5 @@
 """The explorer's network in Chromium, offline: draw, pull, turn, vary, compare, share; its numbers are PyTorch's."""
 
-from __future__ import annotations
-
 import base64
 import re
 import xml.etree.ElementTree as ElementTree

@@ -1,7 +1,5 @@
 """The network in the explorer's page says what PyTorch says, and a page without one says why."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

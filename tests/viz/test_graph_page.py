@@ -1,7 +1,5 @@
 """A graph's page: it computes what CapsuleConv does, also after edges are cut or added and features moved."""
 
-from __future__ import annotations
-
 import re
 
 import networkx

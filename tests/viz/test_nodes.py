@@ -1,7 +1,5 @@
 """The picture of a user's graph: edges in the colours and widths of a trace's couplings."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import matplotlib
