@@ -144,7 +144,9 @@ def _scores(path: Path, images: torch.Tensor) -> torch.Tensor:
     """Run a file on images and return the scores."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # with more, sums of ScatterND lose terms now and then
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
 
 

@@ -94,8 +94,10 @@ def own_images(dataset: str) -> tuple[str, Path] | None:
 
 
 def clean(name: str) -> str:
-    """A file's name as text that can be printed and compared: composed (NFC), with bytes that aren't UTF-8 escaped."""
-    return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "backslashreplace"))
+    """A file's name, or a message with names, as text that can be printed and compared: composed (NFC), with bytes that
+    aren't UTF-8 and control characters, which could change a terminal, escaped."""
+    text = unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "backslashreplace"))
+    return "".join(sign if sign.isprintable() or sign == "\n" else ascii(sign)[1:-1] for sign in text)
 
 
 def short_name(dataset: str) -> str:

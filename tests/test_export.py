@@ -64,14 +64,16 @@ def test_a_file_answers_as_the_network_does_for_any_number_of_images(tmp_path, m
         for name, values in found.items():
             assert values.shape == (count, *written.outputs[name]) == wanted[name].shape
             # EM's logits are sums over all children of exponentials, which increase rounding errors.
-            assert (values - wanted[name]).abs().max() <= (2e-4 if routing == "em" else 1e-5), name
+            assert (values - wanted[name]).abs().max() <= (1e-4 if routing == "em" else 1e-5), name
 
 
 def program(path: Path):
     """A file as a function from images to outputs by name."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # see graphcaps.export
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return lambda x: dict(zip(names, map(torch.from_numpy, session.run(names, {"images": x.numpy()})), strict=True))
 

@@ -10,7 +10,7 @@ import signal
 import sys
 
 from ..errors import GraphcapsError, InputError
-from ..names import ALLOW_CODE
+from ..names import ALLOW_CODE, clean
 from ..training.signals import StopAtOnce
 from .threads import set_waiting
 
@@ -66,7 +66,7 @@ def _exit_status(argv: list[str]) -> int:
     except GraphcapsError as error:
         if debug:
             raise
-        print(f"graphcaps: {error}", file=sys.stderr)
+        print(f"graphcaps: {clean(str(error))}", file=sys.stderr)
         signum = getattr(error, "signum", 0)
         return 128 + signum if signum else 2 if isinstance(error, InputError) else 1
     except OSError as error:

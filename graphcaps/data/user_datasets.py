@@ -111,7 +111,7 @@ def _read_files(
         write_text(stored, json.dumps({**settings, "bad": bad, "files": [*table["about"]]}))
         pixels = np.load(stored.with_suffix(".npy"), mmap_mode="c")
     if bad:
-        text = "\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)])
+        text = clean("\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)]))
         wanted, then = f"{len(table)} images that can be read", "Repair or remove them, or skip them with --skip-bad"
         if not skip_bad:
             raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{text}\n{then}")

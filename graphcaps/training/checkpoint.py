@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from ..atomic import reading, replacing
 from ..errors import GraphcapsError, read_json
 from ..models import ImageNetwork, Limits, from_preset
+from ..names import clean
 from ..nn import Decoder
 from ..routing.names import from_json
 
@@ -128,7 +129,7 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         if "routing" in preset:
             preset["routing"] = from_json(preset["routing"])
         model = from_preset(**preset)
-        model.class_names, model.limits = tuple(head["class_names"]), Limits(*head["limits"])
+        model.class_names, model.limits = tuple(map(clean, head["class_names"])), Limits(*head["limits"])
         if len(model.class_names) != preset["num_classes"]:
             raise ValueError(f"{len(model.class_names)} class names for {preset['num_classes']} classes")
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError

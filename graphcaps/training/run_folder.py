@@ -28,7 +28,7 @@ import numpy as np
 
 from ..atomic import UNFINISHED, reading, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
-from ..errors import GraphcapsError, check_json, did_you_mean, expect, read_json
+from ..errors import GraphcapsError, check_json, check_name, did_you_mean, expect, read_json
 from ..names import short_name
 from ..viz.routing_trace import RoutingTrace
 
@@ -284,6 +284,7 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
         model, _ = read_model(Path(run))
     else:
+        check_name("which", which, ("best", "last", "previous"))
         run = run if isinstance(run, Run) else Run.open(run)
         model, head = read_model(run.checkpoint(which))
         run.check_trained(head)
