@@ -65,7 +65,7 @@ def read_user_dataset(
     listed = list_csv(path) if kind == "csv" else None
     if kind == "folder":
         listed, told = list_folder(path)
-        log.info("%s", told)
+        log.info("%s", clean(told))
     if listed is None:
         images = read_arrays(kind, path, size, channels)
     else:
@@ -94,7 +94,7 @@ def _read_files(
     table["sha256"] = table["about"].str[-1]
     if recorded is not None and (kept := table["sha256"].isin(recorded["sha256"])).any():
         if more := int((~kept).sum()):
-            log.info("%s: %d images that the run was not trained or tested with are left out", path, more)
+            log.info("%s: %d images that the run was not trained or tested with are left out", clean(str(path)), more)
         table = table[kept].reset_index(drop=True)
     named = [(each[0], each[-1]) for each in table["about"]]
     for pixels, about in caches:
