@@ -33,6 +33,7 @@ class ConvCaps(RoutedLayer):
     Raises:
         InputError: a size is not an integer >= 1, the kernel is larger than the grid, or the routing is unknown.
 
+    >>> import torch
     >>> layer = ConvCaps((9, 9), child_types=16, parent_types=8, kernel=3, stride=2)
     >>> layer.out_grid, layer(torch.zeros(16 * 81, 2, 8)).shape
     ((4, 4), torch.Size([128, 2, 8]))

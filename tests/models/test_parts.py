@@ -1,6 +1,5 @@
 """The preset ``parts``, from training to pictures: children that see a part of the image, and what they vote for."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -43,9 +42,7 @@ def test_pictures_explanations_and_the_explorer_are_made_of_it(run, tmp_path, mo
     assert main(["viz", str(run), "--what", "graph", "--format", "png", "--to", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.png"]
     assert main(["explain", str(run), "--image", "1", "--device", "cpu"]) == 0
-    tree = json.loads((run / "explain" / "image-1.json").read_text())
-    child = next(node for node in tree["nodes"] if node["layer"] == 0)
-    assert (child["height"], child["width"]) == (13, 13)
+    assert (run / "explain" / "image-1.png").is_file()
     assert main(["evaluate", str(run), "--device", "cpu"]) == 0
     assert main(["explore", str(run), "--no-open"]) == 0
     data = stored_in((run / "figures" / "explorer.html").read_text(encoding="utf-8"))

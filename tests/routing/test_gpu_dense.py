@@ -12,9 +12,9 @@ from graphcaps.routing.votes import GivenVotes
 
 
 @outside_only
-@pytest.mark.parametrize("which", ["not long", pytest.param("", marks=pytest.mark.long)], ids=["some", "all"])
-def test_what_follows_holds_in_the_interpreter(which):
-    run_in_interpreter(__file__, "-m", which)
+@pytest.mark.long
+def test_what_follows_holds_in_the_interpreter():
+    run_in_interpreter(__file__, "-m", "")
 
 
 CODE = """
