@@ -253,7 +253,7 @@ def tables() -> dict[str, str]:
         "affnist": affnist_table(),
         "transformed": table.transformed(table.RESULTS / "evaluate"),
         "bench": bench_table(benchmarks),
-        "nodes": select(bench.of_benchmark("nodes", benchmarks), (0, 2)),  # of the larger graph
+        "nodes": select(bench.of_benchmark("nodes", benchmarks), (0, 2)),  # the larger graph alone
         "labels": select(table.labels(table.read("labels")), (0, 1, 2, 3, 4, 5, 6, 7, 10)),
         "known": known_table(),
         "defaults": defaults_table(),

@@ -257,7 +257,7 @@ class TrainConfig:
             del settings["protocol"]
         if own_images(str(settings.get("dataset", ""))):
             settings.setdefault("separator", "+")  # runs from before this setting
-        settings.pop("coupling_weight", None)  # of a loss that was removed; ``train`` checks it
+        settings.pop("coupling_weight", None)  # a removed setting; ``train`` checks it
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
         try:

@@ -28,7 +28,7 @@ class Sizes:
     batch: int = 128  # images of a training step
     on_gpu: bool = False  # more rows: captured in CUDA graphs, other precisions, power-law graphs
     hub: int = 28_000  # edges into one node of a power-law graph
-    dataset: str = "mnist"  # of whole trainings
+    dataset: str = "mnist"  # the data set of whole trainings
     epochs: int = 10
     image_shape: tuple[int, int, int] = (1, 28, 28)
     copied: int = 2**28  # bytes

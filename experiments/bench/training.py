@@ -50,7 +50,7 @@ class Way(NamedTuple):
     weights: list[torch.nn.Parameter]
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (images, labels) -> ()
     step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # loss, backward and Adam
-    learner: Learner | None = None  # of graphcaps
+    learner: Learner | None = None  # the network of graphcaps
 
 
 def ours(own: CapsNet, precision: str, device: str) -> Way:

@@ -50,12 +50,12 @@ def by_neighbours(data: Related, labels: Tensor) -> Tensor:
     hidden = chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(0))[: len(chosen) // 5]]
     (src, dst), classes = data.graph.edges(), int(data.labels.max()) + 1
 
-    def spread(kept: Tensor, strength: float) -> Tensor:
+    def spread(given: Tensor, strength: float) -> Tensor:
         truth = F.one_hot(labels.clamp_min(0), classes).float()
-        h = torch.where(kept[:, None, None], truth, 1 / classes)
+        h = torch.where(given[:, None, None], truth, 1 / classes)
         for _ in range(ROUNDS):
             total = torch.zeros_like(h).index_add(0, dst, h[src]) - len(src) / len(h) * h.mean(0)
-            h = torch.where(kept[:, None, None], truth, (strength * total).softmax(2))
+            h = torch.where(given[:, None, None], truth, (strength * total).softmax(2))
         return h.argmax(2)
 
     trial = known.index_fill(0, hidden, False)

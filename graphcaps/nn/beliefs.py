@@ -119,9 +119,9 @@ class NodeBeliefs(nn.Module):
             if not self.messages:
                 h = (without + sum_weighted(graph, h, says)).softmax(-1)
                 return h, h, a
-            told = says.unsqueeze(-1) * m  # (E, K, D)
-            total = without.index_add(0, ends.dst, told)
-            new = (total.index_select(0, ends.src) - told.index_select(0, reverse)).softmax(-1)
+            weighted = says.unsqueeze(-1) * m  # (E, K, D)
+            total = without.index_add(0, ends.dst, weighted)
+            new = (total.index_select(0, ends.src) - weighted.index_select(0, reverse)).softmax(-1)
             return total.softmax(-1), torch.lerp(new, m, DAMPING), a
 
         observer, h = observer_on_nodes(graph, 1, self.num_caps), z.softmax(-1)
