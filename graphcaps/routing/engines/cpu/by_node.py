@@ -117,7 +117,9 @@ def sums_of_nodes(
     caps_in, caps_out, dim = z.shape[1:] if prior is None else (*prior.shape[1:], z.shape[3])
     num_nodes, num_edges = graph.num_dst_nodes(), graph.num_edges()
     if num_edges == 0 or z.numel() == 0:
-        s = z.sum() * 0 + z.new_zeros(num_nodes, caps_out, dim)
+        # DistributedDataParallel waits for a gradient, zero here, of each parameter.
+        nothing = sum(x.sum() for x in (z, scale, kappa, prior) if x is not None) * 0
+        s = nothing + z.new_zeros(num_nodes, caps_out, dim)
         return s, z.new_zeros(num_edges, caps_in, caps_out) if get_coupling else None
     per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(num_nodes, caps_out)
     scale = None if scale is None else scale.to(z.dtype).expand(num_edges, caps_in, caps_out)
