@@ -20,7 +20,7 @@ PICTURES = {
 
 __all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "HistogramPicture", "NodesPicture"]
 __all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]
-__all__ += ["confusion", "parts", "robustness", "segmentation"]
+__all__ += ["confusion", "parts", "robustness"]
 
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import animations, draw, picture
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from graphcaps.viz.results.confusion import confusion
     from graphcaps.viz.results.parse_tree import parts
     from graphcaps.viz.results.robustness import robustness
-    from graphcaps.viz.results.segmentation import segmentation
     from graphcaps.viz.results.training_sheet import sheet
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.graph import GraphPicture
@@ -44,7 +43,6 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker accepts any name
         "results.confusion": "confusion",
         "results.parse_tree": "parts",
         "results.robustness": "robustness",
-        "results.segmentation": "segmentation",
         "results.training_sheet": "sheet",
         **{f"routing.{name}": f"{name.title()}Picture" for name in PICTURES},
         "style": "color save",

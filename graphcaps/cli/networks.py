@@ -72,9 +72,8 @@ def evaluate(
 ) -> None:
     """Print the test accuracy, overall and per class, and draw the confusion matrix.
 
-    The command also counts doubtful answers (see graphcaps predict --help). For multimnist, a second picture shows
-    which pixels belong to which digit. If images may show any number of classes (multi-label), there is no picture.
-    Pictures are written to the folder figures in the run folder.
+    The command also counts doubtful answers (see graphcaps predict --help). The matrix is written to the folder
+    figures in the run folder. If images may show any number of classes (multi-label), there is none.
 
     With --on, it measures accuracy on transformed test images, and writes tables as JSON and pictures to the folder
     evaluate in the run folder.
@@ -113,18 +112,12 @@ def evaluate(
         print(doubted_line(result, model.limits))
     if model.objects is None:  # a confusion matrix needs one true class per answer
         return
-    from ..viz import confusion, save, segmentation
+    from ..viz import confusion, save
 
     picture = chosen.results / "figures" / "confusion.png"
     unit = "images" if model.objects == 1 else "objects"
     save(confusion(result.confusion(splits.num_classes).numpy(), splits.class_names, unit), picture)
     print(f"confusion matrix: {picture}")
-    if model.objects > 1:
-        from ..analysis.ink import examples
-
-        picture = chosen.results / "figures" / "segmentation.png"
-        save(segmentation(**examples(model, batches, result), class_names=splits.class_names), picture)
-        print(f"segmentation: {picture}")
 
 
 def predict(
