@@ -227,14 +227,14 @@ def test_evaluate_prints_a_table_and_draws_the_confusion_matrix(capsys, finished
         assert min(image.size) > 200 and len(image.convert("RGB").getcolors(10**6)) > 10
 
 
-def test_evaluate_on_transformed_images_writes_numbers_and_pictures(capsys, finished):
+def test_evaluate_on_transformed_images_writes_numbers(capsys, finished):
     run = Run.open(finished[0])
     code, out, _ = call(capsys, "evaluate", run.path, "--on", "scrambled,noisy,scrambled", "--device", "cpu")
     lines, folder = out.splitlines(), run.path / "evaluate"
-    files = [folder / f"{name}.{kind}" for name in ("scrambled", "noisy") for kind in ("json", "png")]
+    files = [folder / f"{name}.json" for name in ("scrambled", "noisy")]
     assert code == 0 and [line for line in lines if line.startswith(str(folder))] == [str(file) for file in files]
     clean = next(line.split() for line in lines if line.startswith("as they are"))
-    assert clean[3] == f"{run.result()['test_accuracy']:.2%}" and all(Image.open(file).width for file in files[1::2])
+    assert clean[3] == f"{run.result()['test_accuracy']:.2%}"
     scrambled = json.loads(files[0].read_text())
     assert [row["name"] for row in scrambled["rows"]] == ["1", "2", "4"] and scrambled["rows"][0]["images"] == 41
     assert (scrambled["command"], scrambled["dataset"]) == ("graphcaps evaluate --on scrambled", "digits")

@@ -20,14 +20,13 @@ PICTURES = {
 
 __all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "HistogramPicture", "NodesPicture"]
 __all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]
-__all__ += ["confusion", "parts", "robustness"]
+__all__ += ["confusion", "parts"]
 
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import animations, draw, picture
     from graphcaps.viz.explorer.html import explorer_page
     from graphcaps.viz.results.confusion import confusion
     from graphcaps.viz.results.parse_tree import parts
-    from graphcaps.viz.results.robustness import robustness
     from graphcaps.viz.results.training_sheet import sheet
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.graph import GraphPicture
@@ -42,7 +41,6 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker accepts any name
         "explorer.html": "explorer_page",
         "results.confusion": "confusion",
         "results.parse_tree": "parts",
-        "results.robustness": "robustness",
         "results.training_sheet": "sheet",
         **{f"routing.{name}": f"{name.title()}Picture" for name in PICTURES},
         "style": "color save",
