@@ -116,8 +116,8 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypat
     ("words", "code", "text"),
     [
         ("train --resume nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gr"),
-        ("train --resume x --epochs 3 --tensorboard", 2, "resume: expected no flags but --data, --device, --no-captur"
-         "e and --epochs (a run keeps its settings), got --tensorboard. Drop them"),
+        ("train --resume x --epochs 3 --balance", 2, "resume: expected no flags but --data, --device, --no-captur"
+         "e and --epochs (a run keeps its settings), got --balance. Drop them"),
         # the default value is refused too, for it may not be the run's
         ("train --resume x --device cpu --batch_size=128", 2, "resume: expected no flags but --data, --device, --no-c"
          "apture and --epochs (a run keeps its settings), got --batch-size. Drop them"),

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import fold, unfold
 
-from ..errors import expect
 from .augment import affine_maps, warp
 
 SEED = 0
@@ -42,7 +41,6 @@ def moved(images: Tensor, degrees: Tensor, shift: Tensor) -> Tensor:
 
 def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
     """Add Gaussian noise with standard deviation ``sd``, and clip to [0, 1]. An image's place determines its noise."""
-    expect(sd >= 0, "sd", "a number >= 0", sd)
     noise = np.stack([_random(place).standard_normal(images.shape[1:]) for place in places.tolist()])
     return (images + sd * torch.from_numpy(noise).to(images.dtype).to(images.device)).clamp(0, 1)
 
@@ -56,7 +54,6 @@ def scrambled(images: Tensor, side: float, places: Tensor) -> Tensor:
     tensor(False)
     """
     side, (height, width) = int(side), images.shape[2:]
-    expect(2 <= side <= min(height, width), "side", f"2 to {min(height, width)} patches per side", side)
     high, wide = height // side, width // side
     top, left = (height - side * high) // 2, (width - side * wide) // 2
     result = images.clone()

@@ -94,30 +94,21 @@ def _draw_reconstructions(figure: Figure, top: int, trace: RoutingTrace) -> None
     for name, down in rows.items():
         style.write(figure, 25, top + down, name, color=style.MUTED, va="center")
     step = (_RIGHT - 90) / _MAX_IMAGES
-    for k, n in enumerate(_one_per_class(trace)):
-        left, size = 90 + k * step, step - 6
+    for n in range(min(trace.num_images, _MAX_IMAGES)):
+        left, size = 90 + n * step, step - 6
         middle: dict[str, Any] = {"ha": "center", "va": "center"}
         right = trace.labels is None or longest[n] == trace.labels[n]
         if trace.labels is not None:
-            style.write(figure, left + size / 2, top + rows["true"], _name(trace, trace.labels[n], 10), **middle)
+            style.write(figure, left + size / 2, top + rows["true"], _name(trace, trace.labels[n]), **middle)
         style.show_image(style.panel(figure, f"input {n}", left, top + 43, size, size), trace.images[n])
         below = style.panel(figure, f"reconstruction {n}", left, top + 123, size, size)
         style.show_image(below, trace.reconstructions[n])
-        answer, weight = _name(trace, longest[n], 10), "normal" if right else "bold"
+        answer, weight = _name(trace, longest[n]), "normal" if right else "bold"
         answer += "" if right else "\nwrong"
         below_it = {**middle, "va": "top", "linespacing": 1.3}
         style.write(figure, left + size / 2, top + rows["longest"] - 9, answer, weight=weight, **below_it)
 
 
-def _one_per_class(trace: RoutingTrace) -> list[int]:
-    """Up to ten images: the first of each class, then others in their order."""
-    if trace.labels is None:
-        return list(range(trace.num_images))[:_MAX_IMAGES]
-    firsts = [int(n) for n in np.unique(trace.labels, return_index=True)[1]]
-    others = [n for n in range(trace.num_images) if n not in firsts]
-    return (firsts + others)[:_MAX_IMAGES]
-
-
-def _name(trace: RoutingTrace, label: int, most: int) -> str:
-    """A class's name in at most ``most`` characters, or its number if it has none."""
-    return style.cut(trace.class_names[label], most) if 0 <= label < len(trace.class_names) else str(label)
+def _name(trace: RoutingTrace, label: int) -> str:
+    """A class's name in at most ten characters, or its number if it has none."""
+    return style.cut(trace.class_names[label], 10) if 0 <= label < len(trace.class_names) else str(label)
