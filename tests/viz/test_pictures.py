@@ -30,11 +30,11 @@ ROUNDED = {"abs": 2e-3}
 def test_the_entropy_line_is_the_mean_over_children_of_the_traces_entropies(trace):
     picture = viz.EntropyPicture(trace, image=1)
     wanted = [entropy_by_hand(trace, trace.c[-1, r, 1])[0] for r in range(3)]
-    assert picture.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
-    assert picture.mean.get_xdata() == pytest.approx(range(1, 4))
+    assert picture.curves.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
+    assert picture.curves.mean.get_xdata() == pytest.approx(range(1, 4))
     picture = viz.EntropyPicture(trace, over="epochs")  # after the iterations of training
     wanted = [entropy_by_hand(trace, trace.c[k, 2, 0])[0] for k in range(3)]
-    assert picture.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
+    assert picture.curves.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
     assert [label.get_text() for label in picture.figure.axes[0].get_xticklabels()] == ["0", "2", "6"]
 
 
