@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 PICTURES = {
     "entropy": "how undecided the children are",
     "graph": "the image in the colours of the parents, the graph, and how undecided each child is",
-    "histogram": "how many edges have which coupling",
     "nodes": "the graph of a CapsuleConv, with edges in the colours of the capsules that they are coupled with",
 }
 """The moving pictures, each with what it shows."""
 
-__all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "HistogramPicture", "NodesPicture"]
+__all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "NodesPicture"]
 __all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]
 __all__ += ["confusion", "parts"]
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from graphcaps.viz.results.training_sheet import sheet
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.graph import GraphPicture
-    from graphcaps.viz.routing.histogram import HistogramPicture
     from graphcaps.viz.routing.nodes import NodesPicture
     from graphcaps.viz.style import color, save
 

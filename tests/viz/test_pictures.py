@@ -15,7 +15,7 @@ from graphcaps import viz
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.viz import style
 
-PICTURES = (viz.EntropyPicture, viz.GraphPicture, viz.HistogramPicture)
+PICTURES = (viz.EntropyPicture, viz.GraphPicture)
 
 
 @pytest.fixture(scope="module")
@@ -162,20 +162,6 @@ def test_a_still_shows_all_iterations_side_by_side(trace):
         assert panel.lines.get_colors()[:, 3] == pytest.approx(0.12 + 0.83 * c)
 
 
-def test_histogram_counts_are_those_of_the_trace_and_sum_to_the_edges(trace):
-    picture = viz.HistogramPicture(trace)
-    to_winner = trace.dst == trace.lengths[-1, 2, 0].argmax()
-    assert np.abs((picture.bins[1:] + picture.bins[:-1]) / 2 - 0.1).min() < 1e-9  # undecided is the centre of a bin
-    for step in (0, 1, 2):
-        picture.show(step)
-        c = trace.c[-1, step, 0].astype(np.float64)
-        for bars, chosen in ((picture.bars, c), (picture.winner_bars, c[to_winner])):
-            heights = [bar.get_height() for bar in bars]
-            ends = [bar.get_x() for bar in bars][1:]
-            assert sum(heights) == len(chosen)
-            assert heights == np.bincount(np.searchsorted(ends, chosen, side="right"), minlength=len(bars)).tolist()
-
-
 @pytest.mark.parametrize("kind", PICTURES)
 @pytest.mark.parametrize("use", ["film", "still"])
 @pytest.mark.parametrize("over, children", [("epochs", 16), ("iterations", 1152)])
@@ -200,7 +186,7 @@ def test_draw_writes_every_file_and_reports_each(tmp_path):
     short = with_pictures(make_trace(3, 2, iterations=1, images=1, epochs=(0, 1), trained_iterations=1))
     folder, reported = tmp_path / "new" / "figures", []
     written = viz.draw(short, folder, on_written=lambda path: reported.append((path, path.exists())))
-    names = ["entropy", "graph", "histogram"]
+    names = ["entropy", "graph"]
     wanted = [*(f"{name}.gif" for name in names), *(f"{name}-epochs.gif" for name in names), "sheet.png"]
     assert [path.name for path in written] == wanted and reported == [(path, True) for path in written]
     assert sorted(path.name for path in folder.glob("[!.]*")) == sorted(wanted)
@@ -241,9 +227,9 @@ def test_a_gif_is_small_has_every_frame_and_its_last_is_the_figure_as_matplotlib
 def test_mp4_plays_as_long_as_the_gif(tmp_path):
     ffmpeg = pytest.importorskip("imageio_ffmpeg", reason='mp4 needs pip install -e ".[video]"')
     short = make_trace(4, 3, iterations=3, epochs=(0,))
-    (path,) = viz.draw(short, tmp_path, what="histogram", format="mp4")
+    (path,) = viz.draw(short, tmp_path, what="entropy", format="mp4")
     _, seconds = ffmpeg.count_frames_and_secs(str(path))
-    frames = viz.HistogramPicture(short).timeline.frames()
+    frames = viz.EntropyPicture(short).timeline.frames()
     assert seconds == pytest.approx(sum(frame.seconds for frame in frames), rel=0.1)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.ticker import MaxNLocator
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
@@ -63,11 +62,8 @@ class EntropyCurves:
         axes.set_yticks([0, 1, 2] if 2 < highest < 3 else [0, round(highest / 2, 1)])
         label = "routing iteration" if time.over == "iterations" else "epoch of training (those kept)"
         axes.set_xlabel(label + f"  ({picture.source})" * (medium.heading and bool(picture.source)), **small)
-        if time.over == "iterations":
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
-        else:
-            every = slice(None, None, math.ceil(len(time) / 20))
-            axes.set_xticks(time.x[every], [str(step) for step in time.steps[every]])
+        every = slice(None, None, math.ceil(len(time) / 20))
+        axes.set_xticks(time.x[every], [str(step) for step in time.steps[every]])
         axes.axhline(self.level, color=medium.muted, lw=0.9, ls=(0, (4, 3)))
         same = np.all(levels == levels[0])
         name = f"ln {round(math.exp(self.level))} = {self.level:.2f}" if same else f"{self.level:.2f}"
@@ -104,12 +100,13 @@ class EntropyPicture(Picture):
     """Coupling entropy over iterations or epochs; ``curves`` are its ``EntropyCurves``."""
 
     def draw(self) -> None:
-        self.figure, self._heading, axes = style.chart(self.medium)
+        height, box = self.medium.chart
+        self.figure = style.blank(self.medium.width, height)
+        self._heading = style.Heading(self.figure, self.medium)
+        axes = self.figure.add_axes(box)
         chosen = selected(self.trace, self.timeline.c[-1], self.timeline.lengths[-1])
         self.curves = EntropyCurves(self, axes, chosen)
         axes.set_ylabel("coupling entropy (nat)")
-        box = axes.get_position()
-        axes.set_position((box.x0, box.y0, 0.84 * box.width, box.height))  # the mean is written at the right
 
     def show(self, position: float) -> None:
         values = self.curves.show(position)
