@@ -89,7 +89,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         if run is None:
             raise
         how = "stopped at once; the last checkpoint is intact"
-        raise Interrupted(run, getattr(error, "signum", signal.SIGINT), how) from None
+        raise Interrupted(run, (*error.args, signal.SIGINT)[0], how) from None
     except RuntimeError as error:
         # If the connection to another process has closed, NCCL raises DistError, but gloo a plain RuntimeError.
         if world == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
