@@ -98,7 +98,7 @@ class TrainConfig:
     """Weight of the decoder's loss, the sum of squared errors over pixels; 0: the decoder is not trained."""
     seed: int = 0
     """Seed of the initial weights, the order of the images and their augmentation."""
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to train on; auto: a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the convolutions and the decoder; auto: bfloat16 if the hardware supports it, else float32. Routing

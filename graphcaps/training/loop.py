@@ -109,7 +109,7 @@ class Trainer:
         self.config, self.run, self.splits, self.learner = saving.config, saving.run, saving.splits, saving.learner
         self.total_steps = self.config.epochs * len(batches)
         self.progress, device = Progress("", show, sys.stdout), self.learner.device
-        self.loss_sum = torch.zeros((), dtype=self.learner.sum_dtype, device=device)
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.hits = torch.zeros((), dtype=torch.int64, device=device)
         self.step: Step = self._step
         if self.config.capture and device.type == "cuda":
