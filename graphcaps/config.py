@@ -20,7 +20,7 @@ from .names import AUGMENTS, DATASETS, ENGINES, NETWORKS, OWN_KINDS, Preset, own
 
 FORMAT_VERSION = 2
 MACHINE_SETTINGS = ("data", "device", "capture")  # settings that may differ when a run is resumed
-FOLDER_SETTINGS = ("out", "name", "tensorboard")  # settings that don't affect weights
+FOLDER_SETTINGS = ("out", "name")  # settings that don't affect weights
 MAX_ITERATIONS = 1_000
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ class TrainConfig:
     dataset: str = "mnist"
     """Images to train on. digits: comes with scikit-learn, so nothing is downloaded. multimnist: two of MNIST's digits
     overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28, each moved by up to 6 pixels in a black frame of
-    40 x 40. smallnorb: toys, 32 x 32; you must get its files yourself. Your own images: folder:PATH, one folder per
-    class in PATH, or in PATH/train, PATH/val and PATH/test. idx:PATH, files in MNIST's format. npz:PATH, arrays named
-    as in Keras or MedMNIST. csv:PATH, one row per image: its label and pixels, as on Kaggle, or its file and label."""
+    40 x 40. Your own images: folder:PATH, one folder per class in PATH, or in PATH/train, PATH/val and PATH/test.
+    idx:PATH, files in MNIST's format. npz:PATH, arrays named as in Keras or MedMNIST. csv:PATH, one row per image: its
+    label and pixels, as on Kaggle, or its file and label."""
     separator: str | None = None
     """Text between the classes of one of your own images: with +, an image labelled a+b shows both a and b, and one
     labelled + or nothing shows none; default: each label is one class, whatever it contains."""
@@ -57,8 +57,8 @@ class TrainConfig:
     the same: it repeats the images of a rare class, and uses only some images of a frequent class, others in the next
     epoch. Not for images that show several classes."""
     augment: Augment = "shift"
-    """Random changes of the training images. shift: move each image by up to 2 pixels (mnist40: 6, smallnorb: 8), and
-    each of multimnist's digits by up to 4. affine: shift, rotate and scale. anywhere: for mnist40, move each digit to
+    """Random changes of the training images. shift: move each image by up to 2 pixels (mnist40: 6), and each of
+    multimnist's digits by up to 4. affine: shift, rotate and scale. anywhere: for mnist40, move each digit to
     any place in the frame where it fits, in training and validation images. none: no change."""
     data: Path = Path("data")
     """Folder with the data set. A data set that is missing there is downloaded into it."""
@@ -98,7 +98,7 @@ class TrainConfig:
     """Weight of the decoder's loss, the sum of squared errors over pixels; 0: the decoder is not trained."""
     seed: int = 0
     """Seed of the initial weights, the order of the images and their augmentation."""
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to train on; auto: a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the convolutions and the decoder; auto: bfloat16 if the hardware supports it, else float32. Routing
@@ -113,8 +113,6 @@ class TrainConfig:
     """Folder in which the run folder is made."""
     name: str = ""
     """Name of the run folder; default: dataset, model and a number, such as mnist-compact-1."""
-    tensorboard: bool = False
-    """Also write the metrics for TensorBoard (pip install -e ".[tensorboard]")."""
 
     def __post_init__(self) -> None:
         for key in ("data", "out"):
@@ -257,7 +255,8 @@ class TrainConfig:
             del settings["protocol"]
         if own_images(str(settings.get("dataset", ""))):
             settings.setdefault("separator", "+")  # runs from before this setting
-        settings.pop("coupling_weight", None)  # a removed setting; ``train`` checks it
+        for removed in ("tensorboard", "coupling_weight"):  # ``train`` checks the latter
+            settings.pop(removed, None)
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
         try:

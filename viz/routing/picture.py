@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.selection import choice_by_name
-from graphcaps.viz.routing.timeline import Timeline, caption, true_parent
+from graphcaps.viz.routing.timeline import Timeline, caption
 from graphcaps.viz.routing_trace import RoutingTrace
 
 
@@ -39,7 +39,8 @@ class Picture:
         self.timeline = Timeline.of(trace, over, image)
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]
-        self.true = true_parent(trace, image)
+        label = -1 if trace.labels is None else int(trace.labels[image])
+        self.true = label if 0 <= label < trace.num_parents else None  # the parent that the label names
         self.words = ("part", "parts") if trace.images is not None else ("child", "children")
         with style.applied(medium):
             self.draw()
@@ -49,6 +50,11 @@ class Picture:
     def suits(trace: RoutingTrace) -> bool:
         """Whether the picture is drawn for this trace if all pictures are wanted."""
         return True
+
+    def color(self, parent: int) -> tuple[float, float, float]:
+        """The colour of a parent, or of its capsule in a user's graph, on this medium's paper."""
+        rgb = style.color(parent if self.trace.nodes is None else parent % self.trace.num_caps)
+        return style.on_dark(rgb) if self.medium is style.DARK else rgb
 
     def draw(self) -> None:
         """Make the figure with everything that stays the same."""
