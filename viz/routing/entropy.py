@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patches import Polygon, Rectangle
-from matplotlib.ticker import MaxNLocator
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
@@ -45,13 +44,11 @@ def _per_child(trace: RoutingTrace, values: np.ndarray) -> np.ndarray:
 def number_steps(axes: Axes, picture: Picture, **looks: Any) -> None:
     """Write the steps' numbers below the axes, and what they are. ``looks`` are those of the latter's text."""
     time, iterations = picture.timeline, picture.timeline.over == "iterations"
-    label = "routing iteration" if iterations else "epoch of training (those kept)"
+    routing = "routing " * (picture.trace.agreement is not None)
+    label = f"{routing}iteration" if iterations else "epoch of training (those kept)"
     axes.set_xlabel(label + f"  ({picture.source})" * (picture.medium.heading and bool(picture.source)), **looks)
-    if iterations:
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
-    else:
-        every = slice(None, None, math.ceil(len(time) / 20))
-        axes.set_xticks(time.x[every], [str(step) for step in time.steps[every]])
+    every = slice(None, None, math.ceil(len(time) / 20))
+    axes.set_xticks(time.x[every], [str(step) for step in time.steps[every]])
 
 
 class EntropyPicture(Picture):

@@ -104,7 +104,11 @@ class GraphPicture(Picture):
             self.panels[0].show(position)
         self.curves.show(position)
         line = self.timeline.title(position)
-        if self.timeline.over == "iterations":
+        if self.trace.agreement is None:
+            dead = self.trace.dead()[round(position) if self.timeline.over == "epochs" else -1].sum()
+            line += f". Each {self.words[0]} divides itself among {self.trace.about.get('parent', 'parent')}s; "
+            line += f"dead (under a tenth of an equal load): {dead} of {len(self.names):,}"
+        elif self.timeline.over == "iterations":
             votes = f"Each {self.words[0]} votes for the look of the whole; votes that agree count more next time"
             line = f"routing {line}. {votes}"
         self._heading.say(self.choice(position), line[0].upper() + line[1:])

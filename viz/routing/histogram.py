@@ -44,7 +44,8 @@ class HistogramPicture(Picture):
 
     def _draw_bars(self, axes: Axes) -> None:
         edges, empty = len(self._to_winner), np.zeros(len(self.bins) - 1)
-        winner = self.names[self._winner] + " (the answer)" * self.medium.heading
+        why = " (most loaded)" if self.trace.agreement is None else " (the answer)"
+        winner = self.names[self._winner] + why * self.medium.heading
         looks: dict[str, Any] = {"width": 0.94 * np.diff(self.bins), "align": "edge"}
         every, some = f"all {edges:,} couplings", f"those with {winner}"
         self.bars = list(axes.bar(self.bins[:-1], empty, color=style.FAINT, label=every, **looks))

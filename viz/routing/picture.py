@@ -40,7 +40,8 @@ class Picture:
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]
         self.true = true_parent(trace, image)
-        self.words = ("part", "parts") if trace.images is not None else ("child", "children")
+        child = str(trace.about.get("child", "part" if trace.images is not None else "child"))
+        self.words = (child, "children" if child == "child" else f"{child}s")
         with style.applied(medium):
             self.draw()
         self.show(self.timeline.end)
