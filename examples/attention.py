@@ -3,8 +3,8 @@
     python -m examples.attention --data data --to attention.png
 
 In GAT, each paper divides itself among its neighbours and itself, by a softmax in each of eight heads.
-``graphcaps.watch`` records it at several epochs of training. If Cora isn't in the folder ``--data``, it is downloaded. Run this in the checkout, whose
-``experiments`` read the data.
+``graphcaps.watch`` records it at several epochs of training. If Cora isn't in the folder ``--data``, it is downloaded.
+Run this in the checkout, whose ``experiments`` read the data.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -52,9 +52,8 @@ def main():
     torch.manual_seed(0)
     net = GAT(data.features.shape[1], HEADS * WIDTH, 2, data.num_classes, DROPOUT, heads=HEADS)
     adam = torch.optim.Adam(net.parameters(), lr=0.005, weight_decay=5e-4)
-    names = [f"{n}: class {label}" for n, label in enumerate(data.labels.tolist())]
-    names = dict.fromkeys(LAYERS, names)
-    seen = graphcaps.watch(net, softmax=LAYERS, names=names, child_names=names)
+    names = {"paper": [f"{n}: class {label}" for n, label in enumerate(data.labels.tolist())]}
+    seen = graphcaps.watch(net, softmax=LAYERS, names=dict.fromkeys(LAYERS, names))
     for epoch in range(given.epochs + 1):
         if epoch in EPOCHS:
             report(net.eval(), data, edge_index, seen, epoch)

@@ -44,8 +44,8 @@ def main():
     test = torch.rand(len(y)) < 0.3
     net = Mixture(given.experts)
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
-    names = {"gate": [f"a {label}" for label in y[test].tolist()]}
-    seen = graphcaps.watch(net, softmax={"gate": "digit -> expert"}, child_names=names)
+    names = {"digit": [f"a {label}" for label in y[test].tolist()]}
+    seen = graphcaps.watch(net, softmax={"gate": "digit -> expert"}, names={"gate": names})
     for epoch in range(given.epochs + 1):
         if epoch in EPOCHS:
             with seen, torch.no_grad():

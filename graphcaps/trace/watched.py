@@ -35,8 +35,7 @@ def watch(
     module: nn.Module | None = None,
     *,
     softmax: Mapping[str, str | tuple[str, Callable]] | None = None,
-    names: Mapping[str, Sequence[str]] | None = None,
-    child_names: Mapping[str, Sequence[str]] | None = None,
+    names: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
     images: int | None = 8,
     edges: int | None = 20_000,
 ) -> Watched:
@@ -54,7 +53,8 @@ def watch(
             module, args, output: output[1])`` reads another: a tensor (*, I, J), or a pair of edges (DGL's graph, or
             sources and targets (2, E)) and numbers (E, *). It runs over the last dim over which it sums to 1, and in a
             pair over a target's in-edges or else a source's out-edges. Calls in one call of the network are iterations.
-        names, child_names: names of all parents and of all children of layers, by the layers' names.
+        names: for layers, by their names, names of all parents or children, by those words: ``{"expert": [...]}``. The
+            words for capsules are "parent" and "child".
         images: number of images (all trailing dims together) to record of each routing; None: all.
         edges: number of edges to record; None: all. The first children are recorded, each with all of its edges. If a
             layer has more parents than this number, only the parents of recorded edges are recorded. ``v`` is recorded
@@ -73,7 +73,7 @@ def watch(
     for name, limit in (("images", images), ("edges", edges)):
         if limit is not None:
             check_whole(name, limit)
-    return Watched(module, (images, edges), softmax or {}, (names or {}, child_names or {}))
+    return Watched(module, (images, edges), softmax or {}, names or {})
 
 
 class Watched:
@@ -122,10 +122,13 @@ class Watched:
     def __getitem__(self, name: str) -> RoutingTrace:
         expect(name in self.names, "name", f"one of {self.names}, which have routed", repr(name))
         trace = self._snapshots[name] if name in self._snapshots else self._records[name].trace()
-        names, children = (np.array(given.get(name, ()), str) for given in self._names)
-        names = names if trace.parents is None else names[trace.parents[: len(names)]]
-        children = children[: trace.num_children]
-        return dataclasses.replace(trace, class_names=tuple(names.tolist()), child_names=tuple(children.tolist()))
+        given, kinds = self._names.get(name, {}), [str(trace.about.get(kind, kind)) for kind in ("parent", "child")]
+        for word in given:
+            check_name(f"names of {name}", word, kinds)
+        parents, children = (np.array(given.get(kind, ()), str) for kind in kinds)
+        chosen = slice(None) if trace.parents is None else trace.parents[: len(parents)]
+        class_names, child_names = parents[chosen].tolist(), children[: trace.num_children].tolist()
+        return dataclasses.replace(trace, class_names=tuple(class_names), child_names=tuple(child_names))
 
     def traces(self) -> dict[str, RoutingTrace]:
         return {name: self[name] for name in self.names}

@@ -35,8 +35,8 @@ def test_attention_of_pyg_and_of_dgl_is_recorded_and_the_output_is_unchanged():
 
 def test_a_gate_has_loads_dead_experts_names_and_pictures_in_its_words(tmp_path):
     logits, net = torch.randn(30, 4) + torch.tensor([2.0, 0.0, 1.0, -9.0]), nn.Sequential(nn.Softmax(-1))
-    names = {"names": {"0": ["ace", "bob", "cy", "dee"]}, "child_names": {"0": [f"a{n}" for n in range(30)]}}
-    seen = watch(net, softmax={"0": "digit -> expert"}, **names)
+    names = {"expert": ["ace", "bob", "cy", "dee"], "digit": [f"a{n}" for n in range(30)]}
+    seen = watch(net, softmax={"0": "digit -> expert"}, names={"0": names})
     for epoch in (0, 1):
         with seen:
             c = net(epoch * logits)
