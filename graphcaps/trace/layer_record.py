@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph
-from ..graph import Links, links
+from ..graph import links
 from ..viz.routing_trace import RoutingTrace
 
 NO_LIMIT = sys.maxsize
@@ -28,9 +28,7 @@ class LayerRecord:
     ``layer`` is "" outside all layers. ``nodes`` is the user's graph if votes go along its edges, else None.
     """
 
-    def __init__(
-        self, layer: str, graph: DGLGraph | Links, nodes: NodeGraph | None, images: int | None, edges: int | None
-    ):
+    def __init__(self, layer: str, graph: DGLGraph, nodes: NodeGraph | None, images: int | None, edges: int | None):
         ends = links(graph)
         src, dst, recorded = ends.src, ends.dst, torch.arange(len(ends.src))
         self.images, self.edges = images or NO_LIMIT, edges or NO_LIMIT

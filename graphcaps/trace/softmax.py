@@ -7,17 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from ..errors import InputError, required
 
-ATTENTION = ("return_attention_weights", "get_attention")
-"""Arguments by which layers of PyG and of DGL return their attention beside their output."""
+ATTENTION = ("return_attention_weights", "get_attention")  # with these, layers of PyG and DGL return it too
 ROUNDING = 0.01  # in half precision, a softmax sums to 1 within this
 
 
-def read_softmax(name: str, module: nn.Module, given: Any, found: Callable) -> tuple[RemovableHandle, RemovableHandle]:
-    """Hook a module, whose softmax is ``given`` to ``watch``, without an effect on its output.
+def read_softmax(name: str, module: nn.Module, given: Any, found: Callable[..., None]) -> tuple:
+    """Hook a module, whose softmax is ``given`` to ``watch``, and return the two hooks. Its output stays the same.
 
     In each call, ``found`` gets the words, the child and the parent of each edge (E,), and the couplings (E, N).
     """
@@ -30,11 +28,11 @@ def read_softmax(name: str, module: nn.Module, given: Any, found: Callable) -> t
 
     def before(module: nn.Module, args: tuple, named: dict[str, Any]) -> Any:
         nonlocal asked, graph
-        call = signature.bind(*args, **named)
-        graph = next(iter(call.arguments.values()))
         for flag in flags:
-            asked, call.arguments[flag] = call.arguments.get(flag), True
-        return call.args, call.kwargs
+            call = signature.bind(*args, **named)
+            asked, graph = call.arguments.get(flag), next(iter(call.arguments.values()))
+            call.arguments[flag] = True
+            return call.args, call.kwargs
 
     def after(module: nn.Module, args: tuple, output: Any) -> Any:
         softmax = output if read is None else read(module, args, output)
@@ -61,4 +59,4 @@ def _couplings(softmax: Any, dim: int) -> tuple[Tensor, Tensor, Tensor]:
         return *ends, c.detach().float().cpu().reshape(-1, ends.shape[1]).T
     edges, c = softmax
     ends = edges.edges(order="eid") if hasattr(edges, "edges") else edges
-    return ends[dim].long().cpu(), ends[1 - dim].long().cpu(), c.detach().float().cpu().flatten(1)
+    return ends[dim].long().cpu(), ends[1 - dim].long().cpu(), c.detach().float().cpu().reshape(len(c), -1)

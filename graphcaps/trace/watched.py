@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph
 from ..errors import check_name, check_whole, expect
-from ..graph import Links, bipartite_graph, to_networkx
+from ..graph import bipartite_graph, to_networkx
 from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import NodeCapsules
 from ..routing.observers import Observer, recording
@@ -53,8 +53,8 @@ def watch(
             module, args, output: output[1])`` reads another: a tensor (*, I, J), or a pair of edges (DGL's graph, or
             sources and targets (2, E)) and numbers (E, *). It runs over the last dim over which it sums to 1, and in a
             pair over a target's in-edges or else a source's out-edges. Calls in one call of the network are iterations.
-        names: for layers, by their names, names of all parents or children, by those words: ``{"expert": [...]}``. The
-            words for capsules are "parent" and "child".
+        names: for layers, by their names, names of all parents or children, by words as ``{"expert": [...]}``;
+            capsules are "parent" and "child".
         images: number of images (all trailing dims together) to record of each routing; None: all.
         edges: number of edges to record; None: all. The first children are recorded, each with all of its edges. If a
             layer has more parents than this number, only the parents of recorded edges are recorded. ``v`` is recorded
@@ -163,18 +163,11 @@ class Watched:
             path: the file to write (.gif, .mp4, .png, .svg or .pdf); its path is returned. None: return a matplotlib
                 figure of the last iteration instead.
             layer: name of a layer; None: the last layer in ``names``.
-            options: options of ``graphcaps.viz.picture``, such as ``over`` and ``image``.
+            options: options of ``graphcaps.viz.picture``: ``over``, ``image``, ``what="entropy"`` to draw that, ...
         """
-        return self._draw("auto", path, layer, options)
-
-    def entropy(self, path: str | os.PathLike | None = None, layer: str | None = None, **options: Any) -> Figure | Path:
-        """Draw how undecided a layer's children are; arguments and result as in ``graph``."""
-        return self._draw("entropy", path, layer, options)
-
-    def _draw(self, what: str, path: Any, layer: str | None, options: dict[str, Any]) -> Figure | Path:
         from ..viz import picture
 
-        return picture(self._trace(layer), what, path, **options)
+        return picture(self._trace(layer), path=path, **options)
 
     def _trace(self, layer: str | None) -> RoutingTrace:
         self._check_routed(self.names)
@@ -269,8 +262,8 @@ class Watched:
         ends = torch.stack((src, dst))
         children, parents = (ends.amax(dim=1) + 1).tolist()
         if not torch.equal(ends, self._ends.get(layer, ends[:0])):
-            graph = Links(src, dst, children, parents, complete=False)
-            self._ends[layer], self._records[layer] = ends, LayerRecord(layer, graph, None, *self._limits)
+            graph, self._ends[layer] = bipartite_graph(src, dst, children, parents), ends
+            self._records[layer] = LayerRecord(layer, graph, None, *self._limits)
             self._records[layer].about |= words
         load = c.new_zeros(parents, c.shape[1]).index_add(0, dst, c) / len(src.unique())
         self._records[layer].add(load.unsqueeze(-1), b=c.clamp_min(2**-24).log(), c=c)  # float16 begins at 2**-24
