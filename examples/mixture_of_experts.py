@@ -60,7 +60,7 @@ def main():
             adam.zero_grad()
             loss.backward()
             adam.step()
-    print("picture:", seen.graph(given.to, over="epochs"))
+    print("picture:", seen.graph(given.to, over="epochs", show_all=True))
 
 
 if __name__ == "__main__":

@@ -88,9 +88,9 @@ class GraphPicture(Picture):
         return [(self.timeline.end, (edge, top + (tall - side) / 2, side), (edge + taken, top, wide - taken, tall))]
 
     def _still(self, rows: int) -> _Places:
-        """A panel for each of up to five rounds, with the image above the graph."""
+        """A panel for each of up to five rounds, with the image above the graph, or up to three without an image."""
         time = self.timeline
-        steps = np.unique(np.linspace(0, time.end, min(_MAX_PANELS, len(time))).round()).tolist()
+        steps = np.unique(np.linspace(0, time.end, min(_MAX_PANELS if self.tint else 3, len(time))).round()).tolist()
         each = self.medium.width / max(3, len(steps))
         side, top = (0.7 * each, 28 + 0.7 * each) if self.tint else (0.0, 20.0)
         tall = float(np.clip(15 * rows, 100, 420))

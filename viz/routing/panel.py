@@ -93,16 +93,17 @@ class Panel:
         trace, shown, medium = self._trace, self._chosen, self._medium
         row, place = height / max(1, len(shown.children)), height / len(shown.parents)
         letter = 0.62 * medium.text * 100 / 72  # pixels
-        label = min(0.3 * width, letter * max(len(self._names[j]) + 1 for j in (*shown.parents, 0)) + 3 * letter)
+        label = min(0.42 * width, letter * max(len(self._names[j]) + 1 for j in (*shown.parents, 0)) + 3 * letter)
         thumb, box = min(0.94 * row, 0.15 * width), min(0.86 * place, 0.27 * width)
         right = left + width - label - box
         child_y = np.full(trace.num_children, np.nan)
         child_y[shown.children] = top + row * (np.arange(len(shown.children)) + 0.5)
         parent_y = np.full(trace.num_parents, np.nan)
         parent_y[shown.parents] = top + place * (np.arange(len(shown.parents)) + 0.5)
-        if trace.child_names and self._votes is None:
-            left += letter * max(len(style.cut(trace.child_names[i])) for i in shown.children)
-        self._draw_children(left, child_y, thumb)
+        names = [style.cut(trace.child_names[i]) for i in shown.children if trace.child_names and self._votes is None]
+        indent = letter * max(map(len, names), default=0)
+        names, left = (names, left + indent) if indent < 0.2 * width else ([], left)
+        self._draw_children(left, child_y, thumb, names)
         self._draw_lines((left + thumb + 3, right - 2), child_y, parent_y, min(9.0, 0.5 * row * 72 / 100))
         self._draw_parents(right, parent_y, box, letter)
         self._note(left, top + height, right)
@@ -118,15 +119,14 @@ class Panel:
             for x, text in ((left, children), (right, parents)):
                 self._axes.text(x, top - 8, text, va="bottom", size=medium.small, color=medium.muted)
 
-    def _draw_children(self, left: float, y: np.ndarray, side: float) -> None:
-        """Draw each child as the decoded image of its vote for the parent that it goes to most, or as a named dot."""
+    def _draw_children(self, left: float, y: np.ndarray, side: float, names: list[str]) -> None:
+        """Draw each child as the decoded image of its vote for the parent that it goes to most, or as a dot."""
         children, trace = self._chosen.children, self._trace
         self._portraits = []  # each with the edge of its vote
         if self._votes is None:
             x = np.full(len(children), left + side - 2)
             self._axes.scatter(x, y[children], min(0.2 * side**2, 120.0), color=self._medium.ink, lw=0, zorder=3)
-            for i in children if trace.child_names else ():
-                name = style.cut(trace.child_names[i])
+            for i, name in zip(children, names, strict=False):
                 self._axes.text(x[0] - 12, y[i], name, ha="right", va="center", size=self._medium.small)
         else:
             best = dict(zip(trace.src[self.edges].tolist(), self.edges.tolist(), strict=True))  # the last is strongest
