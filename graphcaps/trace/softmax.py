@@ -39,13 +39,14 @@ def read_softmax(name: str, module: nn.Module, given: Any, found: Callable[..., 
         if flags:
             softmax = output[1] if isinstance(output[1], tuple) else (graph, output[1])  # of PyG, of DGL
             output = output if asked else output[0]
-        for dim in range(softmax.dim())[::-1] if isinstance(softmax, Tensor) else (1, 0):
+        pair = isinstance(softmax, tuple) and (hasattr(softmax[0], "edges") or not softmax[0].is_floating_point())
+        for dim in range(softmax.dim())[::-1] if isinstance(softmax, Tensor) else (1, 0) if pair else ():
             src, dst, c = _couplings(softmax, dim)
             sums = c.new_zeros(int(src.max()) + 1, c.shape[1]).index_add(0, src, c)[src]
             if ((sums - 1).abs() < ROUNDING).all() and (c >= 0).all():
                 found(match.groupdict("image"), src, dst, c)
                 return output
-        then = "Return them from a function, and watch in eval mode, because dropout changes attention"
+        then = "Give a function that returns them, and watch in eval mode, because dropout changes attention"
         raise InputError(f"softmax of {name}: expected numbers >= 0 that sum to 1 over a set, got others. {then}")
 
     return module.register_forward_pre_hook(before, with_kwargs=True), module.register_forward_hook(after, prepend=True)

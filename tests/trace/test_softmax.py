@@ -66,6 +66,9 @@ def test_calls_in_one_call_of_the_network_are_iterations_and_the_set_is_what_sum
         wanted = torch.stack((once, once.softmax(1))).transpose(2, 3).flatten(2)
         np.testing.assert_array_equal(trace.c[0], wanted.numpy().astype(np.float16))
         assert (trace.num_children, trace.num_parents, trace.parent_names[0]) == (5, 3, "slot 0")
+    net[1] = nn.LSTM(5, 5)  # returns a tuple
+    with watch(net, softmax={"1": "input -> slot"}), pytest.raises(InputError, match="Give a function that returns"):
+        net(logits)
     with pytest.raises(InputError, match="words such as 'token -> expert'"), watch(net, softmax={"0": "input, slot"}):
         pass
     with pytest.raises(InputError, match="softmax: expected one of Sequential, 0, 1"):
