@@ -83,11 +83,7 @@ class Watched:
     """
 
     def __init__(self, module: nn.Module | None, limits: Any, softmax: Any, names: Any):
-        self._limits, self._softmax, self._names = limits, softmax, names
-        parts = () if module is None else module.named_modules()
-        self._parts = {name or type(part).__name__: part for name, part in parts}
-        for name in softmax:
-            check_name("softmax", name, tuple(self._parts))
+        self._module, self._limits, self._softmax, self._names = module, limits, softmax, names
         self._ends: dict[str, Tensor] = {}  # edges of each softmax in the current call of the network
         self._blocks: list[ExitStack] = []
         self._running: list[tuple[str, bool]] = []  # layers that are running, and whether their input is a pair
@@ -96,19 +92,23 @@ class Watched:
         self._snapshots: dict[str, RoutingTrace] = {}
 
     def __enter__(self) -> Watched:
-        self._blocks.append(stack := ExitStack())
-        for name, part in self._parts.items():
-            if isinstance(part, (NodeCapsules, NodeBeliefs)):  # part of a layer; the layer's name is used
-                stack.callback(part.register_forward_pre_hook(self._enter_nodes).remove)
-                stack.callback(part.register_forward_hook(self._leave_nodes, always_call=True).remove)
-            else:
-                enter = partial(self._enter, name)
-                stack.callback(part.register_forward_pre_hook(enter, with_kwargs=True).remove)
-                stack.callback(part.register_forward_hook(self._leave, always_call=True).remove)
-            if name in self._softmax:
-                for hook in read_softmax(name, part, self._softmax[name], partial(self._record_softmax, name)):
+        modules = () if self._module is None else self._module.named_modules()
+        parts = {name or type(part).__name__: part for name, part in modules}
+        with ExitStack() as stack:  # an error removes the hooks made so far
+            for name, part in parts.items():
+                if isinstance(part, (NodeCapsules, NodeBeliefs)):  # part of a layer; the layer's name is used
+                    stack.callback(part.register_forward_pre_hook(self._enter_nodes).remove)
+                    stack.callback(part.register_forward_hook(self._leave_nodes, always_call=True).remove)
+                else:
+                    enter = partial(self._enter, name)
+                    stack.callback(part.register_forward_pre_hook(enter, with_kwargs=True).remove)
+                    stack.callback(part.register_forward_hook(self._leave, always_call=True).remove)
+            for name, given in self._softmax.items():
+                check_name("softmax", name, tuple(parts))
+                for hook in read_softmax(name, parts[name], given, partial(self._record_softmax, name)):
                     stack.callback(hook.remove)
-        stack.enter_context(recording(self._record))
+            stack.enter_context(recording(self._record))
+            self._blocks.append(stack.pop_all())
         return self
 
     def __exit__(self, *error: object) -> None:

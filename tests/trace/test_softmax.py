@@ -71,5 +71,6 @@ def test_calls_in_one_call_of_the_network_are_iterations_and_the_set_is_what_sum
         net(logits)
     with pytest.raises(InputError, match="words such as 'token -> expert'"), watch(net, softmax={"0": "input, slot"}):
         pass
-    with pytest.raises(InputError, match="softmax: expected one of Sequential, 0, 1"):
-        watch(net, softmax={"gate": "input -> slot"})
+    with pytest.raises(InputError, match="softmax: expected one of Sequential, 0, 1"), watch(net, softmax={"gate": ""}):
+        pass
+    assert not net._forward_hooks and not attend._forward_hooks and not attend._forward_pre_hooks
