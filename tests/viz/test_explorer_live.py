@@ -390,6 +390,14 @@ def test_a_page_cut_short_says_so(chromium, text):
         assert not page.locator("h1").is_visible()
 
 
+def test_a_policy_that_forbids_webassembly_leaves_the_plain_sums(chromium, text, page):
+    visit(page, "image=2&view=all")
+    allowed = " 'wasm-unsafe-eval'"
+    assert allowed in text
+    with opened(chromium, text.replace(allowed, ""), end="#image=2&view=all") as other:
+        assert shown_lengths(other) == shown_lengths(page) and other.locator("#trouble").is_hidden()
+
+
 def test_a_finger_draws_with_the_answer_in_sight_and_axe_finds_nothing(chromium, text):
     touch = {"has_touch": True, "is_mobile": True, "color_scheme": "dark"}
     with opened(chromium, text, width=400, height=800, end="#compare=dynamic.3.spherical.2", **touch) as page:
