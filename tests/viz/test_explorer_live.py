@@ -247,7 +247,7 @@ def test_strokes_take_the_colours_of_the_two_digits_that_are_read(chromium):
 def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
     visit(page, "image=3")
     (parent, _, capsule, _), *_ = answer(network(), FEW.pixels[3].numpy()).tops
-    page.locator("[aria-controls=more]").click()
+    page.locator("[aria-controls=why]").click()
     assert page.locator("#capsule").inner_text() == f"Vary the {parent}: its capsule is 16 numbers"
     shown = [text.replace("\u2212", "-") for text in page.locator("#numbers output").all_inner_texts()]
     assert [float(text) for text in shown] == pytest.approx(capsule, abs=0.0051)
@@ -261,7 +261,7 @@ def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
     page.locator("#back").click()
     settle(page)
     assert (grey(page.locator("#bend > canvas")) == before).all() and page.locator("#number-5").input_value() == "0"
-    page.locator("[aria-controls=more]").click()
+    page.locator("[aria-controls=why]").click()
 
 
 def state(page) -> dict:
@@ -275,7 +275,6 @@ def state(page) -> dict:
           chosen: [...document.querySelectorAll("#images input")].findIndex((each) => each.checked),
           label: document.querySelector("#pulls label").textContent,
           parent: [...document.querySelectorAll("#parents button")].findIndex((each) => each.ariaPressed === "true"),
-          compared: document.querySelector("#compare details").open,
           routings: [...document.querySelectorAll("#compare select")].map((each) => each.value),
         }})"""
     )
@@ -290,14 +289,13 @@ def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, text, page):
     page.locator("#parents button").nth(4).click()
     page.locator(".stage > canvas").focus()
     page.keyboard.press("ArrowDown")
-    page.locator("[aria-controls=more]").click()
-    page.locator("#compare summary").click()
+    page.locator("[aria-controls=why]").click()
     page.locator("#compare select").nth(2).select_option("attention")
     page.locator("#compare select").nth(1).select_option("1")
     page.locator("#pin").click()
     page.locator("#name").fill("<b>bar")
     before = state(page)
-    assert before["compared"] and before["parent"] == 4 and before["label"] == "<b>bar goes"
+    assert before["parent"] == 4 and before["label"] == "<b>bar goes"
     page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text } }")
     page.locator("[aria-controls=share]").click()
     page.locator("#copy").click()
@@ -339,7 +337,6 @@ def test_fragments_that_do_not_fit_are_left_out_with_a_note(page):
 
 
 def test_compared_lengths_and_couplings_are_those_of_python(page):
-    page.locator("[aria-controls=more]").click()
     for one, other in ((("dynamic", 2), ("spherical", 7)), (("uniform", 3), ("attention", 3))):
         visit(page, f"image=3&compare={one[0]}.{one[1]}.{other[0]}.{other[1]}")
         assert "trained with dynamic routing, 3 rounds" in page.locator("#trained-with").inner_text()
@@ -361,7 +358,7 @@ def test_compared_lengths_and_couplings_are_those_of_python(page):
         assert apart > abs(couplings[0] - couplings[1]).max() - 5e-3
         got = [float(value) for value in values]
         assert got == pytest.approx([float(c[int(child), int(parent)]) for c in couplings], abs=5e-3)
-    page.locator("[aria-controls=more]").click()
+    page.locator("[aria-controls=why]").click()
 
 
 def test_a_saved_svg_has_a_line_for_each_coupling_and_the_numbers(page):

@@ -65,7 +65,7 @@ function votesFor(parent) {
 
 class VoteView {
   constructor(canvas) {
-    Object.assign(this, { canvas, pointed: null, known: null });
+    Object.assign(this, { canvas, known: null });
     canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y }) => this.point(this.near(x, y)));
     canvas.addEventListener("pointerleave", () => this.point(null));
     canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
@@ -76,9 +76,8 @@ class VoteView {
   }
 
   point(child) {
-    if (child === this.pointed) return;
-    this.pointed = child;
-    redraw();
+    if (child === (now.hovered?.child ?? null)) return;
+    choose({ hovered: child === null ? null : pointedAt({ child, parent: this.known.parent }) });
   }
 
   // The child whose vote ends near a point of the canvas, or null.
@@ -148,7 +147,7 @@ class VoteView {
       this.arrow(origin, place(tip), 11);
     }
     this.name(words.lengthIs(trace.parents[parent].name, lengthOf(v).toFixed(2)), place(tip), look.ink, false, 12);
-    const named = this.pointed ?? now.hovered?.child ?? child,
+    const named = now.hovered?.child ?? child,
       n = edges.findIndex((e) => layer.src[e] === named);
     if (n >= 0) {
       const point = place(points[n]);
