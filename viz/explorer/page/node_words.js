@@ -99,8 +99,8 @@ Object.assign(words, {
     convolution takes the mean of what a node's neighbours send. This one has several capsules for it, and each neighbour
     sends a vote to each of them.</p>`,
   anAgreement: `<h2>Agreement</h2>
-    <p>To a capsule where the votes of other neighbours point the same way as its own, a neighbour gives more. So that it
-    goes to a capsule says that its votes agree with those of others there, not why it is a neighbour.</p>`,
+    <p>To a capsule where the votes of other neighbours point the same way as its own, a neighbour gives more. That it
+    goes there says only that its votes agree with those of others there, not why it is a neighbour.</p>`,
   theCompetition: `<h2>Competition</h2>
     <p>Each neighbour divides itself: what one capsule gains, the others lose. The page shows one layer. What a layer
     before it would make of a changed edge isn't computed: features are those that the layer was called with.</p>`,
