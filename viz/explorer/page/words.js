@@ -41,6 +41,8 @@ const words = {
   name: "its name",
   whereItVotes: "where its votes agree",
   noParent: "to no parent",
+  change: (name, before, after) => `${name} ${after < before ? "falls" : "rises"} from ${before.toFixed(2)} to ${after.toFixed(2)}`,
+  noChange: "no parent changes by 0.01",
   oneChild: "One child",
   child: (n) => `child ${n}`,
   divides: (n) => `${sentence(childName(n))} divides itself`,
