@@ -200,3 +200,6 @@ def test_the_article_speaks_of_this_image_and_what_is_pointed_at_lights_up_in_ev
         check_axe(page)
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
         assert page.locator("#lines").bounding_box()["y"] == 0
+        page.emulate_media(media="print")  # what is open isn't printed, and is drawn without an error
+        settle(page)
+        assert page.locator("#why").is_hidden() and page.locator(".stage").is_visible()

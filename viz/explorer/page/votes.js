@@ -104,7 +104,7 @@ class VoteView {
       ends = (axis) => [Math.min(...shown.map((p) => p[axis])), Math.max(...shown.map((p) => p[axis]))];
     const [x0, x1] = ends(0),
       [y0, y1] = ends(1),
-      unit = Math.min(Math.max(0, width - 44) / (x1 - x0), (height - 44) / Math.max(y1 - y0, 1e-6)); // the same for both axes
+      unit = Math.max(0, Math.min((width - 44) / (x1 - x0), (height - 44) / Math.max(y1 - y0, 1e-6))); // the same for both axes
     const place = (this.place = ([x, y]) => [
       width / 2 + unit * (x - (x0 + x1) / 2),
       height / 2 - unit * (y - (y0 + y1) / 2),
