@@ -337,7 +337,10 @@ function drawWhy(parent) {
   drawSoftmax(subject, r);
   drawShares(subject);
   for (const explain of explanations) explain(subject, r);
-  for (const fact of document.querySelectorAll("[data-fact]")) fact.textContent = FACTS[fact.dataset.fact](subject);
+  for (const fact of document.querySelectorAll("[data-fact]")) {
+    const text = String(FACTS[fact.dataset.fact](subject));
+    if (fact.textContent !== text) fact.textContent = text; // the text isn't laid out anew in each frame
+  }
 }
 
 function stepLine(by) {

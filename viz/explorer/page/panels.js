@@ -169,7 +169,8 @@ function drawImage() {
   const frame = child !== null && fields && !heat ? fields.places[fields.of[child]] : null;
   if (frame) note = words.frame(frame[2], frame[3], childName(child));
   showSheet(tinted, frame);
-  $("#sheet canvas").title = $("#ink").textContent = note;
+  $("#sheet canvas").title = note;
+  if ($("#ink").textContent !== note) $("#ink").textContent = note;
   const truth = trace.parents[image.label]?.name;
   $("#sheet canvas").setAttribute("aria-label", `${words.sheet(truth)} ${note}`);
 }
