@@ -113,7 +113,7 @@ def relations_table() -> str:
         both = [cell for cell in (task, information.partition(" ")[0]) if cell != "-"]
         graphs.setdefault(graph or list(graphs)[-1], {})[network] = ", ".join(both)
     shown = [graph for graph in graphs if not graph.endswith("drawn")]
-    names = dict.fromkeys(name for graph in shown for name in graphs[graph])
+    names = dict.fromkeys(name for graph in shown for name in graphs[graph] if name != "k-means, products")
     lines = [f"| network | {' | '.join(shown)} |", "|---" * (1 + len(shown)) + "|"]
     lines += [f"| {name} | {' | '.join(graphs[graph].get(name, '-') for graph in shown)} |" for name in names]
     return "\n".join(lines)
