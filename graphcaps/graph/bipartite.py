@@ -42,9 +42,10 @@ def complete_graph(num_children: int, num_parents: int, device: torch.device | s
 
 @functools.lru_cache(maxsize=32)
 def _complete(num_children: int, num_parents: int, device: str) -> DGLGraph:
-    src = torch.arange(num_children).repeat_interleave(num_parents)
-    dst = torch.arange(num_parents).repeat(num_children)
-    return bipartite_graph(src, dst, num_children, num_parents).to(device)
+    with torch.device("cpu"):
+        src = torch.arange(num_children).repeat_interleave(num_parents)
+        dst = torch.arange(num_parents).repeat(num_children)
+        return bipartite_graph(src, dst, num_children, num_parents).to(device)
 
 
 def bipartite_graph(

@@ -119,4 +119,5 @@ class _Squash(torch.autograd.Function):
         (s,) = ctx.saved_tensors
         if torch.is_grad_enabled():  # for a second derivative
             return torch.autograd.grad(squash(s), s, dv, create_graph=True)[0]
-        return squash_backward(s, dv)
+        number = torch.promote_types(s.dtype, torch.float32)
+        return squash_backward(s.to(number), dv.to(number)).to(s.dtype)

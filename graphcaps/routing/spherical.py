@@ -53,7 +53,7 @@ class Spherical(Routing):
             fits = isinstance(value, numbers.Real) and 0 < value < math.inf
             expect(fits, name, "a finite number > 0", repr(value)[:40])
         self.iterations, self.concentration, self.rate = iterations, concentration, rate
-        self.exponent = nn.Parameter(torch.empty(()))
+        self.exponent = nn.Parameter(torch.empty(1))  # FSDP refuses parameters without dims
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -63,7 +63,13 @@ class Spherical(Routing):
     @property
     def kappa(self) -> Tensor:
         """The current concentration, () > 0."""
-        return (self.rate * self.exponent).exp()
+        return (self.rate * self.exponent[0]).exp()
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        stored = state_dict.get(f"{prefix}exponent")
+        if stored is not None and stored.dim() == 0:  # saved by an earlier version
+            state_dict[f"{prefix}exponent"] = stored.reshape(1)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         if self.iterations > 1:
