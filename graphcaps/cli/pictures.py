@@ -12,10 +12,11 @@ import tyro
 
 from ..errors import GraphcapsError
 from ..viz import PICTURES
-from .arguments import Data, Device, Folder, Out, Run, open_run
+from .arguments import Data, Device, Folder, Out, Run, names_run, open_run
 
 if TYPE_CHECKING:
     from ..training import run_folder
+    from ..viz.routing_trace import RoutingTrace
 
     What = str
 else:
@@ -67,6 +68,9 @@ def viz(
 
 def explain(
     run: Run = None,
+    picture: Annotated[
+        Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[PICTURE]", help_behavior_hint="")
+    ] = None,
     what: Literal["all", "parts", "capsules"] = "all",
     image: int = 0,
     keep: float = 0.9,
@@ -81,6 +85,7 @@ def explain(
     --what capsules.
 
     Args:
+        picture: An image file of your own to explain, instead of a test image; capsules are then not counted.
         what: parts: the strongest links from children to parents for one image, computed from the run's routing trace.
             capsules: dead and starved capsules, and the coupling entropy of the children, on the test images.
             all: both.
@@ -88,19 +93,33 @@ def explain(
         keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>: the
             contribution of its child to the length of its parent, after the iterations used in training.
     """
+    if run is not None and picture is None and not names_run(run):
+        run, picture = None, run
     chosen = open_run(run, out)
     folder = chosen.results / "explain"
     if what != "capsules":
         from ..analysis.parse_tree import in_words, parse_tree
         from ..viz import parts, save
 
-        trace = chosen.trace()
+        trace, name = chosen.trace(), f"image-{image}"
+        if picture is not None:
+            trace, image, name = _trace_of(chosen, trace, picture), 0, picture.stem
         tree = parse_tree(trace, image, keep)
         print(in_words(trace, tree))
-        save(parts(trace, tree), folder / f"image-{image}.png")
-        print(folder / f"image-{image}.png")
-    if what != "parts":
+        save(parts(trace, tree), folder / f"{name}.png")
+        print(folder / f"{name}.png")
+    if what != "parts" and picture is None:
         _count_capsules(chosen, folder, what == "capsules" or not chosen.pretrained, data, device)
+
+
+def _trace_of(run: run_folder.Run, trace: RoutingTrace, picture: Path) -> RoutingTrace:
+    from ..models import routing_network
+    from ..trace.recording import record_picture
+    from ..training.run_folder import load
+    from .tables import read_for
+
+    model = routing_network(load(run), str(run))
+    return record_picture(trace, model, read_for(run, model, picture).pixels[None])
 
 
 def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Path | None, device: str) -> None:

@@ -182,11 +182,17 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
 def _read_npz(path: Path) -> Arrays:
     """Read arrays named x_train, y_train etc. (Keras) or train_images, train_labels etc. (MedMNIST).
 
-    Arrays named images and labels, or x and y, are training images and their labels.
+    Arrays named images and labels, or x and y, are training images and their labels. The arrays may also be .npy files
+    in the folder ``path``, or beside the .npy file ``path``.
     """
     then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
-    with reading(path, "arrays by numpy.savez", then), np.load(path, allow_pickle=False) as stored:
-        arrays = {name.lower(): stored[name] for name in stored.files}
+    folder = path.parent if path.suffix == ".npy" else path
+    with reading(path, "arrays by numpy.savez", then):
+        if folder.is_dir():
+            arrays = {file.stem.lower(): np.load(file, allow_pickle=False) for file in sorted(folder.glob("*.npy"))}
+        else:
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = {name.lower(): stored[name] for name in stored.files}
     keys = [("train", "images", "labels"), ("train", "x", "y")]
     keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]
     pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}

@@ -254,7 +254,7 @@ def pretrained_names() -> list[str]:
     return sorted(path.name for path in PRETRAINED.iterdir())
 
 
-def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any:
+def load(run: str | Path | Run, which: str = "best", device: str = "cpu", num_classes: int | None = None) -> Any:
     """Load a trained network in eval mode.
 
     Args:
@@ -263,6 +263,7 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
             36 x 36 pixels. ``"mnist"`` has no decoder, so the ``reconstruction`` in its output is None.
         which: the weights to load from a run: ``"best"`` (on validation images) or ``"last"``.
         device: a torch device.
+        num_classes: to train the network for other classes, their number. The last layer is then a new one.
 
     Returns:
         a ``CapsNet``, ``MatrixCapsNet`` or ``CNN`` on ``device``. Its ``class_names`` has one name per class, and its
@@ -278,6 +279,8 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     """
     import torch
 
+    from ..models import from_preset, take_layers
+    from ..routing.names import from_json
     from .checkpoint import read_model
 
     expect(isinstance(run, (str, Path, Run)), "run", "a run folder, a weights file or a name", repr(run)[:40])
@@ -288,4 +291,10 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
         run = run if isinstance(run, Run) else Run.open(run)
         model, head = read_model(run.checkpoint(which))
         run.check_trained(head)
+    if num_classes is not None:
+        trained, preset = model, dict(model.preset or {}, num_classes=num_classes)
+        if "routing" in preset:
+            preset["routing"] = from_json(preset["routing"])
+        model = from_preset(**preset)
+        take_layers(model, trained)
     return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format used in training
