@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..errors import GraphcapsError
 from ..viz import PICTURES
 from .arguments import Data, Device, Folder, Out, Run, names_run, open_run
 
@@ -71,24 +70,22 @@ def explain(
     picture: Annotated[
         Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[PICTURE]", help_behavior_hint="")
     ] = None,
-    what: Literal["all", "parts", "capsules"] = "all",
+    what: Literal["parts", "capsules"] = "parts",
     image: int = 0,
     keep: float = 0.9,
     data: Data = None,
     device: Device = "auto",
     out: Out = Path("runs"),
 ) -> None:
-    """Show which parts led to an answer, and which capsules are used.
+    """Show which parts led to an answer, or which capsules are used.
 
-    Writes a picture and JSON to the folder explain in the run folder; for a network that comes with graphcaps, to
-    pretrained-NAME/explain beside the run folders. For such a network, test images are downloaded only if you give
-    --what capsules.
+    Writes a picture of the parts to the folder explain in the run folder; for a network that comes with graphcaps, to
+    pretrained-NAME/explain beside the run folders.
 
     Args:
-        picture: An image file of your own to explain, instead of a test image; capsules are then not counted.
+        picture: An image file of your own to explain, instead of a test image.
         what: parts: the strongest links from children to parents for one image, computed from the run's routing trace.
             capsules: dead and starved capsules, and the coupling entropy of the children, on the test images.
-            all: both.
         image: The number of the test image, from 0; the trace has one image per class.
         keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>: the
             contribution of its child to the length of its parent, after the iterations used in training.
@@ -96,20 +93,18 @@ def explain(
     if run is not None and picture is None and not names_run(run):
         run, picture = None, run
     chosen = open_run(run, out)
-    folder = chosen.results / "explain"
-    if what != "capsules":
-        from ..analysis.parse_tree import in_words, parse_tree
-        from ..viz import parts, save
+    if what == "capsules":
+        return _count_capsules(chosen, data, device)
+    from ..analysis.parse_tree import in_words, parse_tree
+    from ..viz import parts, save
 
-        trace, name = chosen.trace(), f"image-{image}"
-        if picture is not None:
-            trace, image, name = _trace_of(chosen, trace, picture), 0, picture.stem
-        tree = parse_tree(trace, image, keep)
-        print(in_words(trace, tree))
-        save(parts(trace, tree), folder / f"{name}.png")
-        print(folder / f"{name}.png")
-    if what != "parts" and picture is None:
-        _count_capsules(chosen, folder, what == "capsules" or not chosen.pretrained, data, device)
+    trace, name = chosen.trace(), f"image-{image}"
+    if picture is not None:
+        trace, image, name = _trace_of(chosen, trace, picture), 0, picture.stem
+    tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / f"{name}.png"
+    print(in_words(trace, tree))
+    save(parts(trace, tree), path)
+    print(path)
 
 
 def _trace_of(run: run_folder.Run, trace: RoutingTrace, picture: Path) -> RoutingTrace:
@@ -122,11 +117,10 @@ def _trace_of(run: run_folder.Run, trace: RoutingTrace, picture: Path) -> Routin
     return record_picture(trace, model, read_for(run, model, picture).pixels[None])
 
 
-def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Path | None, device: str) -> None:
-    """Count dead and starved capsules on the test images. Without ``download``, the images must already be on disk."""
+def _count_capsules(run: run_folder.Run, data: Path | None, device: str) -> None:
+    """Print the numbers of dead and starved capsules on the test images."""
     from ..analysis.accuracy import EVALUATION_BATCH
     from ..analysis.capsule_usage import capsule_usage
-    from ..atomic import write_text
     from ..data import Batches, load_images
     from ..models import routing_network
     from ..progress import bar
@@ -134,20 +128,12 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
     from ..training.run_folder import load
     from .tables import usage_lines
 
-    name, data, place = run.config.dataset, data or run.config.data, pick_device(device)
-    try:
-        splits = load_images(name, data, download, **run.config.of_images)
-    except GraphcapsError:
-        if download:
-            raise
-        then = f"graphcaps explain {name} --what capsules downloads them"
-        return print(f"capsules are not counted: the test images of {name} aren't in {data}. {then}")
+    place = pick_device(device)
     model = routing_network(load(run, device=place), str(run))
+    splits = load_images(run.config.dataset, data or run.config.data, **run.config.of_images)
     with bar("test images") as on_progress:
         [usage] = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
-    write_text(folder / "capsules.json", usage.to_json(splits.class_names))
     print(usage_lines(usage))
-    print(folder / "capsules.json")
 
 
 def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = None, out: Out = Path("runs")) -> None:
