@@ -130,7 +130,7 @@ def min_max(values: Tensor) -> tuple[float, float] | None:
 
 def warn_of_nan(result: Tensor, **given: Tensor | None) -> None:
     """Warn if numbers of ``result`` that ``min_max`` can read are NaN, and name the arguments that contain NaN."""
-    from .torch_tracing import is_tracing
+    from torch.jit import is_tracing
 
     if is_tracing() or (ends := min_max(result)) is None or not math.isnan(ends[0]):
         return

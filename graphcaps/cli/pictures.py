@@ -15,7 +15,6 @@ from .arguments import Data, Device, Folder, Out, Run, names_run, open_run
 
 if TYPE_CHECKING:
     from ..training import run_folder
-    from ..viz.routing_trace import RoutingTrace
 
     What = str
 else:
@@ -100,21 +99,16 @@ def explain(
 
     trace, name = chosen.trace(), f"image-{image}"
     if picture is not None:
-        trace, image, name = _trace_of(chosen, trace, picture), 0, picture.stem
+        from ..trace.recording import record_picture
+        from ..training.run_folder import load
+        from .tables import read_for
+
+        model, image, name = load(chosen), 0, picture.stem
+        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None])
     tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / f"{name}.png"
     print(in_words(trace, tree))
     save(parts(trace, tree), path)
     print(path)
-
-
-def _trace_of(run: run_folder.Run, trace: RoutingTrace, picture: Path) -> RoutingTrace:
-    from ..models import routing_network
-    from ..trace.recording import record_picture
-    from ..training.run_folder import load
-    from .tables import read_for
-
-    model = routing_network(load(run), str(run))
-    return record_picture(trace, model, read_for(run, model, picture).pixels[None])
 
 
 def _count_capsules(run: run_folder.Run, data: Path | None, device: str) -> None:

@@ -35,6 +35,7 @@ def train_on_hidden_edges(graph: DGLGraph, num_caps: int) -> tuple[CapsuleConv, 
     ends, reverse, count = links(graph), reverse_edges(graph), graph.num_nodes()
     expect(count <= MOST_NODES, "graph", f"at most {MOST_NODES} nodes to train a layer", count, "Train your own layer")
     first, apart = torch.minimum(torch.arange(len(reverse)), reverse), ends.src != ends.dst
+    x = torch.eye(count).index_put((ends.dst, ends.src), torch.ones(()))
     options: dict[str, Any] = {"unit_votes": True, "mutual": True, "squash_output": False, "allow_zero_in_degree": True}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -43,7 +44,7 @@ def train_on_hidden_edges(graph: DGLGraph, num_caps: int) -> tuple[CapsuleConv, 
         adam = torch.optim.Adam([*conv.parameters(), score], lr=RATE, weight_decay=5e-4)
         for _ in range(EPOCHS):
             hidden = (torch.rand(len(first)) < HIDDEN)[first] & apart
-            seen = adjacency(ends.src[~hidden], ends.dst[~hidden], count)
+            seen = x.index_put((ends.dst[hidden], ends.src[hidden]), x.new_zeros(()))
             h = F.normalize(conv(graph, F.dropout(seen), (~hidden).float()), dim=-1)  # (N, K, D)
             linked = torch.stack([ends.src[hidden], ends.dst[hidden]])
             src, dst = torch.cat([linked, torch.randint(count, linked.shape)], dim=1)
@@ -52,9 +53,4 @@ def train_on_hidden_edges(graph: DGLGraph, num_caps: int) -> tuple[CapsuleConv, 
             adam.zero_grad()
             F.binary_cross_entropy_with_logits(alike, wanted).backward()
             adam.step()
-    return conv.eval(), adjacency(ends.src, ends.dst, count)
-
-
-def adjacency(src: torch.Tensor, dst: torch.Tensor, count: int) -> torch.Tensor:
-    """(N, N): 1 on the diagonal and for each edge, else 0."""
-    return torch.eye(count).index_put((dst, src), torch.ones(()))
+    return conv.eval(), x

@@ -102,16 +102,15 @@ def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
             "graph: expected an in-edge for every node, got nodes without one. Add self-loops with "
             "dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
         )
-    if len(graph.ntypes) == 1 and not graph.is_block:
-        warn_of_one_way(graph)
+    warn_of_one_way(graph)
 
 
 @cached_per_structure
 def warn_of_one_way(graph: DGLGraph) -> None:
-    """Warn if no node has both in-edges and out-edges, except for self-loops."""
+    """Warn if the nodes are of one kind, and none has both in-edges and out-edges, except for self-loops."""
     src, dst = graph.edges()
     src, dst = src[src != dst], dst[src != dst]
-    if len(src) and not bool(torch.isin(src, dst).any()):
+    if len(graph.ntypes) == 1 and not graph.is_block and len(src) and not bool(torch.isin(src, dst).any()):
         warnings.warn(f"graph: no node both votes and gets votes. {DIRECTION}", stacklevel=2)
 
 

@@ -83,8 +83,8 @@ def route(
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
     check_callable("on_iteration", on_iteration)
-    check_graph(graph)
-    warn_of_lone_votes(graph)
+    if isinstance(graph, DGLGraph):
+        warn_of_lone_votes(graph)
     return route_checked(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
 
 

@@ -63,7 +63,7 @@ class Spherical(Routing):
     @property
     def kappa(self) -> Tensor:
         """The current concentration, () > 0."""
-        return (self.rate * self.exponent[0]).exp()
+        return (self.rate * self.exponent.view(())).exp()
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
         stored = state_dict.get(f"{prefix}exponent")

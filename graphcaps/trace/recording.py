@@ -74,10 +74,8 @@ def record(
 
 def record_picture(trace: RoutingTrace, model: CapsNet, images: torch.Tensor) -> RoutingTrace:
     """Trace of the routing of images (N, C, H, W) in [0, 1], described as the trace of a run."""
-    epoch = int(trace.epochs[-1])
-    routed = dataclasses.replace(routing_of(model, images), epochs=np.array([epoch], np.int32))
-    known = dataclasses.replace(routed, class_names=trace.class_names, about=trace.about)
-    return known.with_epoch(epoch, routed, **pictures(model, images))
+    known = {"class_names": trace.class_names, "about": trace.about, "epochs": trace.epochs[-1:]}
+    return dataclasses.replace(routing_of(model, images), **known, **pictures(model, images))  # type: ignore[arg-type]
 
 
 def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:

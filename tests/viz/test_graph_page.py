@@ -357,7 +357,7 @@ def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined(tmp_path):
     assert max(alike, 1 - alike) > 0.9
     # In a graph of the same degrees without these causes, couplings stay nearly equal.
     numbered = networkx.convert_node_labels_to_integers(visits)
-    with pytest.warns(UserWarning, match="couplings stay nearly equal. The graph may have other causes"):
+    with pytest.warns(UserWarning, match="couplings stay nearly equal. Edges may have more causes"):
         explore_graph(2, networkx.double_edge_swap(numbered, 2000, 10**6, seed=0), path=tmp_path / "swapped.html")
 
 
@@ -367,7 +367,7 @@ def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined(tmp_path):
 def test_a_networkx_graph_keeps_its_names_and_equal_couplings_say_what_to_try(made, chromium, tmp_path):
     graph = made()
     at, x = networkx.circular_layout(graph), torch.randn(len(graph), 5)
-    with pytest.warns(UserWarning, match="couplings stay nearly equal. Give the layer unit_votes=True"):
+    with pytest.warns(UserWarning, match="couplings stay nearly equal. Try unit_votes=True"):
         page = explore_graph(CapsuleConv(5, 4, 3), graph, x, tmp_path / "page.html", positions=at)
     data = stored_in(page.read_text(encoding="utf-8"))
     assert data["names"] == [*graph] and np.allclose(data["at"], [*at.values()])
