@@ -9,9 +9,10 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from ...rule import MIN_NORM, MIN_SQUARED_NORM
+from ...rule import MIN_SQUARED_NORM
+from .kernels_rule import next_query, next_query_backward
 
-SHORTEST, SMALLEST = tl.constexpr(MIN_NORM), tl.constexpr(MIN_SQUARED_NORM)
+SMALLEST = tl.constexpr(MIN_SQUARED_NORM)
 
 
 class Rows(NamedTuple):
@@ -101,7 +102,9 @@ def softmax(b, S: tl.constexpr):
 
 
 @triton.jit
-def sum_rows(rows, begin, end, w, w_of_all, ds, ds_of_all, coupling, S: tl.constexpr):
+def sum_rows(
+    rows, begin, end, S: tl.constexpr, w=None, w_of_all=None, ds=None, ds_of_all=None, coupling=None
+):  # fmt: skip
     """Return s (1, K, D) of the rows begin:end, the sum of the votes times their couplings, and their squares (1, K).
 
     In the first iteration, w is None. With ds, the factors are the gradients of the logits instead of the couplings,
@@ -169,30 +172,6 @@ def kappa_over_rho_backward(dratio, ratio, root, count, here, dkappa, S: tl.cons
 
 
 @triton.jit
-def next_w(s, w, ratio, S: tl.constexpr):
-    n = tl.sqrt(tl.sum(s * s, 2))
-    if S.ADDS:
-        return w + s * (n / (1 + n * n))[:, :, None]
-    else:
-        return s * (ratio / tl.where(n > SHORTEST, n, 1.0))[:, :, None]
-
-
-@triton.jit
-def next_w_backward(s, dw, ratio, S: tl.constexpr):
-    """Return the gradients of s (1, K, D) and of the ratio (1, K)."""
-    n, along = tl.sqrt(tl.sum(s * s, 2)), tl.sum(s * dw, 2)
-    some = n > (0.0 if S.ADDS else SHORTEST)
-    length = tl.where(some, n, 1.0)
-    if S.ADDS:
-        factor = n / (1 + n * n)
-        back = (1 - n * n) / (1 + n * n) / (1 + n * n) / length * along
-    else:
-        factor = ratio / length
-        back = -factor * along / length / length
-    return factor[:, :, None] * dw + tl.where(some, back, 0.0)[:, :, None] * s, along / length
-
-
-@triton.jit
 def rows_of(node, ptr, S: tl.constexpr):
     return tl.load(ptr + node).to(tl.int64) * S.CAPS_IN, tl.load(ptr + node + 1).to(tl.int64) * S.CAPS_IN
 
@@ -208,23 +187,23 @@ def route_node(
     if end - begin > S.SEGMENT * S.CAPS_IN:
         return
     here, ws, ss = node + tl.arange(0, 1), (), ()
-    s, squares = sum_rows(rows, begin, end, None, None, None, None, None, S)
+    s, squares = sum_rows(rows, begin, end, S)
     ratio, root = kappa_over_rho(squares, end - begin, kappa, S)
     w = tl.zeros_like(s)
     for r in tl.static_range(1, R):
-        w = next_w(s, w, ratio, S)
+        w = next_query(s, w, ratio, S.ADDS)
         ws, ss = ws + (w,), ss + (s,)
         if r < R - 1 or grad is None:
-            s, _ = sum_rows(rows, begin, end, w, None, None, None, coupling if r == R - 1 else None, S)
+            s, _ = sum_rows(rows, begin, end, S, w, coupling=coupling if r == R - 1 else None)
     if grad is None:
         store(sums, capsules_at(here, S), s)
     else:
         ds, dw, dratio = load(grad, capsules_at(here, S)), tl.zeros_like(s), tl.zeros_like(squares)
         dss = (ds,)
         for r in tl.static_range(R - 1, 0, -1):
-            change, _ = sum_rows(rows, begin, end, ws[r - 1], None, ds, None, None, S)
+            change, _ = sum_rows(rows, begin, end, S, ws[r - 1], ds=ds)
             dw = dw + change if S.ADDS else change
-            ds, along = next_w_backward(ss[r - 1], dw, ratio, S)
+            ds, along = next_query_backward(ss[r - 1], dw, ratio, S.ADDS)
             dratio += along
             dss = (ds,) + dss
         through_rho = kappa_over_rho_backward(dratio, ratio, root, end - begin, here, dkappa, S)
@@ -252,7 +231,7 @@ def route_segment(
     else:
         w_here = None if w is None else load(w, capsules_at(here, S))
         ds_here = None if ds is None else load(ds, capsules_at(here, S))
-        total, of_squares = sum_rows(rows, begin, end, w_here, w, ds_here, ds, coupling, S)
+        total, of_squares = sum_rows(rows, begin, end, S, w_here, w, ds_here, ds, coupling)
         store(sums, capsules_at(segment + tl.arange(0, 1), S), total)
         if w is None:
             store(squares, numbers_at(segment + tl.arange(0, 1), S), of_squares)
@@ -287,12 +266,12 @@ def finish_hub(
     elif dw is None:
         store(s, capsules_at(here, S), total)
         before = tl.zeros_like(total) if w is None else load(w, capsules_at(here, S))
-        store(w_after, capsules_at(here, S), next_w(total, before, ratio, S))
+        store(w_after, capsules_at(here, S), next_query(total, before, ratio, S.ADDS))
     else:
         if S.ADDS:
             total += load(dw, capsules_at(here, S))
             store(dw, capsules_at(here, S), total)
-        change, along = next_w_backward(load(s, capsules_at(here, S)), total, ratio, S)
+        change, along = next_query_backward(load(s, capsules_at(here, S)), total, ratio, S.ADDS)
         store(ds, capsules_at(here, S), change)
         along += load(dratio, numbers_at(here, S))
         store(dratio, numbers_at(here, S), along)
