@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ...._dgl import DGLGraph
 from ....graph import cached_per_structure, links, reverse_edges
+from ...rule import kappa_over_rho
 from ..operators import new_results, operator, or_none
 from . import kernels_nodes as kernels
 
@@ -76,8 +77,13 @@ def sums_of_nodes(
         edges += edges_by_node(graph, z.device, False, by_source=True)
     if scale is not None:
         scale = scale.float().expand(len(edges[1]), *z.shape[1:3]).contiguous()
-    kappa = None if kappa is None else kappa.float().expand(z.shape[2]).contiguous()
-    s, c = route_nodes(z, scale, kappa, *edges, how=(iterations, mutual, per_edge, get_coupling))
+    ratio = None
+    if kappa is not None:  # add up the squared lengths of votes, as if each were a vote of one number
+        squared = torch.linalg.vector_norm(z, dim=-1, keepdim=True, dtype=torch.float32).square()
+        weight = None if scale is None else scale.square()
+        squares = route_nodes(squared, weight, None, *edges, how=(1, mutual, per_edge, False))[0] * z.shape[2]
+        ratio = kappa_over_rho(squares.squeeze(-1), edges[0].diff().unsqueeze(-1) * z.shape[1], kappa).contiguous()
+    s, c = route_nodes(z, scale, ratio, *edges, how=(iterations, mutual, per_edge, get_coupling))
     return s, c if get_coupling else None
 
 
@@ -87,7 +93,7 @@ def products_of_nodes(graph: DGLGraph, z: Tensor) -> Tensor:
     They are the gradient by ``scale`` of sums in which all couplings are 1 / K.
     """
     edges, nothing = edges_by_node(graph, z.device, False), z.new_empty(0)
-    saved = [z.unsqueeze(1), nothing, nothing, *edges, nothing, nothing.view(2, 0), nothing]
+    saved = [z.unsqueeze(1), nothing, nothing, *edges, nothing, nothing.view(2, 0)]
     products = _differentiate([(z * z.shape[1]).float()], saved, [1, False, False, False], [False, True])[1]
     assert products is not None
     return products.squeeze(1)
@@ -104,31 +110,31 @@ class Sizes:
     PADDED_D: int
     ROWS: int  # rows at a time
     SEGMENT: int  # edges
-    ADDS: bool  # whether the next w is added to the one before
+    ADDS: bool  # without a ratio: squash(s) is added to the w before
     ATOMIC: bool  # whether edges with the same source add their gradients up
 
 
 def launches(backward: bool, tensors: list[Tensor], how: list[int]) -> list[Callable[..., Any]]:
     """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share."""
     (z, *given), (iterations, mutual, per_edge, _) = tensors, how
-    (scale, kappa), (ptr, src, eid, hubs, first, hub_of, dst, back_eid) = map(or_none, given[:2]), given[2:10]
+    (scale, ratio), (ptr, src, eid, hubs, first, hub_of, dst, back_eid) = map(or_none, given[:2]), given[2:10]
     padded = [triton.next_power_of_2(size) for size in z.shape[2:]]
     numbers, atomic = padded[0] * padded[1], not per_edge and len(given) == 10
-    sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic))
+    sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, ratio is None, atomic))
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, eid if per_edge else src, eid
     back = (back_eid if per_edge else dst, back_eid, src) if mutual else (None, None, None)
     num_hubs, num_segments = len(hubs), len(hub_of)
-    sums = [z.new_empty(num_segments, *size, dtype=torch.float32) for size in (z.shape[2:], z.shape[2:3])]
+    sums = z.new_empty(num_segments, *z.shape[2:], dtype=torch.float32)
 
     def launch(kernel: Any, programs: int, *given: Any, warps: int = warps) -> Callable[..., Any]:
         return partial(kernel[(programs,)], *given, sizes, num_warps=warps) if programs else lambda **_: None
 
-    segment = *rows, *back, ptr, hubs, first, hub_of, *sums, num_hubs, iterations
+    segment = *rows, *back, ptr, hubs, first, hub_of, sums, num_hubs, iterations
     return [
-        launch(kernels.route_node, 0 if mutual else len(ptr) - 1, *rows, ptr, kappa, iterations),
+        launch(kernels.route_node, 0 if mutual else len(ptr) - 1, *rows, ptr, ratio, iterations),
         launch(kernels.route_segment, num_segments, *segment),
-        launch(kernels.finish_hub, num_hubs, *sums, ptr, hubs, first, kappa, warps=4),
+        launch(kernels.finish_hub, num_hubs, sums, hubs, first, ratio, warps=4),
     ]
 
 
@@ -137,16 +143,16 @@ def _shapes(tensors: list[Tensor], how: list[int]) -> list[tuple[int, ...]]:
     (z, _, _, ptr, src, _, hubs, *_), (iterations, _, _, get_coupling) = tensors, how
     num_nodes, num_hubs, dims = ptr.shape[0] - 1, hubs.shape[0], z.shape[2:]
     coupling = (src.shape[0], *z.shape[1:3]) if get_coupling else (0,)
-    return [(num_nodes, *dims), coupling, (2, iterations - 1, num_hubs, *dims), (num_hubs, dims[0])]
+    return [(num_nodes, *dims), coupling, (2, iterations - 1, num_hubs, *dims)]
 
 
 def _forward(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
-    """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, and the hubs' (s, w) and squares.
+    """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, and the hubs' (s, w).
 
-    The tensors are z, scale, kappa and `EdgesByNode`. If that of the reversed graph follows, the gradient of z is
-    deterministic.
+    The tensors are z, scale, ratio (N, K), which is kappa / rho or empty, and `EdgesByNode`. If that of the reversed
+    graph follows, the gradient of z is deterministic.
     """
-    sums, coupling, states, squares = new_results(tensors, _shapes(tensors, how))
+    sums, coupling, states = new_results(tensors, _shapes(tensors, how))
     iterations, _, _, get_coupling = how
     route_node, route_segment, finish_hub = launches(False, tensors, how)
     coupled = coupling.fill_(1 / sums.shape[1]) if get_coupling else None
@@ -156,15 +162,15 @@ def _forward(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
             last, w = r == iterations - 1, states[1, r - 1] if r else None
             route_segment(w=w, coupling=coupled if last else None)
             after = {"result": sums} if last else {"s": states[0, r], "w_after": states[1, r]}
-            finish_hub(squares=squares, FIRST=r == 0, w=w, **after)
-    return [sums, coupling, states, squares]
+            finish_hub(w=w, **after)
+    return [sums, coupling, states]
 
 
 def _differentiate(
     grads: list[Tensor], saved: list[Tensor], how: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients of z, scale and kappa."""
-    (*tensors, _, states, squares), (iterations, _, per_edge, _) = saved, how
+    """Return the gradients of z, scale and ratio."""
+    (*tensors, _, states), (iterations, _, per_edge, _) = saved, how
     z, edges, by_source, (caps_in, *dims) = tensors[0], tensors[3:11], tensors[11:], tensors[0].shape[1:]
     num_edges, num_hubs = len(edges[1]), len(edges[3])
     route_node, route_segment, finish_hub = launches(True, tensors, how)
@@ -172,21 +178,19 @@ def _differentiate(
     by_edge = by_source and not per_edge
     dz = zeros(num_edges if by_edge else len(z), caps_in, *dims) if needed[0] else None
     dscale = zeros(num_edges, caps_in, dims[0]) if needed[1] else None
-    dkappa, dratio, through_rho = (zeros(size, dims[0]) for size in (len(edges[0]) - 1, num_hubs, num_hubs))
-    ds, dw = zeros(iterations, num_hubs, *dims), zeros(num_hubs, *dims)
+    ds, dw, dratio = zeros(iterations, num_hubs, *dims), zeros(num_hubs, *dims), zeros(len(edges[0]) - 1, dims[0])
     grad, results = grads[0].contiguous(), {"dz": dz, "dscale": dscale}
     ds[-1] = grad.index_select(0, edges[3])
     with torch.cuda.device_of(z):
-        route_node(grad=grad, **results, dkappa=dkappa)
+        route_node(grad=grad, **results, dratio=dratio)
         for r in range(iterations - 1, 0, -1):
             route_segment(w=states[1, r - 1], ds=ds[r])
-            first = {"through_rho": through_rho, "dkappa": dkappa} if r == 1 else {}
-            finish_hub(squares=squares, s=states[0, r - 1], dw=dw, ds=ds[r - 1], dratio=dratio, **first)
-        route_segment(w=states[1], ds=ds, through_rho=through_rho, **results)
+            finish_hub(s=states[0, r - 1], dw=dw, ds=ds[r - 1], dratio=dratio)
+        route_segment(w=states[1], ds=ds, BACK=True, **results)
     if by_edge and dz is not None:  # route edges' gradients back to their sources: each is the only capsule of its edge
         nothing, votes = z.new_empty(0), dz.view(num_edges, 1, -1, dims[1])
         dz = _forward([votes, nothing, nothing, *by_source], [1, False, True, False])[0] * votes.shape[2]
-    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa.sum(0)
+    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dratio
 
 
 route_nodes = operator("route_nodes", _forward, _shapes, _differentiate)
