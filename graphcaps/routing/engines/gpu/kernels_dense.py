@@ -164,7 +164,7 @@ def gradient(
     D) has a matrix for each child, also if children share matrices.
     """
     tile = tile_of(u, children, parents, images, group, stride0, stride1, S)
-    step, of_u = stride1 if S.LINEAR else stride0, tile.u * 0
+    step, of_u = stride1 if S.LINEAR else stride0, tl.zeros_like(tile.u) if S.LINEAR else 0.0
     for j in range(parents):
         x = tl.load(votes + tile.at_x + j * step, mask=tile.in_x, other=0.0)
         prior_logit, db = prior_of(prior, tile, parents, j, edge0, edge1, S), 0.0
