@@ -60,7 +60,8 @@ class EntropyCurves:
         axes.set_facecolor("none")
         axes.set(xlim=(self._x[0] - 0.2, self._x[-1] + 0.2), ylim=(0, 1.06 * highest))
         axes.set_yticks([0, 1, 2] if 2 < highest < 3 else [0, round(highest / 2, 1)])
-        label = "routing iteration" if time.over == "iterations" else "epoch of training (those kept)"
+        iteration = "iteration" if trace.agreement is None else "routing iteration"
+        label = iteration if time.over == "iterations" else "epoch of training (those kept)"
         axes.set_xlabel(label + f"  ({picture.source})" * (medium.heading and bool(picture.source)), **small)
         every = slice(None, None, math.ceil(len(time) / 20))
         axes.set_xticks(time.x[every], [str(step) for step in time.steps[every]])
@@ -100,10 +101,10 @@ class EntropyPicture(Picture):
     """Coupling entropy over iterations or epochs; ``curves`` are its ``EntropyCurves``."""
 
     def draw(self) -> None:
-        height, box = self.medium.chart
-        self.figure = style.blank(self.medium.width, height)
+        screen = self.medium.heading
+        self.figure = style.blank(self.medium.width, 400 if screen else 230)
         self._heading = style.Heading(self.figure, self.medium)
-        axes = self.figure.add_axes(box)
+        axes = self.figure.add_axes((0.115, 0.135, 0.715, 0.585) if screen else (0.185, 0.16, 0.64, 0.655))
         chosen = selected(self.trace, self.timeline.c[-1], self.timeline.lengths[-1])
         self.curves = EntropyCurves(self, axes, chosen)
         axes.set_ylabel("coupling entropy (nat)")

@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.selection import choice_by_name
-from graphcaps.viz.routing.timeline import Timeline, caption, true_parent
+from graphcaps.viz.routing.timeline import Timeline, caption
 from graphcaps.viz.routing_trace import RoutingTrace
 
 
@@ -39,8 +39,10 @@ class Picture:
         self.timeline = Timeline.of(trace, over, image)
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]
-        self.true = true_parent(trace, image)
-        self.words = ("part", "parts") if trace.images is not None else ("child", "children")
+        label = -1 if trace.labels is None else int(trace.labels[image])
+        self.true = label if 0 <= label < trace.num_parents else None  # the parent that the label names
+        child = str(trace.about.get("child", "part" if trace.images is not None else "child"))
+        self.words = (child, "children" if child == "child" else f"{child}s")
         with style.applied(medium):
             self.draw()
         self.show(self.timeline.end)
