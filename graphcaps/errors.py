@@ -61,16 +61,6 @@ def check_whole(name: str, value: object, least: int = 1, most: int | None = Non
     expect(is_whole(value, least, most), name, wanted or f"an integer {bounds}", repr(value)[:40])
 
 
-def check_flag(name: str, value: object) -> None:
-    """Raise ``InputError`` unless ``value`` is True or False."""
-    expect(isinstance(value, bool), name, "True or False", repr(value)[:40])
-
-
-def check_callable(name: str, value: object) -> None:
-    """Raise ``InputError`` unless ``value`` is callable or None."""
-    expect(value is None or callable(value), name, "a function or None", repr(value)[:40])
-
-
 def check_tensor(name: str, value: object, floating: bool = True, sparse: bool = False) -> Tensor:
     """Return ``value``. Raise ``InputError`` unless it is a tensor of real numbers, by default dense floating point.
 
@@ -84,6 +74,7 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
         then = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
         raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (then and f". {then}"))
     expect(not value.is_nested, name, "a dense tensor", "a nested tensor")
+    expect(value.device.type != "meta", name, "a tensor with numbers", "one on device meta, which has none")
     layouts = (torch.strided, torch.sparse_coo, torch.sparse_csr)[: 3 if sparse else 1]
     expect(value.layout in layouts, name, "a dense tensor", value.layout, f"Convert it: {name}.to_dense()")
     expect(not value.is_complex(), name, "real numbers", value.dtype)

@@ -6,8 +6,10 @@
 import torch
 
 from .errors import check_labels, check_tensor, check_unit, expect
+from .typed import AtLeastZero, Share, typed
 
 
+@typed
 def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Shrink vectors s to length n^2 / (1 + n^2), where n = |s|, and keep their direction (equation 1).
 
@@ -28,8 +30,9 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     return s * (n / (1 + n * n))
 
 
+@typed
 def margin_loss(
-    lengths: torch.Tensor, labels: torch.Tensor, m_plus: float = 0.9, m_minus: float = 0.1, lam: float = 0.5
+    lengths: torch.Tensor, labels: torch.Tensor, m_plus: Share = 0.9, m_minus: Share = 0.1, lam: AtLeastZero = 0.5
 ) -> torch.Tensor:
     """Margin loss on capsule lengths (equation 4), summed over classes and averaged over the batch.
 
@@ -64,7 +67,8 @@ def margin_loss(
     return loss.sum(dim=1).mean()
 
 
-def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) -> torch.Tensor:
+@typed
+def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: Share) -> torch.Tensor:
     """Spread loss (Hinton, Sabour & Frosst 2018, equation 3), summed over wrong classes and averaged over the batch.
 
     L = sum over i != t of max(0, margin - (a_t - a_i))^2, where t is the true class; a scalar >= 0

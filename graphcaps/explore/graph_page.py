@@ -27,10 +27,11 @@ import torch
 
 from .._dgl import DGLGraph, dgl
 from ..atomic import write_text
-from ..errors import expect, is_whole
+from ..errors import check_tensor, expect, is_whole
 from ..graph import check_graph
 from ..nn import CapsuleConv
 from ..routing.names import name_of
+from ..typed import Count, typed
 from ..viz import style
 from ..viz.explorer.html import graph_page
 from ..viz.routing.layout import laid_out
@@ -41,6 +42,7 @@ GRAPH_PAGE_ROUTINGS = ("spherical", "dynamic", "uniform")
 MOST_EDGES = 2000
 
 
+@typed
 def explore_graph(
     conv: CapsuleConv,
     graph: DGLGraph,
@@ -50,7 +52,7 @@ def explore_graph(
     node_names: Sequence[str] | None = None,
     labels: torch.Tensor | Sequence | None = None,
     positions: Mapping[int, Sequence[float]] | np.ndarray | torch.Tensor | None = None,
-    center: int | None = None,
+    center: Count | None = None,
 ) -> Path:
     """Write an HTML page with a layer and a graph. The page routes again when you change the graph.
 
@@ -79,6 +81,7 @@ def explore_graph(
     """
     _check_layer(conv)
     check_graph(graph)
+    check_tensor("feat", feat)
     expect(len(graph.ntypes) == 1 and not graph.is_block, "graph", "one node type, no block", graph.ntypes)
     count, edges = graph.num_nodes(), graph.num_edges()
     expect(edges > 0, "graph", "edges", "none")

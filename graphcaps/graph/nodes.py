@@ -9,12 +9,14 @@ All results are cached as long as the graph's structure exists.
 import torch
 
 from .._dgl import DGLGraph, dgl
-from ..errors import check_whole, expect
+from ..errors import expect
+from ..typed import Size, typed
 from .bipartite import bipartite_graph, check_graph
 from .links import cached_per_structure, links
 
 
-def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
+@typed
+def expand(graph: DGLGraph, caps_in: Size = 1, caps_out: Size = 1) -> DGLGraph:
     """Link each capsule of an edge's source to each capsule of its destination; the votes along one edge compete.
 
     Edge ``(e * K_in + k) * K_out + l`` of the result links child ``e * K_in + k``, capsule k of e's source, to parent
@@ -32,8 +34,6 @@ def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
     12
     """
     check_graph(graph)
-    check_whole("caps_in", caps_in)
-    check_whole("caps_out", caps_out)
     return _expanded(graph, caps_in, caps_out).local_var()
 
 

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..errors import check_labels, expect
+from ..typed import Size, typed
 from .capsnet import PARENT_DIM
 from .network import ImageNetwork, check_images, choose_preset, preset_of
 from .stems import compact
@@ -69,8 +70,9 @@ class CNN(ImageNetwork):
         self.layers = layers
 
     @classmethod
+    @typed
     def from_preset(
-        cls, name: str, image_shape: tuple[int, int, int] = (1, 28, 28), num_classes: int = 10, objects: int = 1
+        cls, name: str, image_shape: tuple[Size, Size, Size] = (1, 28, 28), num_classes: Size = 10, objects: Size = 1
     ) -> CNN:
         """Build ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, like ``compact`` without decoder).
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import check_flag, check_tensor, check_unit, check_whole, expect
+from ..errors import check_tensor, check_unit, expect
 from ..graph import Links, graph_of
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing
 from ..routing.api import route_checked, uncompiled
@@ -50,9 +50,6 @@ class RoutedLayer(nn.Module):
         index: Tensor | None = None,
         learned_prior: bool = False,
     ):
-        check_whole("num_children", num_children)
-        check_whole("num_parents", num_parents)
-        check_flag("learned_prior", learned_prior)
         super().__init__()
         self.num_children, self.num_parents = num_children, num_parents
         self.graph_sizes: tuple[int, ...] = num_children, num_parents  # the argument of graph_of
@@ -168,5 +165,6 @@ def check_children(u: Tensor, num_children: int, dim: int) -> None:
 
 
 def check_centres(centres: Tensor) -> None:
+    check_tensor("centres", centres)
     expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
     check_unit("centres", centres, "Divide pixels by the image's size")

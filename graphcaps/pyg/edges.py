@@ -8,7 +8,7 @@ from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import is_sparse, is_torch_sparse_tensor, scatter, to_edge_index, to_torch_sparse_tensor
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import InputError, expect
+from ..errors import InputError, check_tensor, expect
 from ..graph import Links, bipartite_graph
 
 
@@ -44,7 +44,6 @@ def routed_edges(
     edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, as_links: bool = False
 ) -> RoutedEdges:
     """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with a single self-loop for each node."""
-    expect(edges.dim() == 2 and edges.size(0) == 2, "edge_index", "(2, E)", tuple(edges.shape))
     num_given, stayed = edges.size(1), None
     if loops:
         stayed = (edges[0] != edges[1]).nonzero()[:, 0]
@@ -71,7 +70,11 @@ def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -
 
 
 def coalesced(edge_index: Adj) -> Adj:
-    """Return a coalesced copy of edges in a sparse tensor, because PyG would coalesce the caller's tensor in place."""
+    """Check the edges, and coalesce a copy of a sparse tensor, because PyG would coalesce the caller's in place."""
+    if not is_sparse(edge_index):
+        shape = check_tensor("edge_index", edge_index, floating=False).shape
+        fits = shape[:1] == (2,) and len(shape) == 2 and not edge_index.is_floating_point()
+        expect(fits, "edge_index", "integers (2, E)", f"{edge_index.dtype} {tuple(shape)}")
     if isinstance(edge_index, torch.Tensor) and edge_index.layout == torch.sparse_coo:
         return edge_index.coalesce()
     return edge_index

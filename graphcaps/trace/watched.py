@@ -20,6 +20,7 @@ from ..graph import bipartite_graph, to_networkx
 from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import NodeCapsules
 from ..routing.observers import Observer, recording
+from ..typed import Size, typed
 from ..viz.routing_trace import RoutingTrace
 from .layer_record import LayerRecord, NodeGraph
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 NO_LAYER = "route"  # name of a routing outside all layers
 
 
-def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int | None = 20_000) -> Watched:
+@typed
+def watch(module: nn.Module | None = None, *, images: Size | None = 8, edges: Size | None = 20_000) -> Watched:
     """Record every routing inside a ``with`` block, in a network's layers and in direct calls of ``graphcaps.route``.
 
     Layers for graphs use a slower path, so the network's outputs and gradients change by rounding, but no more. Other
@@ -53,9 +55,6 @@ def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int
     >>> seen, seen["0"].c.shape
     (Watched(0: 200 edges, 3 iterations, 2 images), (1, 3, 2, 200))
     """
-    for name, limit in (("images", images), ("edges", edges)):
-        if limit is not None:
-            check_whole(name, limit)
     return Watched(module, images, edges)
 
 

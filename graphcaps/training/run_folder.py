@@ -21,15 +21,16 @@ import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import filelock
 import numpy as np
 
 from ..atomic import UNFINISHED, reading, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
-from ..errors import GraphcapsError, check_json, check_name, did_you_mean, expect, read_json
+from ..errors import GraphcapsError, check_json, did_you_mean, read_json
 from ..names import short_name
+from ..typed import typed
 from ..viz.routing_trace import RoutingTrace
 
 if TYPE_CHECKING:
@@ -254,7 +255,8 @@ def pretrained_names() -> list[str]:
     return sorted(path.name for path in PRETRAINED.iterdir())
 
 
-def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any:
+@typed
+def load(run: str | Path | Run, which: Literal["best", "last", "previous"] = "best", device: Any = "cpu") -> Any:
     """Load a trained network in eval mode.
 
     Args:
@@ -280,11 +282,9 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
 
     from .checkpoint import read_model
 
-    expect(isinstance(run, (str, Path, Run)), "run", "a run folder, a weights file or a name", repr(run)[:40])
     if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
         model, _ = read_model(Path(run))
     else:
-        check_name("which", which, ("best", "last", "previous"))
         run = run if isinstance(run, Run) else Run.open(run)
         model, head = read_model(run.checkpoint(which))
         run.check_trained(head)

@@ -137,7 +137,7 @@ WRONG = [
     ("...an EM routing, or 'em', got 'dynamic'...", lambda: nn.MatrixConvCaps(3, 1, 1, 2, routing="dynamic")),
     ("...got (3, 2, 4). Layers give (J, B, D): v.transpose(0, 1)...",
      lambda: nn.Decoder(3, 4, (1, 5, 5))(torch.rand(3, 2, 4), torch.tensor([0, 2]))),
-    ("image_shape: expected (C, H, W), three integers >= 1, got (28, 28)",
+    ("image_shape: expected (an integer >= 1, an integer >= 1, an integer >= 1), got (28, 28)",
      lambda: CapsNet.from_preset("compact", (28, 28))),
     ("objects: expected 1 for 'matrix', whose loss knows...", lambda: MatrixCapsNet.from_preset("matrix", objects=2)),
     ("routing: expected an EM routing, or 'em', got...",
