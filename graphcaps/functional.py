@@ -9,7 +9,6 @@ from .errors import check_labels, check_tensor, check_unit, expect
 from .typed import AtLeastZero, Share, typed
 
 
-@typed
 def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Shrink vectors s to length n^2 / (1 + n^2), where n = |s|, and keep their direction (equation 1).
 

@@ -49,14 +49,17 @@ class Edges:
         """The graph's edges as index tensors on the votes' device."""
         return links(self.graph, self.votes.device)
 
+    @property
+    def parent_shape(self) -> tuple[int, ...]:
+        """(J, *, D), the shape of the parents."""
+        return (self.graph.num_dst_nodes(), *self.votes.trailing, self.votes.dim)
+
     def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
         """Route by the routing's ``forward``. ``prior`` (E, *) is in edge order and has the dtype of the computation.
 
         ``coupling``: whether to return couplings (E, *).
         """
         parents = self.run(routing, self.vectors_in(prior.dtype), self.numbers_in(prior), activation)
-        wanted, got = (self.graph.num_dst_nodes(), *self.votes.trailing, self.votes.dim), tuple(parents.v.shape)
-        expect(is_tracing() or got == wanted, f"{type(routing).__name__}.forward", f"parents (J, *, D)={wanted}", got)
         c = parents.coupling if coupling else None
         return parents._replace(coupling=None if c is None else self.numbers_out(c.detach()))
 
@@ -71,7 +74,13 @@ class Edges:
                 f"{type(routing).__name__}: expected edges.observe(r, b, c, v, votes) in each iteration, got none. "
                 "Observers and graphcaps.watch are handed the state there"
             )
-        return result if isinstance(result, Parents) else squashed(result)
+        if is_tracing():
+            return result if isinstance(result, Parents) else squashed(result)
+        parents, wanted = result if isinstance(result, Parents) else squashed(result), self.parent_shape
+        for part, shape in zip(parents._fields, (wanted, wanted, wanted[:-1], tuple(prior.shape)), strict=True):
+            got = shape if getattr(parents, part) is None else tuple(getattr(parents, part).shape)
+            expect(got == shape, name, f"{part} of shape {shape}", got)
+        return parents
 
     def numbers_in(self, x: Tensor) -> Tensor:
         """(E, *) in edge order -> edge numbers, in the engine's layout."""
