@@ -166,7 +166,7 @@ def _save(run: Run, model: CapsNet, tensors: dict[str, torch.Tensor], head: dict
         labels=labels.numpy() if labels.dim() == 1 else None,  # a trace has one label per image or none
         class_names=model.class_names,
         about={key: getattr(run.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")},
-        **{**pictures(model, images), "perturbed": None, "steps": None},  # pages compute these; they are half a file
+        **pictures(model, images),
     )
     trace.save(run.path / "trace.npz")
     size = path.stat().st_size

@@ -21,7 +21,7 @@ from .typed import AtLeastZero, Positive, Size, kind_of, refuse
 
 FORMAT_VERSION = 2
 MACHINE_SETTINGS = ("data", "device", "capture")  # settings that may differ when a run is resumed
-FOLDER_SETTINGS = ("out", "name", "tensorboard")  # settings that don't affect weights
+FOLDER_SETTINGS = ("out", "name")  # settings that don't affect weights
 MAX_ITERATIONS = 1_000
 
 if TYPE_CHECKING:
@@ -114,8 +114,6 @@ class TrainConfig:
     """Folder in which the run folder is made."""
     name: str = ""
     """Name of the run folder; default: dataset, model and a number, such as mnist-compact-1."""
-    tensorboard: bool = False
-    """Also write the metrics for TensorBoard (pip install -e ".[tensorboard]")."""
 
     def __post_init__(self) -> None:
         for key in ("data", "out"):
@@ -237,7 +235,8 @@ class TrainConfig:
             del settings["protocol"]
         if own_images(str(settings.get("dataset", ""))):
             settings.setdefault("separator", "+")  # runs from before this setting
-        settings.pop("coupling_weight", None)  # a removed setting; ``train`` checks it
+        for removed in ("tensorboard", "coupling_weight"):  # ``train`` checks the latter
+            settings.pop(removed, None)
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
             raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
         try:

@@ -29,12 +29,11 @@ def digits(train: int = 120, val: int = 40, test: int = 41, size: int = 12) -> I
 
 
 def use(monkeypatch, images: ImageSplits | None = None) -> None:
-    """Let every command read these images, on one thread; perturb little, and don't wait for the disk."""
+    """Let every command read these images, on one thread, and don't wait for the disk."""
     images = images or digits()
     for module in ("graphcaps.training.loop", "graphcaps.data"):
         monkeypatch.setattr(f"{module}.load_images", lambda name, root, download=True: images)
     monkeypatch.setattr("os.fsync", lambda handle: None)
-    monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([-0.25, 0, 0.25]))
     torch.set_num_threads(1)
 
 

@@ -112,7 +112,6 @@ def test_an_image_is_right_where_its_classes_are_found_and_no_others():
 
 def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("graphcaps.trace.recording.STEPS", np.float32([0]))
     written(tmp_path, "folder", 240)
 
     def says(*words: str) -> str:

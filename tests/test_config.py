@@ -23,7 +23,6 @@ UNUSUAL = TrainConfig(
     data=Path("där drüben"),
     out=Path("/tmp/x"),
     name="a b",
-    tensorboard=True,
 )
 
 

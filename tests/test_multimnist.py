@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import CapsNet, dynamic_routing, train
+from graphcaps import CapsNet, train
 from graphcaps.analysis.accuracy import Evaluation, evaluate
-from graphcaps.analysis.ink import owners
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
 from graphcaps.data import Batches, Images, ImageSplits, Pairs
@@ -17,7 +16,6 @@ from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.models.answers import longest, overlaid, present
 from graphcaps.training.run_folder import Run
-from graphcaps.viz import segmentation
 
 from . import small
 from .traces import stored_in
@@ -122,9 +120,9 @@ def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, capsy
     run = Path(result["run"])
     assert graphcaps.load(run).objects == 2 and 0.3 < Run.open(run).metrics()[-1]["train_accuracy"] <= 1
     assert main(["evaluate", str(run)]) == 0
-    out, picture = capsys.readouterr().out, run / "figures" / "segmentation.png"
+    out, picture = capsys.readouterr().out, run / "figures" / "confusion.png"
     assert f"test accuracy {result['test_accuracy']:.2%}" in out and "if all its classes are found" in out
-    assert out.splitlines()[-1] == f"segmentation: {picture}"
+    assert out.splitlines()[-1] == f"confusion matrix: {picture}"
     for words in (
         ["explain", run],
         ["viz", run, "--what", "sheet"],
@@ -136,44 +134,3 @@ def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, capsy
     assert "multimnist" in capsys.readouterr().out
     network = stored_in((run / "figures" / "explorer.html").read_text(encoding="utf-8"))["network"]
     assert network["objects"] == 2
-
-
-@pytest.fixture
-def parts():
-    torch.manual_seed(0)
-    net = CapsNet.from_preset("parts", (1, 16, 16), 4, objects=2).eval()
-    with torch.no_grad():
-        net.capsules.weight *= 30  # so that couplings differ
-    return net
-
-
-def test_a_pixels_owner_is_that_of_the_nearest_children_by_length(parts):
-    layers, labels = next(Batches(Pairs(digits(5)), 5).in_order())
-    with torch.no_grad():
-        u = parts.children_of(overlaid(layers))
-        _, routed = dynamic_routing(parts.capsules.graph(), parts.capsules.votes(u), return_graph=True)
-    c, lengths = routed.edata["c"].view(8, 2, 2, 4, 5), u.norm(dim=-1).view(8, 2, 2, 5)
-    found = owners(parts, overlaid(layers), labels)
-    assert found.shape == (5, 2, 16, 16) and torch.allclose(found.sum(1), torch.ones(()))
-    for n in range(5):  # fields of 13 x 13, 2 pixels apart: centres 6 and 8
-        for (row, column), (y, x) in (((0, 15), (0, 1)), ((8, 6), (1, 0))):
-            both = [float((lengths[:, y, x, n] * c[:, y, x, k, n]).sum()) for k in labels[n].tolist()]
-            assert float(found[n, 0, row, column]) == pytest.approx(both[0] / sum(both), abs=1e-5)
-
-
-def test_the_segmentation_tints_each_capsule_and_leaves_what_none_explains():
-    images, layers = np.zeros((3, 1, 4, 4), np.uint8), np.zeros((3, 2, 1, 4, 4), np.uint8)
-    images[..., :3], layers[:, 0, 0, :, 0], layers[:, 1, 0, :, 1] = 255, 255, 255  # nobody explains column 2
-    labels, answers = np.array([[0, 1], [0, 2], [1, 2]]), np.array([[0, 1], [0, 1], [1, 2]])
-    owned = np.zeros((3, 2, 4, 4))
-    owned[:, 0, :, :2], owned[:, 1, :, 2:] = 255, 255
-    figure = segmentation(images, layers, labels, answers, owners=owned.astype(np.uint8))
-    found = {axes.get_label(): axes for axes in figure.axes}
-    first, second, third, fourth = found["couplings 0"].images[0].get_array()[0]
-    assert first[0] > first[2] and second[0] > second[2] and third[2] > third[0] and fourth.max() == 0
-    first, second, third, fourth = found["capsules 0"].images[0].get_array()[0]
-    assert first[0] > first[2] and second[2] > second[0]  # orange, blue
-    assert np.ptp(third) == 0 and 0 < third[0] < 0.5 and fourth.max() == 0
-    assert found["left over 0"].images[0].get_array()[0].tolist() == [0, 0, 1, 0]
-    left = [found[f"image {n}"].get_position().x0 for n in range(3)]
-    assert left[0] < left[2] < left[1]  # the wrong one last

@@ -259,11 +259,3 @@ def test_a_device_that_is_not_there_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(GraphcapsError, match="device: expected a cuda device, but torch finds none. Use --device auto"):
         train(small.config(tmp_path, device="cuda"), progress=False)
-
-
-def test_metrics_go_to_tensorboard_on_request(tmp_path):
-    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    interrupted(small.config(tmp_path, tensorboard=True), 4)
-    events = event_accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
-    events.Reload()
-    assert [event.step for event in events.Scalars("val_accuracy")] == [1]

@@ -13,26 +13,22 @@ from typing import TYPE_CHECKING
 PICTURES = {
     "entropy": "how undecided the children are",
     "graph": "the image in the colours of the parents, the graph, and how undecided each child is",
-    "histogram": "how many edges have which coupling",
     "nodes": "the graph of a CapsuleConv, with edges in the colours of the capsules that they are coupled with",
 }
 """The moving pictures, each with what it shows."""
 
-__all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "HistogramPicture", "NodesPicture"]
+__all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "NodesPicture"]
 __all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]
-__all__ += ["confusion", "parts", "robustness", "segmentation"]
+__all__ += ["confusion", "parts"]
 
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import animations, draw, picture
     from graphcaps.viz.explorer.html import explorer_page
     from graphcaps.viz.results.confusion import confusion
     from graphcaps.viz.results.parse_tree import parts
-    from graphcaps.viz.results.robustness import robustness
-    from graphcaps.viz.results.segmentation import segmentation
     from graphcaps.viz.results.training_sheet import sheet
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.graph import GraphPicture
-    from graphcaps.viz.routing.histogram import HistogramPicture
     from graphcaps.viz.routing.nodes import NodesPicture
     from graphcaps.viz.style import color, save
 
@@ -43,8 +39,6 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker accepts any name
         "explorer.html": "explorer_page",
         "results.confusion": "confusion",
         "results.parse_tree": "parts",
-        "results.robustness": "robustness",
-        "results.segmentation": "segmentation",
         "results.training_sheet": "sheet",
         **{f"routing.{name}": f"{name.title()}Picture" for name in PICTURES},
         "style": "color save",

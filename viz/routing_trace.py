@@ -30,8 +30,7 @@ class RoutingTrace:
     """Routing of N images at K epochs over R iterations on a graph of E edges from I children to J parents.
 
     The N images are those of a batch, or all trailing dims of the votes together. Votes without such dims give N = 1.
-    Each array's dims are given beside its type; there are also V nodes, T iterations in training, and S perturbation
-    steps.
+    Each array's dims are given beside its type; there are also V nodes and T iterations in training.
     """
 
     src: Annotated[np.ndarray, "E"]
@@ -80,10 +79,6 @@ class RoutingTrace:
     """uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
     decoded_parents: Annotated[np.ndarray | None, "N T J C H W"] = None
     """uint8, last epoch: the parents in each iteration of training, decoded."""
-    perturbed: Annotated[np.ndarray | None, "N D S C H W"] = None
-    """uint8, last epoch: reconstructions with ``steps[s]`` added to dimension d of that capsule."""
-    steps: Annotated[np.ndarray | None, "S"] = None
-    """float32 from -0.25 to 0.25."""
     history: dict[str, list[float]] = field(default_factory=dict)
     """Training curves, one number per epoch: epoch, train_loss, train_accuracy, val_accuracy, ..."""
     about: dict[str, str | int | float] = field(default_factory=dict)

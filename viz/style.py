@@ -64,8 +64,8 @@ class Medium:
     faint: str = FAINT
 
 
-SCREEN = Medium(720, (400, (0.115, 0.135, 0.85, 0.585)), TEXT, SMALL, 1.0, True)
-COLUMN = Medium(340, (230, (0.185, 0.16, 0.765, 0.655)), 8, 7, 0.6, False)
+SCREEN = Medium(720, (400, (0.115, 0.135, 0.715, 0.585)), TEXT, SMALL, 1.0, True)
+COLUMN = Medium(340, (230, (0.185, 0.16, 0.64, 0.655)), 8, 7, 0.6, False)
 """A column of a paper: 3.4 inches."""
 WIDE = replace(SCREEN, width=830)
 DARK = replace(WIDE, paper="#0d1117", ink="#e6edf3", muted="#9198a1", faint="#3d444d")
@@ -143,21 +143,6 @@ def blank(width: int, height: int, paper: str = "white") -> Figure:
     figure = _Figure(figsize=(width / 100, height / 100), dpi=100, facecolor=paper)
     FigureCanvasAgg(figure)
     return figure
-
-
-def chart(medium: Medium) -> tuple[Figure, Heading, Axes]:
-    """A figure with a heading and one pair of axes."""
-    height, box = medium.chart
-    figure = blank(medium.width, height)
-    return figure, Heading(figure, medium), figure.add_axes(box)
-
-
-def legend(axes: Axes, medium: Medium) -> None:
-    """Draw the legend above the axes, in one row, or in two on a narrow medium."""
-    if medium is SCREEN:
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.008, 1.0), ncols=4, columnspacing=1.5, handlelength=1.8)
-    else:
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.2, 1.0), ncols=2, columnspacing=1.2, handlelength=1.5)
 
 
 class Heading:

@@ -13,7 +13,7 @@ from experiments.plan import Plan
 from experiments.run import Place
 from experiments.statistics import difference, mcnemar
 from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluate
-from graphcaps.analysis.capsule_usage import capsule_usage, relative_entropy
+from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.config import TrainConfig
 from graphcaps.data import Batches, load_affnist, load_images, within
 from graphcaps.progress import bar
@@ -72,7 +72,7 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
             "dead": int(layer.children.dead.sum() + layer.parents.dead.sum()),
             "starved": int(layer.children.starved.sum() + layer.parents.starved.sum()),
             "capsules": len(layer.entropy) + len(layer.parents.length),
-            "entropy": relative_entropy(layer.entropy, layer.undecided),
+            "entropy": layer.relative_entropy,
             "away": layer.away,
         }
         for layer in layers

@@ -13,12 +13,12 @@ from torch import nn
 
 from experiments.run import Place
 from graphcaps.analysis.accuracy import EVALUATION_BATCH, in_eval_mode
-from graphcaps.analysis.capsule_usage import routed_batch
 from graphcaps.data import Batches, load_images
-from graphcaps.errors import check_whole, expect
+from graphcaps.errors import check_whole, expect, required
 from graphcaps.models import CapsNet, routing_network
 from graphcaps.models.answers import is_correct, longest, overlaid
 from graphcaps.nn import CapsuleLayer
+from graphcaps.nn.routed import route_layer
 from graphcaps.progress import bar
 from graphcaps.training.run_folder import Run, load
 
@@ -38,7 +38,8 @@ def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
     total = torch.zeros(model.capsules.graph().num_edges(), dtype=torch.float64)
     with bar("couplings of the training images") as on_progress:
         for images, _ in in_eval_mode(model, batches, on_progress):
-            _, c, _ = routed_batch(model.capsules, model.children_of(overlaid(images)))
+            routed = route_layer(model.capsules, model.children_of(overlaid(images)), coupling=True)
+            c = required(routed.coupling, "routing", "one that returns its couplings", repr(model.capsules.routing))
             total += c.sum(dim=1).cpu()
     return total / batches.num_images
 

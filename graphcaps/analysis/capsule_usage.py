@@ -13,7 +13,6 @@ the child's couplings are equal.
     away      the share of couplings, over all edges and images, whose relative coupling differs from 1 by more than 1 %
 """
 
-import json
 from typing import Any
 
 import torch
@@ -56,24 +55,12 @@ class Capsules:
     def starved(self) -> Tensor:
         return (self.relative_coupling <= STARVED_AT_MOST) & self._choosing
 
-    def numbers(self) -> dict[str, list]:
-        """All numbers, rounded, and the indices of dead and starved capsules."""
-        return {
-            "largest_length": _plain(self.length),
-            "largest_relative_coupling": _plain(self.relative_coupling),
-            "dead": self.dead.nonzero().flatten().tolist(),
-            "starved": self.starved.nonzero().flatten().tolist(),
-        }
-
 
 class CapsuleUsage:
-    """Usage of a layer's capsules over ``num_images`` images; float64 tensors on the CPU, filled batch by batch.
+    """Usage of a layer's capsules over ``num_images`` images; float64 tensors on the CPU, filled batch by batch."""
 
-    Child i has type i // (I / num_types).
-    """
-
-    def __init__(self, layer: RoutedLayer, num_types: int):
-        self._graph, self.num_types, self.num_images = layer.graph(), num_types, 0
+    def __init__(self, layer: RoutedLayer):
+        self._layer, self._graph, self.num_images = layer, layer.graph(), 0
         self._edges = links(self._graph)
         self._degrees = torch.bincount(self._edges.src, minlength=self._edges.num_children)  # (I,)
         self.undecided = self._degrees.clamp_min(1).double().log()  # (I,) nats, the entropy of equal couplings
@@ -82,12 +69,14 @@ class CapsuleUsage:
         self._entropies = torch.zeros_like(self.undecided)  # sums over images
         self._away, self._weighted, self._weights = 0, 0.0, 0.0
 
-    def add(self, activation: Tensor, c: Tensor, v: Tensor) -> None:
-        """Add one batch, as ``routed_batch`` returns it."""
+    def add(self, u: Tensor | Poses) -> None:
+        """Route a batch of children u, (I, B, P) or ``Poses``. A user-defined routing must return its couplings."""
+        routed, activation = route_layer(self._layer, u, coupling=True), activation_of(u)
+        c = required(routed.coupling, "routing", "one that returns its couplings", repr(self._layer.routing))
         relative = c.cpu().double() * self._degrees[self._edges.src].unsqueeze(1)  # (E, B)
         largest, away = relative.amax(dim=1), (relative - 1).abs() > AWAY_ABOVE
         self.children.add(activation, largest)
-        self.parents.add(torch.linalg.vector_norm(v, dim=-1), largest)
+        self.parents.add(torch.linalg.vector_norm(routed.v, dim=-1), largest)
         entropy = coupling_entropy(self._graph, c).cpu().double()  # (I, B)
         self._entropies += entropy.sum(dim=1)
         choosing, weights = self.undecided > 0, activation.cpu().double()
@@ -103,6 +92,12 @@ class CapsuleUsage:
         return self._entropies / self.num_images
 
     @property
+    def relative_entropy(self) -> float:
+        """Mean of entropy / undecided over children with two edges or more; 1 if there are none."""
+        choosing = self.undecided > 0
+        return float((self.entropy / self.undecided)[choosing].mean()) if choosing.any() else 1.0
+
+    @property
     def weighted_entropy(self) -> float:
         """Mean of entropy / undecided in [0, 1] over images and children with a choice; 1 if no child has one.
 
@@ -115,41 +110,6 @@ class CapsuleUsage:
         """The share in [0, 1] of relative couplings that differ from 1 by more than 1 %."""
         return self._away / max(1, self.num_images * len(self._edges.src))
 
-    def to_json(self, class_names: tuple[str, ...]) -> str:
-        """All numbers as JSON, per capsule, so that you can apply your own thresholds."""
-        entropies = {"mean_entropy": _plain(self.entropy), "undecided_entropy": _plain(self.undecided)}
-        numbers = {
-            "images": self.num_images,
-            "dead_at_most": DEAD_AT_MOST,
-            "starved_at_most": STARVED_AT_MOST,
-            "away_from_uniform": round(self.away, 6),
-            "entropy_of_undecided_by_length": round(self.weighted_entropy, 6),
-            "children": {"types": self.num_types, **entropies, **self.children.numbers()},
-            "parents": {"names": list(class_names), **self.parents.numbers()},
-        }
-        return json.dumps(numbers) + "\n"
-
-
-def _plain(values: Tensor) -> list[float]:
-    return [round(value, 6) for value in values.tolist()]
-
-
-def relative_entropy(entropy: Tensor, undecided: Tensor) -> float:
-    """Mean of entropy / undecided, both (I,), over children with two edges or more; 1 if there are none."""
-    choosing = undecided > 0
-    return float((entropy / undecided)[choosing].mean()) if choosing.any() else 1.0
-
-
-def routed_batch(layer: RoutedLayer, u: Tensor | Poses) -> tuple[Tensor, Tensor, Tensor]:
-    """Route a layer's children u, (I, B, P) or ``Poses``. A user-defined routing must return its couplings.
-
-    Returns the children's activations (I, B) in [0, 1], their couplings (E, B) in the last iteration, and the parents
-    (J, B, D).
-    """
-    parents = route_layer(layer, u, coupling=True)
-    c = required(parents.coupling, "routing", "one that returns its couplings", repr(layer.routing))
-    return activation_of(u), c, parents.v
-
 
 @torch.no_grad()
 def capsule_usage(
@@ -160,14 +120,12 @@ def capsule_usage(
     A layer's parents are the children of the next layer. Only one batch is in memory at a time.
     """
     layers: list[Any] = [*model.between, model.capsules]
-    types = [layer.child_types for layer in (*layers[:-1], model)]
-    usage = {layer: CapsuleUsage(layer, count) for layer, count in zip(layers, types, strict=True)}
-    usage = usage if all_layers else {model.capsules: usage[model.capsules]}
+    usage = {layer: CapsuleUsage(layer) for layer in (layers if all_layers else layers[-1:])}
     for images, _ in in_eval_mode(model, batches, on_progress):
         u = model.primary(model.stem(overlaid(images)))
         for layer in layers:
             if layer in usage:
-                usage[layer].add(*routed_batch(layer, u))
+                usage[layer].add(u)
             if layer is not model.capsules:
                 u = layer(u)
     return [*usage.values()]

@@ -3,7 +3,7 @@
 Each version of the images is classified as in ``graphcaps evaluate``: each image once, in order, without labels. If
 accuracy falls but the mean score of the answers doesn't, the network is wrong but confident.
 
-Results are plain data for JSON and for ``viz.robustness``::
+Results are plain data for JSON::
 
     on       name of the transform, or "affnist"      says    heading of the rows' names
     clean    index of the row of unchanged images     seed    random seed of the transforms

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ..config import MACHINE_SETTINGS
-from ..errors import GraphcapsError, check_whole, expect
+from ..errors import GraphcapsError, check_name, check_whole, expect
 from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, names_run, open_run
 from .columns import aligned
-from .evaluate_on import evaluate_on, names_of
 from .threads import set_number
 
 if TYPE_CHECKING:
+    from ..data import Batches
+    from ..models import CapsNet
     from ..training import run_folder
+
+OTHER_IMAGES = ("rotated", "shifted", "noisy", "scrambled", "affnist")  # what ``graphcaps evaluate --on`` takes
 
 log = logging.getLogger(__name__)
 
@@ -72,12 +75,10 @@ def evaluate(
 ) -> None:
     """Print the test accuracy, overall and per class, and draw the confusion matrix.
 
-    The command also counts doubtful answers (see graphcaps predict --help). For multimnist, a second picture shows
-    which pixels belong to which digit. If images may show any number of classes (multi-label), there is no picture.
-    Pictures are written to the folder figures in the run folder.
+    The command also counts doubtful answers (see graphcaps predict --help). The matrix is written to the folder
+    figures in the run folder. If images may show any number of classes (multi-label), there is none.
 
-    With --on, it measures accuracy on transformed test images, and writes tables as JSON and pictures to the folder
-    evaluate in the run folder.
+    With --on, it measures accuracy on transformed test images. JSON is written to evaluate in the run folder.
 
     Args:
         on: What to measure, one or several. rotated, shifted, noisy, scrambled: accuracy, mean winning score and the
@@ -85,7 +86,9 @@ def evaluate(
             affNIST, for a run trained on mnist40: on all images, on those moved no further than in mnist40, and on the
             others.
     """
-    names = () if on is None else names_of(on)
+    names = [] if on is None else list(dict.fromkeys(on.split(",")))
+    for name in names:
+        check_name("on", name, OTHER_IMAGES)
     chosen = open_run(run, out)
 
     from ..analysis.accuracy import EVALUATION_BATCH, evaluate
@@ -103,7 +106,7 @@ def evaluate(
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}, weights best on validation images{done}")
     batches = Batches(splits.test, EVALUATION_BATCH, device=place)
     if names:
-        return evaluate_on(chosen, names, model, batches, data or chosen.config.data)
+        return _evaluate_on(chosen, names, model, batches, data or chosen.config.data)
     from ..progress import bar
 
     with bar("test images") as on_progress:
@@ -113,18 +116,36 @@ def evaluate(
         print(doubted_line(result, model.limits))
     if model.objects is None:  # a confusion matrix needs one true class per answer
         return
-    from ..viz import confusion, save, segmentation
+    from ..viz import confusion, save
 
     picture = chosen.results / "figures" / "confusion.png"
     unit = "images" if model.objects == 1 else "objects"
     save(confusion(result.confusion(splits.num_classes).numpy(), splits.class_names, unit), picture)
     print(f"confusion matrix: {picture}")
-    if model.objects > 1:
-        from ..analysis.ink import examples
 
-        picture = chosen.results / "figures" / "segmentation.png"
-        save(segmentation(**examples(model, batches, result), class_names=splits.class_names), picture)
-        print(f"segmentation: {picture}")
+
+def _evaluate_on(run: run_folder.Run, names: list[str], model: CapsNet, batches: Batches, root: Path) -> None:
+    """For each of ``OTHER_IMAGES``, print a table and write JSON. ``root`` contains the data sets."""
+    from ..analysis.robustness import evaluate_affnist, evaluate_transform
+    from ..atomic import write_text
+    from ..data import load_affnist
+    from ..progress import bar
+    from .tables import robustness_table
+
+    config = run.config
+    fits = "affnist" not in names or config.dataset == "mnist40"
+    expect(fits, "run", "one trained on mnist40", config.dataset, "Train one: graphcaps train --dataset mnist40")
+    about = {"model": config.model, "dataset": config.dataset_name, "class_names": model.class_names}
+    for name in names:
+        about["command"] = f"graphcaps evaluate --on {name}"
+        with bar(f"test images, {name}") as on_progress:
+            if name == "affnist":
+                measured = about | evaluate_affnist(model, batches, *load_affnist(root), on_progress)
+            else:
+                measured = about | evaluate_transform(model, batches, name, on_progress)
+        path = run.results / "evaluate" / f"{name}.json"
+        write_text(path, dumps(measured, indent=1) + "\n")
+        print("", robustness_table(measured), path, sep="\n")
 
 
 def predict(

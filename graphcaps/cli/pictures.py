@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..errors import GraphcapsError
 from ..viz import PICTURES
 from .arguments import Data, Device, Folder, Out, Run, open_run
 
@@ -67,47 +66,42 @@ def viz(
 
 def explain(
     run: Run = None,
-    what: Literal["all", "parts", "capsules"] = "all",
+    what: Literal["parts", "capsules"] = "parts",
     image: int = 0,
     keep: float = 0.9,
     data: Data = None,
     device: Device = "auto",
     out: Out = Path("runs"),
 ) -> None:
-    """Show which parts led to an answer, and which capsules are used.
+    """Show which parts led to an answer, or which capsules are used.
 
-    Writes a picture and JSON to the folder explain in the run folder; for a network that comes with graphcaps, to
-    pretrained-NAME/explain beside the run folders. For such a network, test images are downloaded only if you give
-    --what capsules.
+    Writes a picture of the parts to the folder explain in the run folder; for a network that comes with graphcaps, to
+    pretrained-NAME/explain beside the run folders.
 
     Args:
         what: parts: the strongest links from children to parents for one image, computed from the run's routing trace.
             capsules: dead and starved capsules, and the coupling entropy of the children, on the test images.
-            all: both.
         image: The number of the test image, from 0; the trace has one image per class.
         keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>: the
             contribution of its child to the length of its parent, after the iterations used in training.
     """
     chosen = open_run(run, out)
-    folder = chosen.results / "explain"
-    if what != "capsules":
-        from ..analysis.parse_tree import in_words, parse_tree
-        from ..viz import parts, save
+    if what == "capsules":
+        return _count_capsules(chosen, data, device)
+    from ..analysis.parse_tree import in_words, parse_tree
+    from ..viz import parts, save
 
-        trace = chosen.trace()
-        tree = parse_tree(trace, image, keep)
-        print(in_words(trace, tree))
-        save(parts(trace, tree), folder / f"image-{image}.png")
-        print(folder / f"image-{image}.png")
-    if what != "parts":
-        _count_capsules(chosen, folder, what == "capsules" or not chosen.pretrained, data, device)
+    trace, path = chosen.trace(), chosen.results / "explain" / f"image-{image}.png"
+    tree = parse_tree(trace, image, keep)
+    print(in_words(trace, tree))
+    save(parts(trace, tree), path)
+    print(path)
 
 
-def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Path | None, device: str) -> None:
-    """Count dead and starved capsules on the test images. Without ``download``, the images must already be on disk."""
+def _count_capsules(run: run_folder.Run, data: Path | None, device: str) -> None:
+    """Print the numbers of dead and starved capsules on the test images."""
     from ..analysis.accuracy import EVALUATION_BATCH
     from ..analysis.capsule_usage import capsule_usage
-    from ..atomic import write_text
     from ..data import Batches, load_images
     from ..models import routing_network
     from ..progress import bar
@@ -115,20 +109,12 @@ def _count_capsules(run: run_folder.Run, folder: Path, download: bool, data: Pat
     from ..training.run_folder import load
     from .tables import usage_lines
 
-    name, data, place = run.config.dataset, data or run.config.data, pick_device(device)
-    try:
-        splits = load_images(name, data, download, **run.config.of_images)
-    except GraphcapsError:
-        if download:
-            raise
-        then = f"graphcaps explain {name} --what capsules downloads them"
-        return print(f"capsules are not counted: the test images of {name} aren't in {data}. {then}")
+    place = pick_device(device)
     model = routing_network(load(run, device=place), str(run))
+    splits = load_images(run.config.dataset, data or run.config.data, **run.config.of_images)
     with bar("test images") as on_progress:
         [usage] = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
-    write_text(folder / "capsules.json", usage.to_json(splits.class_names))
     print(usage_lines(usage))
-    print(folder / "capsules.json")
 
 
 def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = None, out: Out = Path("runs")) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..analysis.accuracy import Evaluation, wilson_interval
-from ..analysis.capsule_usage import CapsuleUsage, relative_entropy
+from ..analysis.capsule_usage import CapsuleUsage
 from ..data import DATASETS, read_image, write_image
 from ..errors import InputError
 from ..models import ImageNetwork, Limits, doubts
@@ -46,7 +46,7 @@ def usage_lines(usage: CapsuleUsage) -> str:
     )
     lines = [f"{usage.num_images:,} test images: {unused}"]
     if (usage.undecided > 0).any():
-        share = relative_entropy(usage.entropy, usage.undecided)
+        share = usage.relative_entropy
         lines.append(f"coupling entropy: {share:.1%} (100%: all couplings equal; 0%: each child has one parent)")
         lines.append(f"the same, weighted by the children's lengths: {usage.weighted_entropy:.1%}")
     return "\n".join(lines)

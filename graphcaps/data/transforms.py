@@ -12,26 +12,35 @@ import torch
 from torch import Tensor
 from torch.nn.functional import fold, unfold
 
-from ..errors import expect
 from .augment import affine_maps, warp
 
 SEED = 0
 DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))  # (right, down)
 
 
-def rotated(images: Tensor, degrees: float, places: Tensor | None = None) -> Tensor:
-    """Turn images (B, C, H, W) counter-clockwise about their centre: bilinear, with zeros outside."""
-    return _moved(images, degrees, 0.0, 0.0)
+def rotated(images: Tensor, degrees: float, places: Tensor) -> Tensor:
+    """Turn images (B, C, H, W) counter-clockwise about their centre."""
+    return moved(images, torch.full((len(images),), float(degrees)), torch.zeros(2, len(images)))
 
 
-def shifted(images: Tensor, right: float | Tensor, down: float | Tensor) -> Tensor:
-    """Shift images (B, C, H, W) by pixels, one number for all or (B,): bilinear, with zeros outside."""
-    return _moved(images, 0.0, right, down)
+def shifted(images: Tensor, pixels: float, places: Tensor) -> Tensor:
+    """Shift images (B, C, H, W) right, left, down or up. An image's place determines the direction."""
+    drawn = [DIRECTIONS[_random(place).randint(len(DIRECTIONS))] for place in places.tolist()]
+    return moved(images, torch.zeros(len(images)), pixels * torch.tensor(drawn, dtype=torch.float32).T)
+
+
+def moved(images: Tensor, degrees: Tensor, shift: Tensor) -> Tensor:
+    """Turn images (B, C, H, W) by degrees (B,), then shift them by pixels (2, B) to the right and down.
+
+    Values are interpolated linearly, with zeros outside.
+    """
+    size = (images.shape[2], images.shape[3])
+    maps = affine_maps(torch.deg2rad(degrees), torch.ones(len(images)), shift, size)
+    return warp(images, maps.to(images))
 
 
 def noisy(images: Tensor, sd: float, places: Tensor) -> Tensor:
     """Add Gaussian noise with standard deviation ``sd``, and clip to [0, 1]. An image's place determines its noise."""
-    expect(sd >= 0, "sd", "a number >= 0", sd)
     noise = np.stack([_random(place).standard_normal(images.shape[1:]) for place in places.tolist()])
     return (images + sd * torch.from_numpy(noise).to(images.dtype).to(images.device)).clamp(0, 1)
 
@@ -45,7 +54,6 @@ def scrambled(images: Tensor, side: float, places: Tensor) -> Tensor:
     tensor(False)
     """
     side, (height, width) = int(side), images.shape[2:]
-    expect(2 <= side <= min(height, width), "side", f"2 to {min(height, width)} patches per side", side)
     high, wide = height // side, width // side
     top, left = (height - side * high) // 2, (width - side * wide) // 2
     result = images.clone()
@@ -68,26 +76,12 @@ class Transform:
     says: str  # label of the severity's axis
 
 
-def _shifted_any_way(images: Tensor, pixels: float, places: Tensor) -> Tensor:
-    drawn = [DIRECTIONS[_random(place).randint(len(DIRECTIONS))] for place in places.tolist()]
-    right, down = pixels * torch.tensor(drawn, dtype=torch.float32).T
-    return shifted(images, right, down)
-
-
 TRANSFORMS = {
     "rotated": Transform(rotated, tuple(range(-60, 61, 15)), 0, "turned counter-clockwise, degrees"),
-    "shifted": Transform(_shifted_any_way, tuple(range(9)), 0, "shifted right, left, down or up, pixels"),
+    "shifted": Transform(shifted, tuple(range(9)), 0, "shifted right, left, down or up, pixels"),
     "noisy": Transform(noisy, (0, 0.1, 0.2, 0.3, 0.4, 0.5), 0, "noise, standard deviation"),
     "scrambled": Transform(scrambled, (1, 2, 4), 1, "patches per side, none in its place"),
 }
-
-
-def _moved(images: Tensor, *by: float | Tensor) -> Tensor:
-    """Turn images by degrees, then shift them by pixels to the right and down; each is one number or (B,)."""
-    degrees, *shift = (torch.as_tensor(number, dtype=torch.float32).expand(len(images)) for number in by)
-    size = (images.shape[2], images.shape[3])
-    maps = affine_maps(torch.deg2rad(degrees), torch.ones(len(images)), torch.stack(shift), size)
-    return warp(images, maps.to(images))
 
 
 def _random(place: int) -> np.random.RandomState:

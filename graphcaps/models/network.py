@@ -61,11 +61,6 @@ class RoutingNetwork(ImageNetwork):
         check_images(images, self.image_shape)
         return self.between(self.primary(self.stem(images)))
 
-    def centres(self) -> tuple[Tensor, Tensor]:
-        """Row and column, (I,) each, of the centre pixel of each receptive field."""
-        top, left, height, width = self.receptive_fields().unbind(dim=1)
-        return top + height // 2, left + width // 2
-
     def receptive_fields(self) -> Tensor:
         """(I, 4) int64: top, left, height, width in pixels of the receptive field of each child of the last layer.
 

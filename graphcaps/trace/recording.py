@@ -16,7 +16,6 @@ from ..viz.routing_trace import RoutingTrace
 from .watched import watch
 
 ITERATIONS = 10  # at least this many are recorded, because three would give three nearly equal frames
-STEPS = np.linspace(-0.25, 0.25, 11, dtype=np.float32)
 MOST_DECODED_PARENTS = 20
 MOST_DRAWN_CHILDREN = 64  # with more children, there is no saliency and no decoded vote for each child
 
@@ -74,7 +73,7 @@ def record(
 
 
 def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:
-    """Reconstructions, perturbed reconstructions and saliency of images (N, C, H, W), as fields of ``RoutingTrace``.
+    """Reconstructions and saliency of images (N, C, H, W), and decoded votes, as fields of ``RoutingTrace``.
 
     Without a trained decoder, there are no reconstructions. With more than 64 children, there is no saliency.
     """
@@ -84,17 +83,10 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
         return seen
     with torch.no_grad():
         output = CapsNet.forward(model, images)  # not model(images): Accelerate wraps that in autocast
-        longest = output.lengths.argmax(dim=1)  # (N,)
-        dim = output.capsules.shape[2]
-        amounts = torch.from_numpy(STEPS).to(images.device)
-        moves = amounts[:, None] * torch.eye(dim, device=images.device)[:, None]  # (D, S, D)
-        moved = output.capsules[:, None, None] + moves[None, :, :, None]  # (N, D, S, J, D)
-        reconstructions = model.decoder(output.capsules, longest)
-        perturbed = model.decoder(moved.flatten(0, 2), longest.repeat_interleave(dim * len(STEPS)))
-    by_step = perturbed.unflatten(0, (len(images), dim, len(STEPS)))
+        reconstructions = model.decoder(output.capsules, output.lengths.argmax(dim=1))
     if few and model.capsules.num_parents <= MOST_DECODED_PARENTS:
         seen |= decoded(model, images)
-    return {"reconstructions": to_bytes(reconstructions), "perturbed": to_bytes(by_step), "steps": STEPS, **seen}
+    return {"reconstructions": to_bytes(reconstructions), **seen}
 
 
 @torch.no_grad()

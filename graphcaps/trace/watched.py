@@ -138,12 +138,6 @@ class Watched:
         """Draw how undecided a layer's children are; arguments and result as in ``graph``."""
         return self._draw("entropy", path, layer, options)
 
-    def histogram(
-        self, path: str | os.PathLike | None = None, layer: str | None = None, **options: Any
-    ) -> Figure | Path:
-        """Draw a histogram of a layer's couplings; arguments and result as in ``graph``."""
-        return self._draw("histogram", path, layer, options)
-
     def _draw(self, what: str, path: Any, layer: str | None, options: dict[str, Any]) -> Figure | Path:
         from ..viz import picture
 

@@ -207,7 +207,6 @@ class Trainer:
         self.saving.limits = limits_of(val.evidence, val.right)
         self.saving.save("last")
         self.saving.save_rest()
-        self.saving.write_tensorboard(row)
         left = self.progress.time_left()
         self.progress.say(
             f"epoch {state.epoch}/{self.config.epochs}  loss {row['train_loss']:.4f}  "

@@ -4,7 +4,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -53,7 +52,6 @@ class Saving:
             run.extend(config.epochs, self.main)
         if self.main and splits.files is not None and not (run.path / "images.csv").exists():
             run.write_table("images.csv", splits.files)
-        self.writer = _tensorboard(run.path) if config.tensorboard and self.main else None
 
     def save(self, which: str) -> None:
         """In the main process, write the "best" or the "last" checkpoint; only the last contains the optimizer."""
@@ -98,13 +96,6 @@ class Saving:
         self.trace = dataclasses.replace(self.trace, history=curves)
         self.trace.save(self.run.path / "trace.npz")
 
-    def write_tensorboard(self, row: dict) -> None:
-        """If the settings ask for TensorBoard, write an epoch's numbers for it."""
-        if self.writer is not None:
-            for key, value in row.items():
-                self.writer.add_scalar(key, value, row["epoch"])
-            self.writer.flush()
-
     def restore(self, say: Callable[[str], None]) -> bool:
         """Restore everything from the newest checkpoint that isn't damaged. Return False if there is none yet."""
         saved, damage = self.run.newest_checkpoint()
@@ -133,13 +124,3 @@ class Saving:
             except GraphcapsError as error:  # training can go on without the trace
                 say(f"{error} (a new recording of the routing starts here)")
         return True
-
-
-def _tensorboard(folder: Path) -> Any:
-    """Make a writer for TensorBoard. Raise ``GraphcapsError`` if TensorBoard isn't installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        then = 'Run: pip install -e ".[tensorboard]"'
-        raise GraphcapsError(f"tensorboard: expected it to be installed, got none. {then}") from None
-    return SummaryWriter(str(folder / "tensorboard"))

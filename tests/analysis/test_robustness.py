@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from graphcaps.analysis.accuracy import wilson_interval
 from graphcaps.analysis.robustness import evaluate_affnist, evaluate_transform
 from graphcaps.data import Batches, Images, to_float
-from graphcaps.data.transforms import TRANSFORMS, rotated, scrambled, shifted
+from graphcaps.data.transforms import TRANSFORMS, moved, rotated, scrambled
 from graphcaps.models import CapsNetOutput
 
 PLACES = torch.arange(6)
@@ -24,11 +24,11 @@ def pictures():
 
 def test_turns_are_counter_clockwise_and_shifts_go_right_and_down_and_leave_zeros(pictures):
     square = pictures[..., :10, :]
-    torch.testing.assert_close(rotated(square, 90), square.rot90(1, (2, 3)), atol=1e-5, rtol=0)
+    torch.testing.assert_close(rotated(square, 90, PLACES), square.rot90(1, (2, 3)), atol=1e-5, rtol=0)
     wanted = torch.zeros_like(pictures)
     wanted[..., 3:, 2:] = pictures[..., :-3, :-2]
-    torch.testing.assert_close(shifted(pictures, 2, 3), wanted, atol=1e-5, rtol=0)
-    each = shifted(pictures, torch.tensor([2.0, 0, 0, 0, 0, 0]), torch.tensor([3.0, 0, 0, 0, 0, 0]))
+    shift = torch.tensor([[2.0, 0, 0, 0, 0, 0], [3.0, 0, 0, 0, 0, 0]])
+    each = moved(pictures, torch.zeros(6), shift)
     torch.testing.assert_close(each, torch.cat([wanted[:1], pictures[1:]]), atol=1e-5, rtol=0)
 
 

@@ -102,7 +102,7 @@ def test_a_run_whose_checkpoints_are_gone_says_that_it_starts_again(runs, capsys
 @pytest.mark.parametrize(("file", "how"), cases(ENDED))
 def test_a_damaged_run_is_answered_in_words_by_the_other_commands(runs, capsys, file, how):
     damaged(runs["ended"], file, how)
-    for words in ("runs --out .", "evaluate run", "explain run --what parts", "explore run --no-open"):
+    for words in ("runs --out .", "evaluate run", "explain run", "explore run --no-open"):
         code, printed = answer(capsys, *words.split())
         assert code == 0 or words.partition(" ")[0] != "runs"
         needs_best = words.startswith("evaluate") or words.startswith("explore") and how != "deleted"

@@ -41,7 +41,7 @@ def test_pictures_explanations_and_the_explorer_are_made_of_it(run, tmp_path, mo
     small.use(monkeypatch, small.digits(size=SIZE))
     assert main(["viz", str(run), "--what", "graph", "--format", "png", "--to", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.png"]
-    assert main(["explain", str(run), "--image", "1", "--device", "cpu"]) == 0
+    assert main(["explain", str(run), "--image", "1"]) == 0
     assert (run / "explain" / "image-1.png").is_file()
     assert main(["evaluate", str(run), "--device", "cpu"]) == 0
     assert main(["explore", str(run), "--no-open"]) == 0

@@ -9,7 +9,7 @@ import torch
 import graphcaps
 from graphcaps import CapsNet, train
 from graphcaps.data import to_float
-from graphcaps.trace.recording import STEPS, record, routing_of, saliency
+from graphcaps.trace.recording import record, routing_of, saliency
 from graphcaps.training.run_folder import Run
 
 from .. import small
@@ -24,7 +24,6 @@ def images(monkeypatch):
 def run(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         small.use(patch)
-        patch.setattr("graphcaps.trace.recording.STEPS", STEPS)
         config = small.config(tmp_path_factory.mktemp("runs"), epochs=3, batch_size=60, precision="bfloat16")
         return Path(train(config, progress=False)["run"])
 
@@ -55,16 +54,11 @@ def test_epoch_0_is_the_untrained_network(trace):
         np.testing.assert_allclose(getattr(trace, name)[0], getattr(routed, name)[0], rtol=2**-10, atol=1e-4)
 
 
-def test_reconstructions_decode_the_longest_capsule_and_perturbed_ones_pass_through_them(run, trace):
+def test_reconstructions_decode_the_longest_capsule(run, trace):
     model = graphcaps.load(run, "last")
     with torch.no_grad():
         own = model(to_float(torch.from_numpy(trace.images))).reconstruction
     np.testing.assert_allclose(trace.reconstructions, own * 255, atol=0.51)
-    np.testing.assert_allclose(trace.steps, np.linspace(-0.25, 0.25, 11), atol=1e-7)
-    assert trace.perturbed.shape == (10, 16, 11, 1, 12, 12)
-    still = np.broadcast_to(trace.reconstructions[:, None], trace.perturbed[:, :, 5].shape)
-    # In another batch, a number may be rounded to the next byte.
-    np.testing.assert_allclose(trace.perturbed[:, :, 5].astype(int), still.astype(int), atol=1)
 
 
 def test_saliency_is_the_slope_of_the_childs_length():

@@ -33,8 +33,6 @@ def trace(draw) -> RoutingTrace:
         fields=np.arange(16, dtype=np.int32).reshape(4, 4),
         saliency=rng.random((2, 4, 5, 6)).astype(np.float16),
         reconstructions=rng.integers(0, 256, (2, 1, 5, 6), dtype=np.uint8),
-        perturbed=rng.integers(0, 256, (2, 3, 11, 1, 5, 6), dtype=np.uint8),
-        steps=np.linspace(-0.25, 0.25, 11, dtype=np.float32),
         nodes=np.array([[0, 1], [0, 0], [1, 1], [1, 1], [1, 0]], np.int32),
         positions=np.eye(2, dtype=np.float32),
         node_names=("a", "b"),

@@ -106,7 +106,7 @@ def test_what_is_saved_is_drawn_a_file_for_each_of_several_layers(tmp_path, caps
     assert [path.name for path in paths] == ["routing-conv.npz", "routing-readout.npz"]
     assert main(["viz", str(paths[0]), "--format", "svg"]) == 0
     drawn = [line.rpartition("/")[2] for line in capsys.readouterr().out.splitlines()]
-    assert drawn == ["entropy.svg", "graph.svg", "histogram.svg", "nodes.svg"]
+    assert drawn == ["entropy.svg", "graph.svg", "nodes.svg"]
     with watch() as none, pytest.raises(InputError, match="names: expected a layer that has routed, got none"):
         none.save(tmp_path / "none.npz")
 

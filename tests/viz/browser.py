@@ -104,7 +104,7 @@ def draw(page, *lines, size: float = 1.0, at: tuple[float, float] = (0.5, 0.5)) 
     for line in lines:
         for n, (x, y) in enumerate(line):
             place = (at[0] + size * (x - 0.5)) * box["width"], (at[1] + size * (y - 0.5)) * box["height"]
-            page.mouse.move(box["x"] + place[0], box["y"] + place[1], steps=6 if n else 1)
+            page.mouse.move(box["x"] + place[0], box["y"] + place[1], steps=2 if n else 1)
             if n == 0:
                 page.mouse.down()
         page.mouse.up()

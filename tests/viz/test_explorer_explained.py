@@ -178,7 +178,7 @@ def press_next(page) -> None:
     page.keyboard.press("Enter")
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", [400, pytest.param(1280, marks=pytest.mark.long)])
 def test_the_tour_goes_from_start_to_end_by_keyboard_and_covers_nothing(chromium, width):
     with opened(chromium, page_of(model_of(), FEW), width=width, height=800, reduced_motion="reduce") as page:
         page.locator("[aria-controls=more]").click()

@@ -110,7 +110,10 @@ def test_a_node_that_has_lost_its_edges_is_what_the_layer_makes_of_the_bias(comp
     )
 
 
-@pytest.mark.parametrize(("center", "mutual"), [(None, False), (7, False), (7, True)])
+@pytest.mark.parametrize(
+    ("center", "mutual"),
+    [pytest.param(None, False, marks=pytest.mark.long), (7, False), pytest.param(7, True, marks=pytest.mark.long)],
+)
 def test_of_a_larger_graph_the_page_has_nodes_with_all_that_arrives_there(computing, tmp_path, center, mutual):
     made = networkx.barabasi_albert_graph(900, 3, seed=0)
     graph, feat = dgl.from_networkx(made), drawn(900, 5)
@@ -323,7 +326,7 @@ def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
             assert above / below == pytest.approx(length, abs=2e-3)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(320, "dark"), (1280, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(320, "dark"), pytest.param(1280, "light", marks=pytest.mark.long)])
 def test_the_page_fits_and_axe_finds_nothing(chromium, texts, width, scheme):
     looks = {"color_scheme": scheme, "reduced_motion": "reduce"}
     with opened(chromium, texts["mutual"], width=width, height=720, **looks) as page:

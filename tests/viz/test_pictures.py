@@ -15,7 +15,7 @@ from graphcaps import viz
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.viz import style
 
-PICTURES = (viz.EntropyPicture, viz.GraphPicture, viz.HistogramPicture)
+PICTURES = (viz.EntropyPicture, viz.GraphPicture)
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +30,11 @@ ROUNDED = {"abs": 2e-3}
 def test_the_entropy_line_is_the_mean_over_children_of_the_traces_entropies(trace):
     picture = viz.EntropyPicture(trace, image=1)
     wanted = [entropy_by_hand(trace, trace.c[-1, r, 1])[0] for r in range(3)]
-    assert picture.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
-    assert picture.mean.get_xdata() == pytest.approx(range(1, 4))
+    assert picture.curves.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
+    assert picture.curves.mean.get_xdata() == pytest.approx(range(1, 4))
     picture = viz.EntropyPicture(trace, over="epochs")  # after the iterations of training
     wanted = [entropy_by_hand(trace, trace.c[k, 2, 0])[0] for k in range(3)]
-    assert picture.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
+    assert picture.curves.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
     assert [label.get_text() for label in picture.figure.axes[0].get_xticklabels()] == ["0", "2", "6"]
 
 
@@ -162,20 +162,6 @@ def test_a_still_shows_all_iterations_side_by_side(trace):
         assert panel.lines.get_colors()[:, 3] == pytest.approx(0.12 + 0.83 * c)
 
 
-def test_histogram_counts_are_those_of_the_trace_and_sum_to_the_edges(trace):
-    picture = viz.HistogramPicture(trace)
-    to_winner = trace.dst == trace.lengths[-1, 2, 0].argmax()
-    assert np.abs((picture.bins[1:] + picture.bins[:-1]) / 2 - 0.1).min() < 1e-9  # undecided is the centre of a bin
-    for step in (0, 1, 2):
-        picture.show(step)
-        c = trace.c[-1, step, 0].astype(np.float64)
-        for bars, chosen in ((picture.bars, c), (picture.winner_bars, c[to_winner])):
-            heights = [bar.get_height() for bar in bars]
-            ends = [bar.get_x() for bar in bars][1:]
-            assert sum(heights) == len(chosen)
-            assert heights == np.bincount(np.searchsorted(ends, chosen, side="right"), minlength=len(bars)).tolist()
-
-
 @pytest.mark.parametrize("kind", PICTURES)
 @pytest.mark.parametrize("use", ["film", "still"])
 @pytest.mark.parametrize("over, children", [("epochs", 16), ("iterations", 1152)])
@@ -200,7 +186,7 @@ def test_draw_writes_every_file_and_reports_each(tmp_path):
     short = with_pictures(make_trace(3, 2, iterations=1, images=1, epochs=(0, 1), trained_iterations=1))
     folder, reported = tmp_path / "new" / "figures", []
     written = viz.draw(short, folder, on_written=lambda path: reported.append((path, path.exists())))
-    names = ["entropy", "graph", "histogram"]
+    names = ["entropy", "graph"]
     wanted = [*(f"{name}.gif" for name in names), *(f"{name}-epochs.gif" for name in names), "sheet.png"]
     assert [path.name for path in written] == wanted and reported == [(path, True) for path in written]
     assert sorted(path.name for path in folder.glob("[!.]*")) == sorted(wanted)
@@ -241,9 +227,9 @@ def test_a_gif_is_small_has_every_frame_and_its_last_is_the_figure_as_matplotlib
 def test_mp4_plays_as_long_as_the_gif(tmp_path):
     ffmpeg = pytest.importorskip("imageio_ffmpeg", reason='mp4 needs pip install -e ".[video]"')
     short = make_trace(4, 3, iterations=3, epochs=(0,))
-    (path,) = viz.draw(short, tmp_path, what="histogram", format="mp4")
+    (path,) = viz.draw(short, tmp_path, what="entropy", format="mp4")
     _, seconds = ffmpeg.count_frames_and_secs(str(path))
-    frames = viz.HistogramPicture(short).timeline.frames()
+    frames = viz.EntropyPicture(short).timeline.frames()
     assert seconds == pytest.approx(sum(frame.seconds for frame in frames), rel=0.1)
 
 
@@ -252,8 +238,8 @@ def test_the_sheet_shows_the_curves_and_pictures_that_the_trace_holds(trace):
         figure = viz.sheet(dataclasses.replace(trace, **fields))
         return {axes.get_label().split()[0] for axes in figure.axes}
 
-    assert parts(perturbed=None) == {"loss", "accuracy", "input", "reconstruction"}
-    assert parts(history={}, reconstructions=None) == {"perturbed"}
+    assert parts() == {"loss", "accuracy", "input", "reconstruction"}
+    assert parts(history={}) == {"input", "reconstruction"}
     assert parts(epochs=trace.epochs - trace.epochs[-1]) == {"loss", "accuracy"}  # an untrained decoder
     lengths = np.zeros_like(trace.lengths)
     lengths[-1, 2, 0, 0] = lengths[-1, 2, 1, 7] = 0.9  # labels are 0 and 1
@@ -262,9 +248,6 @@ def test_the_sheet_shows_the_curves_and_pictures_that_the_trace_holds(trace):
     (line,) = axes["loss"].lines
     assert line.get_xydata().tolist() == [[1, 0.9], [2, 0.5], [3, 0.3]]
     assert (axes["reconstruction 1"].images[0].get_array() == trace.reconstructions[1, 0]).all()
-    mosaic = axes["perturbed 0"].images[0].get_array()
-    assert (mosaic[2 * 13 : 2 * 13 + 12, 3 * 13 : 3 * 13 + 12] == trace.perturbed[0, 2, 3, 0]).all()
-    assert "All 4 dimensions of the longest capsule (rows), changed by −0.25 to +0.25" in words(figure)
     assert words(figure).count("wrong") == 1 and "class 7\nwrong" in words(figure)
 
 

@@ -1,4 +1,4 @@
-"""Coupling entropy along iterations or epochs: its mean and standard deviation over children."""
+"""Coupling entropy along iterations or epochs: how undecided each child is."""
 
 import math
 from typing import Any
@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.patches import Polygon, Rectangle
-from matplotlib.ticker import MaxNLocator
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
+from graphcaps.viz.routing.selection import Selection, selected
 from graphcaps.viz.routing.timeline import until
 from graphcaps.viz.routing_trace import RoutingTrace
 
-_MAX_CHILD_LINES = 40
+_MAX_OTHERS = 40  # at most this many curves of other children are drawn
 
 
 def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -42,68 +41,75 @@ def _per_child(trace: RoutingTrace, values: np.ndarray) -> np.ndarray:
     return np.stack([np.bincount(trace.src, row, trace.num_children) for row in values])
 
 
-def number_steps(axes: Axes, picture: Picture, **looks: Any) -> None:
-    """Write the steps' numbers below the axes, and what they are. ``looks`` are those of the latter's text."""
-    time, iterations = picture.timeline, picture.timeline.over == "iterations"
-    label = "routing iteration" if iterations else "epoch of training (those kept)"
-    axes.set_xlabel(label + f"  ({picture.source})" * (picture.medium.heading and bool(picture.source)), **looks)
-    if iterations:
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
-    else:
+class EntropyCurves:
+    """The entropy of each child along the steps of a picture, on ``axes``. Curves end at the current position.
+
+    Attributes:
+        children: LineCollection of the ``chosen`` children, in the colours of the parents that they choose.
+        others: LineCollection of up to 40 other children.
+        mean: Line2D of the mean over all children.
+        level: the mean uniform level.
+    """
+
+    def __init__(self, picture: Picture, axes: Axes, chosen: Selection):
+        time, medium, trace = picture.timeline, picture.medium, picture.trace
+        self._x = time.x
+        self._entropies, levels = entropies(trace, time.c)  # (S, I'), (I',)
+        small: dict[str, Any] = {"size": medium.small, "color": medium.muted}
+        highest, self.level = float(levels.max()) or 1.0, float(levels.mean())
+        axes.set_facecolor("none")
+        axes.set(xlim=(self._x[0] - 0.2, self._x[-1] + 0.2), ylim=(0, 1.06 * highest))
+        axes.set_yticks([0, 1, 2] if 2 < highest < 3 else [0, round(highest / 2, 1)])
+        label = "routing iteration" if time.over == "iterations" else "epoch of training (those kept)"
+        axes.set_xlabel(label + f"  ({picture.source})" * (medium.heading and bool(picture.source)), **small)
         every = slice(None, None, math.ceil(len(time) / 20))
         axes.set_xticks(time.x[every], [str(step) for step in time.steps[every]])
+        axes.axhline(self.level, color=medium.muted, lw=0.9, ls=(0, (4, 3)))
+        same = np.all(levels == levels[0])
+        name = f"ln {round(math.exp(self.level))} = {self.level:.2f}" if same else f"{self.level:.2f}"
+        axes.text(0.01, 1.02, f"dashed: undecided, {name}", transform=axes.transAxes, va="bottom", **small)
+        linked, best = np.unique(trace.src), np.zeros(trace.num_children, int)
+        order = np.argsort(time.c[-1], kind="stable")
+        order = order[np.isin(trace.dst[order], chosen.parents)]
+        best[trace.src[order]] = trace.dst[order]  # the strongest come last
+        self._rows = np.searchsorted(linked, chosen.children)
+        self._other_rows = np.setdiff1d(np.arange(len(linked)), self._rows)[:_MAX_OTHERS]
+        self.others = LineCollection([], colors=[medium.faint], linewidths=0.9 * medium.line)
+        colors = [picture.color(j) for j in best[chosen.children]]
+        self.children = LineCollection([], colors=colors, linewidths=1.6 * medium.line)
+        for lines in (self.others, self.children):
+            axes.add_collection(lines, autolim=False)
+        self.mean = axes.plot([], [], color=medium.ink, lw=2.6 * medium.line, clip_on=False)[0]
+        self._tip = axes.plot([], [], "o", color=medium.ink, ms=6 * medium.line, clip_on=False)[0]
+        self._value = axes.annotate("", (0, 0), (6, 0), va="top", textcoords="offset points", size=medium.small)
+
+    def show(self, position: float) -> np.ndarray:
+        """Draw the curves up to ``position``, in steps from 0. Return the entropies (I',) there."""
+        x, curves = until(position, self._x, self._entropies)
+        for lines, rows in ((self.children, self._rows), (self.others, self._other_rows)):
+            lines.set_segments([np.column_stack((x, curves[:, row])) for row in rows])
+        means = curves.mean(axis=1)
+        self.mean.set_data(x, means)
+        self._tip.set_data(x[-1:], means[-1:])
+        self._value.xy = (x[-1], means[-1])
+        self._value.set_text(f"mean {means[-1]:.2f}")
+        return curves[-1]
 
 
 class EntropyPicture(Picture):
-    """Coupling entropy over iterations or epochs. Its curves end at the current position.
-
-    Attributes:
-        mean: Line2D of the mean over children.
-        band: Polygon of mean +- one standard deviation, clipped at 0 and at ln J.
-        children: LineCollection with a line per child if there are at most 40, else None.
-        uniform: Line2D at the mean uniform level.
-    """
+    """Coupling entropy over iterations or epochs; ``curves`` are its ``EntropyCurves``."""
 
     def draw(self) -> None:
-        self._entropies, levels = entropies(self.trace, self.timeline.c)  # (S, I'), (I',)
-        self._means, self._spreads = self._entropies.mean(axis=1), self._entropies.std(axis=1)
-        self._level = levels.mean()
-        self._x = self.timeline.x
-        self.figure, self._heading, axes = style.chart(self.medium)
-        axes.set_xlim(self._x[0] - 0.4, self._x[-1] + 0.4)
-        axes.set_ylabel("coupling entropy H (nat)")
-        number_steps(axes, self)
-        self._draw_lines(axes, levels)
-        style.legend(axes, self.medium)
-
-    def _draw_lines(self, axes: Axes, levels: np.ndarray) -> None:
-        highest, line = float(levels.max()), self.medium.line
-        axes.set_ylim(0, 1.1 * highest or 1)
-        same = bool(np.all(levels == levels[0]))
-        level = f"ln {round(math.exp(levels[0]))} = {self._level:.3f}" if same else f"{self._level:.3f} on average"
-        dashed: dict[str, Any] = {"color": style.INK, "lw": 1.1 * line, "ls": (0, (4, 3))}
-        self.uniform = axes.axhline(self._level, label=f"uniform: {level}", **dashed)
-        self.band = Polygon(np.zeros((1, 2)), color=style.ACCENT, alpha=0.22, lw=0, label="± 1 sd")
-        axes.add_patch(self.band)
-        # No child can be above its uniform level or below 0, but mean +- sd can, so clip the band.
-        possible = Rectangle((self._x[0], 0), self._x[-1] - self._x[0], highest, transform=axes.transData)
-        self.band.set_clip_path(possible)
-        self.children = None
-        if self._entropies.shape[1] <= _MAX_CHILD_LINES:
-            thin: dict[str, Any] = {"colors": style.MUTED, "linewidths": 0.7 * line, "alpha": 0.45}
-            self.children = LineCollection([], label="each child", **thin)
-            axes.add_collection(self.children, autolim=False)
-        self.mean = axes.plot([], [], color=style.ACCENT, lw=2.4 * line, label="mean over children", clip_on=False)[0]
-        self._tip = axes.plot([], [], "o", color=style.ACCENT, ms=7 * line, clip_on=False)[0]
+        height, box = self.medium.chart
+        self.figure = style.blank(self.medium.width, height)
+        self._heading = style.Heading(self.figure, self.medium)
+        axes = self.figure.add_axes(box)
+        chosen = selected(self.trace, self.timeline.c[-1], self.timeline.lengths[-1])
+        self.curves = EntropyCurves(self, axes, chosen)
+        axes.set_ylabel("coupling entropy (nat)")
 
     def show(self, position: float) -> None:
-        x, means, spreads, children = until(position, self._x, self._means, self._spreads, self._entropies)
-        self.mean.set_data(x, means)
-        self._tip.set_data(x[-1:], means[-1:])
-        low, high = np.column_stack((x, means - spreads)), np.column_stack((x, means + spreads))
-        self.band.set_xy(np.concatenate((low, high[::-1])))
-        if self.children is not None:
-            self.children.set_segments([np.column_stack((x, child)) for child in children.T])
-        share = f", {means[-1] / self._level:.1%} of uniform" if self._level > 0 else ""
-        line = f"{self.timeline.title(position)}: mean entropy {means[-1]:.3f} ± {spreads[-1]:.3f} nat{share}"
+        values = self.curves.show(position)
+        share = f", {values.mean() / self.curves.level:.1%} of uniform" if self.curves.level > 0 else ""
+        line = f"{self.timeline.title(position)}: mean entropy {values.mean():.3f} ± {values.std():.3f} nat{share}"
         self._heading.say(self.choice(position), line)

@@ -1,9 +1,11 @@
 """The graph between the children and the parents that they choose, over the rounds of routing, and their entropy."""
 
+from typing import Any
+
 import numpy as np
 
 from graphcaps.viz import style
-from graphcaps.viz.routing.curves import EntropyCurves
+from graphcaps.viz.routing.entropy import EntropyCurves
 from graphcaps.viz.routing.panel import Panel
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.selection import selected
@@ -72,7 +74,10 @@ class GraphPicture(Picture):
                 style.write(self.figure, left, 4, time.title(step).split(" of ")[0], size=medium.text, weight="bold")
                 panel.show(step)
         top, wide = height - strip + 1.5 * medium.small, medium.width
-        self.curves = EntropyCurves(self, (0.165 * wide, top, 0.715 * wide, strip - 5.5 * medium.small - 8))
+        looks: dict[str, Any] = {"size": medium.small, "color": medium.muted}
+        style.write(self.figure, 0.025 * wide, top, "how\nundecided\n(entropy, nat)", **looks)
+        box = (0.165 * wide, top, 0.715 * wide, strip - 5.5 * medium.small - 8)
+        self.curves = EntropyCurves(self, style.panel(self.figure, "entropy", *box), self.chosen)
 
     def _film(self, rows: int) -> _Places:
         """One panel with the image at its left."""
@@ -94,10 +99,6 @@ class GraphPicture(Picture):
             left, wide = k * each + 4, each - 24
             places.append((step, (left + (wide - side) / 2, 20.0, side), (left, top, wide, tall)))
         return places
-
-    def color(self, parent: int) -> tuple[float, float, float]:
-        """The colour of a parent on this medium's paper."""
-        return style.on_dark(style.color(parent)) if self.medium is style.DARK else style.color(parent)
 
     def show(self, position: float) -> None:
         if self.medium.heading:

@@ -50,6 +50,11 @@ class Picture:
         """Whether the picture is drawn for this trace if all pictures are wanted."""
         return True
 
+    def color(self, parent: int) -> tuple[float, float, float]:
+        """The colour of a parent, or of its capsule in a user's graph, on this medium's paper."""
+        rgb = style.color(parent if self.trace.nodes is None else parent % self.trace.num_caps)
+        return style.on_dark(rgb) if self.medium is style.DARK else rgb
+
     def draw(self) -> None:
         """Make the figure with everything that stays the same."""
         raise NotImplementedError
