@@ -5,7 +5,6 @@ Reading a file never runs code: arrays of Python objects, which are pickles, are
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
 import math
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..atomic import reading, replacing
+from ..atomic import checked, contents, reading, replacing
 from ..errors import expect
 from .listing import HEADERS, PART_OF, read_csv
 from .splits import PARTS
@@ -110,7 +109,7 @@ def read_values(
     meaning.
     """
     with reading(path, "a whole file", "Fetch it again"):
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        data = contents(path)
     end = 4 * (len(start) + max(len(shape), stored_dims))
     got = np.frombuffer(data[:end].ljust(end, b"\0"), integer).tolist()[: len(start) + len(shape)]
     wanted = [want or max(1, have) for want, have in zip([*start, *shape], got, strict=True)]
@@ -185,7 +184,7 @@ def _read_npz(path: Path) -> Arrays:
     Arrays named images and labels, or x and y, are training images and their labels.
     """
     then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
-    with reading(path, "arrays by numpy.savez", then), np.load(path, allow_pickle=False) as stored:
+    with reading(path, "arrays by numpy.savez", then), np.load(checked(path), allow_pickle=False) as stored:
         arrays = {name.lower(): stored[name] for name in stored.files}
     keys = [("train", "images", "labels"), ("train", "x", "y")]
     keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]

@@ -108,16 +108,17 @@ def _local(
     device: str,
 ) -> tuple[DGLGraph, torch.Tensor]:
     height, width = local_grid(grid, kernel, stride)
-    rows, columns = (_windows(*axis) for axis in zip((height, width), kernel, stride, strict=True))
-    counts = len(rows), len(columns), child_types, parent_types
-    down, across, child_type, parent_type = torch.cartesian_prod(*(torch.arange(count) for count in counts)).T
-    (child_y, parent_y, dy), (child_x, parent_x, dx) = rows[down].T, columns[across].T
-    child = (child_type * grid[0] + child_y) * grid[1] + child_x
-    parent = (parent_type * height + parent_y) * width + parent_x
-    index = ((dy * kernel[1] + dx) * child_types + child_type) * parent_types + parent_type
-    num_children, num_parents = child_types * grid[0] * grid[1], parent_types * height * width
-    order = torch.argsort(child * num_parents + parent)
-    return bipartite_graph(child[order], parent[order], num_children, num_parents).to(device), index[order]
+    with torch.device("cpu"):
+        rows, columns = (_windows(*axis) for axis in zip((height, width), kernel, stride, strict=True))
+        counts = len(rows), len(columns), child_types, parent_types
+        down, across, child_type, parent_type = torch.cartesian_prod(*(torch.arange(count) for count in counts)).T
+        (child_y, parent_y, dy), (child_x, parent_x, dx) = rows[down].T, columns[across].T
+        child = (child_type * grid[0] + child_y) * grid[1] + child_x
+        parent = (parent_type * height + parent_y) * width + parent_x
+        index = ((dy * kernel[1] + dx) * child_types + child_type) * parent_types + parent_type
+        num_children, num_parents = child_types * grid[0] * grid[1], parent_types * height * width
+        order = torch.argsort(child * num_parents + parent)
+        return bipartite_graph(child[order], parent[order], num_children, num_parents).to(device), index[order]
 
 
 def _windows(count: int, side: int, step: int) -> torch.Tensor:

@@ -104,8 +104,9 @@ def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> Tens
 
 def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> torch.Tensor:
     """(positions, 2): row and column in [0, 1] of the centre of each position's receptive field."""
-    fields = receptive_fields(windows, 1, image_shape[1:]).double()
-    return ((fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(image_shape[1:])).float()
+    with torch.device("cpu"):
+        fields = receptive_fields(windows, 1, image_shape[1:]).double()
+        return ((fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(image_shape[1:])).float()
 
 
 def preset_of(name: str, image_shape: tuple[int, int, int], num_classes: int, **settings: Any) -> dict[str, Any]:
