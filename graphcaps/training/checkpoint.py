@@ -6,6 +6,7 @@ safetensors doesn't detect flipped bits, so the header also contains a SHA-256 o
 import hashlib
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,10 @@ def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path
 
 def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
     """Read the tensors and the JSON header of a file that ``write`` made; raise ``GraphcapsError`` for other files."""
-    then = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {path.parent.parent}"
     if not path.is_file():
+        run, then = path.parent.parent, "Train another run"
+        if (run / "config.json").exists() and not (run / "result.json").exists():
+            then = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {shlex.quote(str(run))}"
         raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {then}")
     with reading("checkpoint", f"weights written by graphcaps at {path}", kind=GraphcapsError):
         with safe_open(path, framework="pt") as file:
