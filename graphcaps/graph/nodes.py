@@ -12,7 +12,7 @@ from .._dgl import DGLGraph, dgl
 from ..errors import expect
 from ..typed import Size, typed
 from .bipartite import bipartite_graph, check_graph
-from .links import cached_per_structure, links
+from .links import cached_per_structure, links, run_untraced
 
 
 @typed
@@ -80,7 +80,7 @@ def membership(graph: DGLGraph) -> DGLGraph:
     """
     check_graph(graph)
     expect(len(graph.ntypes) == 1, "graph", "one node type", graph.ntypes)
-    return _members(graph, tuple(graph.batch_num_nodes().tolist())).local_var()
+    return _members(graph, tuple(run_untraced(graph.batch_num_nodes).tolist())).local_var()
 
 
 @cached_per_structure

@@ -17,6 +17,7 @@ from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryC
 from ..nn.routed import routing_for_images
 from ..routing import Routing
 from ..routing.names import to_json
+from ..torch_tracing import exportable
 from ..typed import AtLeastZero, Size, typed
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss
@@ -26,6 +27,7 @@ from .stems import STEMS
 PARENT_DIM = 16
 
 
+@exportable
 class CapsNetOutput(NamedTuple):
     """lengths (B, J) in [0, 1), capsules (B, J, D), and a reconstruction in [0, 1], or None without a decoder.
 

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..errors import check_labels, expect
+from ..torch_tracing import exportable
 from ..typed import Size, typed
 from .capsnet import PARENT_DIM
 from .network import ImageNetwork, check_images, choose_preset, preset_of
@@ -27,6 +28,7 @@ from .stems import compact
 DROPOUT = 0.5  # before the last layer; the paper gives no rate
 
 
+@exportable
 class CNNOutput(NamedTuple):
     """scores (B, J) in [0, 1], the softmax of logits (B, J)."""
 

@@ -25,6 +25,7 @@ from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
+from ..torch_tracing import exportable
 from ..typed import Size, typed
 from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
 
@@ -35,6 +36,7 @@ BETA_U = -0.4, -0.35, -0.2  # initial beta_u of each layer, chosen to make half 
 MARGINS = 0.2, 0.9  # margin of the loss at the first and the last step, linear in between: section 3
 
 
+@exportable
 class MatrixOutput(NamedTuple):
     """scores (B, J) in [0, 1], the activations of the class capsules; capsules (B, J, 16), their poses."""
 

@@ -15,7 +15,7 @@ from ..graph.nodes import check_edges
 from ..routing.api import uncompiled
 from ..routing.messages import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
-from ..torch_tracing import is_tracing
+from ..torch_tracing import is_tracing, run_untraced
 from ..typed import Share, Size, typed
 from .edge_rates import LEAST, counted_rates, labels_and_states, labels_of
 from .graph_conv import check_one_kind
@@ -289,5 +289,5 @@ class BeliefConv(nn.Module):
         check_edges(graph, self.allow_zero_in_degree)
         check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")
         check_tensor("feat", feat, floating=False, sparse=True)
-        h, c = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())
+        h, c = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, run_untraced(graph.batch_num_nodes))
         return (h, c) if get_coupling else h

@@ -15,8 +15,10 @@ from ..routing import LinearVotes, MatrixVotes, Parents, Routing
 from ..routing.api import route_checked, uncompiled
 from ..routing.names import as_routing
 from ..routing.observers import Observer
+from ..torch_tracing import exportable
 
 
+@exportable
 class Poses(NamedTuple):
     """Matrix capsules: ``pose`` (I, B, 16) and ``activation`` (I, B) in [0, 1]."""
 

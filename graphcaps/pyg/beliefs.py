@@ -83,7 +83,7 @@ class BeliefConv(nn.Module):
             return_coupling: also return c (E, 1, num_caps), detached.
         """
         check_tensor("x", x, floating=False, sparse=True)
-        num_nodes, edge_index = x.size(0), coalesced(edge_index)
+        num_nodes, edge_index = int(x.size(0)), coalesced(edge_index)
         graph = run_untraced(lambda: routed_edges(pairs(edge_index), (num_nodes, num_nodes))).graph
         if edge_weight is None and is_sparse(edge_index):
             edge_weight = values_of(edge_index)

@@ -10,6 +10,7 @@ from torch_geometric.utils import is_sparse, is_torch_sparse_tensor, scatter, to
 from .._dgl import DGLGraph, has_cuda
 from ..errors import InputError, check_tensor, expect
 from ..graph import Links, bipartite_graph
+from ..torch_tracing import is_fake, run_untraced
 
 
 class RoutedEdges(NamedTuple):
@@ -55,10 +56,12 @@ def routed_edges(
     return RoutedEdges(edges, stayed, num_given, _graph("edge_index", edges, *num_nodes))
 
 
-def members(index: torch.Tensor, num_groups: int) -> DGLGraph:
+def members(index: torch.Tensor, num_groups: int) -> DGLGraph | Links:
     """Make the graph that links node n to group ``index[n]``."""
-    nodes = torch.arange(len(index), dtype=index.dtype, device=index.device)
-    return _graph("index", torch.stack((nodes, index)), len(index), num_groups)
+    nodes = torch.arange(index.shape[0], dtype=index.dtype, device=index.device)
+    if is_exported() or is_fake():
+        return Links(nodes.long(), index.long(), index.shape[0], num_groups, complete=False)
+    return run_untraced(lambda: _graph("index", torch.stack((nodes, index)), len(index), num_groups))
 
 
 def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -> DGLGraph:

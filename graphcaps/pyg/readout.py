@@ -10,6 +10,7 @@ from ..errors import check_tensor, expect, required
 from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
 from ..routing.api import uncompiled
+from ..torch_tracing import is_fake
 from ..typed import Count, Share, Size, typed
 from .edges import members
 
@@ -78,6 +79,7 @@ class CapsuleReadout(Aggregation):
         expect(-x.dim() <= dim < x.dim(), "dim", f"a dim of x, which has {x.dim()}", dim)
         if index is not None:
             expect(index.shape == (x.size(dim),), "index", f"(N={x.size(dim)},)", tuple(index.shape))
+            expect(dim_size is not None or not is_fake(), "dim_size", "the number of graphs, for a trace", "none")
         return super().__call__(x, index, ptr, dim_size, dim, **options)
 
     def forward(

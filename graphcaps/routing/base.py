@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from ..errors import GraphcapsError
 from ..functional import squash
+from ..torch_tracing import exportable
 from ..typed import Size, typed
 from .rule import Rule
 
 
+@exportable
 class Parents(NamedTuple):
     """The result of every routing, and of ``graphcaps.route``."""
 
