@@ -63,9 +63,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--data", type=Path, default=Path("data"), help="data sets (%(default)s)")
     made.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
     made.add_argument("--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results")
-    made.add_argument(
-        "--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="for networks for images"
-    )
+    made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="for networks for images")
     made.add_argument("--seeds", type=int, metavar="N", help="on graphs: number of trainings with the chosen settings")
     made.add_argument("--processes", type=int, metavar="N", help="on graphs: parallel trainings; default: one per core")
     made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")

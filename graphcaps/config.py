@@ -39,9 +39,9 @@ class TrainConfig:
     dataset: str = "mnist"
     """Images to train on. digits: comes with scikit-learn, so nothing is downloaded. multimnist: two of MNIST's digits
     overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28, each moved by up to 6 pixels in a black frame of
-    40 x 40. smallnorb: toys, 32 x 32; you must get its files yourself. Your own images: folder:PATH, one folder per
-    class in PATH, or in PATH/train, PATH/val and PATH/test. idx:PATH, files in MNIST's format. npz:PATH, arrays named
-    as in Keras or MedMNIST. csv:PATH, one row per image: its label and pixels, as on Kaggle, or its file and label."""
+    40 x 40. Your own images: folder:PATH, one folder per class in PATH, or in PATH/train, PATH/val and PATH/test.
+    idx:PATH, files in MNIST's format. npz:PATH, arrays named as in Keras or MedMNIST. csv:PATH, one row per image: its
+    label and pixels, as on Kaggle, or its file and label."""
     separator: str | None = None
     """Text between the classes of one of your own images: with +, an image labelled a+b shows both a and b, and one
     labelled + or nothing shows none; default: each label is one class, whatever it contains."""
@@ -58,8 +58,8 @@ class TrainConfig:
     the same: it repeats the images of a rare class, and uses only some images of a frequent class, others in the next
     epoch. Not for images that show several classes."""
     augment: Augment = "shift"
-    """Random changes of the training images. shift: move each image by up to 2 pixels (mnist40: 6, smallnorb: 8), and
-    each of multimnist's digits by up to 4. affine: shift, rotate and scale. anywhere: for mnist40, move each digit to
+    """Random changes of the training images. shift: move each image by up to 2 pixels (mnist40: 6), and each of
+    multimnist's digits by up to 4. affine: shift, rotate and scale. anywhere: for mnist40, move each digit to
     any place in the frame where it fits, in training and validation images. none: no change."""
     data: Path = Path("data")
     """Folder with the data set. A data set that is missing there is downloaded into it."""
@@ -99,7 +99,7 @@ class TrainConfig:
     """Weight of the decoder's loss, the sum of squared errors over pixels; 0: the decoder is not trained."""
     seed: Annotated[int, 0, 2**63 - 1] = 0
     """Seed of the initial weights, the order of the images and their augmentation."""
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to train on; auto: a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the convolutions and the decoder; auto: bfloat16 if the hardware supports it, else float32. Routing

@@ -54,7 +54,7 @@ NETWORKS = {
 class DatasetSpec:
     """The expected contents of a named data set, and how it is split."""
 
-    source: str  # "digits", "smallnorb", or the class in ``torchvision.datasets``
+    source: str  # "digits", or the class in ``torchvision.datasets``
     image_shape: tuple[int, int, int]
     class_names: tuple[str, ...]
     train: int  # images in the training files
@@ -71,7 +71,6 @@ _DIGITS = tuple("0123456789")
 _CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 _LETTERS = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 _THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_TOYS = ("animal", "human", "airplane", "truck", "car")
 _MNIST = DatasetSpec("MNIST", _GREY, _DIGITS, train=60_000, test=10_000, ink=20 / 28)
 
 DATASETS = {
@@ -80,7 +79,6 @@ DATASETS = {
     "kmnist": DatasetSpec("KMNIST", _GREY, _LETTERS, train=60_000, test=10_000),
     "svhn": DatasetSpec("SVHN", _COLOUR, _DIGITS, train=73_257, test=26_032),
     "cifar10": DatasetSpec("CIFAR10", _COLOUR, _THINGS, train=50_000, test=10_000),
-    "smallnorb": DatasetSpec("smallnorb", (1, 32, 32), _TOYS, train=24_300, test=24_300, val=4860),
     "digits": DatasetSpec("digits", _GREY, _DIGITS, train=1547, test=250, val=250, ink=1.0, detail=8),
     "multimnist": replace(_MNIST, pairs=True, ink=20 / 36),
     "mnist40": replace(_MNIST, border=6, ink=20 / 40),

@@ -1,7 +1,4 @@
-"""``typed``: a public function checks its arguments by their annotations, so that its body doesn't.
-
-Bodies still check what an annotation can't say: the shapes of tensors, and arguments that depend on each other.
-"""
+"""``typed``: public functions check their arguments by annotations. Bodies check shapes, and what depends on others."""
 
 import functools
 import inspect

@@ -106,7 +106,7 @@ def picture(
         what: a name of ``viz.PICTURES``; auto: nodes if routing follows the edges of a graph, else graph.
         path: a file to write that ends in .gif, .webp, .mp4, .png, .svg or .pdf; None: return a figure.
         options: ``over`` ("iterations" or "epochs"), ``image``, ``medium``; for graph also ``show_all``; for nodes also
-            ``node`` and ``view``.
+            ``node``.
 
     Returns:
         The path, or a matplotlib figure of the network's answer.

@@ -50,8 +50,6 @@ class Medium:
     """A screen or a column of a paper. Widths are in pixels of 1/100 inch, type sizes in points."""
 
     width: int
-    chart: tuple[int, tuple[float, float, float, float]]
-    """Height of a chart's figure, and left, bottom, width and height of its axes as shares of the figure."""
     text: float
     small: float
     line: float
@@ -64,8 +62,8 @@ class Medium:
     faint: str = FAINT
 
 
-SCREEN = Medium(720, (400, (0.115, 0.135, 0.715, 0.585)), TEXT, SMALL, 1.0, True)
-COLUMN = Medium(340, (230, (0.185, 0.16, 0.64, 0.655)), 8, 7, 0.6, False)
+SCREEN = Medium(720, TEXT, SMALL, 1.0, True)
+COLUMN = Medium(340, 8, 7, 0.6, False)
 """A column of a paper: 3.4 inches."""
 WIDE = replace(SCREEN, width=830)
 DARK = replace(WIDE, paper="#0d1117", ink="#e6edf3", muted="#9198a1", faint="#3d444d")
@@ -211,12 +209,6 @@ def write(figure: Figure, left: float, top: float, text: str, **looks: Any) -> T
     """Write text below a position in pixels from the top left of a figure."""
     wide, tall = figure.get_size_inches() * figure.dpi
     return figure.text(left / wide, 1 - top / tall, text, **{"va": "top", "size": SMALL, **looks})
-
-
-def turn_names(axes: Axes) -> None:
-    """Turn the names below the axes by 45 degrees, to make room for long ones."""
-    for text in axes.get_xticklabels():
-        text.set(rotation=45, ha="right", rotation_mode="anchor")
 
 
 def cut(name: str, most: int = 14) -> str:

@@ -115,10 +115,7 @@ class CapsuleUsage:
 def capsule_usage(
     model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress, all_layers: bool = False
 ) -> list[CapsuleUsage]:
-    """Measure the last layer, or with ``all_layers`` each routed layer, lowest first. The network runs in eval mode.
-
-    A layer's parents are the children of the next layer. Only one batch is in memory at a time.
-    """
+    """Measure the last layer, or with ``all_layers`` each routed layer, lowest first. The network runs in eval mode."""
     layers: list[Any] = [*model.between, model.capsules]
     usage = {layer: CapsuleUsage(layer) for layer in (layers if all_layers else layers[-1:])}
     for images, _ in in_eval_mode(model, batches, on_progress):

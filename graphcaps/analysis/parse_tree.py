@@ -36,22 +36,6 @@ class ParseTree(NamedTuple):
         return float(self.credit[self.credit > 0].sum())
 
 
-def credits_of(trace: RoutingTrace, image: int) -> np.ndarray:
-    """Credits c <u_hat, v> (E,) float64 for one image, in the last epoch, after as many iterations as in training.
-
-    Raises:
-        InputError: the trace doesn't have this image, or its arrays don't match.
-        GraphcapsError: couplings or agreement aren't finite.
-    """
-    trace.check(image)
-    at = (-1, trace.answer_at, image)
-    credit = trace.c[at].astype(np.float64) * trace.agreement[at]
-    if not np.isfinite(credit).all():
-        then = "Its votes were not finite: take another image, or train with a lower rate"
-        raise GraphcapsError(f"trace: expected finite couplings and agreement of image {image}, got NaN or inf. {then}")
-    return credit
-
-
 def strongest(credit: np.ndarray, keep: float = KEEP) -> np.ndarray:
     """The fewest edges (K,) that make up the share ``keep`` of the positive credit (E,), largest credit first.
 
@@ -74,9 +58,15 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> Parse
     """The fewest links that make up the share ``keep``, in (0, 1], of the positive credit of an image.
 
     Raises:
-        InputError, GraphcapsError: see ``credits_of`` and ``strongest``.
+        InputError: the trace doesn't have this image, or its arrays don't match.
+        GraphcapsError: couplings or agreement aren't finite.
     """
-    credit = credits_of(trace, image)
+    trace.check(image)
+    at = (-1, trace.answer_at, image)
+    credit = trace.c[at].astype(np.float64) * trace.agreement[at]
+    if not np.isfinite(credit).all():
+        then = "Its votes were not finite: take another image, or train with a lower rate"
+        raise GraphcapsError(f"trace: expected finite couplings and agreement of image {image}, got NaN or inf. {then}")
     return ParseTree(int(image), float(keep), credit, strongest(credit, keep))
 
 

@@ -29,7 +29,7 @@ _DATA = "Folder with the data set; default: the folder used in training."
 Data = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="", help=_DATA)]
 Out = Annotated[Path, tyro.conf.arg(metavar="DIR", help="Folder that holds the run folders.")]
 Device = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="Device to compute on; auto: a GPU if there is one.")
+    Literal["auto", "cpu", "cuda"], tyro.conf.arg(help="Device to compute on; auto: a GPU if there is one.")
 ]
 
 FLAGS: ContextVar[Sequence[str]] = ContextVar("FLAGS", default=())

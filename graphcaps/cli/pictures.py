@@ -127,10 +127,14 @@ def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = Non
         image: The number of the test image that is shown first, from 0; the trace has one image per class.
         to: Folder for the page; default: figures in the run folder.
     """
-    from ..explore.run_page import write_explorer
-
     chosen = open_run(run, out)
-    path = write_explorer(chosen, to or chosen.results / "figures", image)
+    from ..atomic import write_text
+    from ..explore.run_page import page_parts
+    from ..viz import explorer_page
+
+    path = (to or chosen.results / "figures") / "explorer.html"
+    trace, network, without = page_parts(chosen)
+    write_text(path, explorer_page(trace, image, network, without))
     print(path)
     has_display = sys.platform != "linux" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if open and has_display:

@@ -81,7 +81,9 @@ def affnist_style(digits: Images, seed: int = 0) -> Images:
         scale = MIN_SCALE + (MAX_SCALE - MIN_SCALE) * some[2:4]
         linear = linear_maps((2 * some[0] - 1) * MAX_DEGREES, (2 * some[1] - 1) * MAX_SHEAR, scale)
         least, most = _shift_range(pixels, linear)
-        parts.append(transformed(pixels, linear, least + (most - least) * some[4:6]))
+        maps = inverse_maps(torch.linalg.inv(linear), least + (most - least) * some[4:6], (SIDE, SIDE))
+        # In float64, rounding to uint8 gives the same pixels on any machine, except for ties.
+        parts.append(warp(pixels.double(), maps).round().to(torch.uint8))
     return Images(torch.cat(parts), digits.labels)
 
 
@@ -91,15 +93,6 @@ def linear_maps(degrees: Tensor, shear: Tensor, scale: Tensor) -> Tensor:
     cos, sin = angle.cos(), angle.sin()
     turned = torch.stack([cos, cos * shear + sin, -sin, cos - sin * shear], -1).view(-1, 2, 2)
     return turned * scale.T[:, None]
-
-
-def transformed(pixels: Tensor, linear: Tensor, shift: Tensor) -> Tensor:
-    """Apply linear maps (N, 2, 2) and shifts (2, N) to images uint8 (N, 1, H, W).
-
-    The computation is in float64, so that rounding to uint8 gives the same pixels on any machine, except for ties.
-    """
-    maps = inverse_maps(torch.linalg.inv(linear), shift, (pixels.shape[2], pixels.shape[3]))
-    return warp(pixels.double(), maps).round().to(torch.uint8)
 
 
 def _shift_range(pixels: Tensor, linear: Tensor) -> Tensor:

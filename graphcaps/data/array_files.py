@@ -100,24 +100,17 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
     return labels.reshape(-1)
 
 
-def read_values(
-    path: Path, integer: str, start: list[int], shape: tuple[int, ...], dtype: str, stored_dims: int = 0
-) -> np.ndarray:
-    """Read an array from a file, or a .gz, of integers, which are ``start`` and the dims, and values.
-
-    A dim that is 0 in ``shape`` may be any integer >= 1. Dims beyond those in ``shape``, up to ``stored_dims``, have no
-    meaning.
-    """
+def read_bytes(path: Path, magic: int, dims: int) -> np.ndarray:
+    """Read an array of bytes from a file in MNIST's format, or its .gz: ``magic``, as many sizes as dims, values."""
     with reading(path, "a whole file", "Fetch it again"):
         data = contents(path)
-    end = 4 * (len(start) + max(len(shape), stored_dims))
-    got = np.frombuffer(data[:end].ljust(end, b"\0"), integer).tolist()[: len(start) + len(shape)]
-    wanted = [want or max(1, have) for want, have in zip([*start, *shape], got, strict=True)]
+    end = 4 * (1 + dims)
+    got = np.frombuffer(data[:end].ljust(end, b"\0"), ">u4").tolist()
+    wanted = [magic, *(max(1, size) for size in got[1:])]
     expect(got == wanted, str(path), f"a header {wanted}", f"{got}, {data[:15]!r}...", "Fetch it again")
-    dims = tuple(got[len(start) :])
-    size = end + math.prod(dims) * np.dtype(dtype).itemsize
-    expect(len(data) == size, str(path), f"{size} bytes for {dims}", len(data), "Fetch it again")
-    return np.frombuffer(data, dtype, offset=end).reshape(dims)
+    size = end + math.prod(got[1:])
+    expect(len(data) == size, str(path), f"{size} bytes for {tuple(got[1:])}", len(data), "Fetch it again")
+    return np.frombuffer(data, np.uint8, offset=end).reshape(got[1:])
 
 
 def _read_files(kind: str, path: Path) -> Arrays:
@@ -149,7 +142,7 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     labels = [file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()]
     expect(len(labels) > 0, str(path), f"{wanted} or its .gz beside it", "none")
     # MNIST's files start with two zero bytes, a type (8: uint8) and the number of dims. Integers are big-endian.
-    return read_values(path, ">u4", [0x803], (0, 0, 0), "u1"), read_values(labels[0], ">u4", [0x801], (0,), "u1")
+    return read_bytes(path, 0x803, 3), read_bytes(labels[0], 0x801, 1)
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:

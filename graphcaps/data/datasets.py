@@ -15,7 +15,6 @@ from ..errors import GraphcapsError, check_name, expect
 from ..names import DATASETS, own_images
 from .augment import in_fixed_places, in_frame
 from .images import Images, Pairs
-from .smallnorb import last_toys, read_smallnorb
 from .splits import ImageSplits, stratified_split
 from .user_datasets import read_user_dataset
 
@@ -104,7 +103,7 @@ def load_images(
     """Read a data set and split it. Every command that needs a data set calls this function.
 
     Validation images are held out of the training files, stratified by class, with a fixed seed, so the split is the
-    same on every machine. For smallnorb, one toy of each class is held out instead. All test images are kept.
+    same on every machine. All test images are kept.
 
     Args:
         name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
@@ -125,16 +124,13 @@ def load_images(
     spec = DATASETS[name]
     if spec.source == "digits":
         train, test = _read_digits()
-    elif spec.source == "smallnorb":
-        train, test = read_smallnorb(root)
     else:
         train, test = _read_torchvision(spec.source, root, download)
     for part, images, count in (("training", train, spec.train), ("test", test, spec.test)):
         wanted, got = (count, *spec.image_shape), (len(images), *images.image_shape)
         expect(got == wanted, f"{name} {part} images", f"{wanted}", f"{got}", f"Delete its files in {root}")
-    split = last_toys if name == "smallnorb" else stratified_split
-    kept, held_out = split(train.labels, spec.val)
-    parts: tuple[Images, ...] = train.take(kept), train.take(held_out).cut(), test
+    kept, held_out = stratified_split(train.labels, spec.val)
+    parts: tuple[Images, ...] = train.take(kept), train.take(held_out), test
     if spec.pairs:
         return ImageSplits(name, spec.class_names, *map(Pairs, parts))
     if spec.border:

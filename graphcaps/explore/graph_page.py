@@ -27,7 +27,7 @@ import torch
 
 from .._dgl import DGLGraph, dgl
 from ..atomic import write_text
-from ..errors import check_tensor, expect, is_whole
+from ..errors import check_tensor, expect
 from ..graph import check_graph
 from ..nn import CapsuleConv
 from ..routing.names import name_of
@@ -158,7 +158,7 @@ def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Te
     if center is None:
         order = [n for n in degrees.argsort(descending=True, stable=True).tolist() if degrees[n] <= room]
     else:
-        fits = is_whole(center, 0, count - 1) and degrees[center] <= room
+        fits = center < count and degrees[center] <= room
         expect(bool(fits), "center", f"a node below {count} with at most {room} in-edges", center)
         order = [int(n) for step in dgl.bfs_nodes_generator(graph.cpu(), center, reverse=True) for n in step]
     last = int((degrees[order].cumsum(0) <= room).sum())

@@ -1,10 +1,7 @@
 """The explorer page of a run. It shows the routing trace, and contains the network, which routes your drawings."""
 
-from pathlib import Path
-
 import torch
 
-from ..atomic import write_text
 from ..data import DATASETS, DatasetSpec, to_float
 from ..errors import GraphcapsError
 from ..models import CapsNet
@@ -12,27 +9,18 @@ from ..trace import RoutingTrace
 from ..trace.recording import pictures, routing_of
 from ..training import checkpoint
 from ..training.run_folder import Run, load
-from ..viz.explorer.html import explorer_page
 from .network import network_data
 
 PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * area / border length
 INK = 20 / 28  # longer side of a drawing / side of the image in MNIST; used for data sets where it isn't known
 
 
-def write_explorer(run: Run, folder: Path, image: int = 0) -> Path:
-    """Write explorer.html for a run into a folder, which is made if missing. The page shows ``image`` first.
+def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
+    """The trace up to the epoch of the best weights, the network or None, and the reason why it is None or "".
 
     Raises:
-        GraphcapsError: the run has no trace, its weights are damaged, or the folder can't be written to.
+        GraphcapsError: the run has no trace, or its weights are damaged.
     """
-    path = folder / "explorer.html"
-    trace, network, without = page_parts(run)
-    write_text(path, explorer_page(trace, image, network, without))
-    return path
-
-
-def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
-    """The trace up to the epoch of the best weights, the network or None, and the reason why it is None or ""."""
     trace, best = run.trace(), run.checkpoint("best")
     if not best.exists():
         return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."

@@ -223,6 +223,10 @@ class NodeVotes(Votes):
     scale: Tensor | None = None
     per_edge: bool = False
 
+    @property
+    def trailing(self) -> tuple[int, ...]:
+        return (*self.u.shape[1:-3], self.u.shape[-2])  # those of the parents: (*, K_out)
+
     def build(self, graph: DGLGraph | Links) -> Tensor:
         """Build the votes (E, *, K_in, K_out, D) in edge order."""
         ends = links(graph, self.device)

@@ -57,12 +57,10 @@ def determinism(wanted: bool) -> Iterator[None]:
 
 def pick_device(name: str) -> str:
     """Return ``name``, or the best device for "auto". Raise ``GraphcapsError`` if torch doesn't find the device."""
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        return next(device for device, there in available.items() if there)
-    if not available[name]:
-        raise GraphcapsError(f"device: expected a {name} device, but torch finds none. Use --device auto or cpu")
-    return name
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise GraphcapsError("device: expected a cuda device, but torch finds none. Use --device auto or cpu")
+    return ("cuda" if there else "cpu") if name == "auto" else name
 
 
 def has_bfloat16(device: str) -> bool:

@@ -89,7 +89,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         if run is None:
             raise
         how = "stopped at once; the last checkpoint is intact"
-        raise Interrupted(run, getattr(error, "signum", signal.SIGINT), how) from None
+        raise Interrupted(run, (*error.args, signal.SIGINT)[0], how) from None
     except RuntimeError as error:
         # If the connection to another process has closed, NCCL raises DistError, but gloo a plain RuntimeError.
         if world == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
@@ -109,7 +109,7 @@ class Trainer:
         self.config, self.run, self.splits, self.learner = saving.config, saving.run, saving.splits, saving.learner
         self.total_steps = self.config.epochs * len(batches)
         self.progress, device = Progress("", show, sys.stdout), self.learner.device
-        self.loss_sum = torch.zeros((), dtype=self.learner.sum_dtype, device=device)
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.hits = torch.zeros((), dtype=torch.int64, device=device)
         self.step: Step = self._step
         if self.config.capture and device.type == "cuda":

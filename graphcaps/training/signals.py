@@ -8,14 +8,6 @@ from types import FrameType
 from typing import Any
 
 
-class Stopped(KeyboardInterrupt):
-    """Raised on Ctrl-C or SIGTERM; ``signum`` is the signal's number."""
-
-    def __init__(self, signum: int):
-        super().__init__()
-        self.signum = signum
-
-
 class StopSignals:
     """While the block runs, Ctrl-C or SIGTERM only sets ``signum``. A second Ctrl-C calls the earlier handler."""
 
@@ -48,7 +40,7 @@ class StopSignals:
 
 
 class StopAtOnce(StopSignals):
-    """While the block runs, Ctrl-C and SIGTERM raise ``Stopped``.
+    """While the block runs, Ctrl-C and SIGTERM raise ``KeyboardInterrupt`` with the signal's number.
 
     If it is the second signal, or if an import is running, which an exception could leave half done, the process prints
     a line and exits with the signal's status instead.
@@ -59,7 +51,7 @@ class StopAtOnce(StopSignals):
             os.write(2, b"graphcaps: stopped\n")
             os._exit(128 + signum)
         self.signum = signum
-        raise Stopped(signum)
+        raise KeyboardInterrupt(signum)
 
     def ignore_later(self) -> None:
         """Ignore both signals after the end of the block, while Python shuts down."""

@@ -31,11 +31,6 @@ class Learner(NamedTuple):
         """The network's device."""
         return self.accelerator.device
 
-    @property
-    def sum_dtype(self) -> torch.dtype:
-        """The dtype of sums over an epoch: float64, except on MPS, which doesn't support it."""
-        return torch.float32 if self.device.type == "mps" else torch.float64
-
 
 def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Learner:
     """Move the network to the accelerator's device, in memory format channels_last, and make its Adam optimizer.
@@ -79,7 +74,7 @@ def training_step(
 
 def summed(learner: Learner, *numbers: float) -> list[float]:
     """Sum each number over all processes."""
-    return learner.accelerator.reduce(torch.tensor(numbers, dtype=learner.sum_dtype, device=learner.device)).tolist()
+    return learner.accelerator.reduce(torch.tensor(numbers, dtype=torch.float64, device=learner.device)).tolist()
 
 
 def one_cycle(step: int, steps: int, peak: float) -> float:

@@ -8,7 +8,7 @@ import pytest
 from traces import make_trace, random_trace, with_pictures
 
 from graphcaps import GraphcapsError, InputError
-from graphcaps.analysis.parse_tree import credits_of, in_words, parse_tree, strongest
+from graphcaps.analysis.parse_tree import in_words, parse_tree, strongest
 from graphcaps.viz import parts
 
 
@@ -28,7 +28,7 @@ def with_fields(trace):
 
 def test_credits_of_a_parent_sum_to_the_lengths_of_s_and_v():
     trace = random_trace(20, 10)
-    credit = np.bincount(trace.dst, credits_of(trace, 0))
+    credit = np.bincount(trace.dst, parse_tree(trace).credit)
     v = trace.lengths[-1, -1, 0].astype(np.float64)
     s = np.sqrt(v / (1 - v))  # |v| = |s|^2 / (1 + |s|^2)
     assert np.allclose(credit, s * v, rtol=5e-3)  # c and agreement are float16
@@ -59,8 +59,9 @@ def test_wrong_arguments_and_routing_that_is_not_finite_are_named(trace):
 
 
 def test_the_tree_holds_the_kept_links_and_words_count_them(trace, with_fields):
-    tree, credit = parse_tree(trace, 1, 0.8), credits_of(trace, 1)
-    assert tree.edges.tolist() == strongest(credit, 0.8).tolist() and (tree.credit == credit).all()
+    tree = parse_tree(trace, 1, 0.8)
+    credit = tree.credit
+    assert tree.edges.tolist() == strongest(credit, 0.8).tolist()
     assert tree[:2] == (1, 0.8) and tree.total == credit[credit > 0].sum()
     lines, e = in_words(trace, tree).splitlines(), tree.edges[0]
     assert credit[e] == credit.max() == np.float64(trace.c[-1, 2, 1, e]) * trace.agreement[-1, 2, 1, e]

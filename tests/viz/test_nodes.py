@@ -72,7 +72,7 @@ def test_a_dense_graph_is_a_matrix_from_column_to_row():
     every = [(u, v) for u in range(25) for v in range(25) if u != v]
     trace = trace_of(every)
     picture = viz.NodesPicture(trace)
-    assert picture.lines is None and viz.NodesPicture(trace, view="graph").cells is None
+    assert picture.lines is None and viz.NodesPicture(trace_of()).cells is None
     c = trace.c[-1, 2, 0].astype(float).reshape(-1, CAPS)[every.index((3, 8))]
     strength = (c.max() - picture.low) / (1 - picture.low)
     cells = np.array(picture.cells.get_array())
@@ -109,7 +109,6 @@ def test_a_file_is_drawn_and_moves(tmp_path, capsys):
     [
         (lambda: viz.draw(trace_of(), "x", what="entropy", node=1), "node: expected none unless a graph's nodes are"),
         (lambda: viz.NodesPicture(trace_of(), node=6), "node: expected a node of the graph, 0 to 5, got 6"),
-        (lambda: viz.NodesPicture(trace_of(), view="grph"), "view: expected one of auto, graph, matrix, got 'grph'"),
         (lambda: viz.NodesPicture(make_trace()), "trace: expected one of CapsuleConv on a graph with one kind of node"),
         (lambda: trace_of().with_nodes({0: (0, 0)}), "positions: expected [positions[n] for n in graph], got a dict"),
     ],

@@ -45,7 +45,8 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = (), unit: str =
         axes.set_xticks(range(number), names)
         axes.set_yticks(range(number), names)
         if turned:
-            style.turn_names(axes)
+            for text in axes.get_xticklabels():
+                text.set(rotation=45, ha="right", rotation_mode="anchor")
         axes.tick_params(length=0)
         axes.set(xlabel="predicted class", ylabel="true class")
         right, total = int(matrix.trace()), int(matrix.sum())

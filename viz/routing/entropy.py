@@ -100,10 +100,10 @@ class EntropyPicture(Picture):
     """Coupling entropy over iterations or epochs; ``curves`` are its ``EntropyCurves``."""
 
     def draw(self) -> None:
-        height, box = self.medium.chart
-        self.figure = style.blank(self.medium.width, height)
+        screen = self.medium.heading
+        self.figure = style.blank(self.medium.width, 400 if screen else 230)
         self._heading = style.Heading(self.figure, self.medium)
-        axes = self.figure.add_axes(box)
+        axes = self.figure.add_axes((0.115, 0.135, 0.715, 0.585) if screen else (0.185, 0.16, 0.64, 0.655))
         chosen = selected(self.trace, self.timeline.c[-1], self.timeline.lengths[-1])
         self.curves = EntropyCurves(self, axes, chosen)
         axes.set_ylabel("coupling entropy (nat)")

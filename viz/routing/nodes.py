@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import AxesImage
 from matplotlib.patheffects import withStroke
 
-from graphcaps.errors import check_name, check_whole, expect
+from graphcaps.errors import check_whole, expect
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import entropies
 from graphcaps.viz.routing.layout import laid_out
@@ -21,7 +21,6 @@ from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import between, count
 from graphcaps.viz.routing_trace import RoutingTrace
 
-VIEWS = ("auto", "graph", "matrix")
 MAX_EDGES = 2000  # edges drawn at most
 TANGLE = 400, 0.25  # a graph with more edges than this, and this share of all possible edges, is drawn as a matrix
 
@@ -45,7 +44,6 @@ class NodesPicture(Picture):
         trace, over, image, medium: as in ``Picture``; the trace is one of ``CapsuleConv``.
         node: draw this node and those that vote for it. None draws the whole graph, or, if it has more than 2,000
             edges, the nodes with the most edges.
-        view: graph, matrix, or auto, which draws a matrix if the graph would be a tangle.
 
     Attributes:
         shown: (n,) the nodes that are drawn, ascending.
@@ -58,7 +56,7 @@ class NodesPicture(Picture):
         nodes: PathCollection of the nodes in a graph.
 
     Raises:
-        InputError: the trace is of another layer, or there is no such node or view.
+        InputError: the trace is of another layer, or there is no such node.
     """
 
     def __init__(
@@ -68,12 +66,10 @@ class NodesPicture(Picture):
         image: int = 0,
         *,
         node: int | None = None,
-        view: str = "auto",
         medium: style.Medium = style.SCREEN,
     ):
         expect(self.suits(trace), "trace", "one of CapsuleConv on a graph with one kind of node", "another")
-        check_name("view", view, VIEWS)
-        self._node, self._view = node, view
+        self._node = node
         super().__init__(trace, over, image, medium=medium)
 
     @staticmethod
@@ -102,10 +98,8 @@ class NodesPicture(Picture):
         self._lay_out(self._size_in_words(number, len(pairs)))
         room = len(self.shown) * (len(self.shown) - 1)
         tangled = len(self.edges) > max(TANGLE[0], TANGLE[1] * room)
-        if self._view == "matrix" or (self._view == "auto" and tangled):
-            self._draw_matrix(self._main)
-        else:
-            self._draw_graph(self._main)
+        draw = self._draw_matrix if tangled else self._draw_graph
+        draw(self._main)
         self._draw_entropy(self._chart)
         self._draw_key()
 

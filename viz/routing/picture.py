@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.selection import choice_by_name
-from graphcaps.viz.routing.timeline import Timeline, caption, true_parent
+from graphcaps.viz.routing.timeline import Timeline, caption
 from graphcaps.viz.routing_trace import RoutingTrace
 
 
@@ -39,7 +39,8 @@ class Picture:
         self.timeline = Timeline.of(trace, over, image)
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]
-        self.true = true_parent(trace, image)
+        label = -1 if trace.labels is None else int(trace.labels[image])
+        self.true = label if 0 <= label < trace.num_parents else None  # the parent that the label names
         self.words = ("part", "parts") if trace.images is not None else ("child", "children")
         with style.applied(medium):
             self.draw()

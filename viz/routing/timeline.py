@@ -100,12 +100,6 @@ class Timeline:
         return [*frames, Frame(self.end, _END)]
 
 
-def true_parent(trace: RoutingTrace, image: int) -> int | None:
-    """The parent that the image's label names; None if there is no label or it is no parent."""
-    label = -1 if trace.labels is None else int(trace.labels[image])
-    return label if 0 <= label < trace.num_parents else None
-
-
 def check_drawable(trace: RoutingTrace, image: int) -> None:
     """Raise ``InputError`` if the trace doesn't fit together, has no edges, or lacks this image."""
     trace.check(image)

@@ -42,11 +42,6 @@ class NodeEdges(Edges):
         parents = self.run(routing, votes if in_chunks else votes.build(self.ends), prior)
         return parents.pose, parents.coupling.detach() if get_coupling and parents.coupling is not None else None
 
-    @property
-    def parent_shape(self) -> tuple[int, ...]:
-        """(N_dst, *, K_out, D)."""
-        return (self.graph.num_dst_nodes(), *self.votes.u.shape[1:-3], *self.votes.u.shape[-2:])
-
     def child_softmax(self, b: Tensor) -> Tensor:
         return b.softmax(dim=-1)
 
