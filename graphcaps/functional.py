@@ -25,6 +25,7 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     tensor([0.5769, 0.7692])
     """
     check_tensor("s", s)
+    expect(isinstance(dim, int) and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
     n = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
     return s * (n / (1 + n * n))
 
