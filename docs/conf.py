@@ -71,6 +71,7 @@ MENU = {
 }
 
 DRAW = "draw.html"  # the site's name for docs/explorer.html, because explorer.md becomes explorer.html
+LIVE = f'<iframe class="live" src="{DRAW}" title="Draw two digits and see them routed"></iframe>'
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "reference"]
 exclude_patterns = ["results"]
@@ -101,7 +102,8 @@ def adapt_page(_app: Sphinx, page: str, source: list[str]) -> None:
     """Add the menu to the first page, redirect links that leave docs/ to the site, and keep numbers on one line."""
     text = re.sub(r"(?<=[\d.]) \+- (?=\d)", "\u00a0±\u00a0", source[0])
     text = re.sub(r"\(([-+][\d.]+) to ([-+][\d.]+)\)", "(\\1\u00a0to\u00a0\\2)", text)
-    if page == "index":
+    if page == "index":  # the live page stands in place of the moving picture
+        text = re.sub(r"!\[.*\]\(\.\./viz/gallery/routing\.gif\)", LIVE, text)
         for caption, pages in MENU.items():
             text += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
     text = re.sub(r"\]\(explorer\.html\)", f"]({DRAW}){{.external}}", text)

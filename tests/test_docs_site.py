@@ -53,6 +53,7 @@ def test_every_public_name_has_an_entry_and_its_source(site):
                 assert inspect.getdoc(value), f"{home}.{name} has no docstring"
 
 
-def test_the_page_to_draw_on_is_reached_from_the_first_page(site):
-    assert 'href="draw.html"' in (site / "index.html").read_text()
+def test_the_page_to_draw_on_stands_on_the_first_page_and_is_reached_from_there(site):
+    first = (site / "index.html").read_text()
+    assert 'href="draw.html"' in first and '<iframe class="live" src="draw.html"' in first
     assert (site / "draw.html").read_bytes() == (DOCS / "explorer.html").read_bytes()

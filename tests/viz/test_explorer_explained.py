@@ -1,4 +1,4 @@
-"""The explorer says why, in Chromium: votes in the plane, formulas with this image's numbers, the tour, terms.
+"""The explorer says why, in Chromium: votes in the plane, formulas and an article with this image's numbers.
 
 The network isn't trained, and its capsules are long. Its numbers are those that half precision can hold, so that the
 page routes with the same ones as the tests' oracle here.
@@ -16,7 +16,7 @@ import torch
 from graphcaps import CapsNet
 from graphcaps.data import to_float
 
-from .browser import answered, check_axe, check_fits, opened, settle
+from .browser import answered, check_axe, opened, read, settle
 from .live import FEW, network, page_of
 
 ROUNDS = 4
@@ -163,41 +163,43 @@ def test_pointing_at_a_line_of_the_formula_lights_up_its_parent(chromium):
         assert lit.count() == 0
 
 
-BOXES = """() => {
-  const [target, tour] = [".toured", "#tour"].map((name) => document.querySelector(name));
-  const box = (element) => element.getBoundingClientRect(), inner = target.querySelector("canvas, ol, table");
-  return [box(target).top, box(inner).bottom, box(tour).top];
-}"""
+FACTS = "(all) => all.map((each) => [each.dataset.fact, each.textContent])"
 
 
-def press_next(page) -> None:
-    for _ in range(4):
-        if page.evaluate("document.activeElement.id") == "tour-next":
-            break
-        page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-
-
-@pytest.mark.parametrize("width", [400, pytest.param(1280, marks=pytest.mark.long)])
-def test_the_tour_goes_from_start_to_end_by_keyboard_and_covers_nothing(chromium, width):
-    with opened(chromium, page_of(model_of(), FEW), width=width, height=800, reduced_motion="reduce") as page:
-        page.locator("[aria-controls=more]").click()
-        page.locator("#begin").focus()
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.id") == "tour-head"
-        texts = set()
-        for n in range(7):
-            answered(page)
-            assert page.locator("#tour-head").inner_text().startswith(f"{n + 1} of 7: ")
-            texts.add(page.locator("#tour-text").inner_text())
-            top, bottom, tour = page.evaluate(BOXES)
-            assert top >= 0 and bottom <= tour, (n, top, bottom, tour)
-            if n == 1:
-                page.evaluate("() => { document.querySelector('#votes details').open = true; }")
-                settle(page)
-                check_fits(page)
-                check_axe(page)
-            press_next(page)
-        assert len(texts) == 7
-        answered(page)
-        assert page.locator("#tour").is_hidden() and page.locator(".drawer:visible").count() == 0
+def test_the_article_speaks_of_this_image_and_what_is_pointed_at_lights_up_in_every_figure(chromium):
+    """The four lines, which stay in sight, and all figures follow the pointer; a term lights up what shows it."""
+    _, seen = by_hand()
+    with opened(chromium, page_of(model_of(), FEW), height=1600, reduced_motion="reduce") as page:
+        page.locator("[aria-controls=why]").click()
+        settle(page)
+        facts = dict(page.locator("[data-fact]").evaluate_all(FACTS))
+        child, parent = int(facts["child"].split()[1]), int(facts["parent"])
+        for name in ("agreement", "c"):
+            said = [read(facts[f"{name}{end}"]) for end in ("First", "Last")]
+            assert said == pytest.approx([seen[r][name][child, parent] for r in (0, 2)], abs=0.0051)
+        spread = -(seen[2]["c"] * np.log(seen[2]["c"])).sum(axis=1).mean()
+        assert read(facts["entropyLast"]) == pytest.approx(spread, abs=0.0051)
+        other = (parent + 3) % 10
+        page.locator("#softmax tbody tr").nth(other).hover()
+        settle(page)
+        assert page.locator("#lines-head").inner_text() == f"Round 3 for child {child} → {other}"
+        assert page.locator("#edge h3").inner_text() == f"Child {child} → {other}"
+        coupling = numbers(page.locator("#softmax .formula").inner_text())[-1]
+        assert coupling == pytest.approx(seen[2]["c"][child, other], abs=NEAR)
+        assert page.locator("#votes h3").inner_text().endswith(f"votes for {other}")
+        page.locator("dfn[data-term=vote]").focus()
+        lit = page.locator(".lit").evaluate_all("(all) => all.map((each) => each.closest('[id]').id)")
+        assert {"votes", "edge", "decoded", "lines"} <= set(lit)
+        page.keyboard.press("Escape")
+        assert page.locator(".lit").count() == 0 and page.locator("#card").is_hidden()
+        page.locator("#round").press("ArrowLeft")
+        settle(page)
+        assert page.locator("#entropy output").inner_text() == "2"
+        page.locator("#votes summary").click()
+        settle(page)
+        check_axe(page)
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        assert page.locator("#lines").bounding_box()["y"] == 0
+        page.emulate_media(media="print")  # what is open isn't printed, and is drawn without an error
+        settle(page)
+        assert page.locator("#why").is_hidden() and page.locator(".stage").is_visible()

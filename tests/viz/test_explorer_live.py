@@ -200,6 +200,9 @@ def test_a_line_is_pulled_to_another_parent_or_let_go_and_all_rounds_run_again(c
     child = int(re.search(r"pull=(\d+)\.7", link)[1])
     wanted, _ = routed(FEW.pixels[2], {child: 7})
     assert shown_lengths(page) == pytest.approx(wanted, abs=0.0051) and shown_lengths(page) != free
+    most = int(np.abs(wanted - free).argmax())
+    change = f"{most} {'rises' if wanted[most] > free[most] else 'falls'} from {free[most]:.2f} to {wanted[most]:.2f}"
+    assert page.locator("#pulled").inner_text().startswith(change)
     pull(page, 9, None)
     link = page.wait_for_function("() => location.hash.includes('-') && location.hash").json_value()
     held = {int(i): None if j == "-" else int(j) for i, j in re.findall(r"(\d+)\.(-|\d+)", link.split("pull=")[1])}
@@ -247,7 +250,7 @@ def test_strokes_take_the_colours_of_the_two_digits_that_are_read(chromium):
 def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
     visit(page, "image=3")
     (parent, _, capsule, _), *_ = answer(network(), FEW.pixels[3].numpy()).tops
-    page.locator("[aria-controls=more]").click()
+    page.locator("[aria-controls=why]").click()
     assert page.locator("#capsule").inner_text() == f"Vary the {parent}: its capsule is 16 numbers"
     shown = [text.replace("\u2212", "-") for text in page.locator("#numbers output").all_inner_texts()]
     assert [float(text) for text in shown] == pytest.approx(capsule, abs=0.0051)
@@ -261,7 +264,7 @@ def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
     page.locator("#back").click()
     settle(page)
     assert (grey(page.locator("#bend > canvas")) == before).all() and page.locator("#number-5").input_value() == "0"
-    page.locator("[aria-controls=more]").click()
+    page.locator("[aria-controls=why]").click()
 
 
 def state(page) -> dict:
@@ -275,7 +278,6 @@ def state(page) -> dict:
           chosen: [...document.querySelectorAll("#images input")].findIndex((each) => each.checked),
           label: document.querySelector("#pulls label").textContent,
           parent: [...document.querySelectorAll("#parents button")].findIndex((each) => each.ariaPressed === "true"),
-          compared: document.querySelector("#compare details").open,
           routings: [...document.querySelectorAll("#compare select")].map((each) => each.value),
         }})"""
     )
@@ -290,14 +292,13 @@ def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, text, page):
     page.locator("#parents button").nth(4).click()
     page.locator(".stage > canvas").focus()
     page.keyboard.press("ArrowDown")
-    page.locator("[aria-controls=more]").click()
-    page.locator("#compare summary").click()
+    page.locator("[aria-controls=why]").click()
     page.locator("#compare select").nth(2).select_option("attention")
     page.locator("#compare select").nth(1).select_option("1")
     page.locator("#pin").click()
     page.locator("#name").fill("<b>bar")
     before = state(page)
-    assert before["compared"] and before["parent"] == 4 and before["label"] == "<b>bar goes"
+    assert before["parent"] == 4 and before["label"] == "<b>bar goes"
     page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text } }")
     page.locator("[aria-controls=share]").click()
     page.locator("#copy").click()
@@ -339,7 +340,6 @@ def test_fragments_that_do_not_fit_are_left_out_with_a_note(page):
 
 
 def test_compared_lengths_and_couplings_are_those_of_python(page):
-    page.locator("[aria-controls=more]").click()
     for one, other in ((("dynamic", 2), ("spherical", 7)), (("uniform", 3), ("attention", 3))):
         visit(page, f"image=3&compare={one[0]}.{one[1]}.{other[0]}.{other[1]}")
         assert "trained with dynamic routing, 3 rounds" in page.locator("#trained-with").inner_text()
@@ -361,7 +361,7 @@ def test_compared_lengths_and_couplings_are_those_of_python(page):
         assert apart > abs(couplings[0] - couplings[1]).max() - 5e-3
         got = [float(value) for value in values]
         assert got == pytest.approx([float(c[int(child), int(parent)]) for c in couplings], abs=5e-3)
-    page.locator("[aria-controls=more]").click()
+    page.locator("[aria-controls=why]").click()
 
 
 def test_a_saved_svg_has_a_line_for_each_coupling_and_the_numbers(page):
@@ -388,6 +388,14 @@ def test_a_page_cut_short_says_so(chromium, text):
     with opened(chromium, text[: len(text) // 2], trouble="cut short") as page:
         assert page.locator("#broken").inner_text().startswith("This page is damaged or cut short")
         assert not page.locator("h1").is_visible()
+
+
+def test_a_policy_that_forbids_webassembly_leaves_the_plain_sums(chromium, text, page):
+    visit(page, "image=2&view=all")
+    allowed = " 'wasm-unsafe-eval'"
+    assert allowed in text
+    with opened(chromium, text.replace(allowed, ""), end="#image=2&view=all") as other:
+        assert shown_lengths(other) == shown_lengths(page) and other.locator("#trouble").is_hidden()
 
 
 def test_a_finger_draws_with_the_answer_in_sight_and_axe_finds_nothing(chromium, text):

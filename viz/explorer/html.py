@@ -18,9 +18,10 @@ from typing import Any
 from graphcaps.viz.explorer.data import explorer_data
 from graphcaps.viz.routing_trace import RoutingTrace
 
-# Names of scripts and styles in page/, in loading order
-SCRIPTS = "words tools trace charts picture graph panels shell page layer terms tour state shapes view share"
-LIVE = "desk answer doubts live pull way votes formulas decoded compare restore"
+# Names in page/: parts of templates, the first five for pages with a network; scripts and styles in loading order
+PARTS = ["sheet", "explained", "capsule", "figures", "limits", "header", "curve", "reading"]
+SCRIPTS = "words tools trace charts picture graph panels shell page layer terms state shapes view share"
+LIVE = "desk answer doubts live pull votes formulas way decoded compare restore"
 NETWORK = "lanes layer network saliency feeds"  # scripts of the worker
 GRAPH = (
     "words node_words tools trace charts graph shell terms layer state share node_conv node_graph nodes votes formulas "
@@ -46,21 +47,20 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 
 def with_data(data: dict) -> str:
     """The page of ``explorer_data``'s dict, to which "network" and "without" of ``explorer_page`` were added."""
-    live = data["network"] is not None
-    parts = {name: _read(f"{name}.html") if live else "" for name in ("sheet", "explained", "more")}
-    scripts, worker = f"{SCRIPTS} {LIVE if live else 'file'}", _script(f"{NETWORK} worker") if live else ""
-    # lanes.js assembles WebAssembly, so the policy has to allow that; it doesn't allow eval
-    return _filled("page.html", data, STYLES, scripts, " 'wasm-unsafe-eval'" * live, worker=worker, **parts)
+    if data["network"] is None:
+        return _filled("page.html", data, STYLES, f"{SCRIPTS} file", **dict.fromkeys(PARTS[:5], ""))
+    return _filled("page.html", data, STYLES, f"{SCRIPTS} {LIVE}", worker=_script(f"{NETWORK} worker"))
 
 
 def graph_page(data: dict) -> str:
     """The page of the data that ``graphcaps.explore.graph_page`` describes, as HTML text."""
-    return _filled("nodes.html", data, f"{STYLES} nodes", GRAPH, explained=_read("explained.html"))
+    return _filled("nodes.html", data, f"{STYLES} nodes", GRAPH)
 
 
-def _filled(template: str, data: dict, styles: str, scripts: str, assembly: str = "", **parts: str) -> str:
+def _filled(template: str, data: dict, styles: str, scripts: str, worker: str = "", **parts: str) -> str:
     """Fill the template with the data and other parts, and with a policy for these styles and scripts."""
     style, script = "\n".join(_read(f"{name}.css") for name in styles.split()), _script(scripts)
+    assembly = " 'wasm-unsafe-eval'" if worker else ""  # lanes.js assembles WebAssembly; eval stays forbidden
     policy = (
         f"default-src 'none'; script-src {_hash(script)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -71,8 +71,8 @@ def _filled(template: str, data: dict, styles: str, scripts: str, assembly: str 
         "style": style,
         "script": script,
         "data": _compressed(data),
-        **{name: _read(f"{name}.html") for name in ("header", "curve", "reading")},
-        **parts,
+        **{name: _read(f"{name}.html") for name in PARTS},
+        **parts | {"worker": worker},
     }
     return string.Template(_read(template)).substitute(filled)
 

@@ -12,7 +12,8 @@ function surface(canvas) {
   return { context, width, height };
 }
 
-// The curve: entropy in nats upwards, rounds to the right, a thin line for each child and a thick one for their mean.
+// A curve over rounds, which go to the right: entropy in nats upwards, a thin line for each child and a thick one for their
+// mean; or couplings.
 class Curve {
   constructor(canvas, look, rounds, top) {
     Object.assign(this, surface(canvas), { look, rounds });
@@ -50,7 +51,7 @@ class Curve {
   }
 
   // Ticks, the level of undecided children, and the rounds beyond training on a shade.
-  frame(trained, level) {
+  frame(trained, level, label = words.nats) {
     const { box, look, rounds, context } = this;
     if (trained < rounds) {
       const from = this.x(trained - 0.5);
@@ -64,7 +65,7 @@ class Curve {
     this.line([[box.left, this.y(level)], [box.right, this.y(level)]], look.muted, 1.25, 1, [5, 4]);
     const every = Math.ceil(rounds / 15);
     for (let r = 0; r < rounds; r += every) this.write(String(r + 1), this.x(r), box.bottom + 11, "center");
-    this.write(words.nats, box.left - 34, 7, "left");
+    this.write(label, box.left - 34, 7, "left");
     if (trained < rounds) this.write(words.beyondTraining, box.right, 7, "right");
   }
 }

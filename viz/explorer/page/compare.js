@@ -18,7 +18,7 @@ function isOnePass(routing) {
 }
 
 function isComparing() {
-  return $("#compare details").open;
+  return !$("#why").hidden;
 }
 
 // An answer has come; route its votes in both ways.
@@ -126,10 +126,10 @@ function nameSides() {
   });
 }
 
-// Compare these two, or with null close it.
+// Compare these two, or with null the usual ones.
 function compareAs(wanted) {
   sides = wanted ?? USUAL;
-  $("#compare details").open = Boolean(wanted);
+  if (wanted) openDrawer("why");
   nameSides();
   compareNow();
 }
@@ -149,9 +149,6 @@ document.querySelectorAll("#compare select").forEach((select, at) => {
     follow();
   });
 });
-$("#compare details").addEventListener("toggle", () => {
-  compareNow();
-  follow();
-});
+extras.push(() => comparing?.voted === voted || compareNow());
 renewals.push(compareNow);
 nameSides();

@@ -38,14 +38,31 @@ function strongestOf(parent) {
   return edges.length ? layer.src[edges.reduce((best, e) => (c[e] > c[best] ? e : best))] : null;
 }
 
-// The edge that is spoken of: of the selected child, or the one that couples most strongly with the parent.
+// The edge that is spoken of: of the child under the pointer or the selected one, or the one that couples most strongly
+// with the parent.
 function subjectOf(parent) {
-  const child = now.child ?? strongestOf(parent);
+  const { hovered } = now,
+    child = hovered?.child ?? now.child ?? strongestOf(parent);
   if (child === null) return null;
   const { c } = routed.states[layer.iterations - 1],
-    edge = edgeTo(parent, child) ?? edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best));
+    edge = edgeTo(hovered?.parent ?? parent, child) ?? edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best));
   return { child, edge, parent: layer.dst[edge] };
 }
+
+// Numbers and names of this image in the article's sentences.
+const FACTS = {
+  children: () => words.fewVectors(layer.children),
+  parents: () => words.parents(layer.parents),
+  child: ({ child }) => childName(child),
+  parent: ({ parent }) => trace.parents[parent].name,
+  rounds: () => layer.iterations,
+  agreementFirst: ({ edge }) => fixed(routed.states[0].agreement[edge], 2),
+  agreementLast: ({ edge }) => fixed(routed.states[layer.iterations - 1].agreement[edge], 2),
+  cFirst: ({ edge }) => fixed(routed.states[0].c[edge], 2),
+  cLast: ({ edge }) => fixed(routed.states[layer.iterations - 1].c[edge], 2),
+  entropyFirst: () => image.meanEntropy(now.k, 0).toFixed(2),
+  entropyLast: () => image.meanEntropy(now.k, layer.iterations - 1).toFixed(2),
+};
 
 // The sum that comes in at a parent in an iteration, s (D,), with weights c, or of all votes with 1.
 function sumAt(parent, c = null) {
@@ -182,12 +199,14 @@ function linesOf({ edge, parent }, r) {
 
 function drawLines(subject, r) {
   const lines = linesOf(subject, r);
-  $("#lines-head").textContent = words.pass(ONE_PASS, r + 1);
+  $("#lines-head").textContent = words.pass(ONE_PASS, r + 1, childName(subject.child), trace.parents[subject.parent].name);
+  Object.assign($("#round"), { max: trace.iterations, value: r + 1 });
   fill($("#lines ol"), lines.length, "li", (item) => {
     item.innerHTML = '<strong></strong> <span class="letters"></span> <span class="numbers"></span>';
   });
   lines.forEach((texts, at) => {
     const item = $("#lines ol").children[at];
+    item.dataset.panel = texts[3];
     [...item.children].forEach((part, k) => raised(part, k ? texts[k] : words.lines[texts[0]]));
     item.firstChild.dataset.term = { softmax: "coupling", sum: "vote" }[texts[0]] ?? texts[0];
     if (at === line) item.setAttribute("aria-current", "step");
@@ -279,6 +298,24 @@ function drawSoftmax({ child, edge }, r) {
   });
 }
 
+// The child's couplings over all rounds; dashed: an equal share.
+function drawShares({ child, edge }) {
+  const canvas = $("#softmax canvas"),
+    drawn = new Curve(canvas, look, trace.iterations, 1),
+    edges = edgesFrom(child),
+    { top, bottom } = drawn.box,
+    x = drawn.x(now.r);
+  drawn.frame(trace.trained, 1 / edges.length, words.couplingC);
+  const states = routed.states.slice(0, trace.iterations);
+  for (const e of edges) {
+    const points = states.map(({ c }, r) => [drawn.x(r), drawn.y(c[e])]);
+    drawn.line(points, look.parents[layer.dst[e]], e === edge ? 4 : 2);
+  }
+  drawn.line([[x, top], [x, bottom]], look.accent, 2);
+  const shares = states.map(({ c }) => fixed(c[edge], 2)).join(", ");
+  canvas.setAttribute("aria-label", words.shares(childName(child), trace.parents[layer.dst[edge]].name, shares));
+}
+
 function drawWhy(parent) {
   explained = null;
   if (!routed || $("#why").hidden) return;
@@ -288,17 +325,22 @@ function drawWhy(parent) {
     r = Math.round(now.r);
   $("#elsewhen").hidden = !elsewhen;
   $("#elsewhen span").textContent = words.carriedVotes(trace.epochs[last]);
-  $("#because").hidden = $("#subject").hidden = elsewhen || subject === null;
+  $("#why").classList.toggle("empty", elsewhen || subject === null);
   if (elsewhen || subject === null) return;
   const { name } = trace.parents[subject.parent],
-    how = now.child === null ? words.strongestWith(name) : "";
+    how = (now.hovered?.child ?? now.child ?? null) === null ? words.strongestWith(name) : "";
   $("#subject").textContent = words.subject(sentence(childName(subject.child)), how, name);
   explained = subject;
   drawLines(subject, r);
   view.draw(subject.parent, subject.child);
   drawEdge(subject, r);
   drawSoftmax(subject, r);
+  drawShares(subject);
   for (const explain of explanations) explain(subject, r);
+  for (const fact of document.querySelectorAll("[data-fact]")) {
+    const text = String(FACTS[fact.dataset.fact](subject));
+    if (fact.textContent !== text) fact.textContent = text; // the text isn't laid out anew in each frame
+  }
 }
 
 function stepLine(by) {
@@ -329,9 +371,11 @@ lights($("#lines ol"), ({ child, edge, parent }, at) => {
   return { "#softmax": { child }, "#votes": { parent }, "#edge": { child, parent } }[panel];
 });
 lights($("#softmax tbody"), ({ child }, at) => ({ child, parent: layer.dst[edgesFrom(child)[at]] }));
+$("#round").addEventListener("input", ({ target }) => go({ r: target.value - 1 }));
 $("#line-next").addEventListener("click", () => stepLine(1));
 $("#line-back").addEventListener("click", () => stepLine(-1));
 $("#elsewhen button").addEventListener("click", () => go({ k: trace.epochs.length - 1 }));
 $("#votes details").addEventListener("toggle", redraw);
+for (const part of document.querySelectorAll(".by-rounds")) part.hidden = ONE_PASS;
 numberEdges();
 extras.push(drawWhy);

@@ -31,12 +31,15 @@ function moduleBytes() {
   ]);
 }
 
-// A function as `products` of network.js, or null in a browser that can't.
+// A function as `products` of network.js, or null where the browser or a host's policy doesn't allow it.
 function productsByLanes() {
-  const code = moduleBytes();
-  if (typeof WebAssembly === "undefined" || !WebAssembly.validate(code)) return null;
-  const memory = new WebAssembly.Memory({ initial: 1 });
-  const { f } = new WebAssembly.Instance(new WebAssembly.Module(code), { m: { m: memory } }).exports;
+  let f, memory;
+  try {
+    memory = new WebAssembly.Memory({ initial: 1 });
+    ({ f } = new WebAssembly.Instance(new WebAssembly.Module(moduleBytes()), { m: { m: memory } }).exports);
+  } catch {
+    return null;
+  }
   return (rows, others, K, start) => {
     const M = rows.length / K,
       N = others.length / K,

@@ -93,9 +93,15 @@ Object.assign(words, {
     squash: ["squash", "Squashing keeps a vector's direction and makes its length n into n² / (1 + n²), which is below 1."],
     output: ["output", "What the layer gives for a node: the mean of what arrived, with the bias added, squashed."],
   },
-  about: "What this is, and what it doesn't show",
-  article: [
-    "The page computes a <b>CapsuleConv</b>, a graph convolution by routing, with the weights that it was given. A graph convolution takes the mean of what a node's neighbours send. This one has several capsules for it, and each neighbour divides itself among them: to a capsule where the votes of other neighbours point the same way as its own, it gives more.",
-    "It shows one layer. What a layer before it would make of a changed edge isn't computed: features are those that the layer was called with. And that a neighbour goes to a capsule says that its votes agree with those of others there, not why it is a neighbour.",
-  ],
+  why: "Why an edge goes to its capsule",
+  aVote: `<h2>Votes</h2>
+    <p>The page computes a <b>CapsuleConv</b>, a graph convolution by routing, with the weights that it was given. A graph
+    convolution takes the mean of what a node's neighbours send. This one has several capsules for it, and each neighbour
+    sends a vote to each of them.</p>`,
+  anAgreement: `<h2>Agreement</h2>
+    <p>To a capsule where the votes of other neighbours point the same way as its own, a neighbour gives more. That it
+    goes there says only that its votes agree with those of others there, not why it is a neighbour.</p>`,
+  theCompetition: `<h2>Competition</h2>
+    <p>Each neighbour divides itself: what one capsule gains, the others lose. The page shows one layer. What a layer
+    before it would make of a changed edge isn't computed: features are those that the layer was called with.</p>`,
 });

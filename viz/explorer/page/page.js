@@ -97,7 +97,7 @@ function draw() {
     lengths = at(image.lengths, now);
   fold = folded();
   const longest = indexOfLargest(lengths),
-    parent = now.parent ?? longest;
+    parent = now.parent ?? fold.said.get(now.hovered?.child ?? now.child)?.[0] ?? longest;
   const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
     untrained = isUntrained(now),
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };

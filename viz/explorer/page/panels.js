@@ -170,6 +170,7 @@ function drawImage() {
   if (frame) note = words.frame(frame[2], frame[3], childName(child));
   showSheet(tinted, frame);
   $("#sheet canvas").title = note;
+  if ($("#ink").textContent !== note) $("#ink").textContent = note;
   const truth = trace.parents[image.label]?.name;
   $("#sheet canvas").setAttribute("aria-label", `${words.sheet(truth)} ${note}`);
 }

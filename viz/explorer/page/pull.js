@@ -23,12 +23,26 @@ $("#release").addEventListener("click", () => {
   changed();
 });
 
+// What pulls have done to the lengths, as against the newest answer to the same image without any.
+let free = null; // the question and the lengths of that answer
+function sayPulled(some) {
+  const lengths = routed?.states[layer.iterations - 1].lengths;
+  if (!some) free = lengths && { data: asked.data, lengths };
+  const known = some && free?.data.every((value, x) => value === asked.data[x]),
+    moved = known ? [...lengths.keys()].filter((j) => Math.abs(lengths[j] - free.lengths[j]) >= 0.01) : [];
+  moved.sort((a, b) => Math.abs(lengths[b] - free.lengths[b]) - Math.abs(lengths[a] - free.lengths[a]));
+  const changes = moved.slice(0, 2).map((j) => words.change(trace.parents[j].name, free.lengths[j], lengths[j])),
+    text = known ? changes.join(", ") || words.noChange : "";
+  if ($("#pulled").textContent !== text) $("#pulled").textContent = text;
+}
+
 function drawPulls() {
   const some = Object.keys(held).length > 0,
     one = now.child !== null;
   $("#pulls").hidden = !some && !one;
   $("#pulling").hidden = some || one;
   $("#release").hidden = !some;
+  sayPulled(some);
   $("#pull").hidden = $("#pulls label").hidden = !one;
   if (!one) return;
   $("#pulls label").textContent = words.goesTo(now.child);

@@ -20,7 +20,7 @@ share({
       image: at === null || (at === stored.start && plain) ? null : at,
       draw: at === null || desk.lines.length ? desk.lines : null,
       ...Object.fromEntries(bent),
-      compare: isComparing() ? sides : null,
+      compare: sides === USUAL ? null : sides,
       bend: bentBy(),
       pull: Object.keys(held).length ? held : null,
     };

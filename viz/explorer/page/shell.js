@@ -188,5 +188,4 @@ systemNight.addEventListener("change", renew);
 for (const element of document.querySelectorAll("[data-word]")) element.innerHTML = words[element.dataset.word];
 for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", words[element.dataset.label]);
 $("#how dl").innerHTML = words.reading.map(([term, text]) => `<div><dt>${term}</dt> <dd>${text}</dd></div>`).join("");
-$("#article").innerHTML = words.article.map((text) => `<p>${text}</p>`).join("");
 new ResizeObserver(redraw).observe(document.body);

@@ -1,15 +1,17 @@
-// A sentence for each term, in a card on hover and on focus: of the buttons at the end of the page, and of whatever else
-// in it has data-term.
+// A sentence for each term, in a card on hover and on focus: of the buttons behind More, and of whatever else has
+// data-term. What shows the term, by data-shows, lights up with it.
 
 let spoken = null; // the element whose card is shown
 
 function showCard(element) {
-  spoken?.removeAttribute("aria-describedby");
+  hideCard();
   spoken = element;
   const card = $("#card"),
     { left, top, bottom } = element.getBoundingClientRect();
-  card.textContent = words.terms[element.dataset.term][1];
+  const { term } = element.dataset;
+  card.textContent = words.terms[term][1];
   card.hidden = false;
+  for (const same of document.querySelectorAll(`[data-term="${term}"], [data-shows~="${term}"]`)) same.classList.add("lit");
   element.setAttribute("aria-describedby", "card");
   const { clientWidth: wide, clientHeight: high } = document.documentElement;
   card.style.left = `${Math.max(8, Math.min(left, wide - card.offsetWidth - 8))}px`;
@@ -19,6 +21,7 @@ function showCard(element) {
 function hideCard() {
   spoken?.removeAttribute("aria-describedby");
   spoken = null;
+  for (const same of document.querySelectorAll(".lit")) same.classList.remove("lit");
   $("#card").hidden = true;
 }
 
@@ -29,6 +32,16 @@ document.addEventListener("pointerover", (event) => {
   else if (spoken && spoken !== document.activeElement && event.target !== $("#card")) hideCard();
 });
 document.addEventListener("focusin", (event) => (termOf(event) ? showCard(termOf(event)) : spoken && hideCard()));
+// Escape closes a card that the focus is on; else it is the page's.
+document.addEventListener(
+  "keydown",
+  (event) => {
+    if (event.key !== "Escape" || !spoken) return;
+    if (spoken === document.activeElement) event.stopImmediatePropagation();
+    hideCard();
+  },
+  { capture: true },
+);
 document.addEventListener("scroll", () => spoken && showCard(spoken), { passive: true });
 
 function nameTerms() {

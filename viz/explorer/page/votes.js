@@ -65,7 +65,7 @@ function votesFor(parent) {
 
 class VoteView {
   constructor(canvas) {
-    Object.assign(this, { canvas, pointed: null, known: null });
+    Object.assign(this, { canvas, known: null });
     canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y }) => this.point(this.near(x, y)));
     canvas.addEventListener("pointerleave", () => this.point(null));
     canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
@@ -76,9 +76,8 @@ class VoteView {
   }
 
   point(child) {
-    if (child === this.pointed) return;
-    this.pointed = child;
-    redraw();
+    if (child === (now.hovered?.child ?? null)) return;
+    choose({ hovered: child === null ? null : pointedAt({ child, parent: this.known.parent }) });
   }
 
   // The child whose vote ends near a point of the canvas, or null.
@@ -105,7 +104,7 @@ class VoteView {
       ends = (axis) => [Math.min(...shown.map((p) => p[axis])), Math.max(...shown.map((p) => p[axis]))];
     const [x0, x1] = ends(0),
       [y0, y1] = ends(1),
-      unit = Math.min(Math.max(0, width - 44) / (x1 - x0), (height - 44) / Math.max(y1 - y0, 1e-6)); // the same for both axes
+      unit = Math.max(0, Math.min((width - 44) / (x1 - x0), (height - 44) / Math.max(y1 - y0, 1e-6))); // the same for both axes
     const place = (this.place = ([x, y]) => [
       width / 2 + unit * (x - (x0 + x1) / 2),
       height / 2 - unit * (y - (y0 + y1) / 2),
@@ -148,7 +147,7 @@ class VoteView {
       this.arrow(origin, place(tip), 11);
     }
     this.name(words.lengthIs(trace.parents[parent].name, lengthOf(v).toFixed(2)), place(tip), look.ink, false, 12);
-    const named = this.pointed ?? now.hovered?.child ?? child,
+    const named = now.hovered?.child ?? child,
       n = edges.findIndex((e) => layer.src[e] === named);
     if (n >= 0) {
       const point = place(points[n]);

@@ -1,4 +1,4 @@
-// The way from the pixels to the child under the pointer, or to the selected one: feeds.js finds it.
+// The way from the pixels to the child that is spoken of: feeds.js finds it.
 
 let way = { child: null, of: null, found: null }, // what is shown: the child, of which answer, and what feeds it
   wanted = way; // what was asked for last
@@ -8,11 +8,9 @@ const findFeeds = newest(ask, "feeds", ({ feeds }, { child, of }) => {
   redraw();
 });
 
-function drawWay() {
-  const child = now.hovered?.child ?? now.child,
-    known = child !== null && !$("#why").hidden && network.layers.length === 1 && now.k === trace.epochs.length - 1 && image.pixels;
-  $("#way").hidden = !known;
-  if (!known || !routed) return;
+function drawWay({ child }) {
+  $("#way").hidden = network.layers.length > 1;
+  if (network.layers.length > 1) return;
   if (way.child !== child || way.of !== routed) {
     if (wanted.child === child && wanted.of === routed) return;
     wanted = { child, of: routed };
@@ -21,7 +19,7 @@ function drawWay() {
   const { field, window, size, count, maps } = way.found,
     [, , high, wide] = field,
     percent = (part) => `${Math.round(100 * part)} %`;
-  $("#way h2").textContent = words.wayTo(childName(child));
+  $("#way h3").textContent = words.wayTo(childName(child));
   $("#way figcaption").textContent = words.wayNote(high, wide, maps.length, count);
   windowed($("#way > div > canvas"), photo, field);
   fill($("#way ol"), maps.length, "li", (item) => (item.innerHTML = '<canvas role="img"></canvas><span></span>'));
@@ -47,4 +45,4 @@ function windowed(canvas, picture, [top, left, high, wide]) {
   }
 }
 
-extras.push(drawWay);
+explanations.push(drawWay);

@@ -41,6 +41,8 @@ const words = {
   name: "its name",
   whereItVotes: "where its votes agree",
   noParent: "to no parent",
+  change: (name, before, after) => `${name} ${after < before ? "falls" : "rises"} from ${before.toFixed(2)} to ${after.toFixed(2)}`,
+  noChange: "no parent changes by 0.01",
   oneChild: "One child",
   child: (n) => `child ${n}`,
   divides: (n) => `${sentence(childName(n))} divides itself`,
@@ -91,46 +93,69 @@ const words = {
     decoder: ["decoder", "The decoder is a small network that draws an image from one parent's vector."],
   },
 
-  about: "What this is, why, and where it fails",
-  article: [
-    "A <b>capsule</b> is a small group of numbers, a vector. Its direction describes something, its length says how sure the network is that it is there. The network on this page finds small capsules in the image, the children. Each predicts, by a matrix that was learned, what the capsule of every class should be. These predictions are its votes. <b>Routing</b> then decides which votes count: in each round, votes that agree with a class gain weight, and the others lose it (Sabour, Frosst and Hinton, 2017).",
-    "<b>Why?</b> Parts that belong together predict the same whole; parts that don't, contradict each other. If a network uses this, you can read off which part went where. The lines above are that reading: they are no explanation made afterwards, but the weights that the answer was computed with.",
-    "<b>Where it fails.</b> Children may hardly choose at all: the title says so. On plain digits equal couplings answer about as well as routed ones. Digits that are turned by 60 degrees are mostly answered wrongly, since none was turned so in training. Routing strengthens what votes agree on, right or wrong: a letter or noise gets a class too, and more rounds than in training make a wrong answer surer. And a part that a child stands for need not be a part that a person would name.",
-  ],
+  aCapsule: `<h2>1. What a capsule is</h2>
+    <p>Most networks describe what they find with single numbers, one for each kind of thing. A <b>capsule</b> is a small
+    group of numbers, a vector. Its <dfn tabindex="0" data-term="length">length</dfn> says how sure the network is that the thing is
+    there. Its direction says how the thing looks: how it leans, how bold it is, where it lies.</p>
+    <p>This network has capsules of two kinds. It turns the image into <span data-fact="children"></span>, the
+    <dfn tabindex="0" data-term="child">children</dfn>, which stand for parts. Its last layer has <span data-fact="parents"></span>
+    which stand for what the image can show. For <span data-fact="child"></span>, which is chosen now, you see the part
+    of the image that it gets, and the feature maps that make most of it.</p>
+    <p>A <dfn tabindex="0" data-term="parent">parent</dfn> holds more than a yes or no. A <dfn tabindex="0" data-term="decoder">decoder</dfn> can
+    draw an image from its numbers alone. Move one of them: the drawing changes in one way, it leans, it widens, or a
+    stroke gets longer. Nobody told the network what a number should mean.</p>`,
+  aVote: `<h2>2. A vote</h2>
+    <p>Whoever sees a nose knows roughly where the face is, how large it is and how it is turned. A child does the same
+    with numbers. It multiplies its vector by a matrix that was learned, another one for each parent. The result is its
+    <dfn tabindex="0" data-term="vote">vote</dfn> û: what that parent would be, if this child were a part of it.</p>
+    <p>The arrows are all votes for <span data-fact="parent"></span>. They have more than two numbers each, so you see
+    them from the side where they differ most. The thick arrow is <span data-fact="parent"></span> itself: the sum of
+    the votes, each times its coupling, <dfn tabindex="0" data-term="squash">squashed</dfn> to a length below 1.</p>
+    <p>Point at an arrow: the same vote lights up in the graph, in the four lines above, and in the figures below. Votes
+    stay as they are in all rounds.<span class="by-rounds"> What changes is how much each one counts. Go back to round 1
+    and forward again: arrows that point where many others point grow, and the rest fades.</span></p>`,
+  anAgreement: `<h2>3. Agreement</h2>
+    <p>Parts of one thing predict the same thing: their votes point the same way. Parts that have nothing to do with
+    each other contradict each other. So routing looks for votes that agree, as one looks for a place where many
+    compasses point.</p>
+    <p>The <dfn tabindex="0" data-term="agreement">agreement</dfn> of a vote with a parent is the sum of the products of their
+    numbers. It is large where both are long and point the same way, 0 at a right angle, and negative where they
+    contradict each other. Each pair of bars is one number: the outline belongs to the vote of
+    <span data-fact="child"></span>, the filled bar to <span data-fact="parent"></span>. Below is what the pair adds.
+    All in all they agree by <span data-fact="agreementFirst"></span><span class="by-rounds"> in round 1, and by
+    <span data-fact="agreementLast"></span> in round <span data-fact="rounds"></span></span>.</p>
+    <p><span class="by-rounds">What a vote agrees with was made by the votes themselves: a few that agree pull their
+    parent towards them, so they agree with it more. </span>Agreement goes into the
+    <dfn tabindex="0" data-term="logit">logit</dfn> b: a child has one for each parent.</p>`,
+  theCompetition: `<h2>4. Competition</h2>
+    <p>No child can go to everyone. A <b>softmax</b> makes its logits into <dfn tabindex="0" data-term="coupling">couplings</dfn> that
+    sum to 1, so what one parent gains, the others lose. Each line is a parent and what it gets. Of <span data-fact="child"></span>,
+    <span data-fact="parent"></span> gets <span data-fact="cFirst"></span><span class="by-rounds"> in round 1, and
+    <span data-fact="cLast"></span> in round <span data-fact="rounds"></span></span>.</p>
+    <p>This is how routing takes things apart that lie over each other. Both claim the same strokes, but a part that
+    helps to build one is lost to the other. The image at the top shows it: strokes take the colour of the parent that
+    gets them, and stay white while their parts can't decide.</p>
+    <p>How undecided a child is, is its <dfn tabindex="0" data-term="entropy">entropy</dfn>: 0 nat where it has chosen, most where it
+    spreads equally.<span class="by-rounds"> On this image the mean falls from <span data-fact="entropyFirst"></span> to
+    <span data-fact="entropyLast"></span> nat. That happens in a few <dfn tabindex="0" data-term="iteration">rounds</dfn>, for each
+    image anew.</span></p>
+    <p>Now interfere: in the graph, pull a line to another parent. If its child mattered, that parent grows, the one it
+    left shrinks, and others may change sides.</p>`,
+  itsLimits: `<h2>5. What it is not good for</h2>
+    <p>The lines aren't an explanation made afterwards: the answer was computed with them. But they say which
+    parts went where, not that the answer is right, or that routing was needed for it.</p>
+    <p><b>It is often not needed.</b> With equal couplings, <i>uniform</i>, the same votes often give the same answer:
+    compare here. Networks trained that way answer images about as well as routed ones.</p>
+    <p><b>It doesn't know what it never saw.</b> Capsules were invented to cope with new points of view. Yet digits
+    turned by 60 degrees are mostly answered wrongly, if none was turned in training. Turn yours.</p>
+    <p><b>It is sure of nonsense.</b> Routing strengthens what votes agree on, right or wrong. A letter or a scribble
+    gets a class too, and rounds beyond training make a wrong answer surer, not better.</p>
+    <p><b>Its parts are not ours.</b> A child needn't be a part that a person would name, and some never choose.</p>
+    <p>It pays where several causes compete for the same parts and you want to know which part has which cause, as in
+    some graphs. For accuracy on images alone, try a convolutional network first. The idea is by Sabour, Frosst and
+    Hinton (2017).</p>`,
 
-  next: "Next",
-  finish: "Finish",
-  takeTour: "Take the tour",
-  takeUp: (n, all) => `Take up the tour at ${n} of ${all}`,
-  stop: (n, all, title) => `${n} of ${all}: ${title}`,
   fewVectors: (n) => counted(n, "small vector", "small vectors"),
-  stops: {
-    child: ["A child", ({ child, few, decoded }) =>
-      `The network turns your image into ${few}, its children. Each is a vector that describes a part. ` +
-      `${sentence(childName(child))} is selected${decoded ? ": its picture is what its vote alone would look like" : ""}.`],
-    votes: ["Its votes", ({ child, name, parents, decoded }) =>
-      `${sentence(childName(child))} casts a vote for each of ${parents}: what that parent would be if this part were in ` +
-      `the right place. Here are the votes of all children for parent ${name}.` +
-      (decoded ? ` Further on, the decoder draws the one of ${childName(child)}.` : "")],
-    agreement: ["Agreement", ({ child, name, agreement }) =>
-      `In round 1, ${childName(child)} agrees with parent ${name} by ${agreement(0)}: the sum of the products of their ` +
-      `numbers. Where bars go the same way, they agree.`],
-    softmax: ["Softmax", ({ child, name, coupling, onePass }) =>
-      `A softmax makes couplings of the logits. Those of one child sum to 1. Parent ${name} ` +
-      (onePass
-        ? `gets ${coupling(0)} of ${childName(child)}.`
-        : `got ${coupling(0)} of ${childName(child)} in round 1 and gets ${coupling(1)} in round 2.`)],
-    round: ["A round of routing", ({ onePass }) =>
-      onePass
-        ? "This routing is one pass, in four lines with numbers of your image. Later rounds repeat it."
-        : "A round is four lines, here with numbers of your image. Step through them, or play the rounds above."],
-    entropy: ["Entropy", ({ entropy, trained }) =>
-      `Children that are undecided have a high entropy. Their mean is ${entropy(0)} nat in round 1 and ` +
-      `${entropy(trained - 1)} in round ${trained}, where training ends. Drag along the curve.`],
-    done: ["What the rounds did", ({ name, length, trained }) =>
-      `After ${counted(trained, "round", "rounds")} the longest parent is ${name}, ` +
-      `${length(trained - 1)} long; after one it was ${length(0)}. Pull a line to another parent to see what it did.`],
-  },
 
   doesntFit: "The end of this link doesn't fit this page, so it is left out.",
   tooLong: "This drawing is too long for a link.",
@@ -163,7 +188,7 @@ const words = {
     `most to its vector before squash: below each, its part. Others can take away.`,
   mapOf: (channel, share) => `Feature map ${channel}, ${share}`,
 
-  why: "Why the couplings are what they are",
+  why: "How routing came to this, in five figures",
   nextLine: "Next line",
   parent: "parent",
   childWord: "child",
@@ -171,7 +196,7 @@ const words = {
   strongestWith: (name) => `, the child that couples most strongly with ${name}`,
   subject: (child, how, parent) => `${child}${how}, and its parent ${parent}. Choose another line or child in the graph.`,
   carriedVotes: (epoch) => `Votes are those of the network that the page carries, after epoch ${epoch}.`,
-  pass: (onePass, r) => `${onePass ? "The one pass" : `Round ${r}`} in its four lines`,
+  pass: (onePass, r, child, parent) => `${onePass ? "The one pass" : `Round ${r}`} for ${child} → ${parent}`,
   stepThrough: "Step through",
   nextIteration: "Next round",
   lines: { softmax: "softmax", sum: "sum", squash: "squash", agreement: "agreement" },
@@ -191,6 +216,7 @@ const words = {
     `Their cosine = ${cosine}. Lengths times cosine: ${sizes[0]} · ${sizes[1]} · ${cosine} = ${product}. ${note}`,
   pairs: (called, name, pairs) => `The vote and ${called} of ${name}, number by number: ${pairs}`,
   softmaxOf: (child) => `The softmax of ${child}`,
+  shares: (child, name, shares) => `Couplings of ${child} over the rounds. With ${name}: ${shares}`,
   prior: "prior",
   added: (r, last) =>
     `The agreement is added: b of round ${r + 2}.` + (last ? ` Training ends after round ${r + 1}, so this b is no longer used.` : ""),
