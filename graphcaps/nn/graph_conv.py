@@ -189,6 +189,8 @@ class CapsuleReadout(nn.Module):
         in_feats: number of features of a node, or of each of its capsules if ``in_caps`` > 1.
         out_feats: D, numbers per capsule.
         num_caps: C, number of capsules of each graph, one per class.
+        shared: whether all capsules of a graph share W, so that a node gives each of them the same vote. Without a
+            ``prior``, the sums are then equal, and nothing is routed.
 
     Shapes:
         batch of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1
@@ -214,10 +216,11 @@ class CapsuleReadout(nn.Module):
         bias: bool = True,
         normalise: bool = True,
         unit_votes: bool = False,
+        shared: bool = False,
     ):
         super().__init__()
         options = squash_output, vote_drop, in_caps, bias, normalise, unit_votes
-        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options)
+        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options, shared=shared)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
@@ -225,13 +228,16 @@ class CapsuleReadout(nn.Module):
 
     @functools.partial(uncompiled, unless=_is_traceable)
     @typed
-    def forward(self, graph: DGLGraph, feat: Tensor, get_coupling: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(
+        self, graph: DGLGraph, feat: Tensor, get_coupling: bool = False, prior: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Route nodes to their graphs.
 
         Args:
             graph: one homogeneous graph, or several from ``dgl.batch``. Its edges aren't used.
             feat: (N, *, in_feats).
             get_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
+            prior: (N, num_caps) or the shape of c, logits that are added to b; default 0.
         """
         check_tensor("feat", feat, floating=False, sparse=True)
         if torch.compiler.is_dynamo_compiling():
@@ -240,7 +246,7 @@ class CapsuleReadout(nn.Module):
             members: DGLGraph | Links = links_of(graph, self.capsules, allow_zero_in_degree=True, members=True)
         else:
             members = membership(graph)
-        out, c = self.capsules(members, feat, None, get_coupling)
+        out, c = self.capsules(members, feat, None, get_coupling, prior=prior)
         return (out, c) if get_coupling else out
 
 

@@ -48,6 +48,7 @@ class NodeCapsules(nn.Module):
         edge_feats: int | None = None,
         residual: bool = False,
         names: Names = DGL,
+        shared: bool = False,
     ):
         super().__init__()
         expect(in_caps == 1 or not mutual, "in_caps", "1 with mutual=True", in_caps)
@@ -69,6 +70,7 @@ class NodeCapsules(nn.Module):
         self.normalise = self.normalise_residual and not unit_votes
         self.vote_drop = nn.Dropout(vote_drop)
         self.in_caps, self.num_caps, self.out_feats, self.edge_feats = in_caps, num_caps, out_feats, edge_feats
+        self.matrices = 1 if shared else num_caps  # for each capsule of a source
         self.weight = self._matrices(source)
         self.weight_edge = None if edge_feats is None else self._matrices(edge_feats)
         self.weight_target = self._matrices(required(target, names.in_feats, "targets")) if residual else None
@@ -94,7 +96,7 @@ class NodeCapsules(nn.Module):
         if feats == -1:
             unknown: Any = UninitializedParameter()
             return unknown
-        return nn.Parameter(torch.empty(self.in_caps, feats, self.num_caps, self.out_feats))
+        return nn.Parameter(torch.empty(self.in_caps, feats, self.matrices, self.out_feats))
 
     def reset_parameters(self) -> None:
         """Draw the weights like DGL's ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
@@ -106,12 +108,12 @@ class NodeCapsules(nn.Module):
         self.routing.reset_parameters()
 
     def _draw(self, weight: Tensor) -> None:
-        nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.num_caps * self.out_feats) ** 0.5)
+        nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.matrices * self.out_feats) ** 0.5)
 
     def _materialize(self, weight: Tensor, feat: Tensor) -> None:
         """Create a weight whose number of features was -1."""
         if isinstance(weight, UninitializedParameter):
-            weight.materialize((self.in_caps, feat.shape[-1], self.num_caps, self.out_feats))
+            weight.materialize((self.in_caps, feat.shape[-1], self.matrices, self.out_feats))
             self._draw(weight)
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
@@ -130,12 +132,13 @@ class NodeCapsules(nn.Module):
         get_coupling: bool,
         edge_feat: Tensor | None = None,
         target: Tensor | None = None,
+        prior: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Route along the edges of any graph with one canonical edge type, or of ``Links`` if torch traces the edges.
 
         Arguments and result are those of ``CapsuleConv.forward``, but couplings are None if they weren't asked for.
         ``edge_feat`` may also be (E, *, edge_feats), with the same ``*`` as ``feat``. ``target`` holds the destination
-        nodes' features, for a residual.
+        nodes' features, for a residual. ``prior`` is that of ``CapsuleReadout``, for edges in the place of nodes.
         """
         edges = links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
@@ -151,7 +154,9 @@ class NodeCapsules(nn.Module):
         if self.training and self.vote_drop.p > 0:
             mask = self.vote_drop(z.new_ones(edges.src.shape[0], *z.shape[1:-1], dtype=number))  # (E, *, K_in, K_out)
             scale = mask if scale is None else mask * scale
-        votes = NodeVotes(z, scale, per_edge=self.weight_edge is not None)
+        if prior is not None or self.weight.shape[2] < self.num_caps:
+            prior = self._logits(prior, edges, z)
+        votes = NodeVotes(z, scale, self.weight_edge is not None, prior)
         s, c = route_nodes(graph, votes, self.routing, self.mutual, get_coupling)  # s (N_dst, *, K_out, D)
         factor = s.new_full((), self.num_caps) / spread(edges.in_degrees.clamp_min(1).to(s.dtype), s.dim())
         if self.normalise:
@@ -205,6 +210,14 @@ class NodeCapsules(nn.Module):
             wanted = "a pair, with the destination's features for the residual"
             target = required(target, names.feat, wanted, "no second")
             self._check_nodes(f"{names.feat}[1]", target, edges.num_parents, self.weight_target)
+
+    def _logits(self, prior: Tensor | None, edges: Links, z: Tensor) -> Tensor:
+        """Return the prior as (E, *, K_in, K_out)."""
+        prior = z.new_zeros(edges.src.shape[0], self.num_caps) if prior is None else check_tensor("prior", prior)
+        shape = (edges.src.shape[0], *z.shape[1:-2], self.num_caps)
+        short = shape[0], shape[-1]
+        expect(prior.shape in (short, shape), "prior", f"(N, num_caps)={short} or {shape}", tuple(prior.shape))
+        return spread(prior, len(shape)).expand(shape)
 
     def _check_nodes(self, name: str, feat: Tensor, num_nodes: int, weight: Tensor) -> None:
         self._materialize(weight, feat)

@@ -50,12 +50,13 @@ class CapsuleReadout(Aggregation):
         normalise: bool = True,
         concat: bool = False,
         unit_votes: bool = False,
+        shared: bool = False,
     ):
         super().__init__()
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.concat = concat
         options = squash_output, dropout, in_caps, bias, normalise, unit_votes
-        self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options, names=PYG)
+        self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options, names=PYG, shared=shared)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
@@ -91,6 +92,7 @@ class CapsuleReadout(Aggregation):
         dim: int = -2,
         max_num_elements: int | None = None,
         return_coupling: bool = False,
+        prior: OptTensor = None,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """Route nodes to their graphs.
 
@@ -101,6 +103,7 @@ class CapsuleReadout(Aggregation):
             dim: the dim that has size N in x and size B in the result; default: the one before a node's features.
             max_num_elements: ignored; other aggregations use it.
             return_coupling: also return c (*, N, in_caps, num_caps), detached: the classes that each node supports.
+            prior: (N, num_caps) or the shape of c, with N first, logits that are added to b; default 0.
         """
         num_groups = required(dim_size, "dim_size", "the number of graphs")
         if index is None:
@@ -108,7 +111,7 @@ class CapsuleReadout(Aggregation):
             index = torch.arange(num_groups, device=ptr.device).repeat_interleave(ptr.diff())
         graph = members(index, num_groups)
         dim = dim % x.dim()
-        out, c = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
+        out, c = self.capsules(graph, x.movedim(dim, 0), None, return_coupling, prior=prior)
         out = (out.flatten(-2) if self.concat else out).movedim(0, dim)
         return (out, c.movedim(0, dim)) if return_coupling else out
 

@@ -202,7 +202,8 @@ def route_nodes(
         u_hat = votes.build(graph)
         caps_in, caps_out = u_hat.shape[-3:-1]
         by_link = u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2)  # (E * K_in * K_out, *, D)
-        parents = route_checked(expand(graph, caps_in, caps_out), by_link, routing, coupling=get_coupling)
+        b = None if votes.prior is None else votes.prior.movedim((-2, -1), (1, 2)).flatten(0, 2)
+        parents = route_checked(expand(graph, caps_in, caps_out), by_link, routing, prior=b, coupling=get_coupling)
         s, c = parents.pose.unflatten(0, (-1, caps_out)).movedim(1, -2), parents.coupling
         c = None if c is None else c.unflatten(0, (-1, caps_in, caps_out)).movedim((1, 2), (-2, -1))
     if get_coupling and c is None:

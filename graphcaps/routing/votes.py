@@ -216,12 +216,20 @@ class NodeVotes(Votes):
 
     Args:
         u: z (N_src, *, K_in, K_out, D), shared by all out-edges of a node; or with ``per_edge`` (E, *, K_in, K_out, D).
+            With a prior, K_out may be 1: the votes for all capsules are then the same.
         scale: w, the factors of the votes, broadcastable with (E, *, K_in, K_out), or None for 1.
         per_edge: whether each edge has its own votes.
+        prior: logits (E, *, K_in, K_out) that are added to b, or None.
     """
 
     scale: Tensor | None = None
     per_edge: bool = False
+    prior: Tensor | None = None
+
+    @property
+    def z(self) -> Tensor:
+        """``u`` with a vote for each of the K_out capsules."""
+        return self.u if self.prior is None else self.u.expand(*self.u.shape[:-2], self.prior.shape[-1], -1)
 
     @property
     def trailing(self) -> tuple[int, ...]:
@@ -230,7 +238,7 @@ class NodeVotes(Votes):
     def build(self, graph: DGLGraph | Links) -> Tensor:
         """Build the votes (E, *, K_in, K_out, D) in edge order."""
         ends = links(graph, self.device)
-        votes = self.u if self.per_edge else self.u.index_select(0, ends.src)
+        votes = self.z if self.per_edge else self.z.index_select(0, ends.src)
         return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
 
     def detach(self) -> NodeVotes:

@@ -180,6 +180,8 @@ WRONG = [
     ("edge_index: ...indices in [0, ...=4), got 0 to 8...", lambda: pyg_conv()(NODES[:4], EDGES)),
     ("index: ...indices in ... got 0 to 8...",
      lambda: pyg().CapsuleReadout(4, 3, 2)(NODES, torch.arange(9), dim_size=2)),
+    ("prior: expected (N, num_caps)=(9, 2) or (9, 1, 2), got (9, 3)",
+     lambda: pyg().CapsuleReadout(4, 3, 2)(NODES, prior=torch.ones(9, 3))),
     ("...in ascending order...", lambda: pyg().BeliefConv(4, 3, 2)(X[:2], EDGES[:, :1], batch=torch.tensor([1, 0]))),
 ]  # fmt: skip
 

@@ -100,28 +100,30 @@ def _differentiate_route(grad: Tensor, saved: list[Tensor], how: list[int], need
 
 
 def _rows(tensors: list[Tensor], per_edge: int) -> RowsByNode:
-    indptr, source, eid, reverse = tensors[3:7]
+    indptr, source, eid, reverse = tensors[4:8]
     return RowsByNode(indptr, source, eid, reverse, bool(per_edge), max(1, int(indptr.diff().max())))
 
 
 def _sum_nodes(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
-    (z, scale, kappa, *_), (per_edge, *settings) = tensors, how
+    (z, scale, prior, kappa, *_), (per_edge, *settings) = tensors, how
     ctx: Any = FunctionCtx()
-    results = _SumsOfNodes.forward(ctx, z, _or_none(scale), kappa, _rows(tensors, per_edge), arguments(*settings))
-    return [*results, *ctx.to_save[3:]]
+    given = z, _or_none(scale), _or_none(prior), kappa, _rows(tensors, per_edge), arguments(*settings)
+    return [*_SumsOfNodes.forward(ctx, *given), *ctx.to_save[4:]]
 
 
 def _shapes_of_sums(tensors: list[Tensor], how: list[int]) -> list[tuple]:
     _, iterations, _, mutual, get_coupling, learning = how
-    (num_nodes, caps), num_rows, dims = tensors[2].shape, tensors[4].shape[0], tensors[0].shape[2:]
+    (num_nodes, caps), num_rows = tensors[3].shape, tensors[5].shape[0]
+    dims = caps, tensors[0].shape[3]
     nodes, rows = (num_nodes, num_rows) if mutual else (0, 0)
     kept = *[(nodes, iterations, *dims)] * 2, *[(nodes, caps)] * 2, (iterations, rows if learning else 0, caps)
     return [(num_nodes, *dims), (num_rows if get_coupling else 0, caps), *kept]
 
 
 def _differentiate_sums(grad: Tensor, saved: list[Tensor], how: list[int], needed: list[bool]) -> tuple:
-    (z, scale, kappa, *_), (per_edge, *settings) = saved, how
-    ctx = SimpleNamespace(needs_input_grad=needed, saved_tensors=(z, _or_none(scale), kappa, *saved[7:]))
+    (z, scale, prior, kappa, *_), (per_edge, *settings) = saved, how
+    kept = z, _or_none(scale), _or_none(prior), kappa, *saved[8:]
+    ctx = SimpleNamespace(needs_input_grad=needed, saved_tensors=kept)
     ctx.settings = _rows(saved, per_edge), arguments(*settings)
     return _SumsOfNodes.backward(ctx, grad)
 
