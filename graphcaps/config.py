@@ -88,6 +88,10 @@ class TrainConfig:
     """Code that computes the routing. auto: fused on a CPU if it supports the routing, else torch or dgl, depending on
     the graph. fused: one pass over the votes per iteration; only on a CPU, and only for dynamic, uniform, attention and
     spherical. torch: batched matrix products, or scatter operations. dgl: DGL's kernels."""
+    from_run: str | None = None
+    """Start from the weights of this run, or of mnist or multimnist, which come with graphcaps: all layers but the last
+    are taken, so the classes may differ. Unless they are given, the network's settings, and the size and the channels
+    of your own images, are those of that run."""
     epochs: Annotated[int, 1, 1_000_000] = 10
     """Passes over the training images."""
     batch_size: Size = 128

@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 import numbers
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -100,6 +101,17 @@ def min_max(values: Tensor) -> tuple[float, float] | None:
         return float(low), float(high)
     except RuntimeError:  # inside vmap
         return None
+
+
+def warn_of_nan(result: Tensor, **given: Tensor | None) -> None:
+    """Warn if numbers of ``result`` that ``min_max`` can read are NaN, and name the arguments that contain NaN."""
+    from torch.jit import is_tracing
+
+    if is_tracing() or (ends := min_max(result)) is None or not math.isnan(ends[0]):
+        return
+    names = [name for name, x in given.items() if x is not None and bool(x.to_dense().isnan().any())]
+    causes = f"NaN in {' and '.join(names)}" if names else "numbers that are too large"
+    warnings.warn(f"the result is NaN in places, because of {causes}", stacklevel=5)
 
 
 def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:

@@ -19,15 +19,17 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
         s: any floating-point tensor. Vectors lie along ``dim``.
 
     Returns:
-        The same shape, with lengths in [0, 1). In float32, the length may round to 1 if n >= 1e3; n > 1e19 gives NaN.
+        The same shape and dtype, with lengths in [0, 1). In float32, the length may round to 1 if n >= 1e3; n > 1e19
+        gives NaN. Half precision is computed in float32.
 
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
     """
     check_tensor("s", s)
     expect(isinstance(dim, int) and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
-    n = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
-    return s * (n / (1 + n * n))
+    x = s.to(torch.promote_types(s.dtype, torch.float32))  # in float16, n * n overflows from n = 256 on
+    n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
+    return (x * (n / (1 + n * n))).to(s.dtype)
 
 
 @typed

@@ -43,9 +43,10 @@ def complete_graph(num_children: Size, num_parents: Size, device: torch.device |
 
 @functools.lru_cache(maxsize=32)
 def _complete(num_children: int, num_parents: int, device: str) -> DGLGraph:
-    src = torch.arange(num_children).repeat_interleave(num_parents)
-    dst = torch.arange(num_parents).repeat(num_children)
-    return bipartite_graph(src, dst, num_children, num_parents).to(device)
+    with torch.device("cpu"):
+        src = torch.arange(num_children).repeat_interleave(num_parents)
+        dst = torch.arange(num_parents).repeat(num_children)
+        return bipartite_graph(src, dst, num_children, num_parents).to(device)
 
 
 @typed
@@ -87,7 +88,8 @@ def bipartite_graph(
 
 def check_graph(graph: DGLGraph) -> None:
     """Raise ``InputError`` unless ``graph`` is a DGLGraph with one canonical edge type and no other node types."""
-    expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__)
+    then = "networkx: dgl.from_networkx(graph); two layers: graphcaps.bipartite_graph; an edge_index: graphcaps.pyg"
+    expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__, then)
     types, pick = graph.canonical_etypes, "Pass the part with one edge type: graph[canonical_etype]"
     expect(len(types) == 1, "graph", "one canonical edge type", types, pick)
     linked = {types[0][0], types[0][2]}

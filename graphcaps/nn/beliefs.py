@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .._dgl import DGLGraph
-from ..errors import check_tensor, check_whole, expect, min_max
+from ..errors import check_tensor, check_whole, expect, min_max, warn_of_nan
 from ..graph import check_graph, links, reverse_edges
 from ..graph.nodes import check_edges
 from ..routing.api import uncompiled
@@ -20,13 +20,14 @@ from ..typed import Share, Size, typed
 from .edge_rates import LEAST, counted_rates, labels_and_states, labels_of
 from .graph_conv import check_one_kind
 from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
+from .routed import HasConstants
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 KNOWN = 30.0  # logit of a known label, which no evidence changes
 DAMPING = 0.3  # share of a message's previous value in the next one, so that messages of hubs don't oscillate
 
 
-class NodeBeliefs(nn.Module):
+class NodeBeliefs(HasConstants):
     """The weights and iterations of ``BeliefConv``. Error messages use the argument names in ``names``."""
 
     in_caps = 1  # `graphcaps.watch` reads this
@@ -56,7 +57,7 @@ class NodeBeliefs(nn.Module):
         self.bias = nn.Parameter(torch.empty(num_caps, self.out_feats))
         self.logarithms = nn.Parameter(torch.empty(3))
         self.log_rates = nn.Parameter(torch.empty(num_caps))
-        self.register_buffer("states", torch.tensor(sizes), persistent=False)  # (K,)
+        self.add_constant("states", torch.tensor(sizes, device="cpu"))  # (K,)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -134,6 +135,7 @@ class NodeBeliefs(nn.Module):
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
                 observer(r, shares.log().unsqueeze(1), c.unsqueeze(1), h.detach(), a.detach().unsqueeze(1))
+        warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:

@@ -7,6 +7,7 @@ route each window separately, so that a child's couplings sum to 1 in each windo
 
 import math
 
+import torch
 from torch import nn
 
 from ..graph import local_grid, local_index
@@ -71,6 +72,7 @@ class ConvCaps(RoutedLayer):
 
     def _draw(self) -> None:
         """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child."""
-        degrees = self.graph().out_degrees()
+        with torch.device("cpu"):
+            degrees = self.graph().out_degrees()
         spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2
         nn.init.normal_(self.weight, std=(spread * self.weight.shape[-1]) ** -0.5)

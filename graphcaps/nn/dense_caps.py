@@ -88,8 +88,7 @@ class SharedCaps(RoutedLayer):
         sizes = child_types * len(centres), num_parents, child_dim, parent_dim
         super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior=learned_prior)
         self._draw()
-        places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
-        self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
+        self.add_constant("places", (2 * centres.cpu() - 1).float().repeat(child_types, 1).unsqueeze(1))  # (I, 1, 2)
 
     def votes(self, u: Tensor) -> LinearVotes:
         """The children's votes at their positions, not yet multiplied out."""

@@ -123,13 +123,14 @@ class MatrixClassCaps(MatrixLayer):
     def __init__(self, child_types: Size, centres: torch.Tensor, num_parents: Size, routing: EM | str = "em"):
         check_centres(centres)
         positions, matrices = len(centres), child_types * num_parents
-        index = torch.arange(matrices).view(child_types, 1, num_parents).expand(-1, positions, -1).flatten()  # (E,)
+        index = torch.arange(matrices, device="cpu").view(child_types, 1, num_parents)
         sizes = child_types * positions, num_parents, SIZE, SIZE
+        index = index.expand(-1, positions, -1).flatten()  # (E,)
         super().__init__(*sizes, (matrices, 4, 4), em_routing(routing), index=index)
         self._draw()
-        shift = torch.zeros(positions, SIZE)
+        shift = torch.zeros(positions, SIZE, device="cpu")
         shift[:, [ROW, COLUMN]] = centres.to(shift)
-        self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)
+        self.add_constant("shift", shift.repeat(child_types, 1))
 
 
 def em_routing(routing: Routing | str) -> EM:

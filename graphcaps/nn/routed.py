@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from ..routing import LinearVotes, MatrixVotes, Parents, Routing
 from ..routing.api import route_checked, uncompiled
 from ..routing.names import as_routing
 from ..routing.observers import Observer
-from ..torch_tracing import exportable
+from ..torch_tracing import exportable, is_tracing
 
 
 @exportable
@@ -26,7 +26,28 @@ class Poses(NamedTuple):
     activation: Tensor
 
 
-class RoutedLayer(nn.Module):
+class HasConstants(nn.Module):
+    """Base of layers with constant buffers, which aren't saved. They keep their values after ``to_empty``."""
+
+    constants: ClassVar[dict[str, Tensor]] = {}  # replaced in each layer that has some
+
+    def add_constant(self, name: str, values: Tensor | None) -> None:
+        """Register ``values``, a tensor on the CPU, as a buffer on torch's default device, or on the CPU for meta."""
+        device, buffer = torch.get_default_device(), values
+        if values is not None:
+            buffer = values if device.type == "meta" else values.to(device)
+            vars(self)["constants"] = {**self.constants, name: values}
+        self.register_buffer(name, buffer, persistent=False)
+
+    def _apply(self, *arguments: Any, **named: Any) -> Any:
+        super()._apply(*arguments, **named)
+        for name, values in self.constants.items():
+            if not getattr(self, name).is_meta and not is_tracing():
+                getattr(self, name).copy_(values)
+        return self
+
+
+class RoutedLayer(HasConstants):
     """Base of the layers with I children and J parents. It holds the matrices and a copy of a routing.
 
     Each child votes for each parent, unless a subclass has its own ``graph``.
@@ -59,7 +80,7 @@ class RoutedLayer(nn.Module):
         self.weight = nn.Parameter(torch.empty(matrices))
         self.routing = routing.for_layer(num_children, num_parents, parent_dim, parent_types or num_parents)
         self.prior = nn.Parameter(torch.empty(num_children * num_parents)) if learned_prior else None  # (E,)
-        self.register_buffer("index", index, persistent=False)
+        self.add_constant("index", index)
 
     def reset_parameters(self) -> None:
         """Draw the weights again, and reset the prior and the routing's parameters."""

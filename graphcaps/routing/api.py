@@ -9,8 +9,9 @@ from typing import Literal, ParamSpec, TypeVar, overload
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import GraphcapsError, check_tensor, expect, min_max
+from ..errors import GraphcapsError, check_tensor, expect, min_max, warn_of_nan
 from ..graph import Links, check_graph, expand
+from ..graph.nodes import warn_of_lone_votes
 from ..typed import Size, typed
 from .base import Parents, Routing
 from .dynamic import Dynamic
@@ -83,6 +84,8 @@ def route(
     >>> parents.v.shape, parents.activation.shape, parents.coupling.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
+    if isinstance(graph, DGLGraph):
+        warn_of_lone_votes(graph)
     return route_checked(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
 
 
@@ -115,6 +118,7 @@ def route_checked(
     edges.observer, edges.half = observer and _detached_copies(observer), half
     pose, v, a, c = edges.route(routing, b, activation, coupling)
     dtype = votes.dtype
+    warn_of_nan(v, u_hat=votes.u, weight=getattr(votes, "weight", None), prior=b, activation=activation)
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
 
 

@@ -125,7 +125,7 @@ class EM(Routing):
             variance = edges.weighted_sum(weight, squares) / divisor + self.variance_floor
             cost = (mu.shape[-1] * per_parent(beta_u, mass) + 0.5 * variance.log().sum(-1)) * mass
             logit = per_parent(bias, mass) - self.scaled_lambda * (1 - LAMBDA_DECAY**t) * cost  # (J, *)
-            a = torch.where(mass > 0, torch.sigmoid(logit), 0)
+            a = torch.where(mass == 0, 0, torch.sigmoid(logit))
             v = with_length(mu, a)
             edges.observe(t - 1, b, c, v, votes)
             if t < self.iterations:

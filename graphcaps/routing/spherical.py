@@ -49,7 +49,7 @@ class Spherical(Routing):
     def __init__(self, iterations: Size = 3, concentration: Positive = 0.1, rate: Positive = 1.0):
         super().__init__()
         self.iterations, self.concentration, self.rate = iterations, concentration, rate
-        self.exponent = nn.Parameter(torch.empty(()))
+        self.exponent = nn.Parameter(torch.empty(1))  # FSDP refuses parameters without dims
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -59,7 +59,13 @@ class Spherical(Routing):
     @property
     def kappa(self) -> Tensor:
         """The current concentration, () > 0."""
-        return (self.rate * self.exponent).exp()
+        return (self.rate * self.exponent.view(())).exp()
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        stored = state_dict.get(f"{prefix}exponent")
+        if stored is not None and stored.dim() == 0:  # saved by an earlier version
+            state_dict[f"{prefix}exponent"] = stored.reshape(1)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         if self.iterations > 1:

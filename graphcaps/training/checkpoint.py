@@ -94,6 +94,8 @@ def restore_model(model: ImageNetwork, tensors: dict[str, torch.Tensor], path: P
     stored = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
     stored = {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in stored.items()}
     wanted = model.state_dict()
+    without_dims = [name for name, tensor in stored.items() if tensor.dim() == 0]  # earlier versions saved kappa so
+    stored |= {name: stored[name].view_as(wanted[name]) for name in without_dims if name in wanted}
     for name in sorted(wanted.keys() | stored.keys()):
         want, have = (_kind(states.get(name)) for states in (wanted, stored))
         if want != have:
@@ -115,7 +117,7 @@ def restore_training(optimizer: torch.optim.Optimizer, device: torch.device, ten
         if name.startswith("optimizer."):
             _, k, entry = name.split(".", 2)
             like = parameters[int(k)]
-            if tensor.shape == like.shape:  # fused Adam ignores strides, so they must equal the parameter's
+            if entry != "step":  # fused Adam ignores strides, so they must equal the parameter's
                 tensor = torch.empty_like(like, dtype=tensor.dtype, device="cpu").copy_(tensor)
             state.setdefault(int(k), {})[entry] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -30,7 +30,7 @@ from ..atomic import UNFINISHED, checked, reading, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, did_you_mean, read_json
 from ..names import short_name
-from ..typed import typed
+from ..typed import Size, typed
 from ..viz.routing_trace import RoutingTrace
 
 if TYPE_CHECKING:
@@ -256,7 +256,12 @@ def pretrained_names() -> list[str]:
 
 
 @typed
-def load(run: str | Path | Run, which: Literal["best", "last", "previous"] = "best", device: Any = "cpu") -> Any:
+def load(
+    run: str | Path | Run,
+    which: Literal["best", "last", "previous"] = "best",
+    device: Any = "cpu",
+    num_classes: Size | None = None,
+) -> Any:
     """Load a trained network in eval mode.
 
     Args:
@@ -265,6 +270,7 @@ def load(run: str | Path | Run, which: Literal["best", "last", "previous"] = "be
             36 x 36 pixels. ``"mnist"`` has no decoder, so the ``reconstruction`` in its output is None.
         which: the weights to load from a run: ``"best"`` (on validation images) or ``"last"``.
         device: a torch device.
+        num_classes: to train the network for other classes, their number. The last layer is then a new one.
 
     Returns:
         a ``CapsNet``, ``MatrixCapsNet`` or ``CNN`` on ``device``. Its ``class_names`` has one name per class, and its
@@ -280,6 +286,8 @@ def load(run: str | Path | Run, which: Literal["best", "last", "previous"] = "be
     """
     import torch
 
+    from ..models import from_preset, take_layers
+    from ..routing.names import from_json
     from .checkpoint import read_model
 
     if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
@@ -288,4 +296,10 @@ def load(run: str | Path | Run, which: Literal["best", "last", "previous"] = "be
         run = run if isinstance(run, Run) else Run.open(run)
         model, head = read_model(run.checkpoint(which))
         run.check_trained(head)
+    if num_classes is not None:
+        trained, preset = model, dict(model.preset or {}, num_classes=num_classes)
+        if "routing" in preset:
+            preset["routing"] = from_json(preset["routing"])
+        model = from_preset(**preset)
+        take_layers(model, trained)
     return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format used in training
