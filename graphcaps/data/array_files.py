@@ -5,7 +5,6 @@ Reading a file never runs code: arrays of Python objects, which are pickles, are
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
 import math
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..atomic import reading, replacing
+from ..atomic import checked, contents, reading, replacing
 from ..errors import expect
 from .listing import HEADERS, PART_OF, read_csv
 from .splits import PARTS
@@ -104,7 +103,7 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
 def read_bytes(path: Path, magic: int, dims: int) -> np.ndarray:
     """Read an array of bytes from a file in MNIST's format, or its .gz: ``magic``, as many sizes as dims, values."""
     with reading(path, "a whole file", "Fetch it again"):
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        data = contents(path)
     end = 4 * (1 + dims)
     got = np.frombuffer(data[:end].ljust(end, b"\0"), ">u4").tolist()
     wanted = [magic, *(max(1, size) for size in got[1:])]
@@ -182,9 +181,11 @@ def _read_npz(path: Path) -> Arrays:
     folder = path.parent if path.suffix == ".npy" else path
     with reading(path, "arrays by numpy.savez", then):
         if folder.is_dir():
-            arrays = {file.stem.lower(): np.load(file, allow_pickle=False) for file in sorted(folder.glob("*.npy"))}
+            arrays = {
+                file.stem.lower(): np.load(checked(file), allow_pickle=False) for file in sorted(folder.glob("*.npy"))
+            }
         else:
-            with np.load(path, allow_pickle=False) as stored:
+            with np.load(checked(path), allow_pickle=False) as stored:
                 arrays = {name.lower(): stored[name] for name in stored.files}
     keys = [("train", "images", "labels"), ("train", "x", "y"), ("train", "data", "target")]
     keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]

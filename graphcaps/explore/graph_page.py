@@ -30,10 +30,11 @@ import torch
 
 from .._dgl import DGLGraph, dgl
 from ..atomic import write_text
-from ..errors import check_tensor, expect, is_whole
+from ..errors import check_tensor, expect
 from ..graph import check_graph
 from ..nn import CapsuleConv
 from ..routing.names import name_of
+from ..typed import Count, typed
 from ..viz import style
 from ..viz.explorer.html import graph_page
 from ..viz.routing.layout import laid_out
@@ -47,6 +48,7 @@ UNDECIDED = 0.95  # share of the largest entropy from which couplings count as e
 TRY = "Try unit_votes=True, Spherical(concentration=4.0) and a task of several causes; or explore_graph(2, graph)"
 
 
+@typed
 def explore_graph(
     conv: CapsuleConv | int,
     graph: DGLGraph | networkx.Graph,
@@ -56,7 +58,7 @@ def explore_graph(
     node_names: Sequence[str] | None = None,
     labels: torch.Tensor | Sequence | None = None,
     positions: Mapping[Any, Sequence[float]] | np.ndarray | torch.Tensor | None = None,
-    center: int | None = None,
+    center: Count | None = None,
 ) -> Path:
     """Write an HTML page with a layer and a graph. The page routes again when you change the graph.
 
@@ -92,6 +94,7 @@ def explore_graph(
         numbered = networkx.convert_node_labels_to_integers(graph.to_undirected() if trained else graph)
         graph = dgl.from_networkx(numbered)
     check_graph(graph)
+    check_tensor("feat", feat)
     expect(len(graph.ntypes) == 1 and not graph.is_block, "graph", "one node type, no block", graph.ntypes)
     count, edges = graph.num_nodes(), graph.num_edges()
     expect(edges > 0, "graph", "edges", "none")
@@ -176,7 +179,7 @@ def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Te
     if center is None:
         order = [n for n in degrees.argsort(descending=True, stable=True).tolist() if degrees[n] <= room]
     else:
-        fits = is_whole(center, 0, count - 1) and degrees[center] <= room
+        fits = center < count and degrees[center] <= room
         expect(bool(fits), "center", f"a node below {count} with at most {room} in-edges", center)
         order = [int(n) for step in dgl.bfs_nodes_generator(graph.cpu(), center, reverse=True) for n in step]
     last = int((degrees[order].cumsum(0) <= room).sum())

@@ -11,14 +11,16 @@ import warnings
 import torch
 
 from .._dgl import DGLGraph, dgl
-from ..errors import check_whole, expect
+from ..errors import expect
+from ..typed import Size, typed
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph
-from .links import cached_per_structure, links
+from .links import cached_per_structure, links, run_untraced
 
 DIRECTION = "Edges go from who votes to whom: dgl.reverse(graph) turns them, dgl.to_bidirected(graph) adds the others"
 
 
-def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
+@typed
+def expand(graph: DGLGraph, caps_in: Size = 1, caps_out: Size = 1) -> DGLGraph:
     """Link each capsule of an edge's source to each capsule of its destination; the votes along one edge compete.
 
     Edge ``(e * K_in + k) * K_out + l`` of the result links child ``e * K_in + k``, capsule k of e's source, to parent
@@ -36,8 +38,6 @@ def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
     12
     """
     check_graph(graph)
-    check_whole("caps_in", caps_in)
-    check_whole("caps_out", caps_out)
     return _expanded(graph, caps_in, caps_out).local_var()
 
 
@@ -84,7 +84,7 @@ def membership(graph: DGLGraph) -> DGLGraph:
     """
     check_graph(graph)
     expect(len(graph.ntypes) == 1, "graph", "one node type", graph.ntypes)
-    return _members(graph, tuple(graph.batch_num_nodes().tolist())).local_var()
+    return _members(graph, tuple(run_untraced(graph.batch_num_nodes).tolist())).local_var()
 
 
 @cached_per_structure

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ROUNDING, check_name, check_whole, expect, min_max
+from ..errors import ROUNDING, check_name, check_tensor, expect, min_max
 from ..nn import DepthwisePrimaryCaps, MatrixPrimaryCaps, PrimaryCaps, receptive_fields
 from .evidence import Limits
 
@@ -126,12 +126,9 @@ def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int], n
     """
     check_name("preset", name, list(presets))
     smallest = presets[name][0]
-    good = len(image_shape) == 3 and all(isinstance(size, int) and size >= 1 for size in image_shape)
-    expect(good, "image_shape", "(C, H, W), three integers >= 1", image_shape)
     height, width = image_shape[1:]
     wanted = f"at least {smallest} x {smallest} pixels for '{name}'"
     expect(min(height, width) >= smallest, "image_shape", wanted, f"{height} x {width}")
-    check_whole("num_classes", num_classes)
     return presets[name]
 
 
@@ -140,8 +137,7 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> Non
 
     On a GPU, a check of the values would wait for the device. So images in [0, 255] pass there and get wrong answers.
     """
-    expect(isinstance(images, torch.Tensor), "images", "a tensor", type(images).__name__)
-    shape = tuple(images.shape)
+    shape = tuple(check_tensor("images", images, floating=False).shape)
     if not (len(shape) == 4 and shape[1:] == image_shape):
         alone = "One image is a batch too: images[None]" if shape == image_shape else ""
         expect(False, "images", "(B, C={}, H={}, W={})".format(*image_shape), shape, alone)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._dgl import DGLGraph
-from ..errors import check_flag, check_tensor, check_whole, expect, required, warn_of_nan
+from ..errors import check_tensor, check_whole, expect, required, warn_of_nan
 from ..graph import Links, links
 from ..routing import Routing, Uniform
 from ..routing.api import route_nodes
@@ -51,11 +51,6 @@ class NodeCapsules(nn.Module):
         shared: bool = False,
     ):
         super().__init__()
-        flags = dict(squash_output=squash_output, bias=bias, normalise=normalise, unit_votes=unit_votes, mutual=mutual)
-        for name, flag in (flags | {"residual": residual, "shared": shared}).items():
-            check_flag(name, flag)
-        for name, size in ((names.out_feats, out_feats), ("num_caps", num_caps), ("in_caps", in_caps)):
-            check_whole(name, size)
         expect(in_caps == 1 or not mutual, "in_caps", "1 with mutual=True", in_caps)
         self.names, self.unit_votes, self.mutual, self.squash_output = names, unit_votes, mutual, squash_output
         pair = in_feats if isinstance(in_feats, Sequence) else (in_feats, in_feats)
@@ -259,7 +254,8 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
 
 
 def check_dtype(name: str, feat: Any, weight: Tensor) -> None:
-    """Raise ``InputError`` unless the features have the weights' precision, or autocast converts them."""
+    """Raise ``InputError`` unless features have the weights' device and precision, or autocast converts them."""
+    expect(feat.device == weight.device, name, f"device {weight.device}, like the layer's weights", feat.device)
     fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
     expect(fits, name, f"{weight.dtype}, like the layer's weights", feat.dtype, "Convert it, or the layer")
 

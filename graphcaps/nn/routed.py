@@ -9,15 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import check_flag, check_tensor, check_unit, check_whole, expect
+from ..errors import check_tensor, check_unit, expect
 from ..graph import Links, graph_of
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing
 from ..routing.api import route_checked, uncompiled
 from ..routing.names import as_routing
 from ..routing.observers import Observer
-from ..torch_tracing import is_tracing
+from ..torch_tracing import exportable, is_tracing
 
 
+@exportable
 class Poses(NamedTuple):
     """Matrix capsules: ``pose`` (I, B, 16) and ``activation`` (I, B) in [0, 1]."""
 
@@ -72,9 +73,6 @@ class RoutedLayer(HasConstants):
         index: Tensor | None = None,
         learned_prior: bool = False,
     ):
-        check_whole("num_children", num_children)
-        check_whole("num_parents", num_parents)
-        check_flag("learned_prior", learned_prior)
         super().__init__()
         self.num_children, self.num_parents = num_children, num_parents
         self.graph_sizes: tuple[int, ...] = num_children, num_parents  # the argument of graph_of
@@ -190,6 +188,6 @@ def check_children(u: Tensor, num_children: int, dim: int) -> None:
 
 
 def check_centres(centres: Tensor) -> None:
+    check_tensor("centres", centres)
     expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
-    expect(not centres.is_meta, "centres", "a tensor with numbers", "one on device meta, which has none")
     check_unit("centres", centres, "Divide pixels by the image's size")

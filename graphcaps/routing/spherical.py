@@ -23,14 +23,13 @@ Differs:
 """
 
 import math
-import numbers
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import check_whole, expect
 from ..functional import squash
+from ..typed import Positive, Size, typed
 from .base import Parents, Routing, squashed
 from .engines.edges import Edges
 from .rule import Rule, kappa_over_rho, with_length
@@ -46,12 +45,9 @@ class Spherical(Routing):
         rate: how fast kappa is learned: a step of Adam changes log kappa by ``rate`` times the learning rate.
     """
 
-    def __init__(self, iterations: int = 3, concentration: float = 0.1, rate: float = 1.0):
+    @typed
+    def __init__(self, iterations: Size = 3, concentration: Positive = 0.1, rate: Positive = 1.0):
         super().__init__()
-        check_whole("iterations", iterations)
-        for name, value in (("concentration", concentration), ("rate", rate)):
-            fits = isinstance(value, numbers.Real) and 0 < value < math.inf
-            expect(fits, name, "a finite number > 0", repr(value)[:40])
         self.iterations, self.concentration, self.rate = iterations, concentration, rate
         self.exponent = nn.Parameter(torch.empty(1))  # FSDP refuses parameters without dims
         self.reset_parameters()

@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike
 from ..config import MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, expect
 from ..names import DATASETS, check_allowed
+from ..typed import typed
 from .run_folder import Run
 
 
+@typed
 def train(
     config: TrainConfig,
     *,
