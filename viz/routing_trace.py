@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike
 
-from graphcaps.atomic import replacing
+from graphcaps.atomic import checked, replacing
 from graphcaps.errors import GraphcapsError, InputError, check_json, check_whole, expect, read_json
 
 FORMAT_VERSION = 2
@@ -197,7 +197,7 @@ class RoutingTrace:
         """
         then = "Make one with: graphcaps train"
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with np.load(checked(path), allow_pickle=False) as stored:
                 head = read_json(str(stored["head"]))
                 arrays = {name: stored[name] for name in _DIMS if name in stored}
         except FileNotFoundError:

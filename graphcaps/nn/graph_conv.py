@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from .._dgl import DGLGraph
-from ..errors import check_callable, check_flag, check_tensor, expect
+from ..errors import check_tensor, expect
 from ..graph import Links, membership
 from ..graph.nodes import check_edges
 from ..routing import Routing
 from ..routing.api import uncompiled
 from ..torch_tracing import TAKES_GRAPHS
+from ..typed import Share, Size, typed
 from .node_caps import NodeCapsules, dropped
 
 
@@ -43,8 +44,9 @@ class CapsuleConv(nn.Module):
     followed by the squash. With ``num_caps=1`` there is no competition, and all iterations have the same result.
 
     Features may have any scale from 1e-11 to 1e18 in float32: the logits of spherical routing don't depend on it, and
-    with ``normalise`` the squash doesn't either. Dynamic routing needs votes that are short compared to 1. If votes are
-    long, or a node has many neighbours, the first iteration chooses at random, and the layer learns little or nothing.
+    with ``normalise`` the squash doesn't either. But with ``squash_output=False``, gradients overflow to NaN from 1e13
+    on. Dynamic routing needs votes that are short compared to 1. If votes are long, or a node has many neighbours, the
+    first iteration chooses at random, and the layer learns little or nothing.
 
     The capsules compete as in the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML). Differs: capsules start from the sum of the votes instead of the node's own features (a self-loop adds
@@ -90,16 +92,17 @@ class CapsuleConv(nn.Module):
     torch.Size([4, 3, 2])
     """
 
+    @typed
     def __init__(
         self,
         in_feats: int | Sequence[int | None],
-        out_feats: int,
-        num_caps: int,
+        out_feats: Size,
+        num_caps: Size,
         routing: Routing | str = "spherical",
         squash_output: bool = True,
-        feat_drop: float = 0.0,
-        vote_drop: float = 0.0,
-        in_caps: int = 1,
+        feat_drop: Share = 0.0,
+        vote_drop: Share = 0.0,
+        in_caps: Size = 1,
         bias: bool = True,
         allow_zero_in_degree: bool = False,
         normalise: bool = True,
@@ -110,8 +113,6 @@ class CapsuleConv(nn.Module):
         unit_votes: bool = False,
     ):
         super().__init__()
-        check_flag("allow_zero_in_degree", allow_zero_in_degree)
-        check_callable("activation", activation)
         self.allow_zero_in_degree, self.activation = allow_zero_in_degree, activation
         self.feat_drop = nn.Dropout(feat_drop)
         options = squash_output, vote_drop, in_caps, bias, normalise, unit_votes, mutual, edge_feats, residual
@@ -126,6 +127,7 @@ class CapsuleConv(nn.Module):
         self.allow_zero_in_degree = set_value
 
     @functools.partial(uncompiled, unless=_is_traceable)
+    @typed
     def forward(
         self,
         graph: DGLGraph,
@@ -201,15 +203,16 @@ class CapsuleReadout(nn.Module):
     torch.Size([2, 2, 16])
     """
 
+    @typed
     def __init__(
         self,
         in_feats: int,
-        out_feats: int,
-        num_caps: int,
+        out_feats: Size,
+        num_caps: Size,
         routing: Routing | str = "spherical",
         squash_output: bool = True,
-        vote_drop: float = 0.0,
-        in_caps: int = 1,
+        vote_drop: Share = 0.0,
+        in_caps: Size = 1,
         bias: bool = True,
         normalise: bool = True,
         unit_votes: bool = False,
@@ -224,6 +227,7 @@ class CapsuleReadout(nn.Module):
         self.capsules.reset_parameters()
 
     @functools.partial(uncompiled, unless=_is_traceable)
+    @typed
     def forward(
         self, graph: DGLGraph, feat: Tensor, get_coupling: bool = False, prior: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._dgl import DGLGraph
-from ..errors import check_flag, check_tensor, check_whole, expect, required
+from ..errors import check_tensor, check_whole, expect, required, warn_of_nan
 from ..graph import Links, links
 from ..routing import Routing, Uniform
 from ..routing.api import route_nodes
@@ -51,11 +51,6 @@ class NodeCapsules(nn.Module):
         shared: bool = False,
     ):
         super().__init__()
-        flags = dict(squash_output=squash_output, bias=bias, normalise=normalise, unit_votes=unit_votes, mutual=mutual)
-        for name, flag in (flags | {"residual": residual, "shared": shared}).items():
-            check_flag(name, flag)
-        for name, size in ((names.out_feats, out_feats), ("num_caps", num_caps), ("in_caps", in_caps)):
-            check_whole(name, size)
         expect(in_caps == 1 or not mutual, "in_caps", "1 with mutual=True", in_caps)
         self.names, self.unit_votes, self.mutual, self.squash_output = names, unit_votes, mutual, squash_output
         pair = in_feats if isinstance(in_feats, Sequence) else (in_feats, in_feats)
@@ -152,8 +147,8 @@ class NodeCapsules(nn.Module):
         if self.weight_edge is not None and edge_feat is not None:
             along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
             z = z.index_select(0, edges.src) + spread(along, z.dim())  # (E, *, K_in, K_out, D)
-        z = with_length(z, torch.ones_like(z[..., 0])) if self.unit_votes else z
-        number = torch.promote_types(z.dtype, torch.float32)  # sums of many votes overflow float16
+        number = torch.promote_types(z.dtype, torch.float32)  # sums of many votes overflow float16, and so do squares
+        z = with_length(z.to(number), torch.ones_like(z[..., 0])).to(z.dtype) if self.unit_votes else z
         z = z if use_node_kernels(z) else z.to(number)
         scale = None if edge_weight is None else spread(edge_weight.to(number).flatten(), z.dim() - 1)
         if self.training and self.vote_drop.p > 0:
@@ -173,6 +168,7 @@ class NodeCapsules(nn.Module):
             s = s + own.to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
+        warn_of_nan(s, **{self.names.feat: feat, "edge_weight": edge_weight, self.names.edge_feat: edge_feat})
         return (squash_saving_memory(s) if self.squash_output else s).to(self.weight.dtype), c
 
     def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, edges: Links) -> Tensor:
@@ -258,7 +254,8 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
 
 
 def check_dtype(name: str, feat: Any, weight: Tensor) -> None:
-    """Raise ``InputError`` unless the features have the weights' precision, or autocast converts them."""
+    """Raise ``InputError`` unless features have the weights' device and precision, or autocast converts them."""
+    expect(feat.device == weight.device, name, f"device {weight.device}, like the layer's weights", feat.device)
     fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
     expect(fits, name, f"{weight.dtype}, like the layer's weights", feat.dtype, "Convert it, or the layer")
 

@@ -74,7 +74,6 @@ class GivenVotes(Votes):
         u_hat, num_edges = self.u, graph.num_edges()
         children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
         check_tensor("u_hat", u_hat)
-        expect(u_hat.device.type != "meta", "u_hat", "a tensor with numbers", "one on device meta, which has none")
         shape, then = tuple(u_hat.shape), ""
         fits = len(shape) >= 2 and shape[0] == num_edges
         if not fits and len(shape) >= 3 and shape[1] == num_edges:
@@ -189,11 +188,12 @@ class MatrixVotes(Votes):
     shift: Tensor | None = None
 
     def check(self, graph: DGLGraph) -> None:
-        u, weight, shift = self.u, self.weight, self.shift
+        u, weight, shift = check_tensor("u", self.u), check_tensor("weight", self.weight), self.shift
         expect(u.dim() >= 2 and u.shape[-1] == 16, "u", "(I, *, 16)", tuple(u.shape))
         expect(weight.dim() == 3 and weight.shape[1:] == (4, 4), "weight", "(M, 4, 4)", tuple(weight.shape))
         self._rows().check(graph)
         if shift is not None:
+            check_tensor("shift", shift)
             expect(shift.shape == (len(u), 16), "shift", f"(I={len(u)}, 16)", tuple(shift.shape))
             same = shift.dtype == u.dtype and shift.device == u.device
             expect(same, "shift", f"{u.dtype} on {u.device} as u", f"{shift.dtype} on {shift.device}")
@@ -230,6 +230,10 @@ class NodeVotes(Votes):
     def z(self) -> Tensor:
         """``u`` with a vote for each of the K_out capsules."""
         return self.u if self.prior is None else self.u.expand(*self.u.shape[:-2], self.prior.shape[-1], -1)
+
+    @property
+    def trailing(self) -> tuple[int, ...]:
+        return (*self.u.shape[1:-3], self.u.shape[-2])  # those of the parents: (*, K_out)
 
     def build(self, graph: DGLGraph | Links) -> Tensor:
         """Build the votes (E, *, K_in, K_out, D) in edge order."""

@@ -21,6 +21,7 @@ from ..graph import bipartite_graph, to_networkx
 from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import NodeCapsules
 from ..routing.observers import Observer, recording
+from ..typed import Size, typed
 from ..viz.routing_trace import RoutingTrace
 from .layer_record import LayerRecord, NodeGraph
 from .softmax import read_softmax
@@ -31,13 +32,14 @@ if TYPE_CHECKING:
 NO_LAYER = "route"  # name of a routing outside all layers
 
 
+@typed
 def watch(
     module: nn.Module | None = None,
     *,
     softmax: Mapping[str, str | tuple[str, Callable]] | None = None,
     names: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
-    images: int | None = 8,
-    edges: int | None = 20_000,
+    images: Size | None = 8,
+    edges: Size | None = 20_000,
 ) -> Watched:
     """Record every routing inside a ``with`` block, in a network's layers and in direct calls of ``graphcaps.route``.
 
@@ -70,9 +72,6 @@ def watch(
     >>> seen, seen["0"].c.shape
     (Watched(0: 200 edges, 3 iterations, 2 images), (1, 3, 2, 200))
     """
-    for name, limit in (("images", images), ("edges", edges)):
-        if limit is not None:
-            check_whole(name, limit)
     return Watched(module, (images, edges), softmax or {}, names or {})
 
 

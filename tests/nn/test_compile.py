@@ -1,4 +1,4 @@
-"""Layers in torch.compile without a break in the graph, under torch.func, and exported."""
+"""Layers in torch.compile without a break in the graph, and exported."""
 
 import importlib
 import subprocess
@@ -9,12 +9,11 @@ import torch
 from packaging.version import Version
 from torch._dynamo.utils import counters
 from torch.export import Dim
-from torch.func import functional_call, grad, jacrev
 
 from graphcaps import dgl
 from graphcaps.graph import bipartite
 from graphcaps.models import from_preset
-from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps
+from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps
 from graphcaps.routing import Spherical
 from graphcaps.routing.engines.cpu.by_node import rows_by_node
 
@@ -174,30 +173,6 @@ def test_torch_accepts_the_operators(draw):
     for operator, (tensors, how) in (("by_child", route), ("by_node", nodes)):
         tensors = [x.requires_grad_(x.is_floating_point() and x.numel() > 0) for x in tensors]
         torch.library.opcheck(getattr(torch.ops.graphcaps, operator).default, (tensors, how))
-
-
-# Transforms and exported programs
-
-ENTER = {
-    "layer": (CapsuleLayer(12, 3), lambda layer, u: layer(u), torch.rand(12, 2, 8)),
-    "conv": (CapsuleConv(4, 3, num_caps=2), lambda layer, x: layer(RING, x), torch.rand(4, 4)),
-    "beliefs": (BeliefConv(4, 3, 2), lambda layer, x: layer(RING, x), torch.rand(4, 4)),
-}
-
-
-@pytest.mark.skipif(
-    not NEW, reason="torch 2.4 fails for the graph layer: FuncTorchGradWrapper is no device; 2.14 was tried"
-)
-@pytest.mark.parametrize("name", ENTER)
-def test_gradients_of_functions_are_autograds(name):
-    layer, call, x = ENTER[name]
-    parameters = dict(layer.named_parameters())
-    inputs = (x,) if name == "layer" else (RING, x)
-    got = grad(lambda weights: functional_call(layer, weights, inputs).square().sum())(parameters)
-    wanted = torch.autograd.grad(call(layer, x).square().sum(), list(parameters.values()))
-    torch.testing.assert_close(list(got.values()), list(wanted))
-    columns = jacrev(lambda x: call(layer, x))(x)
-    torch.testing.assert_close(columns, torch.autograd.functional.jacobian(lambda x: call(layer, x), x))
 
 
 class Graph(torch.nn.Module):

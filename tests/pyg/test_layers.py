@@ -239,6 +239,7 @@ def test_a_readout_keeps_the_contract_of_aggregations(draw):
         for dim, values in ((-2, x), (1, x), (0, x[0]), (-2, x[0]), (0, x.movedim(1, 0)), (-3, x.movedim(1, 0))):
             wanted = mean(values, **by_index, dim=dim)
             torch.testing.assert_close(readout(values, **given, dim=dim), wanted, **EXACT)
+        torch.testing.assert_close(readout(x, **given), mean(x, **by_index), **EXACT)
     nothing = torch.empty(0, 4).double()
     assert readout(nothing).shape == mean(nothing).shape == (0, 4)
     of_nobody = dict(index=torch.empty(0).long(), dim_size=2)

@@ -56,8 +56,7 @@ class FusedEdges(Edges):
                 return edges.route(routing, prior, activation, coupling)
             from .gpu.dense import route_dense
 
-            sizes = self.graph.num_src_nodes(), self.graph.num_dst_nodes()
-            return route_dense(self.votes, rule, prior, sizes, coupling, self.half)
+            return route_dense(self.graph, self.votes, rule, prior, coupling, self.half)
         from .cpu.by_child import sums
 
         s, c = sums(self.graph, self.votes.to(prior.dtype), rule, prior, self.observer, coupling)
