@@ -56,8 +56,7 @@ function folded() {
     place = (child) => said.get(child)[0] ?? trace.parents.length,
     chosen = [...answers(at(image.lengths, answer)), ...decided.map(place), ...Object.values(graph.held), now.parent ?? -1],
     parents = [...trace.parents.keys()];
-  const before = beforePulls()?.fold, // stays where it was
-    old = !before || before.all ? { children: [], parents: [] } : before,
+  const old = beforePulls()?.fold ?? { children: [], parents: [] }, // stay where they were
     joined = (some, more) => [...some, ...more.filter((each) => !some.includes(each))],
     shown = joined(old.children, decided.sort((a, b) => place(a) - place(b) || said.get(b)[1] - said.get(a)[1])),
     all = now.all || !shown.length;

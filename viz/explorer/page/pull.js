@@ -30,12 +30,11 @@ beforePulls = () => {
   return known ? { fold: free.fold, lengths: free.states[Math.round(now.r)].lengths } : null;
 };
 
-// What pulls have done to the lengths of the parents that are or were the answer, of those pulled to, and of those that
-// change most.
+// What pulls do to the lengths of the answers before and after, of the parents pulled to, and of the two that change most.
 function sayPulled(some) {
   const last = layer.iterations - 1,
     lengths = routed?.states[last].lengths;
-  if (!some) free = routed && { data: asked.data, states: routed.states, fold };
+  if (!some) free = routed && { data: asked.data, states: routed.states, fold: fold.all ? null : fold };
   const before = beforePulls() && free.states[last].lengths,
     change = (j) => Math.abs(lengths[j] - before[j]),
     moved = before ? [...lengths.keys()].filter((j) => change(j) >= 0.01).sort((a, b) => change(b) - change(a)) : [],

@@ -103,8 +103,7 @@ const words = {
     there. Its direction says how the thing looks: how it leans, how bold it is, where it lies.</p>
     <p>This network has capsules of two kinds. It turns the image into <span data-fact="children"></span>, the
     <dfn tabindex="0" data-term="child">children</dfn>, which stand for parts. Its last layer has <span data-fact="parents"></span>
-    which stand for what the image can show. For <span data-fact="child"></span>, which is chosen now, you see the part
-    of the image that it gets, and the feature maps that make most of it.</p>
+    which stand for what the image can show.</p>
     <p>A <dfn tabindex="0" data-term="parent">parent</dfn> holds more than a yes or no. A <dfn tabindex="0" data-term="decoder">decoder</dfn> can
     draw an image from its numbers alone. Move one of them: the drawing changes in one way, it leans, it widens, or a
     stroke gets longer. Nobody told the network what a number should mean.</p>`,
@@ -112,9 +111,9 @@ const words = {
     <p>Whoever sees a nose knows roughly where the face is, how large it is and how it is turned. A child does the same
     with numbers. It multiplies its vector by a matrix that was learned, another one for each parent. The result is its
     <dfn tabindex="0" data-term="vote">vote</dfn> û: what that parent would be, if this child were a part of it.</p>
-    <p>The arrows are all votes for <span data-fact="parent"></span>. They have more than two numbers each, so you see
-    them from the side where they differ most. The thick arrow is <span data-fact="parent"></span> itself: the sum of
-    the votes, each times its coupling, <dfn tabindex="0" data-term="squash">squashed</dfn> to a length below 1.</p>
+    <p>The arrows are all votes for <span data-fact="parent"></span>. The thick arrow is
+    <span data-fact="parent"></span> itself: the sum of the votes, each times its coupling,
+    <dfn tabindex="0" data-term="squash">squashed</dfn> to a length below 1.</p>
     <p>Point at an arrow: the same vote lights up in the graph, in the four lines above, and in the figures below. Votes
     stay as they are in all rounds.<span class="by-rounds"> What changes is how much each one counts. Go back to round 1
     and forward again: arrows that point where many others point grow, and the rest fades.</span></p>`,
@@ -138,8 +137,7 @@ const words = {
     helps to build one is lost to the other.</p>
     <p>How undecided a child is, is its <dfn tabindex="0" data-term="entropy">entropy</dfn>: 0 nat where it has chosen, most where it
     spreads equally.<span class="by-rounds"> On this image the mean falls from <span data-fact="entropyFirst"></span> to
-    <span data-fact="entropyLast"></span> nat. That happens in a few <dfn tabindex="0" data-term="iteration">rounds</dfn>, for each
-    image anew.</span></p>
+    <span data-fact="entropyLast"></span> nat, in a few <dfn tabindex="0" data-term="iteration">rounds</dfn>.</span></p>
     <p>Now interfere: in the graph, pull a line to another parent. That parent grows if the vote agrees with its
     others, the one it left shrinks, and other parts may change sides.</p>`,
   itsLimits: `<h2>5. What it is not good for</h2>
