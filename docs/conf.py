@@ -59,6 +59,7 @@ MENU = {
         "results",
         "matters",
         "relations",
+        "interests",
         "limits",
         "libraries",
         "benchmarks",

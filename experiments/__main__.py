@@ -20,7 +20,7 @@ ON_GRAPHS = {
     "factors": "classify nodes of graphs with 4 or 8 latent factors, 10 graphs each; hours",
     "relations": "do couplings reveal the kinds of edges? Proteins, concepts, latent factors, 5 seeds; an hour",
     "defaults": "does the default routing cost accuracy? 15 graphs and layouts, 3 seeds; two hours",
-    "known": "factors, where some nodes' classes are known: BeliefConv and its rivals, untrained, 5 seeds; an hour",
+    "known": "factors, where some nodes' classes are known: BeliefConv and its rivals, 5 seeds; hours",
     "labels": "factors, where the training nodes' classes are inputs: BeliefConv and others, 3 seeds; two hours",
 }
 ROWS = ("defaults", "known", "labels", "relations")

@@ -249,10 +249,12 @@ def labels(result: dict) -> str:
 def known(result: dict) -> str:
     """A row per graph and share of known nodes, and a column per method: micro-F1."""
     frame, rows = pd.DataFrame(result["known"]), []
+    names = [*frame["name"].unique()]
     for (data, share), each in frame.groupby(["data", "share"], sort=False):
-        scores = [spread(test) for test in each["test"]]
-        rows.append([data, f"{share:.0%}", *(percent(score["mean"], score["sd"]) for score in scores)])
-    return f"`{result['command']}`:\n\n{lines(' | '.join(['graph', 'known', *frame['name'].unique()]), rows)}"
+        scores = {name: spread(test) for name, test in zip(each["name"], each["test"], strict=True)}
+        cells = (percent(scores[name]["mean"], scores[name]["sd"]) if name in scores else "-" for name in names)
+        rows.append([data, f"{share:.0%}", *cells])
+    return f"`{result['command']}`:\n\n{lines(' | '.join(['graph', 'known', *names]), rows)}"
 
 
 def defaults(result: dict) -> str:

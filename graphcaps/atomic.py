@@ -1,14 +1,18 @@
 """Atomic writes: a crash or a full disk leaves the old file or the new one, never half a file. Reads that may fail."""
 
 import contextlib
+import gzip
 import os
 import secrets
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import GraphcapsError, InputError
 
 UNFINISHED = ".unfinished-"  # prefix of files and folders until they are complete
+MOST_BYTES = 2**30  # a file may unpack to this many bytes, or to 100 times its size; deflate reaches 1,000 times
+MOST_TEXT = 2**26  # bytes of JSON, or of a line of CSV
 MADE_HERE = ".graphcaps"  # an empty file in folders that graphcaps made, so that it never reads them as a user's images
 
 
@@ -50,6 +54,37 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     """Write ``text`` as UTF-8. If that fails, the old file stays."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def checked(path: str | os.PathLike) -> Path:
+    """Return the path. Raise ``ValueError`` for a pipe or a device, which may never end, and for sizes of an attack."""
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        raise ValueError("a folder, a pipe or a device")
+    size = path.stat().st_size
+    if path.suffix == ".npz" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            check_unpacked(sum(part.file_size for part in packed.infolist()), size)
+    if path.suffix == ".json" and size > MOST_TEXT:
+        raise ValueError(f"{size:,} bytes")
+    return path
+
+
+def contents(path: Path) -> bytes:
+    """Read a file, and unpack a .gz. Raise ``ValueError`` as ``checked`` does."""
+    if checked(path).suffix != ".gz":
+        return path.read_bytes()
+    size = path.stat().st_size
+    with gzip.open(path) as file:
+        data = file.read(max(MOST_BYTES, 100 * size) + 1)
+    check_unpacked(len(data), size)
+    return data
+
+
+def check_unpacked(unpacked: int, size: int) -> None:
+    """Raise ``ValueError`` if a compressed file of ``size`` bytes is meant to fill the memory."""
+    if unpacked > max(MOST_BYTES, 100 * size):
+        raise ValueError(f"{size:,} bytes that unpack to {unpacked:,} or more")
 
 
 @contextlib.contextmanager

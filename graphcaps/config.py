@@ -13,10 +13,11 @@ import typing
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from .errors import GraphcapsError, InputError, check_name, check_whole, expect, read_json
+from .errors import GraphcapsError, InputError, check_name, expect, read_json
 from .names import AUGMENTS, DATASETS, ENGINES, NETWORKS, OWN_KINDS, Preset, own_images, short_name
+from .typed import AtLeastZero, Positive, Size, kind_of, refuse
 
 FORMAT_VERSION = 2
 MACHINE_SETTINGS = ("data", "device", "capture")  # settings that may differ when a run is resumed
@@ -44,13 +45,13 @@ class TrainConfig:
     separator: str | None = None
     """Text between the classes of one of your own images: with +, an image labelled a+b shows both a and b, and one
     labelled + or nothing shows none; default: each label is one class, whatever it contains."""
-    size: int | None = None
+    size: Annotated[int, 8, 1024] | None = None
     """Longer side of your own images, in pixels, after scaling; default: their own, but at least 28 and at most 64."""
     channels: Literal[1, 3] | None = None
     """Convert your own images to grey (1) or RGB (3); default: grey if none has colour, else RGB."""
     skip_bad: bool = False
     """Skip files of your own images that can't be read, instead of stopping with an error."""
-    train_images: int | None = None
+    train_images: Size | None = None
     """Train on this many images only: the same ones for every seed, each class in proportion; default: all images."""
     balance: bool = False
     """Train on all classes equally often, even if they differ in their number of images. The length of an epoch stays
@@ -76,7 +77,7 @@ class TrainConfig:
     concentration. inverted: dot-product attention, Tsai et al. 2020. em: Hinton, Sabour & Frosst 2018. uniform and
     attention always take one pass, without iterations. module:Class: your own routing, which Python must be able to
     import (PYTHONPATH=.)."""
-    iterations: int | None = None
+    iterations: Annotated[int, 1, MAX_ITERATIONS] | None = None
     """Routing iterations; default: 4 for compact, whose children need them to choose a parent, and 3 for the other
     networks, as in the 2017 paper."""
     prior: Literal["none", "learned"] = "none"
@@ -87,16 +88,20 @@ class TrainConfig:
     """Code that computes the routing. auto: fused on a CPU if it supports the routing, else torch or dgl, depending on
     the graph. fused: one pass over the votes per iteration; only on a CPU, and only for dynamic, uniform, attention and
     spherical. torch: batched matrix products, or scatter operations. dgl: DGL's kernels."""
-    epochs: int = 10
+    from_run: str | None = None
+    """Start from the weights of this run, or of mnist or multimnist, which come with graphcaps: all layers but the last
+    are taken, so the classes may differ. Unless they are given, the network's settings, and the size and the channels
+    of your own images, are those of that run."""
+    epochs: Annotated[int, 1, 1_000_000] = 10
     """Passes over the training images."""
-    batch_size: int = 128
+    batch_size: Size = 128
     """Images per training step, in all processes together."""
-    learning_rate: float | None = None
+    learning_rate: Positive | None = None
     """Peak of Adam's one-cycle learning rate; default: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
     0.005 for the others."""
-    reconstruction_weight: float = 0.0005
+    reconstruction_weight: AtLeastZero = 0.0005
     """Weight of the decoder's loss, the sum of squared errors over pixels; 0: the decoder is not trained."""
-    seed: int = 0
+    seed: Annotated[int, 0, 2**63 - 1] = 0
     """Seed of the initial weights, the order of the images and their augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to train on; auto: a GPU if there is one."""
@@ -127,39 +132,18 @@ class TrainConfig:
 
     def check(self) -> None:
         """Raise ``InputError`` if a value is invalid."""
-        self._check_types()
+        for key, hint in typing.get_type_hints(type(self), include_extras=True).items():
+            if not kind_of(hint).fits(value := getattr(self, key)):
+                refuse(key, kind_of(hint), value)
         self._check_dataset()
-        bounds = {"epochs": (1, 1_000_000), "batch_size": (1, None), "seed": (0, 2**63 - 1), "size": (8, 1024)}
-        bounds |= {"iterations": (1, MAX_ITERATIONS), "train_images": (1, None)}
-        for key, (low, high) in bounds.items():
-            if getattr(self, key) is not None:
-                check_whole(key, getattr(self, key), low, high)
-        for key, sign in (("reconstruction_weight", ">="), ("learning_rate", ">")):
-            value = getattr(self, key)
-            if (key, value) != ("learning_rate", None):
-                fits = isinstance(value, (int, float)) and 0 <= value < 1e30 and (value > 0 or sign == ">=")
-                expect(fits, key, f"a number {sign} 0 and < 1e30", repr(value))
         self._check_model()
         plain = self.name == Path(self.name).name and self.name not in (".", "..")
         expect(plain, "name", "a folder name without slashes", repr(self.name), "Use --out for the folder above it")
+        expect("\0" not in str(self.data), "data", "a folder", repr(str(self.data)))
         for key in ("name", "out"):
             text = str(getattr(self, key))
             hidden = {"Cc", "Cs", "Zl", "Zp"} & {unicodedata.category(sign) for sign in text}
             expect(not hidden, key, "a path in UTF-8 without line breaks and other control characters", repr(text))
-
-    def _check_types(self) -> None:
-        for key, kind in typing.get_type_hints(type(self)).items():
-            value = getattr(self, key)
-            if typing.get_origin(kind) is Literal:
-                expect(value in typing.get_args(kind), key, f"one of {', '.join(typing.get_args(kind))}", repr(value))
-            elif kind is Path:
-                expect(isinstance(value, Path) and "\0" not in str(value), key, "a folder", repr(value))
-            elif kind in (int, bool, str, int | None, str | None):
-                fits = type(value) in (typing.get_args(kind) or (kind,))
-                expect(fits, key, f"of type {(typing.get_args(kind) or (kind,))[0].__name__}", repr(value))
-        channels = self.channels
-        fits = channels is None or (type(channels) is int and channels in (1, 3))
-        expect(fits, "channels", "1 (grey) or 3 (RGB)", repr(channels))
 
     def _check_model(self) -> None:
         preset, then = self.preset, ""

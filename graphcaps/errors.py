@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import numbers
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -39,36 +41,10 @@ def expect(holds: bool, name: str, wanted: str, got: object, then: str = "") -> 
         raise InputError(f"{name}: expected {wanted}, got {got}{then}")
 
 
-def is_whole(value: object, least: int = 1, most: int | None = None) -> bool:
-    """Whether ``value`` is an integer from ``least`` to ``most``, of Python or NumPy. A bool is not an integer here.
-
-    >>> is_whole(3), is_whole(0), is_whole(3.0), is_whole(True), is_whole(3, most=2)
-    (True, False, False, False, False)
-    """
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        return False
-    return least <= int(value) and (most is None or int(value) <= most)
-
-
-def check_whole(name: str, value: object, least: int = 1, most: int | None = None, wanted: str = "") -> None:
-    """Raise ``InputError`` unless ``is_whole(value, least, most)``. ``wanted`` replaces the usual "an integer ...".
-
-    >>> check_whole("iterations", 0)
-    Traceback (most recent call last):
-    graphcaps.errors.InputError: iterations: expected an integer >= 1, got 0
-    """
-    bounds = f">= {least}" if most is None else f"from {least} to {most}"
-    expect(is_whole(value, least, most), name, wanted or f"an integer {bounds}", repr(value)[:40])
-
-
-def check_flag(name: str, value: object) -> None:
-    """Raise ``InputError`` unless ``value`` is True or False."""
-    expect(isinstance(value, bool), name, "True or False", repr(value)[:40])
-
-
-def check_callable(name: str, value: object) -> None:
-    """Raise ``InputError`` unless ``value`` is callable or None."""
-    expect(value is None or callable(value), name, "a function or None", repr(value)[:40])
+def check_whole(name: str, value: object, least: int = 1, most: float = math.inf, wanted: str = "") -> None:
+    """Raise ``InputError`` unless ``value`` is an integer of Python or NumPy, no bool, from ``least`` to ``most``."""
+    fits = isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) <= most
+    expect(fits, name, wanted or f"an integer >= {least}", repr(value)[:40])
 
 
 def check_tensor(name: str, value: object, floating: bool = True, sparse: bool = False) -> Tensor:
@@ -84,6 +60,7 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
         then = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
         raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (then and f". {then}"))
     expect(not value.is_nested, name, "a dense tensor", "a nested tensor")
+    expect(value.device.type != "meta", name, "a tensor with numbers", "one on device meta, which has none")
     layouts = (torch.strided, torch.sparse_coo, torch.sparse_csr)[: 3 if sparse else 1]
     expect(value.layout in layouts, name, "a dense tensor", value.layout, f"Convert it: {name}.to_dense()")
     expect(not value.is_complex(), name, "real numbers", value.dtype)
@@ -124,6 +101,17 @@ def min_max(values: Tensor) -> tuple[float, float] | None:
         return float(low), float(high)
     except RuntimeError:  # inside vmap
         return None
+
+
+def warn_of_nan(result: Tensor, **given: Tensor | None) -> None:
+    """Warn if numbers of ``result`` that ``min_max`` can read are NaN, and name the arguments that contain NaN."""
+    from torch.jit import is_tracing
+
+    if is_tracing() or (ends := min_max(result)) is None or not math.isnan(ends[0]):
+        return
+    names = [name for name, x in given.items() if x is not None and bool(x.to_dense().isnan().any())]
+    causes = f"NaN in {' and '.join(names)}" if names else "numbers that are too large"
+    warnings.warn(f"the result is NaN in places, because of {causes}", stacklevel=5)
 
 
 def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:

@@ -6,6 +6,7 @@
 import torch
 
 from .errors import check_labels, check_tensor, check_unit, expect
+from .typed import AtLeastZero, Share, typed
 
 
 def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
@@ -18,18 +19,22 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
         s: any floating-point tensor. Vectors lie along ``dim``.
 
     Returns:
-        The same shape, with lengths in [0, 1). In float32, the length may round to 1 if n >= 1e3; n > 1e19 gives NaN.
+        The same shape and dtype, with lengths in [0, 1). In float32, the length may round to 1 if n >= 1e3; n > 1e19
+        gives NaN. Half precision is computed in float32.
 
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
     """
     check_tensor("s", s)
-    n = torch.linalg.vector_norm(s, dim=dim, keepdim=True)
-    return s * (n / (1 + n * n))
+    expect(isinstance(dim, int) and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
+    x = s.to(torch.promote_types(s.dtype, torch.float32))  # in float16, n * n overflows from n = 256 on
+    n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
+    return (x * (n / (1 + n * n))).to(s.dtype)
 
 
+@typed
 def margin_loss(
-    lengths: torch.Tensor, labels: torch.Tensor, m_plus: float = 0.9, m_minus: float = 0.1, lam: float = 0.5
+    lengths: torch.Tensor, labels: torch.Tensor, m_plus: Share = 0.9, m_minus: Share = 0.1, lam: AtLeastZero = 0.5
 ) -> torch.Tensor:
     """Margin loss on capsule lengths (equation 4), summed over classes and averaged over the batch.
 
@@ -64,7 +69,8 @@ def margin_loss(
     return loss.sum(dim=1).mean()
 
 
-def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: float) -> torch.Tensor:
+@typed
+def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: Share) -> torch.Tensor:
     """Spread loss (Hinton, Sabour & Frosst 2018, equation 3), summed over wrong classes and averaged over the batch.
 
     L = sum over i != t of max(0, margin - (a_t - a_i))^2, where t is the true class; a scalar >= 0

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import torch
+import torch.utils._pytree
+from torch.autograd import forward_ad
 
 try:
     from torch._custom_class_base import CustomClassBase
@@ -14,6 +16,7 @@ except ImportError:  # torch below 2.14
     CustomClassBase = object  # type: ignore[misc, assignment]
 
 T = TypeVar("T")
+K = TypeVar("K", bound=type)
 TAKES_GRAPHS = CustomClassBase is not object  # whether compiled programs can pass Python objects to operators
 
 
@@ -34,8 +37,20 @@ def is_tracing() -> bool:
         torch.compiler.is_compiling()  # comes first, because the compiler can't trace the other checks
         or torch.jit.is_tracing()
         or torch._C._are_functorch_transforms_active()
-        or type(torch.empty(0)) is not torch.Tensor  # FakeTensorMode is on
+        or forward_ad._current_level >= 0
+        or is_fake()
     )
+
+
+def is_fake() -> bool:
+    """Whether a mode of torch, such as ``torch.export``'s, makes tensors without numbers."""
+    return type(torch.empty(0)) is not torch.Tensor
+
+
+def exportable(kind: K) -> K:
+    """Let ``torch.export.save`` write programs whose results are of this named tuple."""
+    torch.utils._pytree._register_namedtuple(kind, serialized_type_name=f"graphcaps.{kind.__name__}")
+    return kind
 
 
 def run_untraced(make: Callable[[], T]) -> T:

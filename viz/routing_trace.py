@@ -16,13 +16,14 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike
 
-from graphcaps.atomic import replacing
+from graphcaps.atomic import checked, replacing
 from graphcaps.errors import GraphcapsError, InputError, check_json, check_whole, expect, read_json
 
 FORMAT_VERSION = 2
 _BY_EPOCH = ("b", "c", "agreement", "lengths")
-_REQUIRED = ("src", "dst", "epochs", *_BY_EPOCH)
-_NAMES = ("class_names", "node_names")
+_REQUIRED = ("src", "dst", "epochs", "b", "c", "lengths")
+_NAMES = ("class_names", "child_names", "node_names")
+DEAD_BELOW = 0.1  # a parent is dead if it gets less than this share of what it would get of equal couplings
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,12 @@ class RoutingTrace:
     """float16: the logits from which c was made."""
     c: Annotated[np.ndarray, "K R N E"]
     """float16 in [0, 1]: couplings; they sum to 1 over each child's edges."""
-    agreement: Annotated[np.ndarray, "K R N E"]
-    """float16: <u_hat, v>."""
     lengths: Annotated[np.ndarray, "K R N J"]
-    """float32 in [0, 1): lengths of the parents."""
+    """float32 in [0, 1]: lengths of the parents; without votes their loads, shares of all children's couplings."""
     trained_iterations: int
     """Number of iterations in training; the trace may have more."""
+    agreement: Annotated[np.ndarray | None, "K R N E"] = None
+    """float16: <u_hat, v>; None for a softmax without votes."""
     v: Annotated[np.ndarray | None, "K R N J D"] = None
     """float16: the parents during routing."""
     parents: Annotated[np.ndarray | None, "J"] = None
@@ -65,6 +66,8 @@ class RoutingTrace:
     """V names of the nodes in a user's graph, or none."""
     class_names: tuple[str, ...] = ()
     """J names of the parents, or none if parents are not classes."""
+    child_names: tuple[str, ...] = ()
+    """I names of the children, or none."""
     images: Annotated[np.ndarray | None, "N C H W"] = None
     """uint8."""
     labels: Annotated[np.ndarray | None, "N"] = None
@@ -82,7 +85,7 @@ class RoutingTrace:
     history: dict[str, list[float]] = field(default_factory=dict)
     """Training curves, one number per epoch: epoch, train_loss, train_accuracy, val_accuracy, ..."""
     about: dict[str, str | int | float] = field(default_factory=dict)
-    """Where the trace comes from: run, dataset, model, routing, ..."""
+    """Where the trace comes from: run, dataset, model, routing, ..., and the words for a child, parent and image."""
 
     @property
     def num_edges(self) -> int:
@@ -105,13 +108,20 @@ class RoutingTrace:
     def parent_names(self) -> tuple[str, ...]:
         """J names: those of the classes, or ``parent 0``, ``parent 1``, ..."""
         numbers = range(self.num_parents) if self.parents is None else self.parents
-        return self.class_names or tuple(f"parent {j}" for j in numbers)
+        return self.class_names or tuple(f"{self.about.get('parent', 'parent')} {j}" for j in numbers)
 
     def entropy(self) -> np.ndarray:
         """(K, R, N) coupling entropy in nats: -sum c ln c over a child's edges, averaged over children with edges."""
         c = self.c.astype(np.float64)
         per_edge = -c * np.log(c, out=np.zeros_like(c), where=c > 0)
         return per_edge.sum(axis=-1) / max(1, len(np.unique(self.src)))
+
+    def dead(self) -> np.ndarray:
+        """(K, J) bool: parents that get less than a tenth of what they would get of equal couplings, on all images."""
+        mean = self.c[:, self.answer_at].mean(axis=1, dtype=np.float64)  # (K, E)
+        equal = 1 / np.bincount(self.src)[self.src]
+        *loads, at_equal = (np.bincount(self.dst, c, self.num_parents) for c in (*mean, equal))
+        return np.stack(loads) < DEAD_BELOW * at_equal
 
     def couplings_of_links(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Couplings of each pair of linked nodes in a user's graph: means over parallel edges and source capsules.
@@ -148,7 +158,8 @@ class RoutingTrace:
         earlier = self.epochs < epoch
         grown: dict[str, Any] = {
             name: np.concatenate([getattr(self, name)[earlier], getattr(routed, name)])
-            for name in (*_BY_EPOCH, *(["v"] if self.v is not None else []))
+            for name in (*_BY_EPOCH, "v")
+            if getattr(self, name) is not None
         }
         return dataclasses.replace(self, epochs=np.append(self.epochs[earlier], np.int32(epoch)), **grown, **replace)
 
@@ -186,7 +197,7 @@ class RoutingTrace:
         """
         then = "Make one with: graphcaps train"
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with np.load(checked(path), allow_pickle=False) as stored:
                 head = read_json(str(stored["head"]))
                 arrays = {name: stored[name] for name in _DIMS if name in stored}
         except FileNotFoundError:
@@ -198,7 +209,7 @@ class RoutingTrace:
             raise GraphcapsError(f"trace: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")
         head.pop("tag_names", None)  # only old files have this key
         try:
-            head.setdefault("node_names", [])
+            head = {"node_names": [], "child_names": [], **head}  # old files lack them
             numbers = {name: int for name in ("num_children", "num_parents", "trained_iterations")}
             check_json(head, **dict.fromkeys(_NAMES, list), history=dict, about=dict, **numbers)
             trace = cls(**head | {name: tuple(head[name]) for name in _NAMES}, **arrays)
@@ -231,8 +242,9 @@ class RoutingTrace:
             expect(bool(inside), f"trace: {name}", f"indices in [0, {count})", "others")
         if self.images is not None:
             expect(self.images.dtype == np.uint8, "trace: images", "uint8", self.images.dtype, "0 is black, 255 white")
-        named = len(self.class_names) in (0, self.num_parents)
-        expect(named, "trace: class_names", f"none or {self.num_parents}", len(self.class_names))
+        for name, number in (("class_names", self.num_parents), ("child_names", self.num_children)):
+            given = len(getattr(self, name))
+            expect(given in (0, number), f"trace: {name}", f"none or {number}", given)
         if image is not None:
             last = self.num_images - 1
             check_whole("image", image, 0, last, f"an image of the trace, 0 to {last}")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import GraphcapsError, expect
+from ..errors import GraphcapsError, expect, required
 from ..viz.routing.timeline import count
 from ..viz.routing_trace import RoutingTrace
 
@@ -63,7 +63,7 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> Parse
     """
     trace.check(image)
     at = (-1, trace.answer_at, image)
-    credit = trace.c[at].astype(np.float64) * trace.agreement[at]
+    credit = trace.c[at].astype(np.float64) * required(trace.agreement, "trace: agreement", "that of votes")[at]
     if not np.isfinite(credit).all():
         then = "Its votes were not finite: take another image, or train with a lower rate"
         raise GraphcapsError(f"trace: expected finite couplings and agreement of image {image}, got NaN or inf. {then}")

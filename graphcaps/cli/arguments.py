@@ -37,9 +37,11 @@ FLAGS: ContextVar[Sequence[str]] = ContextVar("FLAGS", default=())
 
 GROUPS = {"dataset": "image", "model": "network", "epochs": "optimisation", "device": "hardware", "out": "output"}
 """The first setting of each group in ``graphcaps train --help`` -> the group's title."""
+ALIASES = {"from_run": ["--from"]}
 METAVARS = {
     "dataset": f"{{{','.join(DATASETS)}}}|{{{','.join(OWN_KINDS)}}}:PATH",
     "routing": f"{{auto,{','.join(ROUTINGS)}}}|MODULE:CLASS",
+    "from_run": "RUN",
     "data": "DIR",
     "out": "DIR",
 }
@@ -58,7 +60,8 @@ def _settings() -> Callable[..., TrainConfig]:
             name, text = ast.unparse(line.target), " ".join(below.value.value.split())
             default = getattr(TrainConfig, name)
             hint = "" if default in (None, "") else f"(default: {default})"
-            about = tyro.conf.arg(help=text, metavar=METAVARS.get(name), help_behavior_hint=hint)
+            names: dict[str, Any] = {"metavar": METAVARS.get(name), "aliases": ALIASES.get(name)}
+            about = tyro.conf.arg(help=text, help_behavior_hint=hint, **names)
             if name in GROUPS:
                 fields = groups[GROUPS[name]] = []
             fields.append((name, Annotated[hints[name], about], dataclasses.field(default=default)))

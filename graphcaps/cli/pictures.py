@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ..viz import PICTURES
-from .arguments import Data, Device, Folder, Out, Run, open_run
+from .arguments import Data, Device, Folder, Out, Run, names_run, open_run
 
 if TYPE_CHECKING:
     from ..training import run_folder
@@ -66,6 +66,9 @@ def viz(
 
 def explain(
     run: Run = None,
+    picture: Annotated[
+        Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[PICTURE]", help_behavior_hint="")
+    ] = None,
     what: Literal["parts", "capsules"] = "parts",
     image: int = 0,
     keep: float = 0.9,
@@ -79,20 +82,30 @@ def explain(
     pretrained-NAME/explain beside the run folders.
 
     Args:
+        picture: An image file of your own to explain, instead of a test image.
         what: parts: the strongest links from children to parents for one image, computed from the run's routing trace.
             capsules: dead and starved capsules, and the coupling entropy of the children, on the test images.
         image: The number of the test image, from 0; the trace has one image per class.
         keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>: the
             contribution of its child to the length of its parent, after the iterations used in training.
     """
+    if run is not None and picture is None and not names_run(run):
+        run, picture = None, run
     chosen = open_run(run, out)
     if what == "capsules":
         return _count_capsules(chosen, data, device)
     from ..analysis.parse_tree import in_words, parse_tree
     from ..viz import parts, save
 
-    trace, path = chosen.trace(), chosen.results / "explain" / f"image-{image}.png"
-    tree = parse_tree(trace, image, keep)
+    trace, name = chosen.trace(), f"image-{image}"
+    if picture is not None:
+        from ..trace.recording import record_picture
+        from ..training.run_folder import load
+        from .tables import read_for
+
+        model, image, name = load(chosen), 0, picture.stem
+        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None])
+    tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / f"{name}.png"
     print(in_words(trace, tree))
     save(parts(trace, tree), path)
     print(path)

@@ -11,6 +11,7 @@ import torch
 from ..analysis.accuracy import Evaluation, wilson_interval
 from ..analysis.capsule_usage import CapsuleUsage
 from ..data import DATASETS, read_image, write_image
+from ..data.user_images import ImageFile
 from ..errors import InputError
 from ..models import ImageNetwork, Limits, doubts
 from ..models.evidence import outside
@@ -80,12 +81,10 @@ def predictions(
 
     For a file that can't be read, yield the error. If ``save`` is given, save the network's inputs in this folder.
     """
-    spec = DATASETS.get(run.config.dataset)
-    inverted = INVERT[invert] if spec or invert != "auto" else False  # by default, never invert your own data sets
     names = input_names(images, save) if save is not None else [None] * len(images)
     for path, name in zip(images, names, strict=True):
         try:
-            image = read_image(path, model.image_shape, invert=inverted, ink=spec.ink if spec else None)
+            image = read_for(run, model, path, invert)
         except InputError as error:
             yield {"image": str(path), "error": str(error)}
             continue
@@ -104,6 +103,13 @@ def predictions(
             "classes": [{"class": k, "score": score} for k, score in zip(classes, scores.tolist(), strict=True)][:top],
             "inverted": image.inverted,
         }
+
+
+def read_for(run: Run, model: ImageNetwork, path: Path, invert: str = "auto") -> ImageFile:
+    """Read an image file as the images of a run's training."""
+    spec = DATASETS.get(run.config.dataset)
+    inverted = INVERT[invert] if spec or invert != "auto" else False  # by default, never invert your own data sets
+    return read_image(path, model.image_shape, invert=inverted, ink=spec.ink if spec else None)
 
 
 def prediction_line(prediction: dict, invert: str) -> str:

@@ -5,7 +5,6 @@ Reading a file never runs code: arrays of Python objects, which are pickles, are
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
 import math
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..atomic import reading, replacing
+from ..atomic import checked, contents, reading, replacing
 from ..errors import expect
 from .listing import HEADERS, PART_OF, read_csv
 from .splits import PARTS
@@ -104,7 +103,7 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
 def read_bytes(path: Path, magic: int, dims: int) -> np.ndarray:
     """Read an array of bytes from a file in MNIST's format, or its .gz: ``magic``, as many sizes as dims, values."""
     with reading(path, "a whole file", "Fetch it again"):
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        data = contents(path)
     end = 4 * (1 + dims)
     got = np.frombuffer(data[:end].ljust(end, b"\0"), ">u4").tolist()
     wanted = [magic, *(max(1, size) for size in got[1:])]
@@ -175,12 +174,20 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
 def _read_npz(path: Path) -> Arrays:
     """Read arrays named x_train, y_train etc. (Keras) or train_images, train_labels etc. (MedMNIST).
 
-    Arrays named images and labels, or x and y, are training images and their labels.
+    Arrays named images and labels, x and y, or data and target (scikit-learn) are training images and their labels. All
+    may also be .npy files in the folder ``path``, or beside the .npy file ``path``.
     """
     then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
-    with reading(path, "arrays by numpy.savez", then), np.load(path, allow_pickle=False) as stored:
-        arrays = {name.lower(): stored[name] for name in stored.files}
-    keys = [("train", "images", "labels"), ("train", "x", "y")]
+    folder = path.parent if path.suffix == ".npy" else path
+    with reading(path, "arrays by numpy.savez", then):
+        if folder.is_dir():
+            arrays = {
+                file.stem.lower(): np.load(checked(file), allow_pickle=False) for file in sorted(folder.glob("*.npy"))
+            }
+        else:
+            with np.load(checked(path), allow_pickle=False) as stored:
+                arrays = {name.lower(): stored[name] for name in stored.files}
+    keys = [("train", "images", "labels"), ("train", "x", "y"), ("train", "data", "target")]
     keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]
     pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}
     wanted = "x_train and y_train, train_images and train_labels, or images and labels"

@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 
 from ..errors import check_whole, expect
 from ..names import AUGMENTS
+from ..typed import Count, Size, typed
 from .augment import SHIFT, draw_affine, draw_moves, ink_room, moved, warp, windows
 from .images import FIXED_SEED, REACH, Images, Pairs, to_float
 
@@ -41,20 +42,20 @@ class Batches:
     [4, 4, 2]
     """
 
+    @typed
     def __init__(
         self,
         images: Images | Pairs,
-        batch_size: int,
+        batch_size: Size,
         *,
         device: torch.device | str = "cpu",
-        seed: int = 0,
+        seed: Count = 0,
         augment: str = "none",
         rank: int = 0,
         world: int = 1,
         balance: bool = False,
     ) -> None:
         expect(augment in AUGMENTS, "augment", f"one of {', '.join(AUGMENTS)}", repr(augment))
-        check_whole("seed", seed, 0)
         expect(world >= 1 and 0 <= rank < world, "rank", f"0 to world - 1 = {world - 1}", rank)
         check_whole("batch_size", batch_size, world, wanted=f"an integer >= {world}, one image per process")
         fits = not balance or images.objects == 1
@@ -77,7 +78,8 @@ class Batches:
         """N, the number of images in all processes together."""
         return len(self._source.labels)
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+    @typed
+    def epoch(self, epoch: Count, start: Count = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over the shuffled, augmented batches of an epoch >= 0, from step ``start`` (0 to ``len(self)``) on.
 
         Returns:
@@ -87,7 +89,6 @@ class Batches:
         Raises:
             InputError: ``start`` or ``epoch`` is outside its range, or the batch size is larger than N.
         """
-        check_whole("epoch", epoch, 0)
         bounds = self._bounds()
         expect(0 <= start < len(bounds), "start", f"0 to {len(self)}, the steps of an epoch", start)
         seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])

@@ -6,13 +6,14 @@ validation and testing. The layout is decided from the whole tree. Where it can 
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic import MADE_HERE, reading
+from ..atomic import MADE_HERE, MOST_TEXT, checked, contents, reading
 from ..errors import expect
 from ..names import clean
 from .user_images import decodable
@@ -116,8 +117,14 @@ def read_csv(path: Path, **options: Any) -> pandas.DataFrame:
     import pandas
 
     settings = {"header": None, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", **options}
-    with reading(path, "rows of a label and pixels, or of a file and its label"):
-        return pandas.read_csv(path, **settings)
+    with (
+        reading(path, "rows of a label and pixels, or of a file and its label"),
+        io.BytesIO(contents(path)) if path.suffix == ".gz" else checked(path).open("rb") as file,
+    ):
+        if len(file.readline(MOST_TEXT)) == MOST_TEXT:
+            raise ValueError(f"a line of {MOST_TEXT:,} bytes or more")
+        file.seek(0)
+        return pandas.read_csv(file, **settings)
 
 
 def _parts(path: str, inner: dict[str, set[str]]) -> dict[str, str]:

@@ -17,40 +17,48 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
 Arrays are packed by ``viz.explorer.arrays.packed``, in float32.
 """
 
+import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import networkx
 import numpy as np
 import torch
 
 from .._dgl import DGLGraph, dgl
 from ..atomic import write_text
-from ..errors import expect, is_whole
+from ..errors import check_tensor, expect
 from ..graph import check_graph
 from ..nn import CapsuleConv
 from ..routing.names import name_of
+from ..typed import Count, typed
 from ..viz import style
 from ..viz.explorer.html import graph_page
 from ..viz.routing.layout import laid_out
+from .hidden_edges import train_on_hidden_edges
 from .network import packed
 
 GRAPH_PAGE_ROUTINGS = ("spherical", "dynamic", "uniform")
 """The routings that the page can compute."""
 MOST_EDGES = 2000
+UNDECIDED = 0.95  # share of the largest entropy from which couplings count as equal
+TRY = "Try unit_votes=True, Spherical(concentration=4.0) and a task of several causes; or explore_graph(2, graph)"
 
 
+@typed
 def explore_graph(
-    conv: CapsuleConv,
-    graph: DGLGraph,
-    feat: torch.Tensor,
+    conv: CapsuleConv | int,
+    graph: DGLGraph | networkx.Graph,
+    feat: torch.Tensor | None = None,
     path: str | os.PathLike = "graph.html",
     edge_weight: torch.Tensor | None = None,
     node_names: Sequence[str] | None = None,
     labels: torch.Tensor | Sequence | None = None,
-    positions: Mapping[int, Sequence[float]] | np.ndarray | torch.Tensor | None = None,
-    center: int | None = None,
+    positions: Mapping[Any, Sequence[float]] | np.ndarray | torch.Tensor | None = None,
+    center: Count | None = None,
 ) -> Path:
     """Write an HTML page with a layer and a graph. The page routes again when you change the graph.
 
@@ -60,9 +68,10 @@ def explore_graph(
 
     Args:
         conv: a layer with ``Spherical``, ``Dynamic`` or ``Uniform`` routing and ``num_caps`` >= 2, without ``in_caps``,
-            ``edge_feats``, ``residual`` or ``activation``. The page computes the results of ``conv.eval()``.
-        graph: a homogeneous graph with N nodes and E edges.
-        feat: (N, in_feats), the layer's input.
+            ``edge_feats``, ``residual`` or ``activation``. The page computes the results of ``conv.eval()``. Or K >= 2:
+            a layer of K capsules is trained to predict hidden edges, from the graph alone, whose edges go both ways.
+        graph: a homogeneous graph with N nodes and E edges, or a networkx graph, whose nodes' names are kept.
+        feat: (N, in_feats), the layer's input, in the order of the nodes; None if a layer is trained.
         edge_weight: (E,), the layer's edge weights.
         node_names: N names; default: the nodes' numbers.
         labels: (N,) classes; the nodes of each class have their own shape.
@@ -77,17 +86,32 @@ def explore_graph(
     >>> explore_graph(layer, ring, torch.randn(3, 5), f"{tempfile.mkdtemp()}/ring.html").name
     'ring.html'
     """
-    _check_layer(conv)
+    trained = isinstance(conv, int)
+    if isinstance(graph, networkx.Graph):
+        node_names = [*map(_named, graph)] if node_names is None else node_names
+        if isinstance(positions, Mapping):
+            positions = {k: positions[name] for k, name in enumerate(graph) if name in positions}
+        numbered = networkx.convert_node_labels_to_integers(graph.to_undirected() if trained else graph)
+        graph = dgl.from_networkx(numbered)
     check_graph(graph)
+    check_tensor("feat", feat)
     expect(len(graph.ntypes) == 1 and not graph.is_block, "graph", "one node type, no block", graph.ntypes)
     count, edges = graph.num_nodes(), graph.num_edges()
     expect(edges > 0, "graph", "edges", "none")
+    if isinstance(conv, int):
+        expect(feat is None and edge_weight is None, "feat", "none with a number of capsules", "some")
+        conv, feat = train_on_hidden_edges(graph, conv)
+    _check_layer(conv)
+    feat = check_tensor("feat", feat)
     expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
     for name, given in {"node_names": node_names, "labels": labels, "positions": positions}.items():
         if given is not None:
             expect(len(given) == count, name, f"one for each of {count} nodes", len(given))
     with torch.no_grad():
-        conv.capsules(graph, feat, edge_weight, False)  # raises an error if the arguments don't fit the layer
+        _, c = conv.capsules(graph, feat, edge_weight, True)  # raises an error if the arguments don't fit the layer
+    if torch.special.entr(c).sum(-1).mean() > UNDECIDED * math.log(conv.capsules.num_caps):
+        then = "Edges may have more causes, or one: try another number of capsules" if trained else TRY
+        warnings.warn(f"couplings stay nearly equal. {then}", stacklevel=2)
     mutual = conv.capsules.mutual
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
@@ -137,7 +161,7 @@ def _check_layer(conv: CapsuleConv) -> None:
     then, got = "The page doesn't compute it", f"{type(conv).__module__}.{type(conv).__name__}"
     if got.endswith(f".{CapsuleConv.__name__}"):
         then = "Make a layer of graphcaps.nn, and copy the weights with load_state_dict"
-    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv", got, then)
+    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv, or a number of capsules", got, then)
     capsules, then = conv.capsules, "The page doesn't compute it"
     known = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
     expect(known, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, then)
@@ -155,7 +179,7 @@ def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Te
     if center is None:
         order = [n for n in degrees.argsort(descending=True, stable=True).tolist() if degrees[n] <= room]
     else:
-        fits = is_whole(center, 0, count - 1) and degrees[center] <= room
+        fits = center < count and degrees[center] <= room
         expect(bool(fits), "center", f"a node below {count} with at most {room} in-edges", center)
         order = [int(n) for step in dgl.bfs_nodes_generator(graph.cpu(), center, reverse=True) for n in step]
     last = int((degrees[order].cumsum(0) <= room).sum())
@@ -176,6 +200,10 @@ def _positions(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torc
     fits = at.shape == (len(nodes), 2) and bool(np.isfinite(at).all())
     expect(fits, "positions", "two finite numbers for each node", at.shape)
     return at.tolist()
+
+
+def _named(node: Any) -> str:
+    return ", ".join(map(str, node)) if isinstance(node, tuple) else str(node)
 
 
 def _listed(values: Any) -> list:

@@ -11,13 +11,16 @@ import torch
 from numpy.typing import ArrayLike
 
 from .._dgl import DGLGraph, dgl
-from ..errors import check_whole, expect
+from ..atomic import reading
+from ..errors import expect
+from ..typed import Count, Size, typed
 from .links import run_untraced
 
 EDGE_TYPE = ("child", "votes", "parent")
 
 
-def complete_graph(num_children: int, num_parents: int, device: torch.device | str = "cpu") -> DGLGraph:
+@typed
+def complete_graph(num_children: Size, num_parents: Size, device: torch.device | str = "cpu") -> DGLGraph:
     """Link each of I children to each of J parents; edge ``i * J + j`` goes from child i to parent j.
 
     The structure is cached, and every call returns a new graph without features.
@@ -35,20 +38,20 @@ def complete_graph(num_children: int, num_parents: int, device: torch.device | s
     >>> complete_graph(1152, 10).num_edges()
     11520
     """
-    check_whole("num_children", num_children)
-    check_whole("num_parents", num_parents)
     return run_untraced(lambda: _complete(num_children, num_parents, str(device))).local_var()
 
 
 @functools.lru_cache(maxsize=32)
 def _complete(num_children: int, num_parents: int, device: str) -> DGLGraph:
-    src = torch.arange(num_children).repeat_interleave(num_parents)
-    dst = torch.arange(num_parents).repeat(num_children)
-    return bipartite_graph(src, dst, num_children, num_parents).to(device)
+    with torch.device("cpu"):
+        src = torch.arange(num_children).repeat_interleave(num_parents)
+        dst = torch.arange(num_parents).repeat(num_children)
+        return bipartite_graph(src, dst, num_children, num_parents).to(device)
 
 
+@typed
 def bipartite_graph(
-    src: torch.Tensor | ArrayLike, dst: torch.Tensor | ArrayLike, num_children: int, num_parents: int
+    src: torch.Tensor | ArrayLike, dst: torch.Tensor | ArrayLike, num_children: Count, num_parents: Count
 ) -> DGLGraph:
     """Link child ``src[e]`` to parent ``dst[e]`` for each edge e; duplicates and isolated capsules are allowed.
 
@@ -70,8 +73,8 @@ def bipartite_graph(
         ("src", src, "num_children", num_children),
         ("dst", dst, "num_parents", num_parents),
     ):
-        check_whole(layer, count, 0)
-        index = torch.as_tensor(index)
+        with reading(name, "integers (E,)"):
+            index = torch.as_tensor(index)
         index = index.long() if index.numel() == 0 else index
         expect(index.dtype in (torch.int32, torch.int64), name, "int32 or int64", index.dtype)
         expect(index.dim() == 1, name, "one dimension, (E,)", tuple(index.shape))
@@ -85,7 +88,8 @@ def bipartite_graph(
 
 def check_graph(graph: DGLGraph) -> None:
     """Raise ``InputError`` unless ``graph`` is a DGLGraph with one canonical edge type and no other node types."""
-    expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__)
+    then = "networkx: dgl.from_networkx(graph); two layers: graphcaps.bipartite_graph; an edge_index: graphcaps.pyg"
+    expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__, then)
     types, pick = graph.canonical_etypes, "Pass the part with one edge type: graph[canonical_etype]"
     expect(len(types) == 1, "graph", "one canonical edge type", types, pick)
     linked = {types[0][0], types[0][2]}

@@ -5,6 +5,7 @@ import torch
 
 from .._dgl import DGLGraph
 from ..errors import check_tensor, check_unit, expect
+from ..typed import typed
 from .bipartite import check_graph
 from .links import links
 
@@ -40,6 +41,7 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
     return entropy.index_add(0, edges.src, torch.special.entr(c))  # (I, *)
 
 
+@typed
 def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.MultiDiGraph:
     """Copy a routed graph to networkx, ready to draw or to write as GraphML.
 

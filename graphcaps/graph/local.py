@@ -10,18 +10,20 @@ import functools
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import check_whole, expect, is_whole
+from ..errors import expect
+from ..typed import Size, typed
 from .bipartite import bipartite_graph, complete_graph
 
-Pair = int | tuple[int, int]
+Pair = Size | tuple[Size, Size]
 
 
+@typed
 def local_graph(
     grid: Pair,
     kernel: Pair,
     stride: Pair = 1,
-    child_types: int = 1,
-    parent_types: int = 1,
+    child_types: Size = 1,
+    parent_types: Size = 1,
     device: torch.device | str = "cpu",
 ) -> DGLGraph:
     """Link each child to the parents of all types whose kernel covers its position.
@@ -46,12 +48,12 @@ def local_graph(
           num_edges={('child', 'votes', 'parent'): 18432},
           metagraph=[('child', 'parent', 'votes')])
     """
-    pairs = _checked(grid, kernel, stride, child_types, parent_types)
-    return _local(*pairs, child_types, parent_types, str(device))[0].local_var()
+    return _local(*_checked(grid, kernel, stride), child_types, parent_types, str(device))[0].local_var()
 
 
+@typed
 def local_index(
-    grid: Pair, kernel: Pair, stride: Pair = 1, child_types: int = 1, parent_types: int = 1
+    grid: Pair, kernel: Pair, stride: Pair = 1, child_types: Size = 1, parent_types: Size = 1
 ) -> torch.Tensor:
     """Return the number of each edge's weight matrix in ``local_graph`` of these arguments; positions share matrices.
 
@@ -62,10 +64,10 @@ def local_index(
     >>> local_index((1, 3), kernel=(1, 2))  # children 0, 1, 1, 2 for parents 0, 0, 1, 1
     tensor([0, 1, 0, 1])
     """
-    pairs = _checked(grid, kernel, stride, child_types, parent_types)
-    return _local(*pairs, child_types, parent_types, "cpu")[1].clone()
+    return _local(*_checked(grid, kernel, stride), child_types, parent_types, "cpu")[1].clone()
 
 
+@typed
 def local_grid(grid: Pair, kernel: Pair, stride: Pair = 1) -> tuple[int, int]:
     """(h, w): the number of positions at which a kernel fits into a grid, without padding.
 
@@ -84,21 +86,15 @@ def graph_of(sizes: tuple[int, ...], device: torch.device | str = "cpu") -> DGLG
     return local_graph((height, width), (rows, columns), (down, across), child_types, parent_types, device)
 
 
-def as_pair(name: str, size: Pair) -> tuple[int, int]:
-    """Return ``size`` as (rows, columns); raise ``InputError`` unless it is one or two integers >= 1."""
-    pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    expect(len(pair) == 2 and all(map(is_whole, pair)), name, "an integer >= 1, or a pair of them", size)
-    return pair[0], pair[1]
+def as_pair(size: Pair) -> tuple[int, int]:
+    """Return ``size`` as (rows, columns)."""
+    return (size[0], size[1]) if isinstance(size, (tuple, list)) else (size, size)
 
 
-def _checked(
-    grid: Pair, kernel: Pair, stride: Pair, child_types: int = 1, parent_types: int = 1
-) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
+def _checked(grid: Pair, kernel: Pair, stride: Pair) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    grid, kernel, stride = as_pair(grid), as_pair(kernel), as_pair(stride)
     fits = kernel[0] <= grid[0] and kernel[1] <= grid[1]
     expect(fits, "kernel", f"at most the grid, {grid[0]} x {grid[1]}", f"{kernel[0]} x {kernel[1]}")
-    check_whole("child_types", child_types)
-    check_whole("parent_types", parent_types)
     return grid, kernel, stride
 
 
@@ -112,16 +108,17 @@ def _local(
     device: str,
 ) -> tuple[DGLGraph, torch.Tensor]:
     height, width = local_grid(grid, kernel, stride)
-    rows, columns = (_windows(*axis) for axis in zip((height, width), kernel, stride, strict=True))
-    counts = len(rows), len(columns), child_types, parent_types
-    down, across, child_type, parent_type = torch.cartesian_prod(*(torch.arange(count) for count in counts)).T
-    (child_y, parent_y, dy), (child_x, parent_x, dx) = rows[down].T, columns[across].T
-    child = (child_type * grid[0] + child_y) * grid[1] + child_x
-    parent = (parent_type * height + parent_y) * width + parent_x
-    index = ((dy * kernel[1] + dx) * child_types + child_type) * parent_types + parent_type
-    num_children, num_parents = child_types * grid[0] * grid[1], parent_types * height * width
-    order = torch.argsort(child * num_parents + parent)
-    return bipartite_graph(child[order], parent[order], num_children, num_parents).to(device), index[order]
+    with torch.device("cpu"):
+        rows, columns = (_windows(*axis) for axis in zip((height, width), kernel, stride, strict=True))
+        counts = len(rows), len(columns), child_types, parent_types
+        down, across, child_type, parent_type = torch.cartesian_prod(*(torch.arange(count) for count in counts)).T
+        (child_y, parent_y, dy), (child_x, parent_x, dx) = rows[down].T, columns[across].T
+        child = (child_type * grid[0] + child_y) * grid[1] + child_x
+        parent = (parent_type * height + parent_y) * width + parent_x
+        index = ((dy * kernel[1] + dx) * child_types + child_type) * parent_types + parent_type
+        num_children, num_parents = child_types * grid[0] * grid[1], parent_types * height * width
+        order = torch.argsort(child * num_parents + parent)
+        return bipartite_graph(child[order], parent[order], num_children, num_parents).to(device), index[order]
 
 
 def _windows(count: int, side: int, step: int) -> torch.Tensor:

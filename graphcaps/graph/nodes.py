@@ -6,15 +6,21 @@
 All results are cached as long as the graph's structure exists.
 """
 
+import warnings
+
 import torch
 
 from .._dgl import DGLGraph, dgl
-from ..errors import check_whole, expect
-from .bipartite import bipartite_graph, check_graph
-from .links import cached_per_structure, links
+from ..errors import expect
+from ..typed import Size, typed
+from .bipartite import EDGE_TYPE, bipartite_graph, check_graph
+from .links import cached_per_structure, links, run_untraced
+
+DIRECTION = "Edges go from who votes to whom: dgl.reverse(graph) turns them, dgl.to_bidirected(graph) adds the others"
 
 
-def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
+@typed
+def expand(graph: DGLGraph, caps_in: Size = 1, caps_out: Size = 1) -> DGLGraph:
     """Link each capsule of an edge's source to each capsule of its destination; the votes along one edge compete.
 
     Edge ``(e * K_in + k) * K_out + l`` of the result links child ``e * K_in + k``, capsule k of e's source, to parent
@@ -32,8 +38,6 @@ def expand(graph: DGLGraph, caps_in: int = 1, caps_out: int = 1) -> DGLGraph:
     12
     """
     check_graph(graph)
-    check_whole("caps_in", caps_in)
-    check_whole("caps_out", caps_out)
     return _expanded(graph, caps_in, caps_out).local_var()
 
 
@@ -80,7 +84,7 @@ def membership(graph: DGLGraph) -> DGLGraph:
     """
     check_graph(graph)
     expect(len(graph.ntypes) == 1, "graph", "one node type", graph.ntypes)
-    return _members(graph, tuple(graph.batch_num_nodes().tolist())).local_var()
+    return _members(graph, tuple(run_untraced(graph.batch_num_nodes).tolist())).local_var()
 
 
 @cached_per_structure
@@ -98,6 +102,24 @@ def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
             "graph: expected an in-edge for every node, got nodes without one. Add self-loops with "
             "dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
         )
+    warn_of_one_way(graph)
+
+
+@cached_per_structure
+def warn_of_one_way(graph: DGLGraph) -> None:
+    """Warn if the nodes are of one kind, and none has both in-edges and out-edges, except for self-loops."""
+    src, dst = graph.edges()
+    src, dst = src[src != dst], dst[src != dst]
+    if len(graph.ntypes) == 1 and not graph.is_block and len(src) and not bool(torch.isin(src, dst).any()):
+        warnings.warn(f"graph: no node both votes and gets votes. {DIRECTION}", stacklevel=2)
+
+
+@cached_per_structure
+def warn_of_lone_votes(graph: DGLGraph) -> None:
+    """Warn if children vote for several parents, but no parent gets more than one vote."""
+    many = graph.canonical_etypes != [EDGE_TYPE] and graph.num_edges() and int(graph.out_degrees().max()) > 1
+    if many and int(graph.in_degrees().max()) == 1:
+        warnings.warn(f"graph: no vote has another to agree with. {DIRECTION}", stacklevel=2)
 
 
 @cached_per_structure

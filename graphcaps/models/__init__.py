@@ -7,7 +7,7 @@ from typing import Any
 
 from ..config import TrainConfig
 from ..data import ImageSplits
-from ..errors import GraphcapsError, check_name
+from ..errors import GraphcapsError, check_name, expect
 from ..names import NETWORKS
 from ..nn.matrix_caps import FINAL_LAMBDA
 from ..nn.routed import routing_for_images
@@ -22,7 +22,7 @@ from .network import ImageNetwork, RoutingNetwork
 _CLASSES: dict[str, Any] = {each.__name__: each for each in (CapsNet, CNN, MatrixCapsNet)}
 
 __all__ = ["CNN", "CapsNet", "ImageNetwork", "MatrixCapsNet", "RoutingNetwork", "from_config", "from_preset"]
-__all__ += ["CNNOutput", "CapsNetOutput", "MatrixOutput", "capsnet_loss", "routing_network"]
+__all__ += ["CNNOutput", "CapsNetOutput", "MatrixOutput", "capsnet_loss", "routing_network", "take_layers"]
 __all__ += ["Doubt", "Limits", "doubts"]
 
 
@@ -43,6 +43,23 @@ def from_config(config: TrainConfig, splits: ImageSplits) -> ImageNetwork:
     elif "routing" in settings:
         settings["routing"] = routing_for_images(config.routing, iterations=iterations)
     return _CLASSES[preset.network].from_preset(config.model, **sizes, **settings)
+
+
+def take_layers(network: ImageNetwork, trained: ImageNetwork) -> None:
+    """Copy a trained network's weights into a network for other classes: all but those of its last layer.
+
+    The first layer of a decoder depends on the number of classes: it is copied only if the numbers are equal.
+
+    Raises:
+        InputError: the networks have other presets, or images of other shapes.
+    """
+    wanted, got = ((each.preset or {}).get("name", "") for each in (trained, network))
+    expect(wanted == got, "model", f"{wanted}, as in the trained network", got)
+    expect(trained.image_shape == network.image_shape, "images", f"{trained.image_shape}", network.image_shape)
+    last = "capsules." if network.routes else f"layers.{len(getattr(network, 'layers', ())) - 1}."
+    own = network.state_dict()
+    taken = {name: x for name, x in trained.state_dict().items() if name in own and own[name].shape == x.shape}
+    network.load_state_dict(own | {name: x for name, x in taken.items() if not name.startswith(last)})
 
 
 def routing_network(network: ImageNetwork, source: str) -> Any:

@@ -7,16 +7,18 @@ image (B, C, H, W) --stem--> features --primary, between--> u (I, B, P) --routin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
 
-from ..errors import check_name, check_whole, expect
+from ..errors import check_tensor, check_whole, expect
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps
 from ..nn.routed import routing_for_images
 from ..routing import Routing
 from ..routing.names import to_json
+from ..torch_tracing import exportable
+from ..typed import AtLeastZero, Size, typed
 from .answers import longest
 from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss
 from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
@@ -25,6 +27,7 @@ from .stems import STEMS
 PARENT_DIM = 16
 
 
+@exportable
 class CapsNetOutput(NamedTuple):
     """lengths (B, J) in [0, 1), capsules (B, J, D), and a reconstruction in [0, 1], or None without a decoder.
 
@@ -71,15 +74,16 @@ class CapsNet(RoutingNetwork):
         self.reconstruction_weight = RECONSTRUCTION_WEIGHT
 
     @classmethod
+    @typed
     def from_preset(
         cls,
         name: str,
-        image_shape: tuple[int, int, int] = (1, 28, 28),
-        num_classes: int = 10,
+        image_shape: tuple[Size, Size, Size] = (1, 28, 28),
+        num_classes: Size = 10,
         routing: Routing | str = "dynamic",
-        objects: int | None = 1,
-        reconstruction_weight: float = RECONSTRUCTION_WEIGHT,
-        prior: str = "none",
+        objects: Size | None = 1,
+        reconstruction_weight: AtLeastZero = RECONSTRUCTION_WEIGHT,
+        prior: Literal["none", "learned"] = "none",
     ) -> CapsNet:
         """Build a network by name.
 
@@ -99,8 +103,6 @@ class CapsNet(RoutingNetwork):
             InputError: an unknown name, or images that are too small for the preset.
         """
         _, build, windows = choose_preset(STEMS, name, image_shape, num_classes)
-        check_name("prior", prior, ["none", "learned"])
-        expect(reconstruction_weight >= 0, "reconstruction_weight", "a number >= 0", reconstruction_weight)
         routing = routing_for_images(routing)
         if objects is not None:
             check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}, or None")
@@ -137,6 +139,7 @@ class CapsNet(RoutingNetwork):
         lengths = torch.linalg.vector_norm(capsules, dim=-1)  # (B, J)
         chosen = longest(lengths, self.objects)
         if labels is not None and self.training:
+            check_tensor("labels", labels, floating=False)
             fits = labels.shape == chosen.shape and (self.objects is None or labels.dtype == torch.int64)
             kinds = {1: "(B={0},) int64", None: "(B={0}, J={1}) of 0 and 1"}
             wanted = kinds.get(self.objects, "(B={0}, K={2}) int64").format(*lengths.shape, self.objects)

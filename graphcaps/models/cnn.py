@@ -19,6 +19,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..errors import check_labels, expect
+from ..torch_tracing import exportable
+from ..typed import Size, typed
 from .capsnet import PARENT_DIM
 from .network import ImageNetwork, check_images, choose_preset, preset_of
 from .stems import compact
@@ -26,6 +28,7 @@ from .stems import compact
 DROPOUT = 0.5  # before the last layer; the paper gives no rate
 
 
+@exportable
 class CNNOutput(NamedTuple):
     """scores (B, J) in [0, 1], the softmax of logits (B, J)."""
 
@@ -69,8 +72,9 @@ class CNN(ImageNetwork):
         self.layers = layers
 
     @classmethod
+    @typed
     def from_preset(
-        cls, name: str, image_shape: tuple[int, int, int] = (1, 28, 28), num_classes: int = 10, objects: int = 1
+        cls, name: str, image_shape: tuple[Size, Size, Size] = (1, 28, 28), num_classes: Size = 10, objects: Size = 1
     ) -> CNN:
         """Build ``"cnn"`` (35.4 M parameters on MNIST) or ``"cnn-small"`` (162 K, like ``compact`` without decoder).
 

@@ -4,15 +4,17 @@ from typing import Any
 
 import torch
 
-from ..errors import expect
+from ..errors import check_tensor, expect
 from ..functional import margin_loss
+from ..typed import AtLeastZero, typed
 from .answers import present
 
 RECONSTRUCTION_WEIGHT = 0.0005  # weight of the squared errors, summed over pixels: section 4.1
 
 
+@typed
 def capsnet_loss(
-    output: Any, images: torch.Tensor, labels: torch.Tensor, reconstruction_weight: float = RECONSTRUCTION_WEIGHT
+    output: Any, images: torch.Tensor, labels: torch.Tensor, reconstruction_weight: AtLeastZero = RECONSTRUCTION_WEIGHT
 ) -> torch.Tensor:
     """Margin loss + weight x squared errors summed over pixels, both averaged over the batch (section 4.1).
 
@@ -26,6 +28,7 @@ def capsnet_loss(
     Raises:
         InputError: images and reconstructions differ in shape (torch might broadcast them).
     """
+    check_tensor("images", images)
     if images.dim() == 5:
         layers = tuple(images.shape[:2])
         expect(labels.shape == layers, "labels", f"(B, K)={layers} of layers", tuple(labels.shape))

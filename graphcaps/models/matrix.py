@@ -25,6 +25,8 @@ from ..nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from ..nn.matrix_caps import em_routing
 from ..routing import EM
 from ..routing.names import to_json
+from ..torch_tracing import exportable
+from ..typed import Size, typed
 from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
 
 MIN_SIDE = 17  # smallest image side, in pixels, which leaves one position in the last layer
@@ -34,6 +36,7 @@ BETA_U = -0.4, -0.35, -0.2  # initial beta_u of each layer, chosen to make half 
 MARGINS = 0.2, 0.9  # margin of the loss at the first and the last step, linear in between: section 3
 
 
+@exportable
 class MatrixOutput(NamedTuple):
     """scores (B, J) in [0, 1], the activations of the class capsules; capsules (B, J, 16), their poses."""
 
@@ -51,13 +54,14 @@ class MatrixCapsNet(RoutingNetwork):
     """
 
     @classmethod
+    @typed
     def from_preset(
         cls,
         name: str,
-        image_shape: tuple[int, int, int] = (1, 28, 28),
-        num_classes: int = 10,
+        image_shape: tuple[Size, Size, Size] = (1, 28, 28),
+        num_classes: Size = 10,
         routing: EM | str = "em",
-        objects: int = 1,
+        objects: Size = 1,
     ) -> MatrixCapsNet:
         """Build ``"matrix-small"`` (A = 64, B = 8, C = D = 16) or ``"matrix"`` (A = B = C = D = 32).
 

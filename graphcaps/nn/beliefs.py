@@ -9,23 +9,25 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .._dgl import DGLGraph
-from ..errors import check_flag, check_tensor, check_whole, expect, min_max
-from ..graph import links, reverse_edges
+from ..errors import check_tensor, check_whole, expect, min_max, warn_of_nan
+from ..graph import check_graph, links, reverse_edges
 from ..graph.nodes import check_edges
 from ..routing.api import uncompiled
 from ..routing.messages import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
-from ..torch_tracing import is_tracing
+from ..torch_tracing import is_tracing, run_untraced
+from ..typed import Share, Size, typed
 from .edge_rates import LEAST, counted_rates, labels_and_states, labels_of
 from .graph_conv import check_one_kind
 from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
+from .routed import HasConstants
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 KNOWN = 30.0  # logit of a known label, which no evidence changes
 DAMPING = 0.3  # share of a message's previous value in the next one, so that messages of hubs don't oscillate
 
 
-class NodeBeliefs(nn.Module):
+class NodeBeliefs(HasConstants):
     """The weights and iterations of ``BeliefConv``. Error messages use the argument names in ``names``."""
 
     in_caps = 1  # `graphcaps.watch` reads this
@@ -44,13 +46,9 @@ class NodeBeliefs(nn.Module):
     ):
         super().__init__()
         sizes = [out_feats] * num_caps if isinstance(out_feats, int) else list(out_feats)
-        for name, size in (("num_caps", num_caps), ("iterations", iterations), *((names.out_feats, d) for d in sizes)):
-            check_whole(name, size)
+        for size in sizes:
+            check_whole(names.out_feats, size)
         expect(len(sizes) == num_caps, names.out_feats, f"a number, or one for each of {num_caps} capsules", out_feats)
-        if in_feats is not None:
-            check_whole(names.in_feats, in_feats)
-        for name, flag in (("messages", messages), ("degree_corrected", degree_corrected)):
-            check_flag(name, flag)
         self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, max(sizes), num_caps, iterations
         self.messages, self.degree_corrected, self.names = messages, degree_corrected, names
         self.hide = nn.Dropout(hide)
@@ -59,7 +57,7 @@ class NodeBeliefs(nn.Module):
         self.bias = nn.Parameter(torch.empty(num_caps, self.out_feats))
         self.logarithms = nn.Parameter(torch.empty(3))
         self.log_rates = nn.Parameter(torch.empty(num_caps))
-        self.register_buffer("states", torch.tensor(sizes), persistent=False)  # (K,)
+        self.add_constant("states", torch.tensor(sizes, device="cpu"))  # (K,)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -137,6 +135,7 @@ class NodeBeliefs(nn.Module):
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
                 observer(r, shares.log().unsqueeze(1), c.unsqueeze(1), h.detach(), a.detach().unsqueeze(1))
+        warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
@@ -226,26 +225,27 @@ class BeliefConv(nn.Module):
     torch.Size([3, 3, 2])
     """
 
+    @typed
     def __init__(
         self,
-        in_feats: int | None,
-        out_feats: int | Sequence[int],
-        num_caps: int,
-        iterations: int = 8,
-        feat_drop: float = 0.0,
+        in_feats: Size | None,
+        out_feats: Size | Sequence[int],
+        num_caps: Size,
+        iterations: Size = 8,
+        feat_drop: Share = 0.0,
         allow_zero_in_degree: bool = False,
         messages: bool = True,
         degree_corrected: bool = True,
-        hide: float = 0.0,
+        hide: Share = 0.0,
     ):
         super().__init__()
-        check_flag("allow_zero_in_degree", allow_zero_in_degree)
         self.allow_zero_in_degree, self.feat_drop = allow_zero_in_degree, nn.Dropout(feat_drop)
         options = messages, degree_corrected, hide
         self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations, *options)
 
     @classmethod
-    def from_labels(cls, graph: DGLGraph, labels: Tensor, iterations: int = 16, hide: float = 0.0) -> BeliefConv:
+    @typed
+    def from_labels(cls, graph: DGLGraph, labels: Tensor, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
         """Make a layer for labels (N, K), -1 or NaN if unknown, and count its rates on the edges between known nodes.
 
         Give the labels to the layer, ``layer(graph, labels)``, and it finds the unknown ones, without any training.
@@ -260,6 +260,7 @@ class BeliefConv(nn.Module):
         >>> BeliefConv.from_labels(graph, labels)(graph, labels).shape
         torch.Size([4, 1, 2])
         """
+        check_graph(graph)
         labels, sizes = labels_and_states(labels, graph.num_nodes())
         layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
         layer.beliefs.count(graph, labels)
@@ -270,6 +271,7 @@ class BeliefConv(nn.Module):
         self.beliefs.reset_parameters()
 
     @uncompiled
+    @typed
     def forward(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, get_coupling: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
@@ -289,5 +291,5 @@ class BeliefConv(nn.Module):
         check_edges(graph, self.allow_zero_in_degree)
         check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")
         check_tensor("feat", feat, floating=False, sparse=True)
-        h, c = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, graph.batch_num_nodes())
+        h, c = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, run_untraced(graph.batch_num_nodes))
         return (h, c) if get_coupling else h

@@ -7,11 +7,13 @@ route each window separately, so that a child's couplings sum to 1 in each windo
 
 import math
 
+import torch
 from torch import nn
 
 from ..graph import local_grid, local_index
 from ..graph.local import Pair, as_pair
 from ..routing import Routing
+from ..typed import Size, typed
 from .routed import RoutedLayer, routing_for_images
 
 
@@ -42,18 +44,19 @@ class ConvCaps(RoutedLayer):
     matrix: tuple[int, int] | None = None
     """(rows, columns) of a matrix; None: P x D."""
 
+    @typed
     def __init__(
         self,
         grid: Pair,
-        child_types: int,
-        parent_types: int,
+        child_types: Size,
+        parent_types: Size,
         kernel: Pair,
         stride: Pair = 1,
-        child_dim: int = 8,
-        parent_dim: int = 8,
+        child_dim: Size = 8,
+        parent_dim: Size = 8,
         routing: Routing | str = "dynamic",
     ):
-        grid, kernel, stride = as_pair("grid", grid), as_pair("kernel", kernel), as_pair("stride", stride)
+        grid, kernel, stride = as_pair(grid), as_pair(kernel), as_pair(stride)
         window, out_grid = (grid, kernel, stride, child_types, parent_types), local_grid(grid, kernel, stride)
         sizes = math.prod(grid) * child_types, math.prod(out_grid) * parent_types, child_dim, parent_dim
         matrices = (math.prod(kernel) * child_types * parent_types, *(self.matrix or (child_dim, parent_dim)))
@@ -69,6 +72,7 @@ class ConvCaps(RoutedLayer):
 
     def _draw(self) -> None:
         """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child."""
-        degrees = self.graph().out_degrees()
+        with torch.device("cpu"):
+            degrees = self.graph().out_degrees()
         spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2
         nn.init.normal_(self.weight, std=(spread * self.weight.shape[-1]) ** -0.5)

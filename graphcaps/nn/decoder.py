@@ -5,7 +5,8 @@ import math
 import torch
 from torch import nn
 
-from ..errors import check_labels, expect
+from ..errors import check_labels, check_tensor, expect
+from ..typed import Size, typed
 
 
 class Decoder(nn.Module):
@@ -25,12 +26,13 @@ class Decoder(nn.Module):
     torch.Size([2, 1, 28, 28])
     """
 
+    @typed
     def __init__(
         self,
-        num_parents: int,
-        parent_dim: int,
-        image_shape: tuple[int, int, int],
-        hidden: tuple[int, int] = (512, 1024),
+        num_parents: Size,
+        parent_dim: Size,
+        image_shape: tuple[Size, Size, Size],
+        hidden: tuple[Size, Size] = (512, 1024),
     ):
         super().__init__()
         self.image_shape, self.num_parents, self.parent_dim = tuple(image_shape), num_parents, parent_dim
@@ -44,6 +46,9 @@ class Decoder(nn.Module):
 
     def forward(self, capsules: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
         """Decode the chosen capsules. If J = B, the wrong order (J, B, D) can't be detected, and images get mixed."""
+        check_tensor("capsules", capsules)
+        check_tensor("chosen", chosen, floating=False)
+        expect(chosen.dim() in (1, 2), "chosen", "(B,), (B, K) or (B, J)", tuple(chosen.shape))
         wanted, shape = (chosen.shape[0], self.num_parents, self.parent_dim), tuple(capsules.shape)
         if shape != wanted:
             capsules_first = shape == (self.num_parents, chosen.shape[0], self.parent_dim)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from ..errors import check_whole
 from ..routing import LinearVotes, Routing
+from ..typed import Size, typed
 from .routed import RoutedLayer, check_centres, check_children, routing_for_images
 
 
@@ -28,12 +28,13 @@ class CapsuleLayer(RoutedLayer):
     torch.Size([10, 2, 16])
     """
 
+    @typed
     def __init__(
         self,
-        num_children: int,
-        num_parents: int,
-        child_dim: int = 8,
-        parent_dim: int = 16,
+        num_children: Size,
+        num_parents: Size,
+        child_dim: Size = 8,
+        parent_dim: Size = 16,
         routing: Routing | str = "dynamic",
         learned_prior: bool = False,
     ):
@@ -69,17 +70,17 @@ class SharedCaps(RoutedLayer):
 
     places: Tensor
 
+    @typed
     def __init__(
         self,
-        child_types: int,
+        child_types: Size,
         centres: Tensor,
-        num_parents: int,
-        child_dim: int = 8,
-        parent_dim: int = 16,
+        num_parents: Size,
+        child_dim: Size = 8,
+        parent_dim: Size = 16,
         routing: Routing | str = "dynamic",
         learned_prior: bool = False,
     ):
-        check_whole("child_types", child_types)
         check_centres(centres)
         # The three matrices of each type and parent are stacked by rows, so that the weight has three dims:
         # channels_last would change the layout of a weight with four dims, as if it were a convolution's.
@@ -87,8 +88,7 @@ class SharedCaps(RoutedLayer):
         sizes = child_types * len(centres), num_parents, child_dim, parent_dim
         super().__init__(*sizes, matrices, routing_for_images(routing), learned_prior=learned_prior)
         self._draw()
-        places = (2 * centres - 1).float().repeat(child_types, 1).unsqueeze(1)
-        self.register_buffer("places", places, persistent=False)  # (I, 1, 2)
+        self.add_constant("places", (2 * centres.cpu() - 1).float().repeat(child_types, 1).unsqueeze(1))  # (I, 1, 2)
 
     def votes(self, u: Tensor) -> LinearVotes:
         """The children's votes at their positions, not yet multiplied out."""

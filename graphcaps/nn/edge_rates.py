@@ -21,10 +21,11 @@ def labels_of(name: str, labels: Tensor, num_nodes: int, num_caps: int) -> Tenso
     return labels.long().clamp_min(-1).reshape(num_nodes, num_caps)
 
 
-def labels_and_states(labels: Tensor, num_nodes: int) -> tuple[Tensor, list[int]]:
+def labels_and_states(labels: Tensor, num_nodes: int | None = None) -> tuple[Tensor, list[int]]:
     """Return labels (N, K) as int64, and the number of states of each of the K columns."""
     check_tensor("labels", labels, floating=False)
-    labels = labels_of("labels", labels, num_nodes, labels.shape[-1] if labels.dim() > 1 else 1)
+    expect(labels.dim() in (1, 2), "labels", "(N, K)", tuple(labels.shape))
+    labels = labels_of("labels", labels, num_nodes or len(labels), labels.shape[-1] if labels.dim() > 1 else 1)
     return labels, (labels.amax(0) + 1).clamp_min(1).tolist()
 
 

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from .._dgl import DGLGraph
-from ..errors import check_callable, check_flag, check_tensor, expect
+from ..errors import check_tensor, expect
 from ..graph import Links, membership
 from ..graph.nodes import check_edges
 from ..routing import Routing
 from ..routing.api import uncompiled
 from ..torch_tracing import TAKES_GRAPHS
+from ..typed import Share, Size, typed
 from .node_caps import NodeCapsules, dropped
 
 
@@ -43,8 +44,9 @@ class CapsuleConv(nn.Module):
     followed by the squash. With ``num_caps=1`` there is no competition, and all iterations have the same result.
 
     Features may have any scale from 1e-11 to 1e18 in float32: the logits of spherical routing don't depend on it, and
-    with ``normalise`` the squash doesn't either. Dynamic routing needs votes that are short compared to 1. If votes are
-    long, or a node has many neighbours, the first iteration chooses at random, and the layer learns little or nothing.
+    with ``normalise`` the squash doesn't either. But with ``squash_output=False``, gradients overflow to NaN from 1e13
+    on. Dynamic routing needs votes that are short compared to 1. If votes are long, or a node has many neighbours, the
+    first iteration chooses at random, and the layer learns little or nothing.
 
     The capsules compete as in the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML). Differs: capsules start from the sum of the votes instead of the node's own features (a self-loop adds
@@ -90,16 +92,17 @@ class CapsuleConv(nn.Module):
     torch.Size([4, 3, 2])
     """
 
+    @typed
     def __init__(
         self,
         in_feats: int | Sequence[int | None],
-        out_feats: int,
-        num_caps: int,
+        out_feats: Size,
+        num_caps: Size,
         routing: Routing | str = "spherical",
         squash_output: bool = True,
-        feat_drop: float = 0.0,
-        vote_drop: float = 0.0,
-        in_caps: int = 1,
+        feat_drop: Share = 0.0,
+        vote_drop: Share = 0.0,
+        in_caps: Size = 1,
         bias: bool = True,
         allow_zero_in_degree: bool = False,
         normalise: bool = True,
@@ -110,8 +113,6 @@ class CapsuleConv(nn.Module):
         unit_votes: bool = False,
     ):
         super().__init__()
-        check_flag("allow_zero_in_degree", allow_zero_in_degree)
-        check_callable("activation", activation)
         self.allow_zero_in_degree, self.activation = allow_zero_in_degree, activation
         self.feat_drop = nn.Dropout(feat_drop)
         options = squash_output, vote_drop, in_caps, bias, normalise, unit_votes, mutual, edge_feats, residual
@@ -126,6 +127,7 @@ class CapsuleConv(nn.Module):
         self.allow_zero_in_degree = set_value
 
     @functools.partial(uncompiled, unless=_is_traceable)
+    @typed
     def forward(
         self,
         graph: DGLGraph,
@@ -187,6 +189,8 @@ class CapsuleReadout(nn.Module):
         in_feats: number of features of a node, or of each of its capsules if ``in_caps`` > 1.
         out_feats: D, numbers per capsule.
         num_caps: C, number of capsules of each graph, one per class.
+        shared: whether all capsules of a graph share W, so that a node gives each of them the same vote. Without a
+            ``prior``, the sums are then equal, and nothing is routed.
 
     Shapes:
         batch of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1
@@ -199,35 +203,41 @@ class CapsuleReadout(nn.Module):
     torch.Size([2, 2, 16])
     """
 
+    @typed
     def __init__(
         self,
         in_feats: int,
-        out_feats: int,
-        num_caps: int,
+        out_feats: Size,
+        num_caps: Size,
         routing: Routing | str = "spherical",
         squash_output: bool = True,
-        vote_drop: float = 0.0,
-        in_caps: int = 1,
+        vote_drop: Share = 0.0,
+        in_caps: Size = 1,
         bias: bool = True,
         normalise: bool = True,
         unit_votes: bool = False,
+        shared: bool = False,
     ):
         super().__init__()
         options = squash_output, vote_drop, in_caps, bias, normalise, unit_votes
-        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options)
+        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options, shared=shared)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
         self.capsules.reset_parameters()
 
     @functools.partial(uncompiled, unless=_is_traceable)
-    def forward(self, graph: DGLGraph, feat: Tensor, get_coupling: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+    @typed
+    def forward(
+        self, graph: DGLGraph, feat: Tensor, get_coupling: bool = False, prior: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Route nodes to their graphs.
 
         Args:
             graph: one homogeneous graph, or several from ``dgl.batch``. Its edges aren't used.
             feat: (N, *, in_feats).
             get_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
+            prior: (N, num_caps) or the shape of c, logits that are added to b; default 0.
         """
         check_tensor("feat", feat, floating=False, sparse=True)
         if torch.compiler.is_dynamo_compiling():
@@ -236,7 +246,7 @@ class CapsuleReadout(nn.Module):
             members: DGLGraph | Links = links_of(graph, self.capsules, allow_zero_in_degree=True, members=True)
         else:
             members = membership(graph)
-        out, c = self.capsules(members, feat, None, get_coupling)
+        out, c = self.capsules(members, feat, None, get_coupling, prior=prior)
         return (out, c) if get_coupling else out
 
 

@@ -12,7 +12,9 @@ from torch import nn
 from ..errors import InputError, expect
 from ..graph.local import Pair
 from ..routing import EM, MatrixVotes, Routing
+from ..typed import Size, typed
 from .conv_caps import ConvCaps
+from .primary import check_features
 from .routed import Poses, RoutedLayer, check_centres, check_children, route_layer
 
 SIZE = 16  # numbers per pose
@@ -32,13 +34,15 @@ class MatrixPrimaryCaps(nn.Module):
     (torch.Size([1152, 2, 16]), torch.Size([1152, 2]))
     """
 
-    def __init__(self, in_channels: int, num_types: int):
+    @typed
+    def __init__(self, in_channels: Size, num_types: Size):
         super().__init__()
         self.num_types = num_types
         self.pose = nn.Conv2d(in_channels, num_types * SIZE, 1)
         self.activation = nn.Conv2d(in_channels, num_types, 1)
 
     def forward(self, features: torch.Tensor) -> Poses:
+        check_features(features, self.pose.in_channels)
         pose = self.pose(features).float().unflatten(1, (self.num_types, SIZE))  # (B, T, 16, h, w)
         activation = self.activation(features).float().sigmoid()  # (B, T, h, w)
         return Poses(pose.permute(1, 3, 4, 0, 2).flatten(0, 2), activation.permute(1, 2, 3, 0).flatten(0, 2))
@@ -87,11 +91,12 @@ class MatrixConvCaps(MatrixLayer, ConvCaps):
 
     matrix = (4, 4)
 
+    @typed
     def __init__(
         self,
         grid: Pair,
-        child_types: int,
-        parent_types: int,
+        child_types: Size,
+        parent_types: Size,
         kernel: Pair,
         stride: Pair = 1,
         routing: EM | str = "em",
@@ -114,16 +119,18 @@ class MatrixClassCaps(MatrixLayer):
     torch.Size([10, 2])
     """
 
-    def __init__(self, child_types: int, centres: torch.Tensor, num_parents: int, routing: EM | str = "em"):
+    @typed
+    def __init__(self, child_types: Size, centres: torch.Tensor, num_parents: Size, routing: EM | str = "em"):
         check_centres(centres)
         positions, matrices = len(centres), child_types * num_parents
-        index = torch.arange(matrices).view(child_types, 1, num_parents).expand(-1, positions, -1).flatten()  # (E,)
+        index = torch.arange(matrices, device="cpu").view(child_types, 1, num_parents)
         sizes = child_types * positions, num_parents, SIZE, SIZE
+        index = index.expand(-1, positions, -1).flatten()  # (E,)
         super().__init__(*sizes, (matrices, 4, 4), em_routing(routing), index=index)
         self._draw()
-        shift = torch.zeros(positions, SIZE)
+        shift = torch.zeros(positions, SIZE, device="cpu")
         shift[:, [ROW, COLUMN]] = centres.to(shift)
-        self.register_buffer("shift", shift.repeat(child_types, 1), persistent=False)
+        self.add_constant("shift", shift.repeat(child_types, 1))
 
 
 def em_routing(routing: Routing | str) -> EM:

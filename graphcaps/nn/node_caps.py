@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._dgl import DGLGraph
-from ..errors import check_flag, check_tensor, check_whole, expect, required
+from ..errors import check_tensor, check_whole, expect, required, warn_of_nan
 from ..graph import Links, links
 from ..routing import Routing, Uniform
 from ..routing.api import route_nodes
@@ -48,13 +48,9 @@ class NodeCapsules(nn.Module):
         edge_feats: int | None = None,
         residual: bool = False,
         names: Names = DGL,
+        shared: bool = False,
     ):
         super().__init__()
-        flags = dict(squash_output=squash_output, bias=bias, normalise=normalise, unit_votes=unit_votes, mutual=mutual)
-        for name, flag in (flags | {"residual": residual}).items():
-            check_flag(name, flag)
-        for name, size in ((names.out_feats, out_feats), ("num_caps", num_caps), ("in_caps", in_caps)):
-            check_whole(name, size)
         expect(in_caps == 1 or not mutual, "in_caps", "1 with mutual=True", in_caps)
         self.names, self.unit_votes, self.mutual, self.squash_output = names, unit_votes, mutual, squash_output
         pair = in_feats if isinstance(in_feats, Sequence) else (in_feats, in_feats)
@@ -74,6 +70,7 @@ class NodeCapsules(nn.Module):
         self.normalise = self.normalise_residual and not unit_votes
         self.vote_drop = nn.Dropout(vote_drop)
         self.in_caps, self.num_caps, self.out_feats, self.edge_feats = in_caps, num_caps, out_feats, edge_feats
+        self.matrices = 1 if shared else num_caps  # for each capsule of a source
         self.weight = self._matrices(source)
         self.weight_edge = None if edge_feats is None else self._matrices(edge_feats)
         self.weight_target = self._matrices(required(target, names.in_feats, "targets")) if residual else None
@@ -99,7 +96,7 @@ class NodeCapsules(nn.Module):
         if feats == -1:
             unknown: Any = UninitializedParameter()
             return unknown
-        return nn.Parameter(torch.empty(self.in_caps, feats, self.num_caps, self.out_feats))
+        return nn.Parameter(torch.empty(self.in_caps, feats, self.matrices, self.out_feats))
 
     def reset_parameters(self) -> None:
         """Draw the weights like DGL's ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
@@ -111,12 +108,12 @@ class NodeCapsules(nn.Module):
         self.routing.reset_parameters()
 
     def _draw(self, weight: Tensor) -> None:
-        nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.num_caps * self.out_feats) ** 0.5)
+        nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.matrices * self.out_feats) ** 0.5)
 
     def _materialize(self, weight: Tensor, feat: Tensor) -> None:
         """Create a weight whose number of features was -1."""
         if isinstance(weight, UninitializedParameter):
-            weight.materialize((self.in_caps, feat.shape[-1], self.num_caps, self.out_feats))
+            weight.materialize((self.in_caps, feat.shape[-1], self.matrices, self.out_feats))
             self._draw(weight)
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
@@ -135,12 +132,13 @@ class NodeCapsules(nn.Module):
         get_coupling: bool,
         edge_feat: Tensor | None = None,
         target: Tensor | None = None,
+        prior: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Route along the edges of any graph with one canonical edge type, or of ``Links`` if torch traces the edges.
 
         Arguments and result are those of ``CapsuleConv.forward``, but couplings are None if they weren't asked for.
         ``edge_feat`` may also be (E, *, edge_feats), with the same ``*`` as ``feat``. ``target`` holds the destination
-        nodes' features, for a residual.
+        nodes' features, for a residual. ``prior`` is that of ``CapsuleReadout``, for edges in the place of nodes.
         """
         edges = links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
@@ -149,14 +147,16 @@ class NodeCapsules(nn.Module):
         if self.weight_edge is not None and edge_feat is not None:
             along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
             z = z.index_select(0, edges.src) + spread(along, z.dim())  # (E, *, K_in, K_out, D)
-        z = with_length(z, torch.ones_like(z[..., 0])) if self.unit_votes else z
-        number = torch.promote_types(z.dtype, torch.float32)  # sums of many votes overflow float16
+        number = torch.promote_types(z.dtype, torch.float32)  # sums of many votes overflow float16, and so do squares
+        z = with_length(z.to(number), torch.ones_like(z[..., 0])).to(z.dtype) if self.unit_votes else z
         z = z if use_node_kernels(z) else z.to(number)
         scale = None if edge_weight is None else spread(edge_weight.to(number).flatten(), z.dim() - 1)
         if self.training and self.vote_drop.p > 0:
             mask = self.vote_drop(z.new_ones(edges.src.shape[0], *z.shape[1:-1], dtype=number))  # (E, *, K_in, K_out)
             scale = mask if scale is None else mask * scale
-        votes = NodeVotes(z, scale, per_edge=self.weight_edge is not None)
+        if prior is not None or self.weight.shape[2] < self.num_caps:
+            prior = self._logits(prior, edges, z)
+        votes = NodeVotes(z, scale, self.weight_edge is not None, prior)
         s, c = route_nodes(graph, votes, self.routing, self.mutual, get_coupling)  # s (N_dst, *, K_out, D)
         factor = s.new_full((), self.num_caps) / spread(edges.in_degrees.clamp_min(1).to(s.dtype), s.dim())
         if self.normalise:
@@ -168,6 +168,7 @@ class NodeCapsules(nn.Module):
             s = s + own.to(s.dtype)
         if self.bias is not None:
             s = s + self.bias
+        warn_of_nan(s, **{self.names.feat: feat, "edge_weight": edge_weight, self.names.edge_feat: edge_feat})
         return (squash_saving_memory(s) if self.squash_output else s).to(self.weight.dtype), c
 
     def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, edges: Links) -> Tensor:
@@ -211,6 +212,14 @@ class NodeCapsules(nn.Module):
             target = required(target, names.feat, wanted, "no second")
             self._check_nodes(f"{names.feat}[1]", target, edges.num_parents, self.weight_target)
 
+    def _logits(self, prior: Tensor | None, edges: Links, z: Tensor) -> Tensor:
+        """Return the prior as (E, *, K_in, K_out)."""
+        prior = z.new_zeros(edges.src.shape[0], self.num_caps) if prior is None else check_tensor("prior", prior)
+        shape = (edges.src.shape[0], *z.shape[1:-2], self.num_caps)
+        short = shape[0], shape[-1]
+        expect(prior.shape in (short, shape), "prior", f"(N, num_caps)={short} or {shape}", tuple(prior.shape))
+        return spread(prior, len(shape)).expand(shape)
+
     def _check_nodes(self, name: str, feat: Tensor, num_nodes: int, weight: Tensor) -> None:
         self._materialize(weight, feat)
         capsules = (self.in_caps, weight.shape[1]) if self.in_caps > 1 else (weight.shape[1],)
@@ -245,7 +254,8 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
 
 
 def check_dtype(name: str, feat: Any, weight: Tensor) -> None:
-    """Raise ``InputError`` unless the features have the weights' precision, or autocast converts them."""
+    """Raise ``InputError`` unless features have the weights' device and precision, or autocast converts them."""
+    expect(feat.device == weight.device, name, f"device {weight.device}, like the layer's weights", feat.device)
     fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
     expect(fits, name, f"{weight.dtype}, like the layer's weights", feat.dtype, "Convert it, or the layer")
 

@@ -5,8 +5,10 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from ..errors import expect
+from ..errors import check_tensor, expect
 from ..functional import squash
+from ..graph.local import Pair
+from ..typed import Size, typed
 from .conv2d import Conv2d
 
 
@@ -25,12 +27,14 @@ class PrimaryCaps(nn.Module):
     torch.Size([1152, 2, 8])
     """
 
-    def __init__(self, in_channels: int, num_types: int = 32, dim: int = 8, kernel_size: int = 9, stride: int = 2):
+    @typed
+    def __init__(self, in_channels: Size, num_types: Size = 32, dim: Size = 8, kernel_size: Pair = 9, stride: Pair = 2):
         super().__init__()
         self.num_types, self.dim = num_types, dim
         self.conv = Conv2d(in_channels, num_types * dim, kernel_size, stride)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
+        check_features(features, self.conv.in_channels)
         x = self.conv(features).float()  # (B, T * P, h, w)
         u = x.unflatten(1, (self.num_types, self.dim)).permute(1, 3, 4, 0, 2).flatten(0, 2)  # (I, B, P)
         return squash(u)
@@ -52,15 +56,17 @@ class DepthwisePrimaryCaps(nn.Module):
     torch.Size([16, 2, 8])
     """
 
-    def __init__(self, channels: int, map_size: tuple[int, int], dim: int = 8):
+    @typed
+    def __init__(self, channels: Size, map_size: tuple[Size, Size], dim: Size = 8):
         super().__init__()
         expect(channels % dim == 0, "channels", f"a multiple of dim={dim}", channels)
         self.num_types, self.dim = channels // dim, dim
         self.conv = nn.Conv2d(channels, channels, map_size, groups=channels)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
+        check_features(features, self.conv.in_channels)
         wanted, shape = (self.conv.in_channels, *self.conv.kernel_size), tuple(features.shape)
-        expect(len(shape) == 4 and shape[1:] == wanted, "features", "(B, {}, H={}, W={})".format(*wanted), shape)
+        expect(shape[1:] == wanted, "features", "(B, {}, H={}, W={})".format(*wanted), shape)
         # A product and a sum replace the convolution, whose gradient takes a tenth of a training step of `compact` on
         # a CPU. Channels come last, as in training: another layout makes batch normalisation several times slower.
         weight = self.conv.weight.squeeze(1).permute(1, 2, 0).contiguous()  # (H, W, channels)
@@ -70,7 +76,14 @@ class DepthwisePrimaryCaps(nn.Module):
         return squash(u)
 
 
-def receptive_fields(convs: Iterable[nn.Conv2d], num_types: int, image_size: tuple[int, int]) -> torch.Tensor:
+def check_features(features: torch.Tensor, channels: int) -> None:
+    """Raise ``InputError`` unless the features are floating point (B, channels, H, W)."""
+    shape = check_tensor("features", features).shape
+    expect(len(shape) == 4 and shape[1] == channels, "features", f"(B, {channels}, H, W)", tuple(shape))
+
+
+@typed
+def receptive_fields(convs: Iterable[nn.Conv2d], num_types: Size, image_size: tuple[Size, Size]) -> torch.Tensor:
     """The receptive field of each primary capsule after a chain of convolutions without padding and dilation.
 
     Args:

@@ -3,20 +3,22 @@
 import contextlib
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import check_flag, check_tensor, check_unit, check_whole, expect
+from ..errors import check_tensor, check_unit, expect
 from ..graph import Links, graph_of
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing
 from ..routing.api import route_checked, uncompiled
 from ..routing.names import as_routing
 from ..routing.observers import Observer
+from ..torch_tracing import exportable, is_tracing
 
 
+@exportable
 class Poses(NamedTuple):
     """Matrix capsules: ``pose`` (I, B, 16) and ``activation`` (I, B) in [0, 1]."""
 
@@ -24,7 +26,28 @@ class Poses(NamedTuple):
     activation: Tensor
 
 
-class RoutedLayer(nn.Module):
+class HasConstants(nn.Module):
+    """Base of layers with constant buffers, which aren't saved. They keep their values after ``to_empty``."""
+
+    constants: ClassVar[dict[str, Tensor]] = {}  # replaced in each layer that has some
+
+    def add_constant(self, name: str, values: Tensor | None) -> None:
+        """Register ``values``, a tensor on the CPU, as a buffer on torch's default device, or on the CPU for meta."""
+        device, buffer = torch.get_default_device(), values
+        if values is not None:
+            buffer = values if device.type == "meta" else values.to(device)
+            vars(self)["constants"] = {**self.constants, name: values}
+        self.register_buffer(name, buffer, persistent=False)
+
+    def _apply(self, *arguments: Any, **named: Any) -> Any:
+        super()._apply(*arguments, **named)
+        for name, values in self.constants.items():
+            if not getattr(self, name).is_meta and not is_tracing():
+                getattr(self, name).copy_(values)
+        return self
+
+
+class RoutedLayer(HasConstants):
     """Base of the layers with I children and J parents. It holds the matrices and a copy of a routing.
 
     Each child votes for each parent, unless a subclass has its own ``graph``.
@@ -50,9 +73,6 @@ class RoutedLayer(nn.Module):
         index: Tensor | None = None,
         learned_prior: bool = False,
     ):
-        check_whole("num_children", num_children)
-        check_whole("num_parents", num_parents)
-        check_flag("learned_prior", learned_prior)
         super().__init__()
         self.num_children, self.num_parents = num_children, num_parents
         self.graph_sizes: tuple[int, ...] = num_children, num_parents  # the argument of graph_of
@@ -60,7 +80,7 @@ class RoutedLayer(nn.Module):
         self.weight = nn.Parameter(torch.empty(matrices))
         self.routing = routing.for_layer(num_children, num_parents, parent_dim, parent_types or num_parents)
         self.prior = nn.Parameter(torch.empty(num_children * num_parents)) if learned_prior else None  # (E,)
-        self.register_buffer("index", index, persistent=False)
+        self.add_constant("index", index)
 
     def reset_parameters(self) -> None:
         """Draw the weights again, and reset the prior and the routing's parameters."""
@@ -168,5 +188,6 @@ def check_children(u: Tensor, num_children: int, dim: int) -> None:
 
 
 def check_centres(centres: Tensor) -> None:
+    check_tensor("centres", centres)
     expect(centres.dim() == 2 and centres.shape[1] == 2, "centres", "(positions, 2)", tuple(centres.shape))
     check_unit("centres", centres, "Divide pixels by the image's size")

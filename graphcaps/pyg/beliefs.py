@@ -15,6 +15,7 @@ from ..nn.beliefs import NodeBeliefs
 from ..nn.edge_rates import labels_and_states
 from ..nn.node_caps import PYG, dropped
 from ..routing.api import uncompiled
+from ..typed import Share, Size, typed
 from .edges import coalesced, pairs, routed_edges, values_of
 
 
@@ -33,16 +34,17 @@ class BeliefConv(nn.Module):
     torch.Size([4, 3, 2])
     """
 
+    @typed
     def __init__(
         self,
-        in_channels: int | None,
-        out_channels: int | Sequence[int],
-        num_caps: int,
-        iterations: int = 8,
-        dropout: float = 0.0,
+        in_channels: Size | None,
+        out_channels: Size | Sequence[int],
+        num_caps: Size,
+        iterations: Size = 8,
+        dropout: Share = 0.0,
         messages: bool = True,
         degree_corrected: bool = True,
-        hide: float = 0.0,
+        hide: Share = 0.0,
     ):
         super().__init__()
         self.feat_drop = nn.Dropout(dropout)
@@ -50,9 +52,10 @@ class BeliefConv(nn.Module):
         self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, *options, PYG)
 
     @classmethod
-    def from_labels(cls, labels: Tensor, edge_index: Adj, iterations: int = 16, hide: float = 0.0) -> BeliefConv:
+    @typed
+    def from_labels(cls, labels: Tensor, edge_index: Adj, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
         """Make a layer for labels (N, K), and count its rates: see ``graphcaps.nn.BeliefConv.from_labels``."""
-        labels, sizes = labels_and_states(labels, len(labels))
+        labels, sizes = labels_and_states(labels)
         layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
         layer.beliefs.count(routed_edges(pairs(coalesced(edge_index)), (len(labels), len(labels))).graph, labels)
         return layer
@@ -62,6 +65,7 @@ class BeliefConv(nn.Module):
         self.beliefs.reset_parameters()
 
     @uncompiled
+    @typed
     def forward(
         self,
         x: Tensor,
@@ -79,7 +83,7 @@ class BeliefConv(nn.Module):
             return_coupling: also return c (E, 1, num_caps), detached.
         """
         check_tensor("x", x, floating=False, sparse=True)
-        num_nodes, edge_index = x.size(0), coalesced(edge_index)
+        num_nodes, edge_index = int(x.size(0)), coalesced(edge_index)
         graph = run_untraced(lambda: routed_edges(pairs(edge_index), (num_nodes, num_nodes))).graph
         if edge_weight is None and is_sparse(edge_index):
             edge_weight = values_of(edge_index)

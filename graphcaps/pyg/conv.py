@@ -6,14 +6,16 @@ from typing import Any
 
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
-from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
+from torch_geometric.typing import Adj, OptPairTensor, OptTensor
+from torch_geometric.typing import Size as GraphSizes
 from torch_geometric.utils import is_sparse
 
-from ..errors import check_flag, check_tensor, expect, required
+from ..errors import check_tensor, expect, required
 from ..graph.links import run_untraced
 from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
 from ..routing.api import uncompiled
+from ..typed import Share, Size, typed
 from .edges import RoutedEdges, coalesced, in_form_of, is_exported, pairs, routed_edges, values_of
 
 
@@ -47,15 +49,16 @@ class CapsuleConv(MessagePassing):
     (CapsuleConv(10, 2, num_caps=3), torch.Size([4, 3, 2]))
     """
 
+    @typed
     def __init__(
         self,
         in_channels: int | Sequence[int | None],
-        out_channels: int,
-        num_caps: int,
+        out_channels: Size,
+        num_caps: Size,
         routing: Routing | str = "spherical",
         squash_output: bool = True,
-        dropout: float = 0.0,
-        in_caps: int = 1,
+        dropout: Share = 0.0,
+        in_caps: Size = 1,
         add_self_loops: bool | None = None,
         bias: bool = True,
         normalise: bool = True,
@@ -67,8 +70,6 @@ class CapsuleConv(MessagePassing):
         unit_votes: bool = False,
     ):
         super().__init__(aggr=None, node_dim=-3 if in_caps != 1 else -2)
-        for name, flag in (("concat", concat), ("cached", cached), ("add_self_loops", add_self_loops or False)):
-            check_flag(name, flag)
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.add_self_loops, self.edge_dim, self.residual, self.concat = add_self_loops, edge_dim, residual, concat
         self.cached = cached
@@ -82,12 +83,13 @@ class CapsuleConv(MessagePassing):
         self.capsules.reset_parameters()
 
     @uncompiled
+    @typed
     def forward(
         self,
         x: Tensor | OptPairTensor,
         edge_index: Adj,
         edge_weight: OptTensor = None,
-        size: Size = None,
+        size: GraphSizes = None,
         return_coupling: bool = False,
         edge_attr: OptTensor = None,
         return_attention_weights: bool | None = None,
@@ -109,18 +111,19 @@ class CapsuleConv(MessagePassing):
         """
         pair = not isinstance(x, Tensor)
         x, target = self.capsules.source_and_target(x)
+        expect(x.dim() >= -self.node_dim, "x", "(*, N, in_channels), or (*, N, in_caps, in_channels)", tuple(x.shape))
         both_ways = "one tensor of node features with mutual=True"
         expect(not (pair and self.capsules.mutual), "x", both_ways, "a pair", "Give it mutual=False")
         target = target if pair else x
         then = "residual=True adds them"
         expect(target is not None or not self.residual, "x", "a pair with the target nodes' features", "none", then)
+        edge_index = coalesced(edge_index)
         sizes = self._check_input(edge_index, size)
         for end, nodes in enumerate((x, target)):
             if nodes is not None:
                 self._set_size(sizes, end, nodes)
         num_nodes = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
 
-        edge_index = coalesced(edge_index)
         edge_weight, edge_attr = self._attributes(edge_index, edge_weight, edge_attr)
         routed = self._routed or self._edges(edge_index, num_nodes, loops=self.add_self_loops is not False and not pair)
         self._routed = routed if self.cached else None
@@ -174,7 +177,7 @@ class CapsuleConv(MessagePassing):
             wide = edge_weight is not None and (edge_weight.dim() > 1 or self.edge_dim == 1)
             wanted = f"(E, {self.edge_dim}), because the layer has edge_dim"
             return None, required(edge_weight if wide else None, "edge_attr", wanted)
-        narrow = edge_weight is None or edge_weight.shape[0] == edge_weight.numel()
+        narrow = edge_weight is None or (edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel())
         then = "Edge features need a layer with edge_dim="
         expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
         return edge_weight, edge_attr

@@ -8,8 +8,9 @@ from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import is_sparse, is_torch_sparse_tensor, scatter, to_edge_index, to_torch_sparse_tensor
 
 from .._dgl import DGLGraph, has_cuda
-from ..errors import InputError, expect
+from ..errors import InputError, check_tensor, expect
 from ..graph import Links, bipartite_graph
+from ..torch_tracing import is_fake, run_untraced
 
 
 class RoutedEdges(NamedTuple):
@@ -44,7 +45,6 @@ def routed_edges(
     edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, as_links: bool = False
 ) -> RoutedEdges:
     """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with a single self-loop for each node."""
-    expect(edges.dim() == 2 and edges.size(0) == 2, "edge_index", "(2, E)", tuple(edges.shape))
     num_given, stayed = edges.size(1), None
     if loops:
         stayed = (edges[0] != edges[1]).nonzero()[:, 0]
@@ -56,10 +56,12 @@ def routed_edges(
     return RoutedEdges(edges, stayed, num_given, _graph("edge_index", edges, *num_nodes))
 
 
-def members(index: torch.Tensor, num_groups: int) -> DGLGraph:
+def members(index: torch.Tensor, num_groups: int) -> DGLGraph | Links:
     """Make the graph that links node n to group ``index[n]``."""
-    nodes = torch.arange(len(index), dtype=index.dtype, device=index.device)
-    return _graph("index", torch.stack((nodes, index)), len(index), num_groups)
+    nodes = torch.arange(index.shape[0], dtype=index.dtype, device=index.device)
+    if is_exported() or is_fake():
+        return Links(nodes.long(), index.long(), index.shape[0], num_groups, complete=False)
+    return run_untraced(lambda: _graph("index", torch.stack((nodes, index)), len(index), num_groups))
 
 
 def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -> DGLGraph:
@@ -71,7 +73,11 @@ def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -
 
 
 def coalesced(edge_index: Adj) -> Adj:
-    """Return a coalesced copy of edges in a sparse tensor, because PyG would coalesce the caller's tensor in place."""
+    """Check the edges, and coalesce a copy of a sparse tensor, because PyG would coalesce the caller's in place."""
+    if not is_sparse(edge_index):
+        shape = check_tensor("edge_index", edge_index, floating=False).shape
+        fits = shape[:1] == (2,) and len(shape) == 2 and not edge_index.is_floating_point()
+        expect(fits, "edge_index", "integers (2, E)", f"{edge_index.dtype} {tuple(shape)}")
     if isinstance(edge_index, torch.Tensor) and edge_index.layout == torch.sparse_coo:
         return edge_index.coalesce()
     return edge_index

@@ -6,10 +6,12 @@ import torch
 from torch_geometric.nn import Aggregation
 from torch_geometric.typing import OptTensor
 
-from ..errors import check_flag, check_tensor, required
+from ..errors import check_tensor, expect, required
 from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
 from ..routing.api import uncompiled
+from ..torch_tracing import is_fake
+from ..typed import Count, Share, Size, typed
 from .edges import members
 
 
@@ -25,8 +27,8 @@ class CapsuleReadout(Aggregation):
             its messages by routing: ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``.
 
     Shapes:
-        x (N, *, in_channels), or (N, *, in_caps, in_channels) for in_caps > 1; index (N,)
-        -> (B, *, num_caps, out_channels), or with ``concat`` (B, *, num_caps * out_channels); the result of a graph
+        x (*, N, in_channels), or (*, N, in_caps, in_channels) for in_caps > 1; index (N,)
+        -> (*, B, num_caps, out_channels), or with ``concat`` (*, B, num_caps * out_channels); the result of a graph
         without nodes is squash(bias)
 
     >>> readout = CapsuleReadout(10, 16, num_caps=2)
@@ -34,45 +36,51 @@ class CapsuleReadout(Aggregation):
     (CapsuleReadout(10, 16, num_caps=2), torch.Size([2, 2, 16]))
     """
 
+    @typed
     def __init__(
         self,
         in_channels: int,
-        out_channels: int,
-        num_caps: int,
+        out_channels: Size,
+        num_caps: Size,
         routing: Routing | str = "spherical",
         squash_output: bool = True,
-        dropout: float = 0.0,
-        in_caps: int = 1,
+        dropout: Share = 0.0,
+        in_caps: Size = 1,
         bias: bool = True,
         normalise: bool = True,
         concat: bool = False,
         unit_votes: bool = False,
+        shared: bool = False,
     ):
         super().__init__()
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
-        check_flag("concat", concat)
         self.concat = concat
         options = squash_output, dropout, in_caps, bias, normalise, unit_votes
-        self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options, names=PYG)
+        self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options, names=PYG, shared=shared)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
         self.capsules.reset_parameters()
 
-    # The base class's default for dim is -2. Here it is 0, because a node's features may have two dims.
     @uncompiled
+    @typed
     def __call__(
         self,
         x: torch.Tensor,
         index: OptTensor = None,
         ptr: OptTensor = None,
-        dim_size: int | None = None,
-        dim: int = 0,
+        dim_size: Count | None = None,
+        dim: int | None = None,
         **options: Any,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         for name, given in (("x", x), ("index", index), ("ptr", ptr)):
             if given is not None or given is x:
                 check_tensor(name, given, floating=False)
+        dim = (-2 if self.capsules.in_caps == 1 else -3) if dim is None else int(dim)
+        expect(-x.dim() <= dim < x.dim(), "dim", f"a dim of x, which has {x.dim()}", dim)
+        if index is not None:
+            expect(index.shape == (x.size(dim),), "index", f"(N={x.size(dim)},)", tuple(index.shape))
+            expect(dim_size is not None or not is_fake(), "dim_size", "the number of graphs, for a trace", "none")
         return super().__call__(x, index, ptr, dim_size, dim, **options)
 
     def forward(
@@ -81,9 +89,10 @@ class CapsuleReadout(Aggregation):
         index: OptTensor = None,
         ptr: OptTensor = None,
         dim_size: int | None = None,
-        dim: int = 0,
+        dim: int = -2,
         max_num_elements: int | None = None,
         return_coupling: bool = False,
+        prior: OptTensor = None,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """Route nodes to their graphs.
 
@@ -91,9 +100,10 @@ class CapsuleReadout(Aggregation):
             index: (N,), the graph of each node, in any order; default: all nodes are in one graph.
             ptr: (B + 1,), the index of each graph's first node, and N at the end; an alternative to ``index``.
             dim_size: B; default: one more than the largest index.
-            dim: the dim that has size N in x and size B in the result.
+            dim: the dim that has size N in x and size B in the result; default: the one before a node's features.
             max_num_elements: ignored; other aggregations use it.
-            return_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
+            return_coupling: also return c (*, N, in_caps, num_caps), detached: the classes that each node supports.
+            prior: (N, num_caps) or the shape of c, with N first, logits that are added to b; default 0.
         """
         num_groups = required(dim_size, "dim_size", "the number of graphs")
         if index is None:
@@ -101,7 +111,7 @@ class CapsuleReadout(Aggregation):
             index = torch.arange(num_groups, device=ptr.device).repeat_interleave(ptr.diff())
         graph = members(index, num_groups)
         dim = dim % x.dim()
-        out, c = self.capsules(graph, x.movedim(dim, 0), None, return_coupling)
+        out, c = self.capsules(graph, x.movedim(dim, 0), None, return_coupling, prior=prior)
         out = (out.flatten(-2) if self.concat else out).movedim(0, dim)
         return (out, c.movedim(0, dim)) if return_coupling else out
 

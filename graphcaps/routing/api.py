@@ -9,8 +9,10 @@ from typing import Literal, ParamSpec, TypeVar, overload
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import GraphcapsError, check_callable, check_flag, check_tensor, expect, min_max
+from ..errors import GraphcapsError, check_tensor, expect, min_max, warn_of_nan
 from ..graph import Links, check_graph, expand
+from ..graph.nodes import warn_of_lone_votes
+from ..typed import Size, typed
 from .base import Parents, Routing
 from .dynamic import Dynamic
 from .engines import choose, choose_for_nodes
@@ -40,6 +42,7 @@ def uncompiled(function: Callable[P, T], unless: Callable[..., bool] | None = No
 
 
 @uncompiled
+@typed
 def route(
     graph: DGLGraph,
     votes: torch.Tensor | Votes,
@@ -81,7 +84,9 @@ def route(
     >>> parents.v.shape, parents.activation.shape, parents.coupling.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
-    check_callable("on_iteration", on_iteration)
+    if not isinstance(graph, Links):
+        check_graph(graph)
+        warn_of_lone_votes(graph)
     return route_checked(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
 
 
@@ -114,6 +119,7 @@ def route_checked(
     edges.observer, edges.half = observer and _detached_copies(observer), half
     pose, v, a, c = edges.route(routing, b, activation, coupling)
     dtype = votes.dtype
+    warn_of_nan(v, u_hat=votes.u, weight=getattr(votes, "weight", None), prior=b, activation=activation)
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
 
 
@@ -141,10 +147,11 @@ def dynamic_routing(
 
 
 @uncompiled
+@typed
 def dynamic_routing(
     graph: DGLGraph,
     u_hat: torch.Tensor | Votes,
-    iterations: int = 3,
+    iterations: Size = 3,
     prior: torch.Tensor | float | None = None,
     on_iteration: Observer | None = None,
     return_graph: bool = False,
@@ -160,8 +167,6 @@ def dynamic_routing(
     >>> sorted(routed.edata), v.shape
     (['b', 'c', 'u_hat'], torch.Size([2, 4]))
     """
-    check_flag("return_graph", return_graph)
-    check_callable("on_iteration", on_iteration)
     last: dict[str, torch.Tensor] = {}
 
     def keep_last(r, b, c, v, agreement):
@@ -202,7 +207,8 @@ def route_nodes(
         u_hat = votes.build(graph)
         caps_in, caps_out = u_hat.shape[-3:-1]
         by_link = u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2)  # (E * K_in * K_out, *, D)
-        parents = route_checked(expand(graph, caps_in, caps_out), by_link, routing, coupling=get_coupling)
+        b = None if votes.prior is None else votes.prior.movedim((-2, -1), (1, 2)).flatten(0, 2)
+        parents = route_checked(expand(graph, caps_in, caps_out), by_link, routing, prior=b, coupling=get_coupling)
         s, c = parents.pose.unflatten(0, (-1, caps_out)).movedim(1, -2), parents.coupling
         c = None if c is None else c.unflatten(0, (-1, caps_in, caps_out)).movedim((1, 2), (-2, -1))
     if get_coupling and c is None:
@@ -225,6 +231,7 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
     'fused'
     """
+    check_graph(graph)
     return choose(graph, as_votes(votes), as_routing(routing)).engine
 
 

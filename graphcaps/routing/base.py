@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..errors import GraphcapsError, check_whole
+from ..errors import GraphcapsError
 from ..functional import squash
+from ..torch_tracing import exportable
+from ..typed import Size, typed
 from .rule import Rule
 
 
+@exportable
 class Parents(NamedTuple):
     """The result of every routing, and of ``graphcaps.route``."""
 
@@ -78,9 +81,9 @@ class Routing(nn.Module):
     def reset_parameters(self) -> None:
         """Reset the learned parameters to their initial values."""
 
-    def with_iterations(self, iterations: int) -> Routing:
+    @typed
+    def with_iterations(self, iterations: Size) -> Routing:
         """Return a copy with R iterations. The two share parameters: moving or training one changes the other."""
-        check_whole("iterations", iterations)
         other = copy.copy(self)
         other.iterations = iterations
         return other

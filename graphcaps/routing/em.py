@@ -33,13 +33,12 @@ Differs:
 from __future__ import annotations
 
 import math
-import numbers
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from ..errors import check_whole, expect
+from ..typed import Positive, Size, typed
 from .base import Parents, Routing
 from .engines.edges import Edges, per_parent
 from .rule import with_length
@@ -69,18 +68,16 @@ class EM(Routing):
     uses_activation = True
     sums_votes = False
 
+    @typed
     def __init__(
         self,
-        iterations: int = 3,
+        iterations: Size = 3,
         beta_u: float = BETA_U_START,
         bias: float = BIAS_START,
-        final_lambda: float = 0.01,
-        variance_floor: float = 1.0,
+        final_lambda: Positive = 0.01,
+        variance_floor: Positive = 1.0,
     ):
         super().__init__()
-        check_whole("iterations", iterations)
-        for name, value in (("final_lambda", final_lambda), ("variance_floor", variance_floor)):
-            expect(isinstance(value, numbers.Real) and value > 0, name, "a number > 0", repr(value)[:40])
         self.iterations, self.beta_u, self.bias = iterations, beta_u, bias
         self.final_lambda, self.variance_floor = final_lambda, variance_floor
         self.scaled_lambda = final_lambda
@@ -128,7 +125,7 @@ class EM(Routing):
             variance = edges.weighted_sum(weight, squares) / divisor + self.variance_floor
             cost = (mu.shape[-1] * per_parent(beta_u, mass) + 0.5 * variance.log().sum(-1)) * mass
             logit = per_parent(bias, mass) - self.scaled_lambda * (1 - LAMBDA_DECAY**t) * cost  # (J, *)
-            a = torch.where(mass > 0, torch.sigmoid(logit), 0)
+            a = torch.where(mass == 0, 0, torch.sigmoid(logit))
             v = with_length(mu, a)
             edges.observe(t - 1, b, c, v, votes)
             if t < self.iterations:

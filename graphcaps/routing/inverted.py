@@ -23,7 +23,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..errors import check_whole
+from ..typed import Count, Size, typed
 from .base import Parents, Routing
 from .engines.edges import Edges, per_parent
 from .rule import with_length
@@ -42,9 +42,9 @@ class Inverted(Routing):
 
     sums_votes = False
 
-    def __init__(self, iterations: int = 3, dim: int | None = None):
+    @typed
+    def __init__(self, iterations: Size = 3, dim: Count | None = None):
         super().__init__()
-        check_whole("iterations", iterations)
         self.iterations, self.dim = iterations, dim
         self.norm = None if dim is None else nn.LayerNorm(dim, eps=EPSILON)
         self.head = None if dim is None else nn.Linear(dim, 1)

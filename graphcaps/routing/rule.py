@@ -13,8 +13,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from .._dgl import DGLGraph
 from ..functional import squash
+from ..graph import Links, links
 from ..torch_tracing import is_tracing
+from .votes import LinearVotes
 
 MIN_NORM = 1e-12  # a sum of at most this length has no direction
 MIN_SQUARED_NORM = 1e-24  # if the votes' mean squared length is at most this, kappa / rho is 0
@@ -84,14 +87,52 @@ def kappa_over_rho(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
     return torch.where(some, kappa.to(mean.dtype) * torch.where(some, mean, 1).rsqrt(), 0)
 
 
-def squared_lengths_on_complete(u: Tensor, weight: Tensor) -> Tensor:
-    """Return each parent's sum of |u_hat|^2 (J, B) for children (I, B, P) and matrices (T, J, P, D).
+def ratio_of(
+    graph: DGLGraph | Links, votes: Tensor | LinearVotes, kappa: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return ratio = kappa / rho (J, B) and, for votes (E, B, D), per_square = ratio / sum of |u_hat|^2 (0 for 0 / 0).
 
-    As |u W|^2 = <u u^T, W W^T>, no votes are built, and the u u^T of children that share W are added first.
+    Both are None without kappa. For given votes, autograd sees ratio as a function of kappa alone, because the squares
+    would take it four tensors of the votes' size. The kernels add the votes' gradient through ratio, which is -dratio
+    per_square u_hat.
     """
-    by_type = u.unflatten(0, (len(weight), -1))
+    if kappa is None:
+        return None, None
+    if isinstance(votes, LinearVotes):
+        squares, ends = _squared_lengths(votes, graph), links(graph, votes.device)
+    else:
+        dtype, ends = torch.promote_types(votes.dtype, torch.float32), links(graph, votes.device)
+        squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1, dtype=dtype).square_(), ends)
+    ratio = kappa_over_rho(squares, ends.in_degrees.to(squares.dtype).unsqueeze(-1), kappa)
+    if isinstance(votes, LinearVotes):
+        return ratio, None
+    value = ratio.detach()
+    return ratio, torch.where(value > 0, value / squares, 0)
+
+
+def _squared_lengths(votes: LinearVotes, graph: DGLGraph | Links) -> Tensor:
+    """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children in ``votes`` are (I, B, P).
+
+    As |u W|^2 = <u u^T, W W^T>, no votes are built on a complete graph, and the u u^T of children that share W are
+    added first.
+    """
+    u, weight, ends = votes.u, votes.weight, links(graph, votes.device)
+    if weight.dim() == 2:
+        of_child = (u @ weight).square().sum(-1)  # (I, B)
+        return _sum_to_parents(of_child.index_select(0, ends.src), ends)
+    if not ends.complete or votes.index is not None:
+        return _sum_to_parents(votes.build(graph).square().sum(-1), ends)
+    types = len(weight) if weight.dim() == 4 else ends.num_children
+    weight = weight.reshape(types, ends.num_parents, *weight.shape[-2:])  # (T, J, P, D)
+    by_type = u.unflatten(0, (types, -1))
     products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
     return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
+
+
+def _sum_to_parents(numbers: Tensor, ends: Links) -> Tensor:
+    if numbers.is_cuda and ends.complete:  # there, index_add adds in any order, and thousands of numbers wait in line
+        return numbers.unflatten(0, (ends.num_children, -1)).sum(0)
+    return numbers.new_zeros(ends.num_parents, numbers.shape[1]).index_add(0, ends.dst, numbers)
 
 
 def squash_backward(s: Tensor, dv: Tensor) -> Tensor:
@@ -119,4 +160,5 @@ class _Squash(torch.autograd.Function):
         (s,) = ctx.saved_tensors
         if torch.is_grad_enabled():  # for a second derivative
             return torch.autograd.grad(squash(s), s, dv, create_graph=True)[0]
-        return squash_backward(s, dv)
+        number = torch.promote_types(s.dtype, torch.float32)
+        return squash_backward(s.to(number), dv.to(number)).to(s.dtype)

@@ -23,14 +23,13 @@ Differs:
 """
 
 import math
-import numbers
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import check_whole, expect
 from ..functional import squash
+from ..typed import Positive, Size, typed
 from .base import Parents, Routing, squashed
 from .engines.edges import Edges
 from .rule import Rule, kappa_over_rho, with_length
@@ -46,14 +45,11 @@ class Spherical(Routing):
         rate: how fast kappa is learned: a step of Adam changes log kappa by ``rate`` times the learning rate.
     """
 
-    def __init__(self, iterations: int = 3, concentration: float = 0.1, rate: float = 1.0):
+    @typed
+    def __init__(self, iterations: Size = 3, concentration: Positive = 0.1, rate: Positive = 1.0):
         super().__init__()
-        check_whole("iterations", iterations)
-        for name, value in (("concentration", concentration), ("rate", rate)):
-            fits = isinstance(value, numbers.Real) and 0 < value < math.inf
-            expect(fits, name, "a finite number > 0", repr(value)[:40])
         self.iterations, self.concentration, self.rate = iterations, concentration, rate
-        self.exponent = nn.Parameter(torch.empty(()))
+        self.exponent = nn.Parameter(torch.empty(1))  # FSDP refuses parameters without dims
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -63,7 +59,13 @@ class Spherical(Routing):
     @property
     def kappa(self) -> Tensor:
         """The current concentration, () > 0."""
-        return (self.rate * self.exponent).exp()
+        return (self.rate * self.exponent.view(())).exp()
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest):
+        stored = state_dict.get(f"{prefix}exponent")
+        if stored is not None and stored.dim() == 0:  # saved by an earlier version
+            state_dict[f"{prefix}exponent"] = stored.reshape(1)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         if self.iterations > 1:

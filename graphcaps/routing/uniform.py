@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import check_whole
 from ..functional import squash
+from ..typed import Size, typed
 from .base import Parents, Routing, squashed
 from .engines.edges import Edges
 from .rule import Rule
@@ -25,9 +25,9 @@ class Uniform(Routing):
         iterations: how often observers get the one state, so that traces are as long as those of other routings.
     """
 
-    def __init__(self, iterations: int = 3):
+    @typed
+    def __init__(self, iterations: Size = 3):
         super().__init__()
-        check_whole("iterations", iterations)
         self.iterations = iterations
 
     def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:

@@ -74,7 +74,6 @@ class GivenVotes(Votes):
         u_hat, num_edges = self.u, graph.num_edges()
         children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
         check_tensor("u_hat", u_hat)
-        expect(u_hat.device.type != "meta", "u_hat", "a tensor with numbers", "one on device meta, which has none")
         shape, then = tuple(u_hat.shape), ""
         fits = len(shape) >= 2 and shape[0] == num_edges
         if not fits and len(shape) >= 3 and shape[1] == num_edges:
@@ -189,11 +188,12 @@ class MatrixVotes(Votes):
     shift: Tensor | None = None
 
     def check(self, graph: DGLGraph) -> None:
-        u, weight, shift = self.u, self.weight, self.shift
+        u, weight, shift = check_tensor("u", self.u), check_tensor("weight", self.weight), self.shift
         expect(u.dim() >= 2 and u.shape[-1] == 16, "u", "(I, *, 16)", tuple(u.shape))
         expect(weight.dim() == 3 and weight.shape[1:] == (4, 4), "weight", "(M, 4, 4)", tuple(weight.shape))
         self._rows().check(graph)
         if shift is not None:
+            check_tensor("shift", shift)
             expect(shift.shape == (len(u), 16), "shift", f"(I={len(u)}, 16)", tuple(shift.shape))
             same = shift.dtype == u.dtype and shift.device == u.device
             expect(same, "shift", f"{u.dtype} on {u.device} as u", f"{shift.dtype} on {shift.device}")
@@ -216,17 +216,29 @@ class NodeVotes(Votes):
 
     Args:
         u: z (N_src, *, K_in, K_out, D), shared by all out-edges of a node; or with ``per_edge`` (E, *, K_in, K_out, D).
+            With a prior, K_out may be 1: the votes for all capsules are then the same.
         scale: w, the factors of the votes, broadcastable with (E, *, K_in, K_out), or None for 1.
         per_edge: whether each edge has its own votes.
+        prior: logits (E, *, K_in, K_out) that are added to b, or None.
     """
 
     scale: Tensor | None = None
     per_edge: bool = False
+    prior: Tensor | None = None
+
+    @property
+    def z(self) -> Tensor:
+        """``u`` with a vote for each of the K_out capsules."""
+        return self.u if self.prior is None else self.u.expand(*self.u.shape[:-2], self.prior.shape[-1], -1)
+
+    @property
+    def trailing(self) -> tuple[int, ...]:
+        return (*self.u.shape[1:-3], self.u.shape[-2])  # those of the parents: (*, K_out)
 
     def build(self, graph: DGLGraph | Links) -> Tensor:
         """Build the votes (E, *, K_in, K_out, D) in edge order."""
         ends = links(graph, self.device)
-        votes = self.u if self.per_edge else self.u.index_select(0, ends.src)
+        votes = self.z if self.per_edge else self.z.index_select(0, ends.src)
         return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
 
     def detach(self) -> NodeVotes:

@@ -72,6 +72,12 @@ def record(
     return trace
 
 
+def record_picture(trace: RoutingTrace, model: CapsNet, images: torch.Tensor) -> RoutingTrace:
+    """Trace of the routing of images (N, C, H, W) in [0, 1], described as the trace of a run."""
+    known = {"class_names": trace.class_names, "about": trace.about, "epochs": trace.epochs[-1:]}
+    return dataclasses.replace(routing_of(model, images), **known, **pictures(model, images))  # type: ignore[arg-type]
+
+
 def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:
     """Reconstructions and saliency of images (N, C, H, W), and decoded votes, as fields of ``RoutingTrace``.
 

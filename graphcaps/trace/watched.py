@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -15,13 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from .._dgl import DGLGraph
-from ..errors import check_whole, expect
+from ..errors import check_name, check_whole, expect
 from ..graph import bipartite_graph, to_networkx
 from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import NodeCapsules
 from ..routing.observers import Observer, recording
+from ..typed import Size, typed
 from ..viz.routing_trace import RoutingTrace
 from .layer_record import LayerRecord, NodeGraph
+from .softmax import read_softmax
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +32,15 @@ if TYPE_CHECKING:
 NO_LAYER = "route"  # name of a routing outside all layers
 
 
-def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int | None = 20_000) -> Watched:
+@typed
+def watch(
+    module: nn.Module | None = None,
+    *,
+    softmax: Mapping[str, str | tuple[str, Callable]] | None = None,
+    names: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+    images: Size | None = 8,
+    edges: Size | None = 20_000,
+) -> Watched:
     """Record every routing inside a ``with`` block, in a network's layers and in direct calls of ``graphcaps.route``.
 
     Layers for graphs use a slower path, so the network's outputs and gradients change by rounding, but no more. Other
@@ -38,6 +49,14 @@ def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int
     Args:
         module: the network. A routing is named after the submodule in which it runs, or after the network's class if
             it runs in no submodule. Without a network, and outside the network, its name is ``"route"``.
+        softmax: for modules that compute a softmax over a set, by their names, words for a child and a parent, such as
+            "token -> expert", or for a trailing dim too: "head: node -> node". The softmax is the attention of a layer
+            that can return it, such as GATConv of PyG or DGL, or else the module's output. ``("pixel -> slot", lambda
+            module, args, output: output[1])`` reads another: a tensor (*, I, J), or a pair of edges (DGL's graph, or
+            sources and targets (2, E)) and numbers (E, *). It runs over the last dim over which it sums to 1, and in a
+            pair over a target's in-edges or else a source's out-edges. Calls in one call of the network are iterations.
+        names: for layers, by their names, names of all parents or children, by words as ``{"expert": [...]}``;
+            capsules are "parent" and "child".
         images: number of images (all trailing dims together) to record of each routing; None: all.
         edges: number of edges to record; None: all. The first children are recorded, each with all of its edges. If a
             layer has more parents than this number, only the parents of recorded edges are recorded. ``v`` is recorded
@@ -53,10 +72,7 @@ def watch(module: nn.Module | None = None, *, images: int | None = 8, edges: int
     >>> seen, seen["0"].c.shape
     (Watched(0: 200 edges, 3 iterations, 2 images), (1, 3, 2, 200))
     """
-    for name, limit in (("images", images), ("edges", edges)):
-        if limit is not None:
-            check_whole(name, limit)
-    return Watched(module, images, edges)
+    return Watched(module, (images, edges), softmax or {}, names or {})
 
 
 class Watched:
@@ -65,8 +81,9 @@ class Watched:
     After the first ``snapshot``, a layer's trace has one epoch for each snapshot.
     """
 
-    def __init__(self, module: nn.Module | None, images: int | None, edges: int | None):
-        self._module, self._limits = module, (images, edges)
+    def __init__(self, module: nn.Module | None, limits: Any, softmax: Any, names: Any):
+        self._module, self._limits, self._softmax, self._names = module, limits, softmax, names
+        self._ends: dict[str, Tensor] = {}  # edges of each softmax in the current call of the network
         self._blocks: list[ExitStack] = []
         self._running: list[tuple[str, bool]] = []  # layers that are running, and whether their input is a pair
         self._nodes: NodeGraph | None = None
@@ -74,16 +91,23 @@ class Watched:
         self._snapshots: dict[str, RoutingTrace] = {}
 
     def __enter__(self) -> Watched:
-        self._blocks.append(stack := ExitStack())
-        for name, part in () if self._module is None else self._module.named_modules():
-            if isinstance(part, (NodeCapsules, NodeBeliefs)):  # part of a layer; the layer's name is used
-                stack.callback(part.register_forward_pre_hook(self._enter_nodes).remove)
-                stack.callback(part.register_forward_hook(self._leave_nodes, always_call=True).remove)
-            else:
-                enter = partial(self._enter, name or type(part).__name__)
-                stack.callback(part.register_forward_pre_hook(enter, with_kwargs=True).remove)
-                stack.callback(part.register_forward_hook(self._leave, always_call=True).remove)
-        stack.enter_context(recording(self._record))
+        modules = () if self._module is None else self._module.named_modules()
+        parts = {name or type(part).__name__: part for name, part in modules}
+        with ExitStack() as stack:  # an error removes the hooks made so far
+            for name, part in parts.items():
+                if isinstance(part, (NodeCapsules, NodeBeliefs)):  # part of a layer; the layer's name is used
+                    stack.callback(part.register_forward_pre_hook(self._enter_nodes).remove)
+                    stack.callback(part.register_forward_hook(self._leave_nodes, always_call=True).remove)
+                else:
+                    enter = partial(self._enter, name)
+                    stack.callback(part.register_forward_pre_hook(enter, with_kwargs=True).remove)
+                    stack.callback(part.register_forward_hook(self._leave, always_call=True).remove)
+            for name, given in self._softmax.items():
+                check_name("softmax", name, tuple(parts))
+                for hook in read_softmax(name, parts[name], given, partial(self._record_softmax, name)):
+                    stack.callback(hook.remove)
+            stack.enter_context(recording(self._record))
+            self._blocks.append(stack.pop_all())
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -96,7 +120,14 @@ class Watched:
 
     def __getitem__(self, name: str) -> RoutingTrace:
         expect(name in self.names, "name", f"one of {self.names}, which have routed", repr(name))
-        return self._snapshots[name] if name in self._snapshots else self._records[name].trace()
+        trace = self._snapshots[name] if name in self._snapshots else self._records[name].trace()
+        given, kinds = self._names.get(name, {}), [str(trace.about.get(kind, kind)) for kind in ("parent", "child")]
+        for word in given:
+            check_name(f"names of {name}", word, kinds)
+        parents, children = (np.array(given.get(kind, ()), str) for kind in kinds)
+        chosen = slice(None) if trace.parents is None else trace.parents[: len(parents)]
+        class_names, child_names = parents[chosen].tolist(), children[: trace.num_children].tolist()
+        return dataclasses.replace(trace, class_names=tuple(class_names), child_names=tuple(child_names))
 
     def traces(self) -> dict[str, RoutingTrace]:
         return {name: self[name] for name in self.names}
@@ -131,18 +162,11 @@ class Watched:
             path: the file to write (.gif, .mp4, .png, .svg or .pdf); its path is returned. None: return a matplotlib
                 figure of the last iteration instead.
             layer: name of a layer; None: the last layer in ``names``.
-            options: options of ``graphcaps.viz.picture``, such as ``over`` and ``image``.
+            options: options of ``graphcaps.viz.picture``: ``over``, ``image``, ``what="entropy"`` to draw that, ...
         """
-        return self._draw("auto", path, layer, options)
-
-    def entropy(self, path: str | os.PathLike | None = None, layer: str | None = None, **options: Any) -> Figure | Path:
-        """Draw how undecided a layer's children are; arguments and result as in ``graph``."""
-        return self._draw("entropy", path, layer, options)
-
-    def _draw(self, what: str, path: Any, layer: str | None, options: dict[str, Any]) -> Figure | Path:
         from ..viz import picture
 
-        return picture(self._trace(layer), what, path, **options)
+        return picture(self._trace(layer), path=path, **options)
 
     def _trace(self, layer: str | None) -> RoutingTrace:
         self._check_routed(self.names)
@@ -176,17 +200,21 @@ class Watched:
 
         ``NAME/entropy`` is the coupling entropy in nats. ``NAME/undecided`` is its ratio to the entropy of equal
         couplings. ``NAME/agreement`` is the agreement of votes with their parents, weighted by couplings.
-        ``NAME/length`` is the length of the longest parent.
+        ``NAME/length`` is the length of the longest parent. A softmax without votes has ``NAME/load``, the largest load
+        of a parent, and ``NAME/dead``, the number of dead parents, instead of these two.
         """
         numbers = {}
         for name, trace in self.traces().items():
-            c, agreement = (values[-1, -1].astype(np.float64) for values in (trace.c, trace.agreement))
             _, degrees = np.unique(trace.src, return_counts=True)
             entropy, uniform = trace.entropy()[-1, -1].mean(), np.log(degrees).mean()
             numbers[f"{name}/entropy"] = float(entropy)
             numbers[f"{name}/undecided"] = float(entropy / uniform) if uniform > 0 else 1.0
-            numbers[f"{name}/agreement"] = float(np.average(agreement, weights=c))
-            numbers[f"{name}/length"] = float(trace.lengths[-1, -1].max(axis=-1).mean())
+            longest = float(trace.lengths[-1, -1].max(axis=-1).mean())
+            if trace.agreement is None:
+                numbers |= {f"{name}/load": longest, f"{name}/dead": float(trace.dead()[-1].sum())}
+            else:
+                c, agreement = (values[-1, -1].astype(np.float64) for values in (trace.c, trace.agreement))
+                numbers |= {f"{name}/agreement": float(np.average(agreement, weights=c)), f"{name}/length": longest}
         return numbers
 
     def __repr__(self) -> str:
@@ -201,6 +229,8 @@ class Watched:
         return animations(self.traces())
 
     def _enter(self, name: str, module: nn.Module, inputs: Any, named: Any) -> None:
+        if not self._running:
+            self._ends = {}
         feat = named["x"] if "x" in named else inputs[0] if inputs else None
         self._running.append((name, isinstance(feat, (tuple, list))))  # in PyG, a pair means two kinds of nodes
 
@@ -226,3 +256,14 @@ class Watched:
             record.add(b=b, c=c, agreement=agreement, v=v)
 
         return add
+
+    def _record_softmax(self, layer: str, words: dict[str, str], src: Tensor, dst: Tensor, c: Tensor) -> None:
+        ends = torch.stack((src, dst))
+        children, parents = (ends.amax(dim=1) + 1).tolist()
+        if not torch.equal(ends, self._ends.get(layer, ends[:0])):
+            graph, self._ends[layer] = bipartite_graph(src, dst, children, parents), ends
+            self._records[layer] = LayerRecord(layer, graph, None, *self._limits)
+            self._records[layer].about |= words
+        load = c.new_zeros(parents, c.shape[1]).index_add(0, dst, c) / len(src.unique())
+        self._records[layer].add(load.unsqueeze(-1), b=c.clamp_min(2**-24).log(), c=c)  # float16 begins at 2**-24
+        self._records[layer].arrays["v"].clear()

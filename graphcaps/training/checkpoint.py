@@ -5,13 +5,17 @@ safetensors doesn't detect flipped bits, so the header also contains a SHA-256 o
 
 import hashlib
 import json
+import math
+import shlex
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ..atomic import reading, replacing
+from ..config import MAX_ITERATIONS
 from ..errors import GraphcapsError, read_json
 from ..models import ImageNetwork, Limits, from_preset
 from ..names import clean
@@ -34,8 +38,10 @@ def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path
 
 def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
     """Read the tensors and the JSON header of a file that ``write`` made; raise ``GraphcapsError`` for other files."""
-    then = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {path.parent.parent}"
-    if not path.exists():
+    if not path.is_file():
+        run, then = path.parent.parent, "Train another run"
+        if (run / "config.json").exists() and not (run / "result.json").exists():
+            then = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {shlex.quote(str(run))}"
         raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {then}")
     with reading("checkpoint", f"weights written by graphcaps at {path}", kind=GraphcapsError):
         with safe_open(path, framework="pt") as file:
@@ -88,6 +94,8 @@ def restore_model(model: ImageNetwork, tensors: dict[str, torch.Tensor], path: P
     stored = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
     stored = {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in stored.items()}
     wanted = model.state_dict()
+    without_dims = [name for name, tensor in stored.items() if tensor.dim() == 0]  # earlier versions saved kappa so
+    stored |= {name: stored[name].view_as(wanted[name]) for name in without_dims if name in wanted}
     for name in sorted(wanted.keys() | stored.keys()):
         want, have = (_kind(states.get(name)) for states in (wanted, stored))
         if want != have:
@@ -109,13 +117,24 @@ def restore_training(optimizer: torch.optim.Optimizer, device: torch.device, ten
         if name.startswith("optimizer."):
             _, k, entry = name.split(".", 2)
             like = parameters[int(k)]
-            if tensor.shape == like.shape:  # fused Adam ignores strides, so they must equal the parameter's
+            if entry != "step":  # fused Adam ignores strides, so they must equal the parameter's
                 tensor = torch.empty_like(like, dtype=tensor.dtype, device="cpu").copy_(tensor)
             state.setdefault(int(k), {})[entry] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     torch.set_rng_state(tensors["generator.cpu"])
     if device.type == "cuda" and "generator.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["generator.cuda"], device)
+
+
+def check_sizes(preset: dict[str, Any], numbers: int) -> None:
+    """Raise ``ValueError`` if a network is much larger than a file with so many numbers, before it takes any memory."""
+    pixels, routing = math.prod(preset["image_shape"]) * preset["num_classes"], preset.get("routing")
+    large = pixels > 256 * numbers or (routing is not None and routing.iterations > MAX_ITERATIONS)
+    if not large:
+        with torch.device("meta"):
+            large = sum(each.numel() for each in from_preset(**preset).parameters()) > 2**24 + 4 * numbers
+    if large:
+        raise ValueError(f"sizes beyond those of its {numbers:,} numbers")
 
 
 def read_model(path: Path) -> tuple[ImageNetwork, dict]:
@@ -128,6 +147,7 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         preset.pop("coupling_weight", None)  # of a loss that was removed
         if "routing" in preset:
             preset["routing"] = from_json(preset["routing"])
+        check_sizes(preset, sum(tensor.numel() for tensor in tensors.values()))
         model = from_preset(**preset)
         model.class_names, model.limits = tuple(map(clean, head["class_names"])), Limits(*head["limits"])
         if len(model.class_names) != preset["num_classes"]:

@@ -14,6 +14,7 @@ import math
 import signal
 import sys
 import time
+from pathlib import Path
 
 import torch
 
@@ -21,7 +22,7 @@ from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
 from ..data import Batches, load_images
 from ..errors import GraphcapsError
-from ..models import from_config
+from ..models import from_config, take_layers
 from ..models.answers import is_correct, longest
 from ..models.evidence import limits_of
 from ..progress import Progress, bar
@@ -55,7 +56,9 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
     if config.of_images and run is None:  # store the size, so that resuming keeps it even if the folder has changed
         channels, *sides = splits.image_shape
-        config = dataclasses.replace(config, size=max(sides), channels=3 if channels == 3 else 1)
+        kind, path = config.dataset.split(":", 1)
+        place = f"{kind}:{Path(path).absolute()}"  # folder:. would be another folder for a command that runs elsewhere
+        config = dataclasses.replace(config, dataset=place, size=max(sides), channels=3 if channels == 3 else 1)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
     batches = Batches(
@@ -71,6 +74,8 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     len(batches)  # check the batch size before the run folder is made
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
+    if config.from_run is not None:
+        take_layers(network, load(config.from_run))
     engine_of(config, network, torch.device("cpu"))  # check the engine before the run folder is made
     try:
         with StopSignals() as stop, contextlib.ExitStack() as held:

@@ -79,7 +79,7 @@ def result(
         "best_epoch": state.best_epoch,
         "parameters": sum(sizes.values()),
         "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
-        "concentration": [float(kappa) for kappa in kappas if isinstance(kappa, torch.Tensor)],
+        "concentration": [float(kappa.detach()) for kappa in kappas if isinstance(kappa, torch.Tensor)],
         "seconds": state.seconds,
         "engine": engine_of(config, best, accelerator.device),
         **made_with(accelerator),

@@ -21,15 +21,16 @@ import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import filelock
 import numpy as np
 
-from ..atomic import UNFINISHED, reading, replacing, write_text
+from ..atomic import UNFINISHED, checked, reading, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
-from ..errors import GraphcapsError, check_json, check_name, did_you_mean, expect, read_json
+from ..errors import GraphcapsError, check_json, did_you_mean, read_json
 from ..names import short_name
+from ..typed import Size, typed
 from ..viz.routing_trace import RoutingTrace
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ class Run:
             elif (out / path / "config.json").exists():
                 path = out / path
         try:
-            text = (path / "config.json").read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+            text = checked(path / "config.json").read_text(encoding="utf-8")
+        except (OSError, ValueError):
             known = [*pretrained_names(), *(each.parent.name for each in out.glob("*/config.json"))]
             then = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
             then = did_you_mean(path.name, known) + then
@@ -193,7 +194,7 @@ class Run:
         if not path.exists():
             return None
         with reading(path, "the result of a run as JSON", then, GraphcapsError):
-            return read_json(path.read_text(encoding="utf-8"), test_accuracy=(0, 1))
+            return read_json(checked(path).read_text(encoding="utf-8"), test_accuracy=(0, 1))
 
     def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
         """Write answers.npz: the answers of the best weights to all test images, in order, and the labels."""
@@ -205,7 +206,7 @@ class Run:
         path = self.path / "answers.npz"
         then = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
         with reading(path, "a finished run's answers to the test images", then, GraphcapsError):
-            with np.load(path, allow_pickle=False) as stored:
+            with np.load(checked(path), allow_pickle=False) as stored:
                 predicted, labels = stored["predicted"], stored["labels"]
             if (predicted.shape, predicted.dtype) != (labels.shape, labels.dtype):
                 raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
@@ -217,7 +218,7 @@ class Run:
         if not path.exists():
             return []
         with reading(path, "columns of numbers", "Delete the file", GraphcapsError):
-            with open(path, encoding="utf-8", newline="") as file:
+            with open(checked(path), encoding="utf-8", newline="") as file:
                 rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
             for row in rows:
                 check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
@@ -254,7 +255,13 @@ def pretrained_names() -> list[str]:
     return sorted(path.name for path in PRETRAINED.iterdir())
 
 
-def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any:
+@typed
+def load(
+    run: str | Path | Run,
+    which: Literal["best", "last", "previous"] = "best",
+    device: Any = "cpu",
+    num_classes: Size | None = None,
+) -> Any:
     """Load a trained network in eval mode.
 
     Args:
@@ -263,6 +270,7 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
             36 x 36 pixels. ``"mnist"`` has no decoder, so the ``reconstruction`` in its output is None.
         which: the weights to load from a run: ``"best"`` (on validation images) or ``"last"``.
         device: a torch device.
+        num_classes: to train the network for other classes, their number. The last layer is then a new one.
 
     Returns:
         a ``CapsNet``, ``MatrixCapsNet`` or ``CNN`` on ``device``. Its ``class_names`` has one name per class, and its
@@ -278,14 +286,20 @@ def load(run: str | Path | Run, which: str = "best", device: str = "cpu") -> Any
     """
     import torch
 
+    from ..models import from_preset, take_layers
+    from ..routing.names import from_json
     from .checkpoint import read_model
 
-    expect(isinstance(run, (str, Path, Run)), "run", "a run folder, a weights file or a name", repr(run)[:40])
     if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
         model, _ = read_model(Path(run))
     else:
-        check_name("which", which, ("best", "last", "previous"))
         run = run if isinstance(run, Run) else Run.open(run)
         model, head = read_model(run.checkpoint(which))
         run.check_trained(head)
+    if num_classes is not None:
+        trained, preset = model, dict(model.preset or {}, num_classes=num_classes)
+        if "routing" in preset:
+            preset["routing"] = from_json(preset["routing"])
+        model = from_preset(**preset)
+        take_layers(model, trained)
     return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format used in training

@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike
 
 from ..config import MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, expect
-from ..names import check_allowed
+from ..names import DATASETS, check_allowed
+from ..typed import typed
 from .run_folder import Run
 
 
+@typed
 def train(
     config: TrainConfig,
     *,
@@ -64,6 +66,8 @@ def train(
             raise GraphcapsError(f"resume: expected a run with coupling_weight 0, got {got}")
         taken = {key: getattr(config, key) for key in MACHINE_SETTINGS if key in (*config.changed(), *overrides)}
         config = dataclasses.replace(run.config, **taken, epochs=max(old, epochs))
+    if run is None and config.from_run is not None:
+        config = _like(config, Run.open(config.from_run).config)
     config.check()
     if run is None:
         Run.check_place(config)
@@ -73,3 +77,13 @@ def train(
 
     with determinism(config.deterministic), engine(config.engine):
         return fit(config, run, progress)
+
+
+def _like(config: TrainConfig, other: TrainConfig) -> TrainConfig:
+    """Take the settings of another run's network, unless they were changed from their defaults."""
+    given = {key: getattr(other, key) for key in ("model", "routing", "iterations", "prior")}
+    if config.of_images and other.dataset in DATASETS:
+        given["channels"], given["size"], _ = DATASETS[other.dataset].image_shape
+    elif config.of_images:
+        given |= {"channels": other.channels, "size": other.size}
+    return dataclasses.replace(config, **{key: v for key, v in given.items() if key not in config.changed()})

@@ -87,6 +87,14 @@ def pyg_conv(in_channels=4, out_channels=3, num_caps=2, **options):
     return pyg().CapsuleConv(in_channels, out_channels, num_caps, **options)
 
 
+class Flat(Dynamic):
+    def rule(self):
+        return None
+
+    def forward(self, edges, votes, prior, activation=None):
+        return super().forward(edges, votes, prior).pose.sum(-1, keepdim=True)
+
+
 NAMES = "dynamic, uniform, attention, spherical, inverted, em"
 ONE_WAY = dgl.add_self_loop(dgl.graph(([0, 1], [1, 2])))
 NODES = torch.rand(9, 4)  # the nodes of EDGES
@@ -96,7 +104,6 @@ WRONG = [
     ("u_hat: expected (E=6, *, D), got (2, 6, 3). Edges come first: u_hat.transpose(0, 1)...",
      lambda: route(GRAPH, torch.ones(2, 6, 3))),
     ("u_hat: expected ...", lambda: route(GRAPH, VOTES.to("meta"))),
-    ("graph: expected a DGLGraph, got int...", lambda: route(5, VOTES)),
     ("graph: expected one canonical edge type, got [('a', 'q', 'b'), ('a', 'r', 'b')]. ...",
      lambda: route(TWO_TYPES, VOTES)),
     (f"routing: expected one of {NAMES}, got 'dynamo'. Did you mean 'dynamic'?...", lambda: routed(VOTES, "dynamo")),
@@ -118,7 +125,6 @@ WRONG = [
      lambda: routed(torch.ones(6, 300), name="fused")),
     ("engine fused: ... have one, got EM of (6, 4) on cpu. Use engine 'torch'...",
      lambda: routed(torch.ones(6, 4), "em", "fused")),
-    ("iterations: expected an integer >= 1, got True", lambda: Dynamic(True)),
     # Losses and measures
     ("lengths: expected (B, J) with B >= 1, got (2,)...", lambda: margin_loss(torch.rand(2), CLASSES)),
     ("labels: expected (B=3,) or (B, J), got (2,)...", lambda: margin_loss(torch.rand(3, 3), CLASSES)),
@@ -137,19 +143,20 @@ WRONG = [
     ("...an EM routing, or 'em', got 'dynamic'...", lambda: nn.MatrixConvCaps(3, 1, 1, 2, routing="dynamic")),
     ("...got (3, 2, 4). Layers give (J, B, D): v.transpose(0, 1)...",
      lambda: nn.Decoder(3, 4, (1, 5, 5))(torch.rand(3, 2, 4), torch.tensor([0, 2]))),
-    ("image_shape: expected (C, H, W), three integers >= 1, got (28, 28)",
+    ("image_shape: expected (an integer >= 1, an integer >= 1, an integer >= 1), got (28, 28)",
      lambda: CapsNet.from_preset("compact", (28, 28))),
     ("objects: expected 1 for 'matrix', whose loss knows...", lambda: MatrixCapsNet.from_preset("matrix", objects=2)),
     ("routing: expected an EM routing, or 'em', got...",
      lambda: MatrixCapsNet.from_preset("matrix", routing=Dynamic())),
     # Layers for graphs
     ("in_feats: expected an integer >= 1, got -2...", lambda: conv(-2)),
+    *((f"Flat.forward: expected pose of shape {wanted}, got...", call) for wanted, call in (
+        ((3, 2, 3), lambda: conv(routing=Flat())(RING, X)), ((2, 4, 5), lambda: routed(VOTES, Flat())))),
     ("routing: expected one whose poses are sums of votes...", lambda: conv(routing="em")),
     ("in_caps: expected 1 with mutual=True, got 2...", lambda: conv(in_caps=2, mutual=True)),
     ("feat: expected (N=3, *, 4), got (3, 5)...", lambda: CONV(RING, torch.ones(3, 5))),
     ("edge_feat: expected none...Give it edge_feats=4...", lambda: CONV(RING, X, edge_feat=torch.ones(6, 4))),
     ("edge_feat: expected (E=6, 2), got none...", lambda: conv(edge_feats=2)(RING, X)),
-    ("graph: expected a DGLGraph, got Tensor...", lambda: CONV(torch.zeros(2, 3), X)),
     ("graph: expected a graph whose formats include coo, got csc...", lambda: CONV(RING.formats("csc"), X)),
     ("feat: expected a pair, with the destination's features...", lambda: conv(residual=True)(WORDS, X)),
     ("...a reverse for each edge, got the edge 0 -> 1 without one. Add...", lambda: conv(mutual=True)(ONE_WAY, X)),
@@ -173,6 +180,8 @@ WRONG = [
     ("edge_index: ...indices in [0, ...=4), got 0 to 8...", lambda: pyg_conv()(NODES[:4], EDGES)),
     ("index: ...indices in ... got 0 to 8...",
      lambda: pyg().CapsuleReadout(4, 3, 2)(NODES, torch.arange(9), dim_size=2)),
+    ("prior: expected (N, num_caps)=(9, 2) or (9, 1, 2), got (9, 3)",
+     lambda: pyg().CapsuleReadout(4, 3, 2)(NODES, prior=torch.ones(9, 3))),
     ("...in ascending order...", lambda: pyg().BeliefConv(4, 3, 2)(X[:2], EDGES[:, :1], batch=torch.tensor([1, 0]))),
 ]  # fmt: skip
 

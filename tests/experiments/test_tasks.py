@@ -13,7 +13,7 @@ from experiments.__main__ import main
 from experiments.data import tu
 from experiments.data.factors import factor_graph
 from experiments.run import Place
-from experiments.tasks import cora, defaults, factors, labels, molecules, overview, relations
+from experiments.tasks import cora, defaults, factors, known, labels, molecules, overview, relations
 
 from . import small_data
 
@@ -57,8 +57,8 @@ def test_training_sees_no_test_label(name, place, few, monkeypatch):
 
     for module, reader in ((cora, "load_cora"), (molecules, "load_graphs"), (factors, "factor_graph")):
         monkeypatch.setattr(module, reader, partial(flipped, getattr(module, reader)))
-    for known, reader in relations.DATA.items():
-        monkeypatch.setitem(relations.DATA, known, partial(flipped, reader))
+    for each, reader in relations.DATA.items():
+        monkeypatch.setitem(relations.DATA, each, partial(flipped, reader))
     second = JOBS[name](place)
     same = ("val_accuracy", "val_loss", "epoch", "parameters")
     assert [second[key] for key in same] == [first[key] for key in same] and second["test"] != first["test"]
@@ -100,6 +100,20 @@ def test_classes_that_exclude_each_other_are_found_to_belong_together():
     drawn, order = torch.randint(4, (200, 5)), torch.randperm(20)
     capsule = labels.exclusive(F.one_hot(drawn, 4).flatten(1).float()[:, order], 5)
     assert len(set(zip(capsule.tolist(), (order // 4).tolist(), strict=True))) == 5 == len(capsule.unique())
+
+
+@pytest.mark.parametrize("method", [*known.METHODS, *known.FITTED])
+def test_no_method_sees_the_classes_that_it_is_to_find(place, monkeypatch, method):
+    monkeypatch.setattr(known, "EPOCHS", 2)
+    monkeypatch.setattr(known, "LAYER_EPOCHS", 2)
+    data = known.DATA["4 factors, published"](place.data, 0)
+    labels = data.labels.index_fill(0, torch.arange(0, len(data.labels), 3), -1)
+    found = []
+    for order in (torch.arange(4), torch.arange(3, -1, -1)):  # the hidden classes, and others in their place
+        torch.manual_seed(0)
+        truth = torch.where(labels < 0, data.labels[:, order], data.labels)
+        found.append((known.METHODS | known.FITTED)[method](dataclasses.replace(data, labels=truth), labels))
+    assert found[0].shape == data.labels.shape and torch.equal(*found)
 
 
 # The command

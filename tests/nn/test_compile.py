@@ -1,4 +1,4 @@
-"""Layers in torch.compile without a break in the graph, under torch.func, and exported."""
+"""Layers in torch.compile without a break in the graph, and exported."""
 
 import importlib
 import subprocess
@@ -9,12 +9,11 @@ import torch
 from packaging.version import Version
 from torch._dynamo.utils import counters
 from torch.export import Dim
-from torch.func import functional_call, grad, jacrev
 
 from graphcaps import dgl
 from graphcaps.graph import bipartite
 from graphcaps.models import from_preset
-from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps
+from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps
 from graphcaps.routing import Spherical
 from graphcaps.routing.engines.cpu.by_node import rows_by_node
 
@@ -101,20 +100,20 @@ class OnNodes(torch.nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.into = torch.nn.Linear(6, 6)
-        self.conv, self.readout = conv(6, 4, 3, residual=True, **edges), readout(4, 4, 2, in_caps=3)
+        self.conv, self.readout = conv(6, 4, 3, residual=True, **edges), readout(4, 4, 2, in_caps=3, shared=True)
 
 
 class OnDGL(OnNodes):
     def forward(self, graph, x, weight, attr):
         h, c = self.conv(graph, self.into(x).relu(), weight, get_coupling=True, edge_feat=attr)
-        return self.readout(graph, h.sin()).norm(dim=-1), c
+        return self.readout(graph, h.sin(), prior=x[:, :2]).norm(dim=-1), c
 
 
 class OnPyG(OnNodes):
     def forward(self, graph, x, weight, attr):
         edges, batch = graph
         h, (_, c) = self.conv(self.into(x).relu(), edges, weight, return_coupling=True, edge_attr=attr)
-        return self.readout(h.sin(), batch).norm(dim=-1), c
+        return self.readout(h.sin(), batch, prior=x[:, :2]).norm(dim=-1), c
 
 
 @compiles
@@ -169,34 +168,11 @@ def test_torch_accepts_the_operators(draw):
     logits, ratio, nothing = draw(12 * 3, 2), draw(3, 2), draw(0)
     route = [draw(12, 2, 8), draw(12 * 3, 8, 4), logits, ratio, nothing], [3, 1, 1, 1, 3, 12, 3]
     rows = rows_by_node(RING, caps_in=1, per_edge=False, mutual=False)[:4]
-    nodes = [draw(4, 1, 3, 2), draw(RING.num_edges(), 1, 3), draw(4, 3).square(), *rows], [0, 3, 0, 0, 1, 1]
+    scale, prior = draw(2, RING.num_edges(), 1, 3)
+    nodes = [draw(4, 1, 3, 2), scale, prior, draw(4, 3).square(), *rows], [0, 3, 0, 0, 1, 1]
     for operator, (tensors, how) in (("by_child", route), ("by_node", nodes)):
         tensors = [x.requires_grad_(x.is_floating_point() and x.numel() > 0) for x in tensors]
         torch.library.opcheck(getattr(torch.ops.graphcaps, operator).default, (tensors, how))
-
-
-# Transforms and exported programs
-
-ENTER = {
-    "layer": (CapsuleLayer(12, 3), lambda layer, u: layer(u), torch.rand(12, 2, 8)),
-    "conv": (CapsuleConv(4, 3, num_caps=2), lambda layer, x: layer(RING, x), torch.rand(4, 4)),
-    "beliefs": (BeliefConv(4, 3, 2), lambda layer, x: layer(RING, x), torch.rand(4, 4)),
-}
-
-
-@pytest.mark.skipif(
-    not NEW, reason="torch 2.4 fails for the graph layer: FuncTorchGradWrapper is no device; 2.14 was tried"
-)
-@pytest.mark.parametrize("name", ENTER)
-def test_gradients_of_functions_are_autograds(name):
-    layer, call, x = ENTER[name]
-    parameters = dict(layer.named_parameters())
-    inputs = (x,) if name == "layer" else (RING, x)
-    got = grad(lambda weights: functional_call(layer, weights, inputs).square().sum())(parameters)
-    wanted = torch.autograd.grad(call(layer, x).square().sum(), list(parameters.values()))
-    torch.testing.assert_close(list(got.values()), list(wanted))
-    columns = jacrev(lambda x: call(layer, x))(x)
-    torch.testing.assert_close(columns, torch.autograd.functional.jacobian(lambda x: call(layer, x), x))
 
 
 class Graph(torch.nn.Module):

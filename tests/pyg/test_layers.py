@@ -98,21 +98,25 @@ def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(loop
     )
 
 
-@pytest.mark.parametrize("in_caps", [1, 2])
-def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(in_caps, draw):
-    readout = made(pyg.CapsuleReadout, F, D, 2, in_caps=in_caps)
-    twin = nn.CapsuleReadout(F, D, 2, in_caps=in_caps).double()
+@pytest.mark.parametrize(("in_caps", "shared"), [(1, False), (2, False), (2, True)])
+def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(in_caps, shared, draw):
+    readout = made(pyg.CapsuleReadout, F, D, 2, in_caps=in_caps, shared=shared)
+    twin = nn.CapsuleReadout(F, D, 2, in_caps=in_caps, shared=shared).double()
     twin.load_state_dict(readout.state_dict())
     sizes = torch.tensor([5, 0, 1, 7, 0])
     batch = dgl.batch([dgl.graph(([], []), num_nodes=size) for size in sizes.tolist()])
     x, cotangent = draw(13, *[in_caps] * (in_caps > 1), F).requires_grad_(), draw(5, 2, D)
-    wanted = twin(batch, x, get_coupling=True)
+    prior = draw(13, 2) if shared else None
+    wanted = twin(batch, x, get_coupling=True, prior=prior)
     gradient = torch.autograd.grad(wanted[0], (x, *twin.parameters()), cotangent)
     index = torch.arange(5).repeat_interleave(sizes)
     order = torch.randperm(13, generator=torch.Generator().manual_seed(1))
-    by_ptr = readout(x, ptr=torch.cat((torch.zeros(1, dtype=torch.int64), sizes.cumsum(0))), return_coupling=True)
-    shuffled = readout(x[order], index[order], dim_size=5, return_coupling=True)
-    for got in (readout(x, index, dim_size=5, return_coupling=True), by_ptr, shuffled):
+    by_ptr = readout(
+        x, ptr=torch.cat((torch.zeros(1, dtype=torch.int64), sizes.cumsum(0))), return_coupling=True, prior=prior
+    )
+    drawn = None if prior is None else prior[order]
+    shuffled = readout(x[order], index[order], dim_size=5, return_coupling=True, prior=drawn)
+    for got in (readout(x, index, dim_size=5, return_coupling=True, prior=prior), by_ptr, shuffled):
         torch.testing.assert_close(got, (wanted[0], wanted[1][order] if got is shuffled else wanted[1]), **EXACT)
         torch.testing.assert_close(
             torch.autograd.grad(got[0], (x, *readout.parameters()), cotangent), gradient, **EXACT
@@ -235,6 +239,7 @@ def test_a_readout_keeps_the_contract_of_aggregations(draw):
         for dim, values in ((-2, x), (1, x), (0, x[0]), (-2, x[0]), (0, x.movedim(1, 0)), (-3, x.movedim(1, 0))):
             wanted = mean(values, **by_index, dim=dim)
             torch.testing.assert_close(readout(values, **given, dim=dim), wanted, **EXACT)
+        torch.testing.assert_close(readout(x, **given), mean(x, **by_index), **EXACT)
     nothing = torch.empty(0, 4).double()
     assert readout(nothing).shape == mean(nothing).shape == (0, 4)
     of_nobody = dict(index=torch.empty(0).long(), dim_size=2)

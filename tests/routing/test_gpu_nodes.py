@@ -130,10 +130,10 @@ def test_quick_sums_and_products_along_edges(device):
 def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     from graphcaps.routing.engines.gpu import nodes
 
-    z, kappa = torch.randn(7, 1, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
-    given = z, None, kappa.requires_grad_(), list(nodes.edges_by_node(graph(), z.device, False)), 2, False, False, True
-    torch.library.opcheck(nodes.forward, given)
-    (slope,) = torch.autograd.grad(nodes.forward(*given)[0].sum(), z, create_graph=True)
+    z, ratio = torch.randn(7, 1, 3, 4, device=device, requires_grad=True), torch.ones(7, 3, device=device)
+    given = [z, z.new_empty(0), ratio.requires_grad_(), *nodes.edges_by_node(graph(), z.device, False)], [2, 0, 0, 1]
+    torch.library.opcheck(torch.ops.graphcaps.route_nodes.default, given)
+    (slope,) = torch.autograd.grad(torch.ops.graphcaps.route_nodes(*given)[0].sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):
         slope.sum().backward()
 

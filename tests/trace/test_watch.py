@@ -186,7 +186,7 @@ def test_what_is_seen_shows_itself_and_gives_plain_numbers_and_networkx(tmp_path
     shown = seen._repr_html_()
     assert shown.count('<img src="data:image/gif;base64,') == 2
     assert not any(part in shown for part in ("http:", "https:", "<script"))
-    assert seen.entropy(layer="conv")._repr_png_().startswith(b"\x89PNG")
+    assert seen.graph(layer="conv", what="entropy")._repr_png_().startswith(b"\x89PNG")
     assert seen.graph(tmp_path / "graph.svg", "conv", over="iterations").exists()
     numbers, trace = seen.scalars(), seen["readout"]
     c = trace.c[0, -1, 0].astype(float)

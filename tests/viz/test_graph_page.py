@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from traces import stored_in
 
 from graphcaps import dgl, explore_graph
+from graphcaps.explore.hidden_edges import train_on_hidden_edges
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical
 
@@ -339,3 +340,36 @@ def test_the_page_fits_and_axe_finds_nothing(chromium, texts, width, scheme):
         graph, curve = (page.locator(name).bounding_box() for name in (".stage", "#entropy canvas"))
         if width == 1280:
             assert graph["height"] > 300 and curve["y"] + curve["height"] + page.evaluate("scrollY") <= 720
+
+
+def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined(tmp_path):
+    """Two women's visits are joined if the woman or the event is the same, and no one tells the layer which."""
+    visits = networkx.line_graph(networkx.davis_southern_women_graph())
+    women = set(networkx.davis_southern_women_graph().graph["top"])
+    data = stored_in(explore_graph(2, visits, path=tmp_path / "visits.html").read_text(encoding="utf-8"))
+    assert {"Evelyn Jefferson, E1", "E1, Evelyn Jefferson"} & {*data["names"]} and data["two_way"]
+    graph = dgl.from_networkx(networkx.convert_node_labels_to_integers(visits))
+    conv, x = train_on_hidden_edges(graph, 2)
+    _, c = conv(graph, x, get_coupling=True)
+    nodes, ends = [*visits], torch.stack(graph.edges()).T.tolist()
+    by_woman = torch.tensor([bool({*nodes[a]} & {*nodes[b]} & women) for a, b in ends])
+    alike = (c[:, 0].argmax(1) == by_woman).double().mean()
+    assert max(alike, 1 - alike) > 0.9
+    # In a graph of the same degrees without these causes, couplings stay nearly equal.
+    numbered = networkx.convert_node_labels_to_integers(visits)
+    with pytest.warns(UserWarning, match="couplings stay nearly equal. Edges may have more causes"):
+        explore_graph(2, networkx.double_edge_swap(numbered, 2000, 10**6, seed=0), path=tmp_path / "swapped.html")
+
+
+@pytest.mark.parametrize(
+    "made", [networkx.les_miserables_graph, networkx.florentine_families_graph, networkx.davis_southern_women_graph]
+)
+def test_a_networkx_graph_keeps_its_names_and_equal_couplings_say_what_to_try(made, chromium, tmp_path):
+    graph = made()
+    at, x = networkx.circular_layout(graph), torch.randn(len(graph), 5)
+    with pytest.warns(UserWarning, match="couplings stay nearly equal. Try unit_votes=True"):
+        page = explore_graph(CapsuleConv(5, 4, 3), graph, x, tmp_path / "page.html", positions=at)
+    data = stored_in(page.read_text(encoding="utf-8"))
+    assert data["names"] == [*graph] and np.allclose(data["at"], [*at.values()])
+    with opened(chromium, page) as shown:
+        assert "Try unit_votes=True" in text(shown, "#lead")

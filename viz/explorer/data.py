@@ -39,6 +39,7 @@ byte is the difference to the previous iteration's q, modulo 256, since small di
 
 import numpy as np
 
+from graphcaps.errors import expect
 from graphcaps.viz import style
 from graphcaps.viz.explorer.arrays import packed
 from graphcaps.viz.routing.entropy import entropies
@@ -59,6 +60,7 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         GraphcapsError: numbers that are not finite.
     """
     check_drawable(trace, image)
+    expect(trace.agreement is not None, "trace: agreement", "that of votes", "none", "Draw pictures: graphcaps viz")
     for name in ("c", "b", "agreement", "lengths"):
         broken = ~np.isfinite(getattr(trace, name)).all(axis=-1)  # (K, R, N)
         if broken.any():
@@ -112,7 +114,7 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
         "order": order[np.isin(order, trace.src[shown])].tolist(),
         "c": _quantised(c[..., shown]),
         "b": _quantised(trace.b[:, :, n, shown]),
-        "agreement": _quantised(trace.agreement[:, :, n, shown]),
+        "agreement": _quantised(np.asarray(trace.agreement)[:, :, n, shown]),
         "entropy": _quantised(linked),
         "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
         "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),

@@ -60,7 +60,8 @@ class EntropyCurves:
         axes.set_facecolor("none")
         axes.set(xlim=(self._x[0] - 0.2, self._x[-1] + 0.2), ylim=(0, 1.06 * highest))
         axes.set_yticks([0, 1, 2] if 2 < highest < 3 else [0, round(highest / 2, 1)])
-        label = "routing iteration" if time.over == "iterations" else "epoch of training (those kept)"
+        iteration = "iteration" if trace.agreement is None else "routing iteration"
+        label = iteration if time.over == "iterations" else "epoch of training (those kept)"
         axes.set_xlabel(label + f"  ({picture.source})" * (medium.heading and bool(picture.source)), **small)
         every = slice(None, None, math.ceil(len(time) / 20))
         axes.set_xticks(time.x[every], [str(step) for step in time.steps[every]])

@@ -88,9 +88,9 @@ class GraphPicture(Picture):
         return [(self.timeline.end, (edge, top + (tall - side) / 2, side), (edge + taken, top, wide - taken, tall))]
 
     def _still(self, rows: int) -> _Places:
-        """A panel for each of up to five rounds, with the image above the graph."""
+        """A panel for each of up to five rounds, with the image above the graph, or up to three without an image."""
         time = self.timeline
-        steps = np.unique(np.linspace(0, time.end, min(_MAX_PANELS, len(time))).round()).tolist()
+        steps = np.unique(np.linspace(0, time.end, min(_MAX_PANELS if self.tint else 3, len(time))).round()).tolist()
         each = self.medium.width / max(3, len(steps))
         side, top = (0.7 * each, 28 + 0.7 * each) if self.tint else (0.0, 20.0)
         tall = float(np.clip(15 * rows, 100, 420))
@@ -105,7 +105,11 @@ class GraphPicture(Picture):
             self.panels[0].show(position)
         self.curves.show(position)
         line = self.timeline.title(position)
-        if self.timeline.over == "iterations":
+        if self.trace.agreement is None:
+            dead = self.trace.dead()[round(position) if self.timeline.over == "epochs" else -1].sum()
+            line += f". Each {self.words[0]} divides itself among {self.trace.about.get('parent', 'parent')}s; "
+            line += f"dead (under a tenth of an equal load): {dead} of {len(self.names):,}"
+        elif self.timeline.over == "iterations":
             votes = f"Each {self.words[0]} votes for the look of the whole; votes that agree count more next time"
             end = position == self.timeline.end
             line = f"routing {line}" + (": the answer. From iteration 1 on: how it came about" if end else f". {votes}")

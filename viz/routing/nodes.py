@@ -22,6 +22,7 @@ from graphcaps.viz.routing.timeline import between, count
 from graphcaps.viz.routing_trace import RoutingTrace
 
 MAX_EDGES = 2000  # edges drawn at most
+EQUAL = "try unit_votes=True, concentration=4.0"  # shown if couplings stay nearly equal
 TANGLE = 400, 0.25  # a graph with more edges than this, and this share of all possible edges, is drawn as a matrix
 
 _THIN = 0.5  # points
@@ -212,6 +213,7 @@ class NodesPicture(Picture):
         entropy, levels = entropies(self.trace, self.timeline.c)
         over, line, level = self.timeline.over, self.medium.line, levels.mean()
         self._means = entropy.mean(axis=1)
+        self._hint = EQUAL if self._means[-1] > 0.95 * level else self.source
         self._x = self.timeline.x
         axes.axhline(level, color=style.INK, lw=line, ls=(0, (4, 3)))
         axes.plot(self._x, self._means, color=style.ACCENT, lw=2 * line)
@@ -250,9 +252,8 @@ class NodesPicture(Picture):
             self._show_edges(_PAPER + strength * (self._colors[capsule] - _PAPER), strength[:, 0])
         mean = float(between(self._means, position))
         self._tip.set_data([between(self._x, position)], [mean])
-        self._heading.say(
-            self.choice(position), f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat", self.source
-        )
+        line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat"
+        self._heading.say(self.choice(position), line, self._hint)
 
     def _show_edges(self, colors: np.ndarray, strength: np.ndarray) -> None:
         """Give the lines, and the rings of nodes with a loop, colours (P, 3) and strengths (P,)."""

@@ -53,6 +53,7 @@ class Panel:
         box: tuple[float, float, float, float],
     ):
         self._time, self._medium, self._trace = picture.timeline, picture.medium, picture.trace
+        self._size = "{:.1%}" if self._trace.agreement is None else "{:.2f}"  # of a load, of a length
         self._chosen, self._tint, self._axes, self._names = picture.chosen, picture.tint, axes, picture.names
         self._word = picture.words[1 if len(self._chosen.children) > 1 else 0]
         self._colors = [picture.color(j) for j in range(picture.trace.num_parents)]
@@ -91,19 +92,24 @@ class Panel:
         trace, shown, medium = self._trace, self._chosen, self._medium
         row, place = height / max(1, len(shown.children)), height / len(shown.parents)
         letter = 0.62 * medium.text * 100 / 72  # pixels
-        label = min(0.3 * width, letter * max(len(self._names[j]) + 1 for j in (*shown.parents, 0)) + 3 * letter)
+        label = min(0.42 * width, letter * max(len(self._names[j]) + 1 for j in (*shown.parents, 0)) + 3 * letter)
         thumb, box = min(0.94 * row, 0.15 * width), min(0.86 * place, 0.27 * width)
         right = left + width - label - box
         child_y = np.full(trace.num_children, np.nan)
         child_y[shown.children] = top + row * (np.arange(len(shown.children)) + 0.5)
         parent_y = np.full(trace.num_parents, np.nan)
         parent_y[shown.parents] = top + place * (np.arange(len(shown.parents)) + 0.5)
-        self._draw_children(left, child_y, thumb)
+        names = [style.cut(trace.child_names[i]) for i in shown.children if trace.child_names and self._votes is None]
+        indent = letter * max(map(len, names), default=0)
+        names, left = (names, left + indent) if indent < 0.2 * width else ([], left)
+        self._draw_children(left, child_y, thumb, names)
         self._draw_lines((left + thumb + 3, right - 2), child_y, parent_y, min(9.0, 0.5 * row * 72 / 100))
         self._draw_parents(right, parent_y, box, letter)
         self._note(left, top + height, right)
         if medium.heading:
-            children, parents = f"{len(shown.children)} {self._word}", "parents, and their lengths"
+            parents = f"{trace.about.get('parent', 'parent')}s, and their "
+            parents += "loads" if trace.agreement is None else "lengths"
+            children = f"{len(shown.children)} {self._word}"
             if self._tint is not None:
                 children += " (child capsules)"
                 parents = "wholes (parent capsules),\nlength: how sure"
@@ -112,13 +118,15 @@ class Panel:
             for x, text in ((left, children), (right, parents)):
                 self._axes.text(x, top - 8, text, va="bottom", size=medium.small, color=medium.muted)
 
-    def _draw_children(self, left: float, y: np.ndarray, side: float) -> None:
+    def _draw_children(self, left: float, y: np.ndarray, side: float, names: list[str]) -> None:
         """Draw each child as the decoded image of its vote for the parent that it goes to most, or as a dot."""
         children, trace = self._chosen.children, self._trace
         self._portraits = []  # each with the edge of its vote
         if self._votes is None:
             x = np.full(len(children), left + side - 2)
             self._axes.scatter(x, y[children], min(0.2 * side**2, 120.0), color=self._medium.ink, lw=0, zorder=3)
+            for i, name in zip(children, names, strict=False):
+                self._axes.text(x[0] - 12, y[i], name, ha="right", va="center", size=self._medium.small)
         else:
             best = dict(zip(trace.src[self.edges].tolist(), self.edges.tolist(), strict=True))  # the last is strongest
             for i in children:
@@ -162,7 +170,7 @@ class Panel:
         if others:
             rest = " others" if self._medium.heading else ""  # a still has less room
             longest = np.delete(self._time.lengths, self._chosen.parents, axis=1).max() + 0.005
-            self._axes.text(right, top + 6, f"+ {others:,}{rest} below {longest:.2f}", **looks)
+            self._axes.text(right, top + 6, f"+ {others:,}{rest} below {self._size.format(longest)}", **looks)
 
     def width(self, c: float | np.ndarray) -> float | np.ndarray:
         """Width of a line in points, linear in its coupling."""
@@ -182,7 +190,8 @@ class Panel:
             length = lengths[j]
             self.frames[k].set_linewidth(self._medium.line * (0.5 + 3.5 * length))
             self.bars[k].set(height=-self._side * length)
-            self._labels[k].set_text(f"{self._names[j]}{chr(10) if self._two_lines else ' '}{length:.2f}")
+            size = self._size.format(length)
+            self._labels[k].set_text(f"{self._names[j]}{chr(10) if self._two_lines else ' '}{size}")
             if self._parents is not None:
                 shown = between(self._parents[:, j].astype(np.float64), position)
                 self._decoded[k].set_data(style.displayed(shown[self._view]))

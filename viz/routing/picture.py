@@ -41,7 +41,8 @@ class Picture:
         self.names = [style.cut(name) for name in trace.parent_names]
         label = -1 if trace.labels is None else int(trace.labels[image])
         self.true = label if 0 <= label < trace.num_parents else None  # the parent that the label names
-        self.words = ("part", "parts") if trace.images is not None else ("child", "children")
+        child = str(trace.about.get("child", "part" if trace.images is not None else "child"))
+        self.words = (child, "children" if child == "child" else f"{child}s")
         with style.applied(medium):
             self.draw()
         self.show(self.timeline.end)

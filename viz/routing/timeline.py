@@ -86,7 +86,7 @@ class Timeline:
         """``iteration 2 of 3``, ``iteration 2 → 3 of 3`` between steps, ``epoch 4 of 10 - after 3 iterations``."""
         low, high = self.steps[math.floor(position)], self.steps[math.ceil(position)]
         name = f"{self.over[:-1]} {low}" if low == high else f"{self.over[:-1]} {low} → {high}"
-        after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" else ""
+        after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" and self.trained > 1 else ""
         return f"{name} of {self.steps[-1]}{after}"
 
     def frames(self) -> list[Frame]:
@@ -130,7 +130,7 @@ def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
     """The source of the numbers, a few words each: data set, model, layer, image, epochs of training."""
     parts = [str(trace.about[name]) for name in ("dataset", "model", "layer") if name in trace.about]
     if trace.num_images > 1 or trace.images is not None:
-        parts.append(f"image {image}")
+        parts.append(f"{trace.about.get('image', 'image')} {image}")
     if over == "iterations" and trace.epochs[-1] > 0:
         parts.append(f"after {count(int(trace.epochs[-1]), 'epoch')}")
     return parts
@@ -143,7 +143,8 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 def size_in_words(trace: RoutingTrace) -> str:
     """``200 edges, 3 iterations, 2 images``."""
-    counts = {"edge": trace.num_edges, "iteration": trace.num_iterations, "image": trace.num_images}
+    counts = {"edge": trace.num_edges, "iteration": trace.num_iterations}
+    counts[str(trace.about.get("image", "image"))] = trace.num_images
     if len(trace.epochs) > 1:
         counts["epoch"] = len(trace.epochs)
     return ", ".join(count(number, name) for name, number in counts.items())

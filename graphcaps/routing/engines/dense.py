@@ -14,8 +14,7 @@ class DenseEdges(Edges):
     """The engine for complete graphs. The I votes for one parent and image form the rows of one matrix.
 
     Edge vectors are (J, *, I, D), and edge numbers are (J, *, I). Children and parents are broadcast to edges, not
-    copied. On a CPU, reading scattered rows takes twice as long as contiguous ones, so the votes are copied once. On a
-    GPU they are not copied: a row of 16 numbers fills two whole memory transactions, wherever the next row is.
+    copied. The votes are copied once, because reading scattered rows takes twice as long as contiguous ones.
     """
 
     engine = "torch"
@@ -27,8 +26,6 @@ class DenseEdges(Edges):
     def __init__(self, graph: DGLGraph, votes: Votes):
         super().__init__(graph, votes)
         self.vector_dims = len(votes.trailing) + 2
-        self.copied = votes.device.type == "cpu"
-        self.by_image = False  # whether the votes' order in memory is (I, *, J, D)
 
     def numbers_in(self, x: Tensor) -> Tensor:
         return x.unflatten(0, (self.ends.num_children, self.ends.num_parents)).movedim(0, -1)  # (J, *, I)
@@ -37,18 +34,7 @@ class DenseEdges(Edges):
         return x.movedim(-1, 0).flatten(0, 1)  # (E, *)
 
     def vectors_in(self, dtype: torch.dtype) -> Tensor:
-        grid = self.votes.grid(self.graph).to(dtype)  # (I, J, *, D)
-        u_hat = grid.movedim(0, -2)  # (J, *, I, D)
-        if self.copied or grid.stride(1) == 0:  # stride 0: parents share votes, and each product would copy them
-            return u_hat.contiguous()
-        self.by_image = grid.dim() > 3 and grid.stride(1) < grid.stride(2)
-        return u_hat
-
-    def _product(self, left: Tensor, right: Tensor) -> Tensor:
-        """Products of matrices (J, *, ., .). J is moved behind * if that is the votes' order in memory."""
-        if not self.by_image:
-            return torch.matmul(left, right)
-        return torch.matmul(left.movedim(0, -3), right.movedim(0, -3)).movedim(-3, 0)
+        return self.votes.grid(self.graph).to(dtype).movedim(0, -2).contiguous()  # (I, J, *, D) -> (J, *, I, D)
 
     def child_softmax(self, b: Tensor) -> Tensor:
         return b.softmax(dim=0)
@@ -64,10 +50,10 @@ class DenseEdges(Edges):
         return torch.zeros_like(x, dtype=torch.bool).scatter(0, top, True)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
-        return self._product(c.unsqueeze(-2), u_hat).squeeze(-2)  # (J, *, 1, I) (J, *, I, D) -> (J, *, D)
+        return torch.matmul(c.unsqueeze(-2), u_hat).squeeze(-2)  # (J, *, 1, I) (J, *, I, D) -> (J, *, D)
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
-        return self._product(u_hat, v.unsqueeze(-1)).squeeze(-1)  # (J, *, I, D) (J, *, D, 1) -> (J, *, I)
+        return torch.matmul(u_hat, v.unsqueeze(-1)).squeeze(-1)  # (J, *, I, D) (J, *, D, 1) -> (J, *, I)
 
     def sum_to_parents(self, x: Tensor) -> Tensor:
         return x.sum(-1 if x.dim() == self.vector_dims else -2)

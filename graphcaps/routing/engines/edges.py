@@ -55,8 +55,6 @@ class Edges:
         ``coupling``: whether to return couplings (E, *).
         """
         parents = self.run(routing, self.vectors_in(prior.dtype), self.numbers_in(prior), activation)
-        wanted, got = (self.graph.num_dst_nodes(), *self.votes.trailing, self.votes.dim), tuple(parents.v.shape)
-        expect(is_tracing() or got == wanted, f"{type(routing).__name__}.forward", f"parents (J, *, D)={wanted}", got)
         c = parents.coupling if coupling else None
         return parents._replace(coupling=None if c is None else self.numbers_out(c.detach()))
 
@@ -71,7 +69,12 @@ class Edges:
                 f"{type(routing).__name__}: expected edges.observe(r, b, c, v, votes) in each iteration, got none. "
                 "Observers and graphcaps.watch are handed the state there"
             )
-        return result if isinstance(result, Parents) else squashed(result)
+        parents = result if isinstance(result, Parents) else squashed(result)
+        sizes = self.graph.num_dst_nodes(), *self.votes.trailing, self.votes.dim
+        for part, x, shape in zip(Parents._fields, parents, (sizes, sizes, sizes[:-1], prior.shape), strict=True):
+            if x is not None and x.shape != shape and not is_tracing():
+                expect(False, name, f"{part} of shape {tuple(shape)}", tuple(x.shape))
+        return parents
 
     def numbers_in(self, x: Tensor) -> Tensor:
         """(E, *) in edge order -> edge numbers, in the engine's layout."""

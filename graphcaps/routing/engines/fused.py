@@ -56,8 +56,7 @@ class FusedEdges(Edges):
                 return edges.route(routing, prior, activation, coupling)
             from .gpu.dense import route_dense
 
-            sizes = self.graph.num_src_nodes(), self.graph.num_dst_nodes()
-            return route_dense(self.votes, rule, prior, sizes, coupling, self.half)
+            return route_dense(self.graph, self.votes, rule, prior, coupling, self.half)
         from .cpu.by_child import sums
 
         s, c = sums(self.graph, self.votes.to(prior.dtype), rule, prior, self.observer, coupling)
@@ -89,10 +88,12 @@ class FusedNodes:
         rule = rule_of(routing)
         if rule is None or rule.kind == "sums":
             return "passes for such a routing"
+        if votes.prior is not None and on_gpu(votes):
+            return "a prior on CUDA"
         if watched():
             return "couplings of single iterations, which an observer is to see"
         wanted = f"votes (N, K_in, K_out, D) with K_out * D <= {MAX_NODE_NUMBERS}, float32, float64 on the CPU"
-        return "" if fits_node_kernels(votes.u) else f"{wanted}, half precision on CUDA, where Triton is needed"
+        return "" if fits_node_kernels(votes.z) else f"{wanted}, half precision on CUDA, where Triton is needed"
 
     def __init__(self, graph: DGLGraph, votes: NodeVotes, mutual: bool):
         self.graph, self.votes, self.mutual = graph, votes, mutual
@@ -102,7 +103,8 @@ class FusedNodes:
         rule, votes = rule_of(routing), self.votes
         assert rule is not None
         how = rule.kappa, rule.iterations, self.mutual, votes.per_edge, get_coupling
-        return node_kernels(votes.u)(self.graph, votes.u, votes.scale, *how)
+        more = () if votes.prior is None else (votes.prior,)
+        return node_kernels(votes.u)(self.graph, votes.u, votes.scale, *how, *more)
 
 
 def node_kernels(z: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]]:

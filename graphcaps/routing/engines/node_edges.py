@@ -25,18 +25,19 @@ class NodeEdges(Edges):
     votes: NodeVotes
 
     def __init__(self, graph: DGLGraph | Links, votes: NodeVotes, mutual: bool = False):
-        super().__init__(graph, votes)
+        super().__init__(graph, replace(votes, u=votes.z))
         reverse = graph.reverse if isinstance(graph, Links) else reverse_edges(graph) if mutual else None
         self.reverse = reverse.to(votes.device) if mutual and reverse is not None else None
         self.vector_dims = votes.u.dim()
         if not isinstance(graph, Links):
-            self.observer = observer_on_nodes(graph, *votes.u.shape[-3:-1])
+            self.observer = observer_on_nodes(graph, *votes.z.shape[-3:-1])
 
     def sums(self, routing: Routing, get_coupling: bool) -> tuple[Tensor, Tensor | None]:
         """Route; return what ``route_nodes`` returns."""
         number = torch.promote_types(self.votes.dtype, torch.float32)  # sums of many votes overflow float16
         votes, rule = replace(self.votes, u=self.votes.u.to(number)), rule_of(routing)
-        prior = votes.u.new_zeros(self.ends.src.shape[0], *votes.u.shape[1:-1])
+        zeros = votes.u.new_zeros(self.ends.src.shape[0], *votes.u.shape[1:-1])
+        prior = zeros if votes.prior is None else votes.prior.to(number)
         # Attention adds unweighted votes, and a routing without a `Rule` may use votes in any way: expand them.
         in_chunks = not (votes.per_edge or rule is None or rule.kind == "sums" or is_tracing())
         parents = self.run(routing, votes if in_chunks else votes.build(self.ends), prior)

@@ -8,9 +8,9 @@ Object.assign(words, {
     if (others) texts.push(`${thousands(others)} to others`);
     return `Which capsule? ${texts.join(", ") || `${counted(edges, "edge", "edges")}, all undecided`}`;
   },
-  lead: (K) =>
-    `Along each edge a node sends its neighbour a vote for each of ${K} capsules. Votes that agree pull harder in the next ` +
-    "round: their lines grow. Colour: the capsule that gets most.",
+  lead: (K, equal = $("h1").textContent.endsWith("all undecided")) =>
+    `Along each edge a node sends its neighbour a vote for each of ${K} capsules. ` +
+    (equal ? "Here votes agree alike with all of them: the concentration is low, or nothing asked for several causes. Try unit_votes=True and Spherical(concentration=4.0), or explore_graph(2, graph), which trains a layer on hidden edges." : "Votes that agree pull harder in the next round: their lines grow. Colour: the capsule that gets most."),
   layer: ({ routing, iterations, unit_votes: unit, mutual }) =>
     [`${routing} routing, ${counted(iterations, "round", "rounds")}`, ...(unit ? ["unit votes"] : []), ...(mutual ? ["mutual"] : [])].join(", "),
   size: (nodes, edges) => `${counted(nodes, "node", "nodes")}, ${counted(edges, "edge", "edges")}`,

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ...._dgl import DGLGraph
 from ....functional import squash
-from ....graph import Links, links
-from ...rule import Rule, kappa_over_rho, squared_lengths_on_complete
+from ....graph import Links
+from ...rule import Rule, ratio_of
 from ...second_derivative import once_differentiable
 from ...votes import LinearVotes, Votes
 from ..edges import Observer
@@ -43,7 +43,7 @@ def sums(
     compiled = isinstance(graph, Links)
     by_image = None if compiled or observer is not None else votes_by_image(graph, votes, rule, prior)
     if by_image is not None:
-        ratio, per_square = _ratio(graph, by_image, rule.kappa)
+        ratio, per_square = ratio_of(graph, by_image, rule.kappa)
         return sums_by_image(graph, by_image, rule.iterations, ratio, per_square, coupling)
     edges, trailing = None if compiled else edges_by_child(graph), tuple(prior.shape[1:])
     if isinstance(votes, LinearVotes) and (edges is None or not has_hub(edges, votes)):
@@ -52,7 +52,7 @@ def sums(
         u = votes.build(graph)
         weight, index = u.new_empty(0), None
     u, weight = u.reshape(len(u), -1, u.shape[-1]).contiguous(), weight.contiguous()  # (I, B, P), or (E, B, D)
-    ratio, per_square = _ratio(graph, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
+    ratio, per_square = ratio_of(graph, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
     learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, ratio))
     prior = prior.reshape(len(prior), -1)
     if edges is None:
@@ -82,7 +82,7 @@ class _Route(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """Return the last s (J, B, D) and the last couplings (E, B), which are empty without ``call.coupling``.
 
-        ``ratio`` and ``per_square`` are None, except in spherical routing; `_ratio` describes them.
+        ``ratio`` and ``per_square`` are None, except in spherical routing; `ratio_of` describes them.
         """
         edges, rule = call.edges, call.rule
         given = Passes(u, weight, index, edges)
@@ -201,39 +201,3 @@ def _gradient_of_linear(
     logits = {"prior": prior, "before": w, "ds": ds, "iterations": len(ds), "mode": mode, "adds": adds}
     passes.run(iterate_backward, **logits, v=added, du=du, dweight=dweight)
     return du, sum_of(parts)
-
-
-def _ratio(
-    graph: DGLGraph | Links, votes: Tensor | LinearVotes, kappa: Tensor | None
-) -> tuple[Tensor | None, Tensor | None]:
-    """Return ratio = kappa / rho (J, B) and, for votes (E, B, D), per_square = ratio / sum of |u_hat|^2 (0 for 0 / 0).
-
-    For given votes, autograd sees ratio as a function of kappa alone, because the squares would take it four tensors of
-    the votes' size. The kernels add the votes' gradient through ratio, which is -dratio per_square u_hat.
-    """
-    if kappa is None:
-        return None, None
-    ends = links(graph, votes.device)
-    count = ends.in_degrees.to(votes.dtype).unsqueeze(-1)
-    if isinstance(votes, LinearVotes):
-        return kappa_over_rho(squared_lengths(votes, graph), count, kappa), None
-    squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1).square_(), ends)
-    ratio = kappa_over_rho(squares, count, kappa)
-    value = ratio.detach()
-    return ratio, torch.where(value > 0, value / squares, 0)
-
-
-def squared_lengths(votes: LinearVotes, graph: DGLGraph | Links) -> Tensor:
-    """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children in ``votes`` are (I, B, P)."""
-    u, weight, ends = votes.u, votes.weight, links(graph, votes.device)
-    if weight.dim() == 2:
-        of_child = (u @ weight).square().sum(-1)  # (I, B)
-        return _sum_to_parents(of_child.index_select(0, ends.src), ends)
-    if ends.complete and votes.index is None:
-        types = len(weight) if weight.dim() == 4 else ends.num_children
-        return squared_lengths_on_complete(u, weight.reshape(types, ends.num_parents, *weight.shape[-2:]))
-    return _sum_to_parents(votes.build(graph).square().sum(-1), ends)
-
-
-def _sum_to_parents(numbers: Tensor, ends: Links) -> Tensor:
-    return numbers.new_zeros(ends.num_parents, numbers.shape[1]).index_add(0, ends.dst, numbers)

@@ -3,7 +3,7 @@
     u_hat_ekl = scale_ekl z_ukl            on edge e = (u, v), the vote of u's capsule k for v's capsule l
     c_ek      = softmax over l of b_ek
     s_vl      = sum over e and k of c_ekl u_hat_ekl
-    b_ekl     = <u_hat_ekl, w_vl>          w = kappa / rho s / |s| (spherical), sum of squash(s) so far (dynamic)
+    b_ekl     = prior_ekl + <u_hat_ekl, w_vl>   w = kappa / rho s / |s| (spherical), sum of squash(s) so far (dynamic)
 
 Without ``mutual``, one pass over the nodes runs all iterations, and another computes the gradient. With ``mutual``, an
 edge adds its reverse's products to its logits, so each iteration needs its own pass. `README.md` derives the passes.
@@ -30,9 +30,11 @@ class Rows(NamedTuple):
     source: np.ndarray  # (rows,): index of the row's votes in u_hat: u * K_in + k, or e * K_in + k with per_edge
     eid: np.ndarray  # (rows,): the row's index in the graph's edge order, e * K_in + k
     reverse: np.ndarray  # (rows,): the row of the reverse edge, or empty
-    u_hat: np.ndarray  # the unscaled votes z, (N_src * K_in, K, D), or with per_edge (E * K_in, K, D)
+    u_hat: np.ndarray  # the unscaled votes z, (N_src * K_in, votes, D), or with per_edge (E * K_in, votes, D)
     scale: np.ndarray  # (rows, K) in the graph's order, or empty
+    prior: np.ndarray  # (rows, K) in the graph's order, or empty
     K: tuple[None, ...]
+    VOTES: tuple[None, ...]  # as many as K, or one that is the same for all capsules
     D: tuple[None, ...]
 
 
@@ -49,7 +51,7 @@ class RowsByNode(NamedTuple):
     per_edge: bool
     max_rows: int
 
-    def arrays(self, u_hat: Tensor, scale: Tensor | None) -> Rows:
+    def arrays(self, caps: int, u_hat: Tensor, scale: Tensor | None, prior: Tensor | None) -> Rows:
         return Rows(
             self.indptr.numpy(),
             self.source.numpy(),
@@ -57,7 +59,9 @@ class RowsByNode(NamedTuple):
             self.reverse.numpy(),
             flat(u_hat.contiguous()),
             flat(u_hat.new_empty(0) if scale is None else scale.contiguous()),
-            K=(None,) * u_hat.shape[2],
+            flat(u_hat.new_empty(0) if prior is None else prior.contiguous()),
+            K=(None,) * caps,
+            VOTES=(None,) * u_hat.shape[2],
             D=(None,) * u_hat.shape[3],
         )
 
@@ -101,28 +105,33 @@ def sums_of_nodes(
     mutual: bool = False,
     per_edge: bool = False,
     get_coupling: bool = False,
+    prior: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the last s (N_dst, K_out, D) and, with ``get_coupling``, detached couplings (E, K_in, K_out), else None.
 
     z is (N_src, K_in, K_out, D) or, with ``per_edge``, (E, K_in, K_out, D), on the CPU in float32 or float64. ``scale``
     is broadcastable with (E, K_in, K_out). For spherical routing, ``kappa`` is () or (K_out,). With ``mutual``,
-    an edge and its reverse share their logits; each edge then needs a reverse, and K_in must be 1.
+    an edge and its reverse share their logits; each edge then needs a reverse, and K_in must be 1. ``prior`` is
+    (E, K_in, K_out), not with ``mutual``; z may then be (N_src, K_in, 1, D).
     """
-    caps_in, caps_out, dim = z.shape[1:]
+    caps_in, caps_out, dim = z.shape[1:] if prior is None else (*prior.shape[1:], z.shape[3])
     num_nodes, num_edges = graph.num_dst_nodes(), graph.num_edges()
     if num_edges == 0 or z.numel() == 0:
-        s = z.sum() * 0 + z.new_zeros(num_nodes, caps_out, dim)
+        # DistributedDataParallel waits for a gradient, zero here, of each parameter.
+        nothing = sum(x.sum() for x in (z, scale, kappa, prior) if x is not None) * 0
+        s = nothing + z.new_zeros(num_nodes, caps_out, dim)
         return s, z.new_zeros(num_edges, caps_in, caps_out) if get_coupling else None
     per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(num_nodes, caps_out)
     scale = None if scale is None else scale.to(z.dtype).expand(num_edges, caps_in, caps_out)
+    prior = None if prior is None else prior.to(z.dtype)
     how = iterations, kappa is None, mutual, get_coupling, torch.is_grad_enabled()
     if isinstance(graph, Links):  # torch.compile traces the call
         from .operators import route_by_node
 
-        s, c = route_by_node(z, scale, per_node, *graph.origin, how=(per_edge, *how))
+        s, c = route_by_node(z, scale, prior, per_node, *graph.origin, how=(per_edge, *how))
     else:
         rows = rows_by_node(graph, caps_in, per_edge, mutual)
-        s, c = _SumsOfNodes.apply(z, scale, per_node, rows, arguments(*how))
+        s, c = _SumsOfNodes.apply(z, scale, prior, per_node, rows, arguments(*how))
     return s, c.view(num_edges, caps_in, caps_out) if get_coupling else None
 
 
@@ -137,9 +146,10 @@ class _SumsOfNodes(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, scale: Tensor | None, kappa: Tensor, rows: RowsByNode, how: dict[str, Any]
+        ctx: Any, z: Tensor, scale: Tensor | None, prior: Tensor | None, kappa: Tensor, rows: RowsByNode, how: dict
     ) -> tuple[Tensor, Tensor]:
-        (num_nodes, caps), num_rows, dims = kappa.shape, len(rows.source), z.shape[2:]
+        (num_nodes, caps), num_rows = kappa.shape, len(rows.source)
+        dims = caps, z.shape[3]
         iterations, mutual = how["iterations"], how["MUTUAL"] is not None
         all_nodes, all_rows = (num_nodes, num_rows) if mutual else (0, 0)
         s, w = (empty((all_nodes, iterations, *dims), z) for _ in range(2))
@@ -148,13 +158,16 @@ class _SumsOfNodes(torch.autograd.Function):
         kept = Kept(*map(flat, (s, w, squares, ratio, empty((2, all_rows, caps), z), c)))
         sums = z.new_empty(num_nodes, *dims)
         coupling = z.new_full((num_rows if how["get_coupling"] else 0, caps), 1 / caps)
+        if prior is not None and iterations == 1:
+            coupling = prior.softmax(-1).view(-1, caps)[: len(coupling)]
         calls, stride = _calls(rows, caps, how)
-        given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept, "stride": stride} | how
+        arrays = rows.arrays(caps, z, scale, prior)
+        given = {"rows": arrays, "kappa": kappa.contiguous(), "kept": kept, "stride": stride} | how
         for begin, end in calls:
             run_on_threads(
                 nodes_forward, rows.ranges(), **given, r_begin=begin, r_end=end, sums=sums, coupling=coupling
             )
-        ctx.save_for_backward(z, scale, kappa, s, w, squares, ratio, c)
+        ctx.save_for_backward(z, scale, prior, kappa, s, w, squares, ratio, c)
         ctx.settings = rows, how
         ctx.mark_non_differentiable(coupling)
         return sums, coupling
@@ -162,22 +175,24 @@ class _SumsOfNodes(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-        z, scale, kappa, s, w, squares, ratio, c = ctx.saved_tensors
+        z, scale, prior, kappa, s, w, squares, ratio, c = ctx.saved_tensors
         rows, how = ctx.settings
         calls, stride = _calls(rows, kappa.shape[1], how)
         ranges, du, parts = rows.ranges_and_sums(z)
         dkappa = torch.zeros_like(kappa, memory_format=torch.contiguous_format)
-        wants_scale, nothing = ctx.needs_input_grad[1], z.new_empty(0)
-        dscale = torch.empty_like(scale, memory_format=torch.contiguous_format) if wants_scale else nothing
+        nothing, size = z.new_empty(0), (len(rows.eid) // z.shape[1], z.shape[1], kappa.shape[1])
+        found = [z.new_empty(size) if wanted else None for wanted in ctx.needs_input_grad[1:3]]
+        drows = tuple(flat(nothing if x is None else x) for x in found)
         dw = zeros((len(s), *grad.shape[1:]), s)
         kept = Kept(*map(flat, (s, w, squares, ratio, nothing, c)))
         slopes = Slopes(*map(flat, (empty(s.shape, s), empty(c.shape, c), dw, torch.zeros_like(ratio))))
-        given = {"rows": rows.arrays(z, scale), "kappa": kappa.contiguous(), "kept": kept, "slopes": slopes} | how
-        given |= {"stride": stride, "grad": grad.contiguous(), "dkappa": dkappa, "dscale": dscale}
+        arrays = rows.arrays(kappa.shape[1], z, scale, prior)
+        given = {"rows": arrays, "kappa": kappa.contiguous(), "kept": kept, "slopes": slopes} | how
+        given |= {"stride": stride, "grad": grad.contiguous(), "dkappa": dkappa, "drows": drows}
         for begin, end in reversed(calls):
             nodes, of_threads = (rows.ranges(), nothing) if begin else (ranges, parts)
             run_on_threads(nodes_backward, nodes, **given, r_begin=begin, r_end=end, du=of_threads)
-        return sum_of(du), dscale if wants_scale else None, dkappa, None, None
+        return sum_of(du), *found, dkappa, None, None
 
 
 def _calls(rows: RowsByNode, caps: int, how: dict[str, Any]) -> tuple[list[tuple[int, int]], int]:

@@ -22,13 +22,19 @@ ROWS_AHEAD, LINE = 4, 16  # a row is prefetched ROWS_AHEAD rows before it is use
 @inlined
 def start_of_row(rows, k):
     """Return the index in u_hat at which row k starts."""
-    return get(rows.source, k) * len(rows.K) * len(rows.D)
+    return get(rows.source, k) * len(rows.VOTES) * len(rows.D)
+
+
+@inlined
+def votes_stride(rows):
+    """Return the distance of a row's votes in u_hat, or 0 if all capsules get the same one."""
+    return len(rows.D) * min(1, len(rows.VOTES) - 1)
 
 
 @inlined
 def look_ahead(rows, k, last):
     at = start_of_row(rows, min(k + ROWS_AHEAD, last))
-    for line in range(0, len(rows.K) * len(rows.D), LINE):
+    for line in range(0, len(rows.VOTES) * len(rows.D), LINE):
         prefetch(rows.u_hat, at + line)
 
 
@@ -51,14 +57,15 @@ def scale_of_row(rows, k):
 @inlined
 def products_of_row(rows, k, parents, at):
     """(K,): the products of row k's votes with ``parents`` (K, D), which start at ``at``."""
-    row, size = start_of_row(rows, k), len(rows.D)
-    return dots(rows.u_hat, row, size, parents, at, size, rows.K, rows.D) * scale_of_row(rows, k)
+    row, D = start_of_row(rows, k), rows.D
+    return dots(rows.u_hat, row, votes_stride(rows), parents, at, len(D), rows.K, D) * scale_of_row(rows, k)
 
 
 @inlined
 def add_votes_of_row(sums, at, factors, rows, k):
     """Add row k's votes, each times its factor, to the sums (K, D), which start at ``at``."""
-    add_rows(sums, at, factors * scale_of_row(rows, k), rows.u_hat, start_of_row(rows, k), rows.D)
+    factors = factors * scale_of_row(rows, k)
+    add_rows(sums, at, len(rows.D), factors, rows.u_hat, start_of_row(rows, k), votes_stride(rows), rows.D)
 
 
 @inlined
@@ -76,6 +83,25 @@ def softmax_of_row(b):
     """Return the couplings of one row: the softmax of b."""
     raised = exp(b - reduce_max(b))
     return raised / reduce_sum(raised)
+
+
+@inlined
+def first_couplings(rows, k):
+    """Return row k's couplings in the first iteration: equal ones, or the softmax of its prior."""
+    K, number = rows.K, rows.u_hat.dtype
+    c = splat(number.type(1) / number.type(len(K)), K)
+    if len(rows.prior) > 0:
+        c = softmax_of_row(load(rows.prior, get(rows.eid, k) * len(K), K))
+    return c
+
+
+@inlined
+def couplings_of_row(rows, k, w, at):
+    """Return row k's couplings in a later iteration, for w (K, D), which starts at ``at``."""
+    b = products_of_row(rows, k, w, at)
+    if len(rows.prior) > 0:
+        b = load(rows.prior, get(rows.eid, k) * len(rows.K), rows.K) + b
+    return softmax_of_row(b)
 
 
 @inlined
@@ -99,19 +125,19 @@ def copy_capsules(to, i, x, j, rows):
 
 @inlined
 def first_iteration(s, at, squares, ratio, i, kappa, j, rows, first, last):
-    """Run a node's first iteration: s += votes / K, and fill ``squares`` and ``ratio``.
+    """Run a node's first iteration: s += couplings times votes, and fill ``squares`` and ``ratio``.
 
     ``squares`` are sums of the votes' squared lengths. ``ratio`` is kappa / rho, or 0 if all votes are zero.
     s (K, D) starts at ``at``, ``squares`` and ``ratio`` (K,) start at i, and ``kappa`` (K,) starts at j.
     """
-    K, D, number = rows.K, rows.D, s.dtype
-    equal, total = splat(number.type(1) / number.type(len(K)), K), splat(number.type(0), K)
+    K, number, stride = rows.K, s.dtype, votes_stride(rows)
+    total = splat(number.type(0), K)
     for k in range(first, last):
         look_ahead(rows, k, last - 1)
         row, scale = start_of_row(rows, k), scale_of_row(rows, k)
-        square = dots(rows.u_hat, row, len(D), rows.u_hat, row, len(D), K, D) * scale
+        square = dots(rows.u_hat, row, stride, rows.u_hat, row, stride, K, rows.D) * scale
         total = fma(square, scale, total)
-        add_rows(s, at, equal * scale, rows.u_hat, row, D)
+        add_votes_of_row(s, at, first_couplings(rows, k), rows, k)
     store(squares, i, total)
     for capsule in range(len(K)):
         mean = get(squares, i + capsule) / number.type(last - first)
@@ -171,23 +197,29 @@ def ratio_backward(squares, ratio, dratio, i, dkappa, j, through_rho, count):
 
 
 @inlined
-def row_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through_rho, change, du, dscale):
-    """Add row k's gradient to du, and fill its row of dscale. ds and w (R, K, D) start at ``at``.
+def row_backward(rows, k, iterations, ds, w, at, c, db, begin, stride, through_rho, change, du, drows):
+    """Add row k's gradient to du, and fill its rows of ``drows``. ds and w (R, K, D) start at ``at``.
 
-    c and db (rows, K) of iteration r start at begin + r * stride. ``change`` (K, D) is a buffer.
+    ``drows`` are dscale and dprior (rows, K), each empty if it isn't wanted. c and db (rows, K) of iteration r start
+    at begin + r * stride. ``change`` (K, D) is a buffer.
     """
     K, D, row, scale = rows.K, rows.D, start_of_row(rows, k), scale_of_row(rows, k)
-    size = len(change)
+    size, apart, couplings, (dscale, dprior) = len(change), votes_stride(rows), first_couplings(rows, k), drows
     clear_range(change, 0, size)
-    add_rows(change, 0, splat(change.dtype.type(1) / change.dtype.type(len(K)), K), ds, at, D)
+    add_rows(change, 0, len(D), couplings, ds, at, len(D), D)
+    if len(dprior) > 0:
+        slope = softmax_backward_of_row(couplings, products_of_row(rows, k, ds, at))
+        for r in range(1, iterations):
+            slope = slope + load(db, begin + r * stride + k * len(K), K)
+        store(dprior, get(rows.eid, k) * len(K), slope)
     for r in range(1, iterations):
         start = begin + r * stride
-        add_rows(change, 0, load(c, start + k * len(K), K), ds, at + r * size, D)
-        add_rows(change, 0, with_reverse(db, start, k, rows), w, at + r * size, D)
+        add_rows(change, 0, len(D), load(c, start + k * len(K), K), ds, at + r * size, len(D), D)
+        add_rows(change, 0, len(D), with_reverse(db, start, k, rows), w, at + r * size, len(D), D)
     add_votes_of_row(change, 0, load(through_rho, 0, K), rows, k)
     if len(dscale) > 0:
-        store(dscale, get(rows.eid, k) * len(K), dots(change, 0, len(D), rows.u_hat, row, len(D), K, D))
-    add_rows(du, row, scale, change, 0, D)
+        store(dscale, get(rows.eid, k) * len(K), dots(change, 0, len(D), rows.u_hat, row, apart, K, D))
+    add_rows(du, row, apart, scale, change, 0, len(D), D)
 
 
 @inlined
@@ -211,7 +243,7 @@ def iterate_node(node, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, ke
                     look_ahead_twice(rows, k, last - 1, products_of, current)
                     couplings = softmax_of_row(with_reverse(products_of, current, k, rows))
                 else:
-                    couplings = softmax_of_row(products_of_row(rows, k, w, at))
+                    couplings = couplings_of_row(rows, k, w, at)
                 if len(c) > 0:
                     store(c, start + r * stride + k * caps, couplings)
                 if len(coupling) > 0 and r == iterations - 1:
@@ -244,13 +276,13 @@ def nodes_forward(begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, a
 
 @compiled
 def nodes_backward(
-    begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, grad, slopes, du, dkappa, dscale
+    begin, end, rows, MUTUAL, kappa, r_begin, r_end, iterations, adds, kept, stride, grad, slopes, du, dkappa, drows
 ):
     """Run the backward pass of iterations r_begin:r_end, from ``grad`` (N, K, D), the gradient of the last s.
 
-    The first iteration adds the votes' gradient to du (sources, K, D), and fills dkappa (N, K) and, unless it is empty,
-    dscale (rows, K). With MUTUAL, ``kept`` and ``slopes`` hold the values of all nodes; dw and dratio start at zero.
-    Else the values of each node are recomputed.
+    The first iteration adds the votes' gradient to du (sources, K, D), and fills dkappa (N, K) and ``drows``. With
+    MUTUAL, ``kept`` and ``slopes`` hold the values of all nodes; dw and dratio start at zero. Else the values of each
+    node are recomputed.
     """
     K, like, size, caps, top = rows.K, rows.u_hat, len(rows.K) * len(rows.D), len(rows.K), iterations - 1
     change, through_rho, nothing = zeros(size, like), zeros(caps, like), zeros(0, like)
@@ -288,7 +320,7 @@ def nodes_backward(
                     if r == top and MUTUAL is not None:
                         look_ahead(rows, k, last - 1)
                     if r == top and MUTUAL is None:
-                        store(c, x + k * caps, softmax_of_row(products_of_row(rows, k, w, at)))
+                        store(c, x + k * caps, couplings_of_row(rows, k, w, at))
                     slope = softmax_backward_of_row(load(c, x + k * caps, K), products_of_row(rows, k, ds, at))
                     store(db, x + k * caps, slope)
                     if MUTUAL is None:
@@ -299,4 +331,4 @@ def nodes_backward(
             at = home * iterations * size
             ratio_backward(squares, ratio, dratio, i, dkappa, node * caps, through_rho, last - first)
             for k in range(first, last):
-                row_backward(rows, k, iterations, ds, w, at, c, db, start, stride, through_rho, change, du, dscale)
+                row_backward(rows, k, iterations, ds, w, at, c, db, start, stride, through_rho, change, du, drows)

@@ -191,8 +191,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pool.cache_clear)  # a forked process inherits the pool without its threads
 
 
+class _Memory:
+    """The memory of a contiguous tensor, for ``np.asarray``."""
+
+    def __init__(self, tensor: torch.Tensor):
+        number = f"<f{tensor.element_size()}"
+        self.__array_interface__ = {"data": (tensor.data_ptr(), False), "shape": (tensor.numel(),), "typestr": number}
+        self.tensor = tensor  # keeps the memory alive
+
+
 def flat(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().reshape(-1).numpy()
+    """A tensor of floats as a flat array. ``tensor.numpy()`` would fix the storage's size, which FSDP changes."""
+    return np.asarray(_Memory(tensor if tensor.is_contiguous() else tensor.reshape(-1)))
 
 
 def sum_of(parts: torch.Tensor) -> torch.Tensor:

@@ -109,21 +109,22 @@ def stream(typing, x, i, vector):
 
 
 @intrinsic
-def add_rows(typing, sums, at, factors, x, i, width):
-    """``add_rows(sums, at, factors, x, i, width)``: each row of sums += its factor times the same row of x.
+def add_rows(typing, sums, at, sums_stride, factors, x, i, x_stride, width):
+    """``add_rows(sums, at, sums_stride, factors, x, i, x_stride, width)``: each row of sums += factor times row of x.
 
-    There is one row of len(width) numbers per lane of factors. The rows start at ``at`` in sums and at i in x.
+    There is one row of len(width) numbers per lane of factors. The first rows start at ``at`` in sums and at i in x,
+    and each next row a stride later.
     """
-    size = len(width)
+    size, index = len(width), types.int64
 
-    def emit(builder, sums, at, vector, x, i, _):
+    def emit(builder, sums, at, sums_stride, vector, x, i, x_stride, _):
         for row in range(factors.lanes):
-            to, start = (builder.add(index, _LONG(row * size)) for index in (at, i))
             factor = _splat(builder, builder.extract_element(vector, _INT(row)), size)
-            terms = _load(builder, x, start, size), _load(builder, sums, to, size)
-            _store(builder, sums, to, _fma(builder, factor, *terms))
+            terms = _load(builder, x, i, size), _load(builder, sums, at, size)
+            _store(builder, sums, at, _fma(builder, factor, *terms))
+            at, i = builder.add(at, sums_stride), builder.add(i, x_stride)
 
-    return types.void(sums, types.int64, factors, x, types.int64, width), _code(emit)
+    return types.void(sums, index, index, factors, x, index, index, width), _code(emit)
 
 
 @intrinsic

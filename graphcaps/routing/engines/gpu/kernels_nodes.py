@@ -9,9 +9,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from ...rule import MIN_NORM, MIN_SQUARED_NORM
-
-SHORTEST, SMALLEST = tl.constexpr(MIN_NORM), tl.constexpr(MIN_SQUARED_NORM)
+from .kernels_rule import next_query, next_query_backward
 
 
 class Rows(NamedTuple):
@@ -58,10 +56,10 @@ def load_index(x, edge):
 
 @triton.jit
 def zeros(S: tl.constexpr):
-    """Return zeros (1, K, D) and (1, K)."""
+    """Return zeros (1, K, D)."""
     K: tl.constexpr = S.PADDED_K  # Triton 3.6 refuses fields of S within tuples
     D: tl.constexpr = S.PADDED_D
-    return tl.zeros((1, K, D), tl.float32), tl.zeros((1, K), tl.float32)
+    return tl.zeros((1, K, D), tl.float32)
 
 
 @triton.jit
@@ -101,19 +99,18 @@ def softmax(b, S: tl.constexpr):
 
 
 @triton.jit
-def sum_rows(rows, begin, end, w, w_of_all, ds, ds_of_all, coupling, S: tl.constexpr):
-    """Return s (1, K, D) of the rows begin:end, the sum of the votes times their couplings, and their squares (1, K).
+def sum_rows(rows, begin, end, S: tl.constexpr, w=None, w_of_all=None, ds=None, ds_of_all=None, coupling=None):
+    """Return s (1, K, D) of the rows begin:end, the sum of the votes times their couplings.
 
     In the first iteration, w is None. With ds, the factors are the gradients of the logits instead of the couplings,
     so the sum is the gradient of w. ``coupling`` is None, or receives the couplings in the graph's order.
     """
-    total, squares = zeros(S)
+    total = zeros(S)
     for at in range(begin, end, S.ROWS):
         edge, source, eid = rows_at(rows, at, end, S)
         u_hat = scaled(load(rows.z, capsules_at(source, S)), rows, eid, S)
         if w is None:
             total += tl.sum(u_hat, 0)[None] / S.K
-            squares += tl.sum(tl.sum(u_hat * u_hat, 2), 0)[None]
         else:
             x = softmax(products(u_hat, w, w_of_all, 0, rows, edge, S), S)
             if coupling is not None:
@@ -122,17 +119,17 @@ def sum_rows(rows, begin, end, w, w_of_all, ds, ds_of_all, coupling, S: tl.const
                 dc = products(u_hat, ds, ds_of_all, 0, rows, edge, S)
                 x = x * (dc - tl.sum(x * dc, 1)[:, None])
             total += tl.sum(x[:, :, None] * u_hat, 0)[None]
-    return total, squares
+    return total
 
 
 @triton.jit
-def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, through_rho, dz, dscale, R, S: tl.constexpr):
+def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, dz, dscale, R, S: tl.constexpr):
     """Write the gradients of the rows begin:end, from ds of all R iterations, and w of all but the first."""
     for at in range(begin, end, S.ROWS):
         edge, source, eid = rows_at(rows, at, end, S)
         votes = load(rows.z, capsules_at(source, S))
         u_hat = scaled(votes, rows, eid, S)
-        change = dss[0] / S.K + through_rho[:, :, None] * u_hat
+        change = tl.zeros_like(votes) + dss[0] / S.K
         for r in tl.static_range(1, R):
             c = softmax(products(u_hat, ws[r - 1], w_of_all, (r - 1) * hubs, rows, edge, S), S)
             dc = products(u_hat, dss[r], ds_of_all, r * hubs, rows, edge, S)
@@ -150,57 +147,20 @@ def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, through
 
 
 @triton.jit
-def kappa_over_rho(squares, count, kappa, S: tl.constexpr):
-    """Return kappa / rho (1, K) and 1 / rho, which is 0 if all votes are zero."""
-    mean = squares / tl.maximum(count, 1).to(tl.float32)
-    some = mean > SMALLEST
-    root = tl.where(some, tl.rsqrt(tl.where(some, mean, 1.0)), 0.0)
-    return root if S.ADDS else root * load(kappa, numbers_at(tl.arange(0, 1), S)), root
-
-
-@triton.jit
-def kappa_over_rho_backward(dratio, ratio, root, count, here, dkappa, S: tl.constexpr):
-    """Store a node's dkappa. Return ``through_rho`` (1, K): times a vote, it is the vote's gradient through rho."""
-    if S.ADDS:
-        return dratio * 0
-    else:
-        store(dkappa, numbers_at(here, S), dratio * root)
-        return -dratio * ratio * root * root / tl.maximum(count, 1).to(tl.float32)
-
-
-@triton.jit
-def next_w(s, w, ratio, S: tl.constexpr):
-    n = tl.sqrt(tl.sum(s * s, 2))
-    if S.ADDS:
-        return w + s * (n / (1 + n * n))[:, :, None]
-    else:
-        return s * (ratio / tl.where(n > SHORTEST, n, 1.0))[:, :, None]
-
-
-@triton.jit
-def next_w_backward(s, dw, ratio, S: tl.constexpr):
-    """Return the gradients of s (1, K, D) and of the ratio (1, K)."""
-    n, along = tl.sqrt(tl.sum(s * s, 2)), tl.sum(s * dw, 2)
-    some = n > (0.0 if S.ADDS else SHORTEST)
-    length = tl.where(some, n, 1.0)
-    if S.ADDS:
-        factor = n / (1 + n * n)
-        back = (1 - n * n) / (1 + n * n) / (1 + n * n) / length * along
-    else:
-        factor = ratio / length
-        back = -factor * along / length / length
-    return factor[:, :, None] * dw + tl.where(some, back, 0.0)[:, :, None] * s, along / length
-
-
-@triton.jit
 def rows_of(node, ptr, S: tl.constexpr):
     return tl.load(ptr + node).to(tl.int64) * S.CAPS_IN, tl.load(ptr + node + 1).to(tl.int64) * S.CAPS_IN
 
 
 @triton.jit
+def ratio_of(ratio, node, S: tl.constexpr):
+    """Return kappa / rho of a node (1, K), or 0 without a ratio."""
+    return 0.0 if S.ADDS else load(ratio, numbers_at(node, S))
+
+
+@triton.jit
 def route_node(
-    z, scale, source, eid, ptr, kappa, R: tl.constexpr, S: tl.constexpr,
-    sums=None, coupling=None, grad=None, dz=None, dscale=None, dkappa=None,
+    z, scale, source, eid, ptr, ratio, R: tl.constexpr, S: tl.constexpr,
+    sums=None, coupling=None, grad=None, dz=None, dscale=None, dratio=None,
 ):  # fmt: skip
     """Run all iterations of a node. With ``grad``, run all but the last one, then the backward pass. Skip hubs."""
     node, rows = tl.program_id(0), Rows(z, scale, source, eid, None, None, None)
@@ -208,94 +168,85 @@ def route_node(
     if end - begin > S.SEGMENT * S.CAPS_IN:
         return
     here, ws, ss = node + tl.arange(0, 1), (), ()
-    s, squares = sum_rows(rows, begin, end, None, None, None, None, None, S)
-    ratio, root = kappa_over_rho(squares, end - begin, kappa, S)
+    s, of_node = sum_rows(rows, begin, end, S), ratio_of(ratio, here, S)
     w = tl.zeros_like(s)
     for r in tl.static_range(1, R):
-        w = next_w(s, w, ratio, S)
+        w = next_query(s, w, of_node, S.ADDS)
         ws, ss = ws + (w,), ss + (s,)
         if r < R - 1 or grad is None:
-            s, _ = sum_rows(rows, begin, end, w, None, None, None, coupling if r == R - 1 else None, S)
+            s = sum_rows(rows, begin, end, S, w, coupling=coupling if r == R - 1 else None)
     if grad is None:
         store(sums, capsules_at(here, S), s)
     else:
-        ds, dw, dratio = load(grad, capsules_at(here, S)), tl.zeros_like(s), tl.zeros_like(squares)
+        ds, dw, slope = load(grad, capsules_at(here, S)), tl.zeros_like(s), 0.0
         dss = (ds,)
         for r in tl.static_range(R - 1, 0, -1):
-            change, _ = sum_rows(rows, begin, end, ws[r - 1], None, ds, None, None, S)
+            change = sum_rows(rows, begin, end, S, ws[r - 1], ds=ds)
             dw = dw + change if S.ADDS else change
-            ds, along = next_w_backward(ss[r - 1], dw, ratio, S)
-            dratio += along
+            ds, along = next_query_backward(ss[r - 1], dw, of_node, S.ADDS)
+            slope += along
             dss = (ds,) + dss
-        through_rho = kappa_over_rho_backward(dratio, ratio, root, end - begin, here, dkappa, S)
-        votes_gradient(rows, begin, end, ws, None, dss, None, 0, through_rho, dz, dscale, R, S)
+        if not S.ADDS:
+            store(dratio, numbers_at(here, S), slope)
+        votes_gradient(rows, begin, end, ws, None, dss, None, 0, dz, dscale, R, S)
 
 
 @triton.jit
 def route_segment(
-    z, scale, source, eid, back_source, back_eid, src, ptr, hubs, first, hub_of, sums, squares, num_hubs,
-    R: tl.constexpr, S: tl.constexpr, w=None, ds=None, coupling=None, through_rho=None, dz=None, dscale=None,
+    z, scale, source, eid, back_source, back_eid, src, ptr, hubs, first, hub_of, sums, num_hubs,
+    R: tl.constexpr, S: tl.constexpr, w=None, ds=None, coupling=None, BACK: tl.constexpr = False, dz=None, dscale=None,
 ):  # fmt: skip
-    """Run `sum_rows` for a segment, a part of a hub's rows, or with ``through_rho`` its `votes_gradient`."""
+    """Run `sum_rows` for a segment, a part of a hub's rows, or with BACK `votes_gradient`."""
     segment, rows = tl.program_id(0), Rows(z, scale, source, eid, back_source, back_eid, src)
     hub = tl.load(hub_of + segment)
     here, ws, dss = hub + tl.arange(0, 1), (), ()
     begin, end = rows_of(tl.load(hubs + hub), ptr, S)
     begin += (segment - tl.load(first + hub)).to(tl.int64) * (S.SEGMENT * S.CAPS_IN)
     end = tl.minimum(end, begin + S.SEGMENT * S.CAPS_IN)
-    if through_rho is not None:
+    if BACK:
         for r in tl.static_range(0, R):
             ws = ws + (load(w, capsules_at(here + r * num_hubs, S)),) if r < R - 1 else ws
             dss = dss + (load(ds, capsules_at(here + r * num_hubs, S)),)
-        rho = load(through_rho, numbers_at(here, S))
-        votes_gradient(rows, begin, end, ws, w, dss, ds, num_hubs, rho, dz, dscale, R, S)
+        votes_gradient(rows, begin, end, ws, w, dss, ds, num_hubs, dz, dscale, R, S)
     else:
         w_here = None if w is None else load(w, capsules_at(here, S))
         ds_here = None if ds is None else load(ds, capsules_at(here, S))
-        total, of_squares = sum_rows(rows, begin, end, w_here, w, ds_here, ds, coupling, S)
+        total = sum_rows(rows, begin, end, S, w_here, w, ds_here, ds, coupling)
         store(sums, capsules_at(segment + tl.arange(0, 1), S), total)
-        if w is None:
-            store(squares, numbers_at(segment + tl.arange(0, 1), S), of_squares)
 
 
 @triton.jit
 def finish_hub(
-    sums, squares_of_segments, ptr, hubs, first, kappa, S: tl.constexpr, squares, FIRST: tl.constexpr = False,
-    s=None, w=None, w_after=None, result=None, dw=None, ds=None, dratio=None, through_rho=None, dkappa=None,
+    sums, hubs, first, ratio, S: tl.constexpr,
+    s=None, w=None, w_after=None, result=None, dw=None, ds=None, dratio=None,
 ):  # fmt: skip
     """Add up a hub's segments in a fixed order. Then compute w from s, or with ``dw`` the gradient of the s before w.
 
-    The last iteration stores s in ``result`` instead. The gradient of the first one fills ``through_rho``, dkappa too.
+    The last iteration stores s in ``result`` instead.
     """
     hub = tl.program_id(0)
-    here, node, last = hub + tl.arange(0, 1), tl.load(hubs + hub), tl.load(first + hub + 1)
-    total, of_votes = zeros(S)
+    here, node, last, total = (
+        hub + tl.arange(0, 1),
+        tl.load(hubs + hub) + tl.arange(0, 1),
+        tl.load(first + hub + 1),
+        zeros(S),
+    )
     for at in range(tl.load(first + hub), last, 4 * S.ROWS):
         segment = at + tl.arange(0, 4 * S.ROWS)
         segment = tl.where(segment < last, segment, -1)
         total += tl.sum(load(sums, capsules_at(segment, S)), 0)[None]
-        if FIRST:
-            of_votes += tl.sum(load(squares_of_segments, numbers_at(segment, S)), 0)[None]
-    if FIRST:
-        store(squares, numbers_at(here, S), of_votes)
-    else:
-        of_votes = load(squares, numbers_at(here, S))
-    begin, end = rows_of(node, ptr, S)
-    ratio, root = kappa_over_rho(of_votes, end - begin, kappa, S)
+    of_node = ratio_of(ratio, node, S)
     if result is not None:
-        store(result, capsules_at(node + tl.arange(0, 1), S), total)
+        store(result, capsules_at(node, S), total)
     elif dw is None:
         store(s, capsules_at(here, S), total)
         before = tl.zeros_like(total) if w is None else load(w, capsules_at(here, S))
-        store(w_after, capsules_at(here, S), next_w(total, before, ratio, S))
+        store(w_after, capsules_at(here, S), next_query(total, before, of_node, S.ADDS))
     else:
         if S.ADDS:
             total += load(dw, capsules_at(here, S))
             store(dw, capsules_at(here, S), total)
-        change, along = next_w_backward(load(s, capsules_at(here, S)), total, ratio, S)
+        change, along = next_query_backward(load(s, capsules_at(here, S)), total, of_node, S.ADDS)
         store(ds, capsules_at(here, S), change)
-        along += load(dratio, numbers_at(here, S))
-        store(dratio, numbers_at(here, S), along)
-        if through_rho is not None:
-            rho = kappa_over_rho_backward(along, ratio, root, end - begin, node + tl.arange(0, 1), dkappa, S)
-            store(through_rho, numbers_at(here, S), rho)
+        if not S.ADDS:
+            store(dratio, numbers_at(node, S), along + load(dratio, numbers_at(node, S)))

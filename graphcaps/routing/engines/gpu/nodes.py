@@ -20,7 +20,8 @@ from torch import Tensor
 
 from ...._dgl import DGLGraph
 from ....graph import cached_per_structure, links, reverse_edges
-from ...second_derivative import _Refused
+from ...rule import kappa_over_rho
+from ..operators import new_results, operator, or_none
 from . import kernels_nodes as kernels
 
 SEGMENT = 128
@@ -76,8 +77,13 @@ def sums_of_nodes(
         edges += edges_by_node(graph, z.device, False, by_source=True)
     if scale is not None:
         scale = scale.float().expand(len(edges[1]), *z.shape[1:3]).contiguous()
-    kappa = None if kappa is None else kappa.float().expand(z.shape[2]).contiguous()
-    s, c, _, _ = forward(z, scale, kappa, edges, iterations, mutual, per_edge, get_coupling)
+    ratio = None
+    if kappa is not None:  # add up the squared lengths of votes, as if each were a vote of one number
+        squared = torch.linalg.vector_norm(z, dim=-1, keepdim=True, dtype=torch.float32).square()
+        weight = None if scale is None else scale.square()
+        squares = route_nodes(squared, weight, None, *edges, how=(1, mutual, per_edge, False))[0] * z.shape[2]
+        ratio = kappa_over_rho(squares.squeeze(-1), edges[0].diff().unsqueeze(-1) * z.shape[1], kappa).contiguous()
+    s, c = route_nodes(z, scale, ratio, *edges, how=(iterations, mutual, per_edge, get_coupling))
     return s, c if get_coupling else None
 
 
@@ -86,9 +92,11 @@ def products_of_nodes(graph: DGLGraph, z: Tensor) -> Tensor:
 
     They are the gradient by ``scale`` of sums in which all couplings are 1 / K.
     """
-    edges, nothing = list(edges_by_node(graph, z.device, False)), z.new_empty(2, 0)
-    given = (z * z.shape[1]).float(), nothing, nothing, z.unsqueeze(1), None, None
-    return backward(*given, edges, 1, False, False, False, True)[1].squeeze(1)
+    edges, nothing = edges_by_node(graph, z.device, False), z.new_empty(0)
+    saved = [z.unsqueeze(1), nothing, nothing, *edges, nothing, nothing.view(2, 0)]
+    products = _differentiate([(z * z.shape[1]).float()], saved, [1, False, False, False], [False, True])[1]
+    assert products is not None
+    return products.squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -102,121 +110,87 @@ class Sizes:
     PADDED_D: int
     ROWS: int  # rows at a time
     SEGMENT: int  # edges
-    ADDS: bool  # whether the next w is added to the one before
+    ADDS: bool  # without a ratio: squash(s) is added to the w before
     ATOMIC: bool  # whether edges with the same source add their gradients up
 
 
-def launches(backward, z, scale, kappa, edges, iterations, mutual, per_edge) -> list[Callable[..., Any]]:
+def launches(backward: bool, tensors: list[Tensor], how: list[int]) -> list[Callable[..., Any]]:
     """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share."""
-    ptr, src, eid, hubs, first, hub_of, dst, back_eid = edges[:8]
+    (z, *given), (iterations, mutual, per_edge, _) = tensors, how
+    (scale, ratio), (ptr, src, eid, hubs, first, hub_of, dst, back_eid) = map(or_none, given[:2]), given[2:10]
     padded = [triton.next_power_of_2(size) for size in z.shape[2:]]
-    numbers, atomic = padded[0] * padded[1], not per_edge and len(edges) == 8
-    sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic))
+    numbers, atomic = padded[0] * padded[1], not per_edge and len(given) == 10
+    sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, ratio is None, atomic))
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, eid if per_edge else src, eid
     back = (back_eid if per_edge else dst, back_eid, src) if mutual else (None, None, None)
     num_hubs, num_segments = len(hubs), len(hub_of)
-    sums = [z.new_empty(num_segments, *size, dtype=torch.float32) for size in (z.shape[2:], z.shape[2:3])]
+    sums = z.new_empty(num_segments, *z.shape[2:], dtype=torch.float32)
 
     def launch(kernel: Any, programs: int, *given: Any, warps: int = warps) -> Callable[..., Any]:
         return partial(kernel[(programs,)], *given, sizes, num_warps=warps) if programs else lambda **_: None
 
-    segment = *rows, *back, ptr, hubs, first, hub_of, *sums, num_hubs, iterations
+    segment = *rows, *back, ptr, hubs, first, hub_of, sums, num_hubs, iterations
     return [
-        launch(kernels.route_node, 0 if mutual else len(ptr) - 1, *rows, ptr, kappa, iterations),
+        launch(kernels.route_node, 0 if mutual else len(ptr) - 1, *rows, ptr, ratio, iterations),
         launch(kernels.route_segment, num_segments, *segment),
-        launch(kernels.finish_hub, num_hubs, *sums, ptr, hubs, first, kappa, warps=4),
+        launch(kernels.finish_hub, num_hubs, sums, hubs, first, ratio, warps=4),
     ]
 
 
-@torch.library.custom_op(
-    "graphcaps::route_nodes",
-    mutates_args=(),
-    schema="(Tensor z, Tensor? scale, Tensor? kappa, Tensor[] edges, int iterations, bool mutual, bool per_edge, "
-    "bool get_coupling) -> (Tensor, Tensor, Tensor, Tensor)",
-)
-def forward(z, scale, kappa, edges, iterations, mutual, per_edge, get_coupling):
-    """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, and the hubs' (s, w) and squares.
+def _shapes(tensors: list[Tensor], how: list[int]) -> list[tuple[int, ...]]:
+    """Return the shapes of what `_forward` returns."""
+    (z, _, _, ptr, src, _, hubs, *_), (iterations, _, _, get_coupling) = tensors, how
+    num_nodes, num_hubs, dims = ptr.shape[0] - 1, hubs.shape[0], z.shape[2:]
+    coupling = (src.shape[0], *z.shape[1:3]) if get_coupling else (0,)
+    return [(num_nodes, *dims), coupling, (2, iterations - 1, num_hubs, *dims)]
 
-    ``edges`` is `EdgesByNode`. If that of the reversed graph follows, the gradient of z is deterministic.
+
+def _forward(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
+    """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, and the hubs' (s, w).
+
+    The tensors are z, scale, ratio (N, K), which is kappa / rho or empty, and `EdgesByNode`. If that of the reversed
+    graph follows, the gradient of z is deterministic.
     """
-    given = z, scale, kappa, edges, iterations, mutual, per_edge
-    sums, coupling, states, squares = _outputs(*given, get_coupling)
-    route_node, route_segment, finish_hub = launches(False, *given)
-    coupled = coupling.fill_(1 / z.shape[2]) if get_coupling else None
-    with torch.cuda.device_of(z):
+    sums, coupling, states = new_results(tensors, _shapes(tensors, how))
+    iterations, _, _, get_coupling = how
+    route_node, route_segment, finish_hub = launches(False, tensors, how)
+    coupled = coupling.fill_(1 / sums.shape[1]) if get_coupling else None
+    with torch.cuda.device_of(sums):
         route_node(sums=sums, coupling=coupled)
         for r in range(iterations):
             last, w = r == iterations - 1, states[1, r - 1] if r else None
             route_segment(w=w, coupling=coupled if last else None)
             after = {"result": sums} if last else {"s": states[0, r], "w_after": states[1, r]}
-            finish_hub(squares=squares, FIRST=r == 0, w=w, **after)
-    return sums, coupling, states, squares
+            finish_hub(w=w, **after)
+    return [sums, coupling, states]
 
 
-@forward.register_fake
-def _outputs(z, scale, kappa, edges, iterations, mutual, per_edge, get_coupling):
-    num_nodes, num_edges, num_hubs = edges[0].shape[0] - 1, edges[1].shape[0], edges[3].shape[0]
-    coupling = (num_edges, *z.shape[1:3]) if get_coupling else (0,)
-    shapes = (num_nodes, *z.shape[2:]), coupling, (2, iterations - 1, num_hubs, *z.shape[2:]), (num_hubs, z.shape[2])
-    return tuple(z.new_empty(shape, dtype=torch.float32) for shape in shapes)
-
-
-@torch.library.custom_op(
-    "graphcaps::route_nodes_backward",
-    mutates_args=(),
-    schema="(Tensor grad, Tensor states, Tensor squares, Tensor z, Tensor? scale, Tensor? kappa, Tensor[] edges, "
-    "int iterations, bool mutual, bool per_edge, bool wants_z, bool wants_scale) -> (Tensor, Tensor, Tensor)",
-)
-def backward(grad, states, squares, z, scale, kappa, edges, iterations, mutual, per_edge, wants_z, wants_scale):
-    """Return the gradients of z, scale and kappa; those that aren't wanted are empty."""
-    num_edges, num_hubs, (caps_in, *dims) = len(edges[1]), len(edges[3]), z.shape[1:]
-    route_node, route_segment, finish_hub = launches(True, z, scale, kappa, edges, iterations, mutual, per_edge)
+def _differentiate(
+    grads: list[Tensor], saved: list[Tensor], how: list[int], needed: list[bool]
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of z, scale and ratio."""
+    (*tensors, _, states), (iterations, _, per_edge, _) = saved, how
+    z, edges, by_source, (caps_in, *dims) = tensors[0], tensors[3:11], tensors[11:], tensors[0].shape[1:]
+    num_edges, num_hubs = len(edges[1]), len(edges[3])
+    route_node, route_segment, finish_hub = launches(True, tensors, how)
     zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
-    by_edge = len(edges) > 8 and not per_edge
-    dz = zeros((num_edges if by_edge else len(z)) * wants_z, caps_in, *dims)
-    dscale = zeros(num_edges * wants_scale, caps_in, dims[0])
-    dkappa, dratio, through_rho = (zeros(size, dims[0]) for size in (len(edges[0]) - 1, num_hubs, num_hubs))
-    ds, dw = zeros(iterations, num_hubs, *dims), zeros(num_hubs, *dims)
-    grad = grad.contiguous()
+    by_edge = by_source and not per_edge
+    dz = zeros(num_edges if by_edge else len(z), caps_in, *dims) if needed[0] else None
+    dscale = zeros(num_edges, caps_in, dims[0]) if needed[1] else None
+    ds, dw, dratio = zeros(iterations, num_hubs, *dims), zeros(num_hubs, *dims), zeros(len(edges[0]) - 1, dims[0])
+    grad, results = grads[0].contiguous(), {"dz": dz, "dscale": dscale}
     ds[-1] = grad.index_select(0, edges[3])
-    results = {"dz": dz if wants_z else None, "dscale": dscale if wants_scale else None}
     with torch.cuda.device_of(z):
-        route_node(grad=grad, **results, dkappa=dkappa)
+        route_node(grad=grad, **results, dratio=dratio)
         for r in range(iterations - 1, 0, -1):
             route_segment(w=states[1, r - 1], ds=ds[r])
-            first = {"through_rho": through_rho, "dkappa": dkappa} if r == 1 else {}
-            finish_hub(squares=squares, s=states[0, r - 1], dw=dw, ds=ds[r - 1], dratio=dratio, **first)
-        route_segment(w=states[1], ds=ds, through_rho=through_rho, **results)
-    if by_edge and wants_z:  # route the gradients of edges back to their sources: each is the only capsule of its edge
-        votes = dz.view(num_edges, 1, -1, dims[1])
-        dz = forward(votes, None, None, edges[8:], 1, False, True, False)[0] * votes.shape[2]
-    return dz.view(z.shape).to(z.dtype) if wants_z else dz, dscale, dkappa.sum(0)
+            finish_hub(s=states[0, r - 1], dw=dw, ds=ds[r - 1], dratio=dratio)
+        route_segment(w=states[1], ds=ds, BACK=True, **results)
+    if by_edge and dz is not None:  # route edges' gradients back to their sources: each is the only capsule of its edge
+        nothing, votes = z.new_empty(0), dz.view(num_edges, 1, -1, dims[1])
+        dz = _forward([votes, nothing, nothing, *by_source], [1, False, True, False])[0] * votes.shape[2]
+    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dratio
 
 
-@backward.register_fake
-def _gradients(grad, states, squares, z, scale, kappa, edges, iterations, mutual, per_edge, wants_z, wants_scale):
-    dz = z.new_empty(z.shape) if wants_z else z.new_empty(0, *z.shape[1:], dtype=torch.float32)
-    dscale = z.new_empty(edges[1].shape[0] * wants_scale, *z.shape[1:3], dtype=torch.float32)
-    return dz, dscale, z.new_empty(z.shape[2], dtype=torch.float32)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    z, scale, kappa, edges, *settings = inputs
-    _, coupling, states, squares = output
-    ctx.mark_non_differentiable(coupling, states, squares)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(z, scale, kappa, states, squares, *edges)
-    ctx.settings = settings[:3]
-
-
-def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Any, ...]:
-    z, scale, kappa, states, squares, *edges = ctx.saved_tensors
-    wanted = ctx.needs_input_grad[:2]
-    dz, dscale, dkappa = backward(grad, states, squares, z, scale, kappa, edges, *ctx.settings, *wanted)
-    gradients = dz if wanted[0] else None, dscale if wanted[1] else None, None if kappa is None else dkappa
-    return *gradients, [None] * len(edges), None, None, None, None
-
-
-forward.register_autograd(_backward, setup_context=_save)
-backward.register_autograd(_Refused.backward)
+route_nodes = operator("route_nodes", _forward, _shapes, _differentiate)

@@ -1,0 +1,90 @@
+"""Files made to fill the memory, to run for ever or to make a command wait: each is refused in a sentence.
+
+The limits are small here. With those of graphcaps, 5 GB of zeros in each of the packed files end within seconds, too.
+"""
+
+import gzip
+import os
+import shutil
+import signal
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphcaps import atomic
+from graphcaps.cli import main
+from graphcaps.data import listing
+from graphcaps.training import checkpoint
+from graphcaps.training.run_folder import PRETRAINED
+
+ZEROS = bytes(2**20)
+TRAIN, WEIGHTS, CONFIG = "train --epochs 1 --dataset", "run/checkpoints/best.safetensors", "run/config.json"
+
+
+def png(path: Path) -> None:
+    """A file of 33 bytes whose header promises 10 ** 10 pixels."""
+    chunk = b"IHDR" + (10**5).to_bytes(4, "big") * 2 + b"\x08\0\0\0\0"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\x0d" + chunk + zlib.crc32(chunk).to_bytes(4, "big"))
+
+
+def described(routing: dict | None = None, **sizes) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        tensors, head = checkpoint.read(path)
+        head["preset"] |= sizes
+        head["preset"]["routing"]["settings"] |= routing or {}
+        checkpoint.write(path, tensors, head)
+
+    return change
+
+
+def fifo(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def packed(path: Path) -> None:
+    np.savez_compressed(path, head=np.frombuffer(ZEROS, np.uint8))
+
+
+def gzipped(path: Path) -> None:
+    path.write_bytes(gzip.compress(ZEROS))
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "command"),
+    [
+        ("x.npz", packed, f"{TRAIN} npz:x.npz"),
+        ("run/trace.npz", packed, "viz run"),
+        ("train-images-idx3-ubyte.gz", gzipped, f"{TRAIN} idx:train-images-idx3-ubyte.gz"),
+        ("x.csv.gz", gzipped, f"{TRAIN} csv:x.csv.gz"),
+        ("x.csv", lambda path: path.write_bytes(ZEROS), f"{TRAIN} csv:x.csv"),
+        (CONFIG, lambda path: path.write_bytes(ZEROS), "evaluate run"),
+        ("x.png", png, "predict x.png"),
+        *((name, fifo, "evaluate run") for name in (CONFIG, WEIGHTS)),
+        *((f"x.{kind}", fifo, f"{TRAIN} {kind}:x.{kind}") for kind in ("csv", "npz", "idx")),
+        ("x.png", fifo, "predict x.png"),
+        *((f"x.{kind}", endless, f"{TRAIN} {kind}:x.{kind}") for kind in ("csv", "npz", "idx")),
+        (WEIGHTS, described(image_shape=[1, 10**5, 10**5]), "evaluate run"),
+        (WEIGHTS, described(num_classes=10**9), "evaluate run"),
+        (WEIGHTS, described({"iterations": 10**9}), "evaluate run"),
+    ],
+)
+def test_a_strangers_file_is_refused_before_it_takes_memory_or_time(tmp_path, monkeypatch, capsys, name, make, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(atomic, "MOST_BYTES", 2**16)
+    for module in (atomic, listing):
+        monkeypatch.setattr(module, "MOST_TEXT", 2**16)
+    shutil.copytree(PRETRAINED / "mnist", "run")
+    make(Path(name))
+    signal.alarm(60)  # ends a test that waits for ever
+    code = main(command.split())
+    signal.alarm(0)
+    error = capsys.readouterr().err
+    assert code in (1, 2) and error.splitlines()[-1].startswith("graphcaps: ") and Path(name).name in error, error

@@ -1,0 +1,95 @@
+"""Half precision, NaN, edges that point the wrong way, the meta device, and FSDP."""
+
+import pytest
+import torch
+import torch.distributed
+
+from graphcaps import complete_graph, dgl, route, squash
+from graphcaps.models import from_preset
+from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, ConvCaps
+from graphcaps.routing.rule import squash_saving_memory
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+STAR = dgl.graph(([0, 0, 0], [1, 2, 3]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("length", [300, 4e4])
+def test_long_vectors_in_half_precision_keep_their_direction(length, dtype):
+    s = torch.tensor([[0.6 * length, 0.8 * length]], dtype=dtype)
+    slope = torch.autograd.functional.jacobian
+    for squashing in (squash, squash_saving_memory):
+        torch.testing.assert_close(squashing(s), squash(s.float()).to(dtype))
+        torch.testing.assert_close(slope(squashing, s), slope(squash, s.float()).to(dtype), atol=1e-4, rtol=0.02)
+    both_ways = dgl.to_bidirected(STAR)
+    layer, x = CapsuleConv(8, 2, 3, unit_votes=True), torch.randn(4, 8)
+    wanted = layer(both_ways, (x * length / 3).to(dtype).float())
+    got = layer.to(dtype)(both_ways, (x * length / 3).to(dtype))
+    torch.testing.assert_close(got.float(), wanted, atol=0.03, rtol=0.03)
+
+
+@pytest.mark.parametrize("place", ["u_hat", "prior", "activation", "feat", "edge_weight"])
+def test_nan_is_reported_with_the_argument_that_it_came_in(place):
+    given = {"u_hat": torch.ones(6, 2, 4), "prior": torch.zeros(6, 2), "activation": torch.ones(3, 2)}
+    given |= {"feat": torch.ones(4, 8), "edge_weight": torch.ones(6)}
+    given[place][1] = torch.nan
+    with pytest.warns(UserWarning, match=f"NaN in {place}"):
+        if place in ("feat", "edge_weight"):
+            BeliefConv(8, 2, 3)(dgl.to_bidirected(STAR), given["feat"], given["edge_weight"])
+            CapsuleConv(8, 2, 3)(dgl.to_bidirected(STAR), given["feat"], given["edge_weight"])
+        else:
+            votes = {name: given[name] for name in ("prior", "activation")}
+            assert route(complete_graph(3, 2), given["u_hat"], "em", **votes).activation.isnan().all()
+
+
+def test_edges_that_point_the_wrong_way_are_reported(recwarn):
+    layer = CapsuleConv(8, 2, 3, allow_zero_in_degree=True)
+    for way in (dgl.reverse(STAR), dgl.add_self_loop(STAR)):  # to a club from its members; the advice of DGL's error
+        with pytest.warns(UserWarning, match="no node both votes and gets votes"):
+            layer(way, torch.ones(4, 8))
+    with pytest.warns(UserWarning, match="no vote has another to agree with"):
+        route(STAR, torch.ones(3, 8))
+    route(dgl.reverse(STAR), torch.ones(3, 8))
+    layer(dgl.graph(([0, 1], [1, 2])), torch.ones(3, 8))
+    assert not recwarn
+
+
+@pytest.mark.parametrize("assign", [True, False])
+@pytest.mark.parametrize("preset", ["deep", "parts", "matrix-small"])
+def test_a_network_made_on_the_meta_device_computes_the_same_with_loaded_weights(preset, assign):
+    wanted, images = from_preset(name=preset, image_shape=(1, 28, 28), num_classes=3).eval(), torch.rand(2, 1, 28, 28)
+    with torch.device("meta"):
+        made = from_preset(name=preset, image_shape=(1, 28, 28), num_classes=3).eval()
+    made = made if assign else made.to_empty(device="cpu")
+    made.load_state_dict(wanted.state_dict(), assign=assign)
+    assert torch.equal(made(images).scores, wanted(images).scores)
+    assert BeliefConv(4, [2, 3], 2).to("meta").to_empty(device="cpu").beliefs.states.tolist() == [2, 3]
+
+
+def test_kappa_of_an_earlier_version_is_loaded():
+    layer = CapsuleLayer(6, 3, routing="spherical")
+    layer.load_state_dict(layer.state_dict() | {"routing.exponent": torch.tensor(0.25)})
+    assert layer.routing.exponent.tolist() == [0.25]
+
+
+def test_fsdp_trains_every_layer_as_one_process_does():
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not hasattr(fsdp, "fully_shard"):
+        pytest.skip("torch has no fully_shard")
+    nodes = dgl.to_bidirected(STAR), torch.randn(4, 8)
+    cases = {name: (CapsuleLayer(6, 3, routing=name), torch.randn(6, 2, 8)) for name in ("dynamic", "spherical")}
+    cases["prior"] = CapsuleLayer(6, 3, learned_prior=True), torch.randn(6, 1, 8)  # the prior isn't copied
+    cases |= {"conv": (ConvCaps(4, 1, 2, 3), torch.randn(16, 2, 8)), "nodes": (CapsuleConv(8, 2, 3), *nodes)}
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        for layer, *inputs in cases.values():
+            wanted = layer(*inputs)
+            slopes = torch.autograd.grad(wanted.square().sum(), list(layer.parameters()))
+            fsdp.fully_shard(layer, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (1,)))
+            with torch.no_grad():
+                assert torch.equal(layer(*inputs), wanted)
+            layer(*inputs).square().sum().backward()
+            for parameter, slope in zip(layer.parameters(), slopes, strict=True):
+                assert torch.equal(parameter.grad.full_tensor(), slope)
+    finally:
+        torch.distributed.destroy_process_group()

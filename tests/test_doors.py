@@ -1,0 +1,74 @@
+"""Ways in for what users have: pictures to explain, trained networks for other classes, .npy files, other graphs."""
+
+import networkx
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from small import digits
+
+import graphcaps
+from graphcaps import InputError, TrainConfig
+from graphcaps.cli import main
+from graphcaps.data import load_images
+from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleReadout
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Files of three classes, in two levels of folders."""
+    images = digits(size=28).train
+    for k, (pixels, label) in enumerate(zip(images.pixels[:, 0].numpy(), images.labels.tolist(), strict=True)):
+        if label < 3:
+            file = tmp_path / "pictures" / ("test" if k % 4 == 0 else "train") / f"class {label}" / f"{k}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(file)
+    return tmp_path / "pictures"
+
+
+def test_a_trained_network_learns_other_classes_and_explains_a_picture(pictures, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(pictures)
+    train = "train --dataset folder:. --from mnist --epochs 1 --batch-size 8 --device cpu --name run"
+    assert main([*train.split(), "--out", str(tmp_path)]) == 0
+    monkeypatch.chdir("/")  # folder:. is still the folder of the pictures
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    picture = next(pictures.glob("test/class 2/*.png"))
+    assert main(["explain", str(tmp_path / "run"), str(picture)]) == 0
+    assert (tmp_path / "run" / "explain" / f"{picture.stem}.png").exists()
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", str(picture), "--out", str(tmp_path)]) == 0  # of the newest run
+    assert capsys.readouterr().out.count("longest is class") == 2
+    assert main(["explain", "gone.jpg", "--out", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("name", ["mnist", "multimnist"])
+def test_all_layers_but_the_last_are_taken(name):
+    trained, other = graphcaps.load(name).state_dict(), graphcaps.load(name, num_classes=4).state_dict()
+    new = {key for key in other if key not in trained or not torch.equal(trained[key], other[key])}
+    assert {key.split(".")[0] for key in new} == {"capsules", "decoder"} and len(trained.keys() - new) > 8
+    with pytest.raises(InputError, match="model: expected compact, as in the trained network, got parts"):
+        graphcaps.train(TrainConfig(dataset="digits", model="parts", from_run="mnist"))
+
+
+@pytest.mark.parametrize(
+    "names", [("images", "labels"), ("x", "y"), ("X_train", "y_train"), ("Train_Images", "train_labels")]
+)
+def test_npy_files_are_read(names, tmp_path):
+    images = digits().train
+    for name, values in zip(names, (images.pixels[:, 0], images.labels), strict=True):
+        np.save(tmp_path / f"{name}.npy", values)
+    for path in (tmp_path, tmp_path / f"{names[0]}.npy"):
+        splits = load_images(f"npz:{path}", tmp_path / "data", size=12)
+        assert splits.num_classes == 10 and splits.image_shape == (1, 12, 12)
+
+
+@pytest.mark.parametrize(
+    "graph", [networkx.path_graph(3), networkx.MultiDiGraph(), torch.zeros(2, 4).long(), "graph.bin"]
+)
+def test_something_else_than_a_graph_of_dgl_is_told_where_to_go(graph):
+    x = torch.ones(3, 8)
+    for call in (CapsuleConv(8, 2, 3), BeliefConv(8, 2, 3), CapsuleReadout(8, 2, 3), graphcaps.route):
+        with pytest.raises(InputError, match=r"dgl\.from_networkx.*bipartite_graph.*graphcaps\.pyg"):
+            call(graph, x)
