@@ -257,6 +257,7 @@ def tables() -> dict[str, str]:
         "labels": select(table.labels(table.read("labels")), (0, 1, 2, 3, 4, 5, 6, 7, 10)),
         "known": known_table(),
         "defaults": defaults_table(),
+        "interests": select(table.interests(table.read("interests")), (0, 1)),
         "relations": relations_table(),
         "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")),
         "pretrained": pretrained_table(),
