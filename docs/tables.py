@@ -258,6 +258,7 @@ def tables() -> dict[str, str]:
         "nodes": select(bench.of_benchmark("nodes", benchmarks), (0, 2)),  # the larger graph alone
         "known": known_table(),
         "defaults": defaults_table(),
+        "interests": select(table.interests(table.read("interests")), (0, 1)),
         "relations": relations_table(),
         "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")),
         "pretrained": pretrained_table(),

@@ -22,8 +22,9 @@ ON_GRAPHS = {
     "defaults": "does the default routing cost accuracy? 15 graphs and layouts, 3 seeds; two hours",
     "known": "factors, where some nodes' classes are known: BeliefConv and its rivals, 5 seeds; hours",
     "labels": "factors, where the training nodes' classes are inputs: BeliefConv and others, 3 seeds; two hours",
+    "interests": "recommend films to users of ml-100k, by one vector or several, 3 folds; a quarter of an hour",
 }
-ROWS = ("defaults", "known", "labels", "relations")
+ROWS = ("defaults", "interests", "known", "labels", "relations")
 """Tasks that take ``--only``. Their results are lists of rows; the results of the other tasks on graphs are parts."""
 OTHERS = {
     "overview": "a table of all tasks and routings, and of networks without capsules; about 15 hours on a core",
@@ -67,9 +68,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seeds", type=int, metavar="N", help="on graphs: number of trainings with the chosen settings")
     made.add_argument("--processes", type=int, metavar="N", help="on graphs: parallel trainings; default: one per core")
     made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")
-    made.add_argument(
-        "--only", nargs="+", default=(), metavar="TASK", help="for overview, defaults, known, labels, relations"
-    )
+    made.add_argument("--only", nargs="+", default=(), metavar="TASK", help=f"for {', '.join(('overview', *ROWS))}")
     made.add_argument("--keep", nargs="+", type=int, metavar="K", help="for pruning: edges that a child keeps")
     return made
 
@@ -151,11 +150,12 @@ def on_graphs(name: str, place, given: argparse.Namespace) -> dict:
         entry = {name: module.rows(place, seeds, given.quick, given.only)}
     else:
         entry = {"parts": module.parts(place, *([name] * molecules), seeds, given.quick)}
+    measures = {"factors": "micro-F1", **dict.fromkeys(ROWS, "score"), "interests": "Recall@50"}
     options = f" --seeds {seeds}" * bool(given.seeds) + " --quick" * given.quick
     return {
         "format_version": 1,
         "command": f"python -m experiments {name}{options}",
-        "measure": {"factors": "micro-F1", **dict.fromkeys(ROWS, "score")}.get(name, "accuracy"),
+        "measure": measures.get(name, "accuracy"),
         **entry,
         "minutes": (time.perf_counter() - start) / 60,
         "processes": place.processes or joblib.cpu_count(only_physical_cores=True),

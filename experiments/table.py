@@ -41,6 +41,7 @@ def markdown(result: dict) -> str:
         "labels": labels,
         "known": known,
         "defaults": defaults,
+        "interests": interests,
     }
     return next(made(result) for kind, made in kinds.items() if kind in result)
 
@@ -268,6 +269,15 @@ def defaults(result: dict) -> str:
             cells.append(percent(row.test_mean, row.test_sd) + (f", {interval(*gap)}" if gap else ""))
         rows.append([*where, *cells])
     return f"`{result['command']}`:\n\n{lines(' | '.join(['graph', 'layout', *frame['name'].unique()]), rows)}"
+
+
+def interests(result: dict) -> str:
+    """A row per network: Recall@50 in %, and the chosen settings."""
+    rows = [
+        [row["name"], percent(row["test_mean"], row["test_sd"]), percent(row["validation"], None), *row["chosen"]]
+        for row in result["interests"]
+    ]
+    return f"`{result['command']}`:\n\n{lines(' | Recall@50 | validation | settings', rows)}"
 
 
 def overview(results: dict, columns: Sequence[str] = ()) -> str:

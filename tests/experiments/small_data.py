@@ -8,14 +8,15 @@ GRAPHS, KINDS = 64, ("binding", "cleavage", "proximity")
 
 
 def write(folder: Path) -> Path:
-    """Write a small Cora, MUTAG, PROTEINS and graphs with kinds of edges; return the folder."""
-    for name in ("cora", "graphs"):
+    """Write a small Cora, MUTAG, PROTEINS, ml-100k and graphs with kinds of edges; return the folder."""
+    for name in ("cora", "graphs", "ml-100k"):
         (folder / name).mkdir(parents=True)
     np.savez(folder / "cora" / "cora.npz", **cora())
     for name in ("MUTAG", "PROTEINS"):
         write_rings(folder / "tu" / name, name)
     np.savez(folder / "graphs" / "humango.npz", **human_go())
     np.savez(folder / "graphs" / "umls.npz", **umls())
+    (folder / "ml-100k" / "ml-100k.inter").write_text(films())
     for size in (4, 8, 12):
         np.savez(folder / "graphs" / f"factors-{size}.npz", **factors(size))
     return folder
@@ -85,3 +86,13 @@ def factors(size: int) -> dict[str, np.ndarray]:
     same = (labels[low] == labels[high]).any(axis=1)
     split = dict(zip(("train", "val", "test"), np.split(draw.permutation(96), [60, 78]), strict=True))
     return {"edges": np.stack([low[same], high[same]]), "labels": labels + 16 * np.arange(size), **split}
+
+
+def films() -> str:
+    """40 users who have each rated 20 to 40 of 80 films, in any order of lines."""
+    draw = np.random.RandomState(0)
+    lines = [
+        (user, film, 880 + n) for user in range(1, 41) for n, film in enumerate(draw.permutation(80)[: 20 + user // 2])
+    ]
+    text = [f"{user}\t{film + 1}\t3\t{time}" for user, film, time in draw.permutation(lines)]
+    return "\n".join(["user_id:token\titem_id:token\trating:float\ttimestamp:float", *text]) + "\n"

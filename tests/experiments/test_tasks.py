@@ -13,7 +13,7 @@ from experiments.__main__ import main
 from experiments.data import tu
 from experiments.data.factors import factor_graph
 from experiments.run import Place
-from experiments.tasks import cora, defaults, factors, known, labels, molecules, overview, relations
+from experiments.tasks import cora, defaults, factors, interests, known, labels, molecules, overview, relations
 
 from . import small_data
 
@@ -75,7 +75,33 @@ def test_the_parts_of_each_fold_are_disjoint_complete_and_stratified(place):
         assert abs(shares[0] - shares[1]) * len(val) < 1
 
 
+def test_the_users_of_a_test_are_in_no_training_and_no_history_shows_what_comes_later(place, monkeypatch):
+    folds = [interests.load(place, fold) for fold in range(3)]
+    assert len(torch.cat([each.test for each in folds]).unique()) == 12
+    for data in folds:
+        assert torch.cat([data.train, data.val, data.test]).sort().values.tolist() == [*range(40)]
+        at = data.start[data.test] + 3
+        items, known = data.history(at)
+        assert known.sum(1).tolist() == [3] * 4
+        assert items[1, :3].tolist() == data.item[at[1] - 3 : at[1]].flip(0).tolist()
+        first, seen, hidden = data.parts(data.test)
+        assert not (seen & hidden).any() and data.user[first].tolist() == data.test.tolist()
+        assert ((seen | hidden).sum(1) == data.user.bincount()[data.test]).all()
+    settings = {"network": "mean", "settings": {"lr": 0.01}, "seed": 0, "quick": True}
+    before = interests.fit(place, **settings)
+    other = torch.where(torch.isin(folds[0].user, folds[0].test), 79 - folds[0].item, folds[0].item)
+    monkeypatch.setattr(interests, "load", lambda place, fold: dataclasses.replace(folds[0], item=other))
+    after = interests.fit(place, **settings)
+    assert after["val_accuracy"] == before["val_accuracy"] and after["test"] != before["test"]
+
+
 # Measures
+
+
+def test_recall_is_the_share_of_hidden_items_among_the_best(monkeypatch):
+    monkeypatch.setattr(interests, "BEST", 2)
+    hidden = torch.tensor([[True, False, True, True], [False, True, False, False]])
+    assert interests.recall(torch.tensor([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 0.0]]), hidden) == pytest.approx(2 / 3)
 
 
 def test_couplings_that_know_the_factors_score_one_under_any_numbering_of_the_capsules(few, data):
@@ -127,6 +153,7 @@ QUICK = {
     "mutag": (),
     "cora": (),
     "factors": (),
+    "interests": (),
     "relations": ("--only", "UMLS", "4 factors, published"),
     "labels": ("--only", "4 factors, published"),
     "defaults": ("--only", "4 factors, published", "Cora", "mutag"),
@@ -143,6 +170,7 @@ def test_a_quick_look_leaves_the_results_and_has_a_row_for_each_network(place, f
         "mutag": molecules.READOUTS,
         "cora": cora.LAYERS,
         "factors": factors.LAYERS,
+        "interests": interests.NETWORKS,
         "labels": labels.NETWORKS,
         "defaults": defaults.ROUTINGS,
     }
