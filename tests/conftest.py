@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+import small
 import torch
 from ways import Way, routings_and_engines, unsupported_reason
 
@@ -41,6 +42,13 @@ def mnist_root() -> Path:
     if not (root / "MNIST" / "raw").is_dir():
         pytest.skip("GRAPHCAPS_MNIST names no folder with MNIST/raw")
     return root
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to be in, and few digits for every command to read."""
+    small.use(monkeypatch)
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(scope="module")

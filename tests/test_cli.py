@@ -22,16 +22,10 @@ from graphcaps.training.run_folder import Run
 
 from . import small
 
+pytestmark = pytest.mark.usefixtures("here")
 SMALL = shlex.split(
     "train --dataset digits --model compact --epochs 2 --batch-size 40 --device cpu --precision float32"
 )
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    """Every test starts in an empty folder."""
-    small.use(monkeypatch)
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,6 @@ import pytest
 import graphcaps
 from graphcaps.cli import main
 
-from .. import small
-
 TRAIN = "train --dataset digits --epochs 1 --batch-size 40 --device cpu --out runs"
 NINES = "9" * 400
 REFUSED = [
@@ -27,9 +25,7 @@ REFUSED = [
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    small.use(monkeypatch)
-    monkeypatch.chdir(tmp_path)
+def folders(here):
     Path("file").touch()
     Path("runs/taken/deeper").mkdir(parents=True)
 

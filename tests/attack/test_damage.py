@@ -9,12 +9,13 @@ import pytest
 
 from graphcaps import GraphcapsError, TrainConfig, train
 from graphcaps.cli import main
-from graphcaps.training import checkpoint, loop
+from graphcaps.training import checkpoint
 from graphcaps.training.run_folder import Run
 
 from .. import small
 from ..test_checkpoint import Hostile
-from ..test_training import stop_at
+
+pytestmark = pytest.mark.usefixtures("here")
 
 DAMAGE = {
     "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :],
@@ -28,26 +29,6 @@ DAMAGE = {
 ALWAYS = ["config.json", "metrics.csv", "trace.npz"]
 BEGUN = [*ALWAYS, *(f"checkpoints/{which}.safetensors" for which in ("last", "previous", "best"))]
 ENDED = [*ALWAYS, "result.json", "answers.npz", "checkpoints/best.safetensors"]
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    small.use(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> dict[str, Path]:
-    """A run that was stopped after a step of its second epoch, and the same run after it went on to its end."""
-    folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        small.use(patch)
-        with patch.context() as stopped, pytest.raises(loop.Interrupted):
-            stop_at(stopped, 4)
-            train(small.config(folder, name="begun"), progress=False)
-        shutil.copytree(folder / "begun", folder / "ended")
-        train(TrainConfig(), resume=folder / "ended", progress=False)
-    return {name: folder / name for name in ("begun", "ended")}
 
 
 def answer(capsys, *words: str | Path) -> tuple[int, str]:
