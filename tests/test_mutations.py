@@ -58,25 +58,11 @@ MUTATIONS = [
         "test_facts.py second_call and dynamic-torch",
     ),
     Mutation(
-        "fact 4: features left on the caller's graph",
-        "routing/engines/dgl.py",
-        "self.graph = graph.local_var()",
-        "self.graph = graph",
-        "test_facts.py leaves_the_graph and dynamic-dgl",
-    ),
-    Mutation(
         "fact 5: squash without an end to the length",
         "functional.py",
         "return s * (n / (1 + n * n))",
         "return s * n",
         "test_facts.py squash_shrinks",
-    ),
-    Mutation(
-        "fact 5: squash as the paper writes it, with 0 / 0",
-        "functional.py",
-        "return s * (n / (1 + n * n))",
-        "return n * n / (1 + n * n) * s / n",
-        "test_facts.py zero_votes and dynamic-torch",
     ),
     Mutation(
         "fact 6: margin loss averaged over classes",
@@ -161,13 +147,6 @@ MUTATIONS = [
         "log_normaliser = logsigmoid(logit) - 0.5",
         "log_normaliser = -0.5",
         "test_routings.py share_the_child_by_their_activations and em-torch",
-    ),
-    Mutation(
-        "em: ln sigma^2 for ln sigma in the cost",
-        "routing/em.py",
-        "per_parent(beta_u, mass) + 0.5 * variance",
-        "per_parent(beta_u, mass) + variance",
-        "test_routings.py cost_has_ln_sigma and em-torch",
     ),
 ]
 

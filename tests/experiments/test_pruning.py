@@ -18,14 +18,6 @@ from .. import small
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.parametrize(("k", "few_values"), [(1, False), (2, True)])
-def test_each_child_keeps_its_strongest_edges(k, few_values):
-    torch.manual_seed(0)
-    strength = torch.randn(5, 3).round() if few_values else torch.randn(5, 3)  # rounded, many edges are equally strong
-    wanted = [sorted(range(3), key=lambda j: -strength[i, j].item())[:k] for i in range(5)]
-    assert [row.nonzero().flatten().tolist() for row in strongest_edges(strength, k)] == [*map(sorted, wanted)]
-
-
 def test_every_count_is_that_of_routing_on_the_graph_of_the_kept_edges():
     torch.manual_seed(0)
     images = Images(torch.randint(256, (30, 1, 12, 12), dtype=torch.uint8), torch.randint(3, (30,)))
