@@ -117,11 +117,7 @@ LAYOUTS = [  # folders of 4 images each -> their classes, and what is said; or o
     ("car plane train", "car plane train", "car 4, plane 4, train 4"),
     ("train/a train/test", "a test", "a 4, test 4"),
     ("a b test", None, "either folders of classes, or train, val and test .* got test beside a, b. Put the folders of"),
-    (
-        "train/a train/b val/a valid/b",
-        None,
-        "one folder each for training, validation and testing, got train, val, valid",
-    ),
+    ("train/a train/b val/a valid/b", None, "one folder each for training, .* got train, val, valid"),
     ("train/a train/b test/a test/b fold/a fold/b", None, "the same classes in fold. Call it train, val or test"),
     ("one/a one/b two/a two/b three", None, "got one, three, two, which hold a, b"),
     ("a/train b/train a/test b/test", None, "got a, b, which hold test, train"),
@@ -165,12 +161,6 @@ def test_a_run_names_the_classes_of_its_folder_and_finds_it_where_it_has_moved(s
     (moved / "bright").rename(moved / "light")
     assert Run.open(run.path).result() is not None and main(["train", "--resume", str(run)]) == 1
     assert "has finished its 1 epochs. To train longer, add --epochs and a number above 1" in capsys.readouterr().err
-    Path(run.path, "config.json").write_text(
-        (saved := Path(run.path, "config.json").read_text()).replace('hs": 1', 'hs": 3')
-    )
-    assert main(["train", "--resume", str(run), "--data", "elsewhere"]) == 1
-    assert "epochs: expected 1, as in its checkpoint, got 3" in capsys.readouterr().err
-    Path(run.path, "config.json").write_text(saved)
     picture(moved / "light" / "later.png", 250)
     assert main(["train", "--resume", str(run), "--data", "elsewhere", "--epochs", "2"]) == 0
     said = capsys.readouterr().out

@@ -64,9 +64,7 @@ def test_where_the_folder_cant_be_written_kernels_still_run_and_nothing_is_writt
 
 
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize(
-    "damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b[:-90] + bytes([b[-90] ^ 1]) + b[-89:]]
-)
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-90] + bytes([b[-90] ^ 1]) + b[-89:]])
 def test_a_damaged_file_is_replaced(home, suffix, damage):
     assert compiled(doubled)(3) == 6
     (path,) = (path for path in written(home) if path.suffix == suffix)

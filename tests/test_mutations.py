@@ -3,7 +3,6 @@
 Each mutation is put into a copy of the package. At least one stands for each of the twelve facts and for each routing.
 """
 
-import json
 import os
 import re
 import shutil
@@ -151,19 +150,6 @@ MUTATIONS = [
 ]
 
 
-# Runs pytest in a fork for each line of arguments, so that libraries are imported once, and prints each exit status.
-FORKS = """
-import json, os, signal, sys
-import graphcaps, dgl, hypothesis.strategies, numba, pytest
-for line in sys.stdin:
-    if not os.fork():
-        signal.alarm(300)
-        os.dup2(os.open("output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
-        os._exit(pytest.main(json.loads(line)))
-    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
-"""
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Path:
     """A copy of the package and of its tests, which import the copy beside them."""
@@ -174,32 +160,21 @@ def project(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def forks(project):
-    ours = {"PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "400"}
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | ours
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", FORKS], cwd=project, env=environment, **pipes) as process:
-        yield process
-        process.stdin.close()
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[each.what for each in MUTATIONS])
-def test_wrong_code_turns_its_test_red(mutation, project, forks):
+def test_wrong_code_turns_its_test_red(mutation, project):
     path, (file, _, selected) = project / "graphcaps" / mutation.file, mutation.tests.partition(" ")
     (tests,) = (project / "tests").rglob(file)
     text = path.read_text(encoding="utf-8")
     assert text.count(mutation.old) == 1, f"{mutation.file}: {mutation.old!r} must stand there one time"
+    ours = {"PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "400"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | ours
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(tests), "-k", selected]
     path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     try:
-        print(
-            json.dumps(["-q", "-x", "-p", "no:cacheprovider", str(tests), "-k", selected]), file=forks.stdin, flush=True
-        )
-        status = int(forks.stdout.readline())
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
     finally:
         path.write_text(text, encoding="utf-8")
     # An assertion must fail: a NameError would turn any test red.
-    output = (project / "output").read_text()
-    red = re.search(r"^FAILED .+? - (AssertionError|assert |Failed: DID NOT RAISE)", output, re.MULTILINE)
-    assert status == pytest.ExitCode.TESTS_FAILED and red, output[-4000:]
+    red = re.search(r"^FAILED .+? - (AssertionError|assert |Failed: DID NOT RAISE)", done.stdout, re.MULTILINE)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED and red, done.stdout[-4000:]
