@@ -111,15 +111,13 @@ def test_evaluation_chooses_capsules_without_labels(model):
     assert torch.equal(evaluate(model, Batches(Pairs(digits(12)), 5)).predicted, answered)
 
 
-def test_two_classes_are_learned_and_every_command_takes_the_run(tmp_path, capsys, monkeypatch):
+def test_two_classes_are_learned_and_evaluated(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small.use(monkeypatch, splits())
     result = train(small.config(tmp_path / "runs", dataset="multimnist", epochs=24, batch_size=10), progress=False)
     assert result["test_accuracy"] > 0.5  # a guess of two classes of four is right in a sixth
     run = Path(result["run"])
     assert graphcaps.load(run).objects == 2 and 0.3 < Run.open(run).metrics()[-1]["train_accuracy"] <= 1
-    picture = run / "figures" / "confusion.png"
-    for words in (["evaluate", run], ["viz", run, "--what", "sheet"], ["predict", run, picture]):
-        assert main([str(word) for word in words]) == 0, words
+    assert main(["evaluate", str(run)]) == 0
     out = capsys.readouterr().out
     assert f"test accuracy {result['test_accuracy']:.2%}" in out and "if all its classes are found" in out

@@ -101,6 +101,7 @@ def test_other_settings_resume_to_the_bit_too(tmp_path, settings, whole):
     assert Run.open(resumed).result()["precision"] == config.precision
 
 
+@pytest.mark.long
 def test_dropout_goes_on_where_it_stood(tmp_path, monkeypatch):
     small.use(monkeypatch, small.digits(size=9))
     config = small.config(tmp_path, model="cnn", epochs=1)
