@@ -144,8 +144,6 @@ def test_a_run_names_the_classes_of_its_folder_and_finds_it_where_it_has_moved(s
     assert "2 classes of 14 training images, each 1 x 12 x 12\n100% of them are blank: " in said
     run = Run.open("runs/shapes-compact-1")
     assert (run.config.dataset, run.config.size, run.config.channels) == (f"folder:{Path.cwd() / 'shapes'}", 12, 1)
-    older = run.config.to_json().replace('"separator": null,', "")
-    assert TrainConfig.from_json(older).separator == "+" and run.config.separator is None
     assert load(run).class_names == ("dark", "light") == run.trace().class_names
     picture(tmp_path / "paper.png", 255)
     assert main(["predict", str(run), "paper.png", "--save-inputs", "seen"]) == 0

@@ -87,9 +87,6 @@ WRONG = [
     ("activation: expected numbers in [0, 1], got -1. They are probabilities...",
      lambda: routed(VOTES, activation=-torch.ones(3, 4))),
     ("weight: expected torch.float32 as u, got torch.float64...", lambda: routed(LinearVotes(U, MATRICES.double()))),
-    ("weight: expected (T, J=2, P, D) with T a divisor of I=3, got (2, 2, 8, 4)...",
-     lambda: routed(LinearVotes(U, torch.ones(2, 2, 8, 4)))),
-    ("index: expected matrices in [0, M=2), got 0 to 5...", lambda: routed(LinearVotes(U, MATRICES, torch.arange(6)))),
     ("engine fused: expected capsules of at most 256 numbers, got Dynamic of (6, 300) on cpu. Use...",
      lambda: routed(torch.ones(6, 300), name="fused")),
     ("engine fused: ... have one, got EM of (6, 4) on cpu. Use engine 'torch'...",
@@ -125,8 +122,6 @@ WRONG = [
     ("...got graphcaps.pyg.conv.CapsuleConv. ... load_state_dict...", lambda: page(pyg_conv())),
     # Layers for PyTorch Geometric
     ("edge_index: ...indices in [0, ...=4), got 0 to 8...", lambda: pyg_conv()(NODES[:4], EDGES)),
-    ("prior: expected (N, num_caps)=(9, 2) or (9, 1, 2), got (9, 3)",
-     lambda: pyg().CapsuleReadout(4, 3, 2)(NODES, prior=torch.ones(9, 3))),
     ("...in ascending order...", lambda: pyg().BeliefConv(4, 3, 2)(X[:2], EDGES[:, :1], batch=torch.tensor([1, 0]))),
 ]  # fmt: skip
 
