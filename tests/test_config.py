@@ -71,7 +71,7 @@ def test_a_run_from_before_a_setting_has_its_default(tmp_path):
     config = TrainConfig.from_json(json.dumps(before))
     assert config == TrainConfig()
     Run(tmp_path, config).check_trained(before)
-    del before["settings"]["separator"]  # names of classes were divided at "+"
+    before["settings"]["dataset"] = before["settings"].pop("separator") or "folder:shapes"  # a "+" joined classes then
     assert TrainConfig.from_json(json.dumps(before)).separator == "+"
 
 

@@ -30,7 +30,7 @@ def test_pictures_explanations_and_the_explorer_are_made_of_it(tmp_path):
     train(small.config(tmp_path, model="parts"), progress=False)
     run = tmp_path / "run"
     assert main(["viz", str(run), "--what", "graph", "--format", "png", "--to", str(tmp_path / "to")]) == 0
-    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == ["graph.png"]
+    assert (tmp_path / "to" / "graph.png").is_file()
     assert main(["explain", str(run), "--image", "1"]) == 0
     assert (run / "explain" / "image-1.png").is_file()
     assert main(["evaluate", str(run), "--device", "cpu"]) == 0
