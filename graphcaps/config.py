@@ -86,8 +86,8 @@ class TrainConfig:
     capsules."""
     engine: Engine = "auto"
     """Code that computes the routing. auto: fused on a CPU if it supports the routing, else torch or dgl, depending on
-    the graph. fused: one pass over the votes per iteration; only on a CPU, and only for dynamic, uniform, attention and
-    spherical. torch: batched matrix products, or scatter operations. dgl: DGL's kernels."""
+    the graph. fused: one pass over the votes per iteration; only for dynamic, uniform, spherical and, on a CPU,
+    attention. torch: batched matrix products, or scatter operations. dgl: DGL's kernels."""
     from_run: str | None = None
     """Start from the weights of this run, or of mnist or multimnist, which come with graphcaps: all layers but the last
     are taken, so the classes may differ. Unless they are given, the network's settings, and the size and the channels

@@ -94,7 +94,6 @@ def explore_graph(
         numbered = networkx.convert_node_labels_to_integers(graph.to_undirected() if trained else graph)
         graph = dgl.from_networkx(numbered)
     check_graph(graph)
-    check_tensor("feat", feat)
     expect(len(graph.ntypes) == 1 and not graph.is_block, "graph", "one node type, no block", graph.ntypes)
     count, edges = graph.num_nodes(), graph.num_edges()
     expect(edges > 0, "graph", "edges", "none")
