@@ -71,7 +71,8 @@ def test_a_run_from_before_a_setting_has_its_default(tmp_path):
     config = TrainConfig.from_json(json.dumps(before))
     assert config == TrainConfig()
     Run(tmp_path, config).check_trained(before)
-    before["settings"]["dataset"] = before["settings"].pop("separator") or "folder:shapes"  # a "+" joined classes then
+    before = stored(dataset="folder:shapes")
+    del before["settings"]["separator"]  # a "+" joined the names of classes then
     assert TrainConfig.from_json(json.dumps(before)).separator == "+"
 
 

@@ -55,9 +55,8 @@ def test_where_the_folder_cant_be_written_kernels_still_run_and_nothing_is_writt
     if why == "a file":
         (home / ".cache").write_text("where the folder should be")
     else:
-        monkeypatch.setattr(
-            kernel_cache, "user_cache_dir", lambda *_, **__: "~/.cache/graphcaps"
-        )  # as os.path leaves it
+        # os.path leaves it as it is
+        monkeypatch.setattr(kernel_cache, "user_cache_dir", lambda *_, **__: "~/.cache/graphcaps")
     kernel = compiled(doubled)
     assert kernel(3) == 6 and kernel.stats.cache_path is None
     assert written(home) == [] and not list(Path(__file__).parent.rglob("*doubled*.nb?"))

@@ -66,9 +66,8 @@ def test_a_damaged_run_goes_on_to_the_same_weights_or_says_why_not(runs, capsys,
             if name.startswith(("last.", "metrics"))
         ]  # fmt: skip
     assert code == (file == "config.json") or file.endswith("best.safetensors")  # a later epoch may be the best
-    assert ("Used instead: run/checkpoints/previous" in printed) == (
-        file.endswith("last.safetensors") and how != "deleted"
-    )
+    lost = file.endswith("last.safetensors") and how != "deleted"
+    assert ("Used instead: run/checkpoints/previous" in printed) == lost
     assert not Path("was run").exists()
 
 
