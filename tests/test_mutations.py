@@ -59,8 +59,8 @@ MUTATIONS = [
     Mutation(
         "fact 5: squash without an end to the length",
         "functional.py",
-        "return s * (n / (1 + n * n))",
-        "return s * n",
+        "return (x * (n / (1 + n * n))).to(s.dtype)",
+        "return (x * n).to(s.dtype)",
         "test_facts.py squash_shrinks",
     ),
     Mutation(

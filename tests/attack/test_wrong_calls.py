@@ -8,23 +8,17 @@ import re
 import pytest
 import torch
 
-from graphcaps import (
-    CapsNet,
-    InputError,
-    bipartite_graph,
-    complete_graph,
-    coupling_entropy,
-    dgl,
-    engine,
-    explore_graph,
-    margin_loss,
-    nn,
-    route,
-)
+import graphcaps
+from graphcaps import CapsNet, InputError, dgl, engine, nn, route
 from graphcaps.models import CNN, MatrixCapsNet, capsnet_loss
 from graphcaps.routing import EM, Dynamic, LinearVotes
 
-GRAPH, VOTES, CLASSES, OUTSIDE = complete_graph(3, 2), torch.rand(6, 4, 5), torch.tensor([0, 1]), torch.tensor([0, 3])
+GRAPH, VOTES, CLASSES, OUTSIDE = (
+    graphcaps.complete_graph(3, 2),
+    torch.rand(6, 4, 5),
+    torch.tensor([0, 1]),
+    torch.tensor([0, 3]),
+)
 TWO_TYPES = dgl.heterograph({("a", "r", "b"): ([0], [0]), ("a", "q", "b"): ([0], [0])})
 U, MATRICES = torch.ones(3, 8), torch.ones(2, 8, 4)
 RING = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0])))
@@ -48,7 +42,7 @@ def on_dgl():
 
 
 def page(layer):
-    return explore_graph(layer, RING, X, "/nowhere/graph.html")
+    return graphcaps.explore_graph(layer, RING, X, "/nowhere/graph.html")
 
 
 def pyg():
@@ -91,11 +85,12 @@ WRONG = [
      lambda: routed(torch.ones(6, 300), name="fused")),
     ("engine fused: ... have one, got EM of (6, 4) on cpu. Use engine 'torch'...",
      lambda: routed(torch.ones(6, 4), "em", "fused")),
-    ('graph: expected edata "c", got []. Pass c, or route with return_graph=True...', lambda: coupling_entropy(GRAPH)),
+    ('graph: expected edata "c", got []. Pass c, or route with return_graph=True...',
+     lambda: graphcaps.coupling_entropy(GRAPH)),
     # Losses, layers for images, networks
-    ("labels: expected (B=3,) or (B, J), got (2,)...", lambda: margin_loss(torch.rand(3, 3), CLASSES)),
+    ("labels: expected (B=3,) or (B, J), got (2,)...", lambda: graphcaps.margin_loss(torch.rand(3, 3), CLASSES)),
     *(("labels: expected classes from 0 to J - 1 = 2, got 0 to 3...", call) for call in (
-        lambda: margin_loss(torch.rand(2, 3), OUTSIDE),
+        lambda: graphcaps.margin_loss(torch.rand(2, 3), OUTSIDE),
         lambda: CapsNet.from_preset("compact", (1, 12, 12), 3).train()(torch.zeros(2, 1, 12, 12), OUTSIDE),
         lambda: nn.Decoder(3, 2, (1, 4, 4))(torch.rand(2, 3, 2), OUTSIDE))),
     ("...got (3, 2, 4). Layers give (J, B, D): v.transpose(0, 1)...",
@@ -114,7 +109,7 @@ WRONG = [
     ("engine: expected 'auto' or 'torch' with mutual=True, got 'dgl'...", on_dgl),
     ("...both ways, ... got a block. Give it mutual=...", lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), X)),
     ("...got sources and destinations. Give it...",
-     lambda: conv(mutual=True)(bipartite_graph([0], [0], 1, 1), X[:1])),
+     lambda: conv(mutual=True)(graphcaps.bipartite_graph([0], [0], 1, 1), X[:1])),
     ("feat: expected labels (N=3, K=2), or logits (N, K, D), got (3, 4)", lambda: nn.BeliefConv(None, 3, 2)(RING, X)),
     ("edge_weight: expected (E=6,), got (1, 6)...", lambda: BELIEFS(RING, X, torch.ones(1, 6))),
     ("graph: expected nodes of one kind, got a block...", lambda: BELIEFS(dgl.to_block(RING), X)),
