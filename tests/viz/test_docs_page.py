@@ -8,7 +8,7 @@ from traces import stored_in
 
 from graphcaps.viz.explorer.html import with_data
 
-from .browser import draw, opened
+from .browser import answered, draw, opened, settle
 
 PAGE = Path(__file__).parents[2] / "docs" / "explorer.html"
 # Lines of points (x, y) in percent of the sheet's sides, as a right hand goes
@@ -36,3 +36,29 @@ def test_a_trained_network_names_two_digits_drawn_over_each_other_with_the_mouse
         assert page.locator("#shown").inner_text() == "Your drawing"
         read = page.locator("#verdict").inner_text()  # "read as 3 + 7", or "perhaps 2 + 7"
         assert {int(word) for word in read.split() if word.isdigit()} == set(pair)
+
+
+def test_after_a_pull_rows_stay_with_their_old_lengths_and_a_sentence_says_why_the_parent_fell(chromium):
+    """Part 12 of the 3 over the 6 is pulled to the 6, where its vote disagrees: both digits fall."""
+    with opened(chromium, PAGE, reduced_motion="reduce") as page:
+
+        def rows() -> list[str]:
+            page.keyboard.press("Escape")
+            page.locator(".stage > canvas").focus()
+            names = []
+            for _ in range(10):
+                page.keyboard.press("ArrowDown")
+                settle(page)
+                names.append(page.locator("#pulls label").inner_text())
+            return names + page.locator("#parents .name").all_inner_texts()
+
+        before = rows()
+        assert len(set(before)) == 12 and before[0] == "Send part #12 to"
+        page.keyboard.press("ArrowDown")  # to the first again
+        settle(page)
+        page.locator("#pull").select_option("6")
+        answered(page)
+        said = page.locator("#pulled").inner_text()
+        assert "6 falls from 0.97 to 0.78, 3 falls from 0.97 to 0.82. Part #12's vote for 6 hardly agrees" in said
+        assert page.locator("#parents .was").all_inner_texts() == ["was 0.97", "was 0.97"]
+        assert rows() == before

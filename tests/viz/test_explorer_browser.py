@@ -177,7 +177,7 @@ def test_keys_move_through_time_and_children_and_a_parent_filters_lines(page):
     for child in (order[0], order[1]):
         page.keyboard.press("ArrowDown")
         settle(page)
-        assert f"Child {child} " in text(page, "#child h2") and f"child {child} is selected" in text(page, "#status")
+        assert f"Part #{child} " in text(page, "#child h2") and f"part #{child} is selected" in text(page, "#status")
     page.keyboard.press("Escape")
     page.locator("#parents button").nth(3).click()
     settle(page)
@@ -194,9 +194,9 @@ def test_a_large_graph_says_how_much_of_it_is_shown_and_what_a_child_sees(chromi
         page.locator(".stage > canvas").focus()
         page.keyboard.press("ArrowDown")
         settle(page)
-        child = int(re.search(r"child (\d+) is selected", text(page, "#status"))[1])
+        child = int(re.search(r"part #(\d+) is selected", text(page, "#status"))[1])
         title = page.locator("#sheet canvas").get_attribute("title")
-        assert title == f"Frame: the 5 × 5 pixels that child {child} sees."
+        assert title == f"Frame: the 5 × 5 pixels that part #{child} sees."
 
 
 IN_SIGHT = """() => ["#sheet canvas", ".stage", "#entropy canvas"].every((name) => {

@@ -76,7 +76,7 @@ def select(page, presses: int, parent: int) -> int:
         page.keyboard.press("ArrowDown")
     page.locator("#parents button").nth(parent).click()
     settle(page)
-    return int(re.match(r"Child (\d+), ", page.locator("#subject").inner_text())[1])
+    return int(re.match(r"Part #(\d+), ", page.locator("#subject").inner_text())[1])
 
 
 @pytest.mark.parametrize("routing", ["dynamic", pytest.param("uniform", marks=pytest.mark.long)])
@@ -173,7 +173,7 @@ def test_the_article_speaks_of_this_image_and_what_is_pointed_at_lights_up_in_ev
         page.locator("[aria-controls=why]").click()
         settle(page)
         facts = dict(page.locator("[data-fact]").evaluate_all(FACTS))
-        child, parent = int(facts["child"].split()[1]), int(facts["parent"])
+        child, parent = int(facts["child"].split("#")[1]), int(facts["parent"])
         for name in ("agreement", "c"):
             said = [read(facts[f"{name}{end}"]) for end in ("First", "Last")]
             assert said == pytest.approx([seen[r][name][child, parent] for r in (0, 2)], abs=0.0051)
@@ -182,8 +182,8 @@ def test_the_article_speaks_of_this_image_and_what_is_pointed_at_lights_up_in_ev
         other = (parent + 3) % 10
         page.locator("#softmax tbody tr").nth(other).hover()
         settle(page)
-        assert page.locator("#lines-head").inner_text() == f"Round 3 for child {child} → {other}"
-        assert page.locator("#edge h3").inner_text() == f"Child {child} → {other}"
+        assert page.locator("#lines-head").inner_text() == f"Round 3 for part #{child} → {other}"
+        assert page.locator("#edge h3").inner_text() == f"Part #{child} → {other}"
         coupling = numbers(page.locator("#softmax .formula").inner_text())[-1]
         assert coupling == pytest.approx(seen[2]["c"][child, other], abs=NEAR)
         assert page.locator("#votes h3").inner_text().endswith(f"votes for {other}")

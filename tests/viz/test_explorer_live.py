@@ -224,7 +224,7 @@ def test_a_line_is_pulled_to_another_parent_or_let_go_and_all_rounds_run_again(c
     page.locator(".stage > canvas").focus()  # the same by keyboard
     page.keyboard.press("ArrowDown")
     settle(page)
-    child = int(re.search(r"Child (\d+)", page.locator("#pulls label").inner_text())[1])
+    child = int(re.search(r"part #(\d+)", page.locator("#pulls label").inner_text())[1])
     page.locator("#pull").select_option("4")
     answered(page)
     assert shown_lengths(page) == pytest.approx(routed(FEW.pixels[2], {child: 4})[0], abs=0.0051)
@@ -298,7 +298,7 @@ def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, text, page):
     page.locator("#pin").click()
     page.locator("#name").fill("<b>bar")
     before = state(page)
-    assert before["parent"] == 4 and before["label"] == "<b>bar goes"
+    assert before["parent"] == 4 and before["label"] == "Send <b>bar to"
     page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text } }")
     page.locator("[aria-controls=share]").click()
     page.locator("#copy").click()
@@ -355,7 +355,7 @@ def test_compared_lengths_and_couplings_are_those_of_python(page):
             assert float(cells[2 + side].split()[0]) == pytest.approx(float(-(c * np.log(c)).sum() / 16), abs=5e-3)
             assert cells[side].split()[0] == str(lengths.argmax())
         child, parent, *values = re.match(
-            r"child (\d+) → (\d): (\S+), (\S+)", page.locator("#differences li").first.inner_text()
+            r"part #(\d+) → (\d): (\S+), (\S+)", page.locator("#differences li").first.inner_text()
         ).groups()
         apart = abs(couplings[0] - couplings[1])[int(child), int(parent)]
         assert apart > abs(couplings[0] - couplings[1]).max() - 5e-3
@@ -375,7 +375,7 @@ def test_a_saved_svg_has_a_line_for_each_coupling_and_the_numbers(page):
     lines = graph.findall(f"{SVG}path")
     assert len(lines) == 160 and all("C" in line.get("d") for line in lines)
     assert sum(float(line.get("stroke-opacity")) > 0.1 for line in lines) == 16
-    assert sorted(int(each.text) for each in graph.findall(f"{SVG}text")) == list(range(16))
+    assert sorted(int(each.text.lstrip("#")) for each in graph.findall(f"{SVG}text")) == list(range(16))
     texts = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
     assert page.locator("h1").inner_text() in texts and any("mean" in text for text in texts)
     assert all(any(value in text for text in texts) for value in page.locator("#parents .value").all_inner_texts())

@@ -111,5 +111,6 @@ class GraphPicture(Picture):
             line += f"dead (under a tenth of an equal load): {dead} of {len(self.names):,}"
         elif self.timeline.over == "iterations":
             votes = f"Each {self.words[0]} votes for the look of the whole; votes that agree count more next time"
-            line = f"routing {line}. {votes}"
+            end = position == self.timeline.end
+            line = f"routing {line}" + (": the answer. From iteration 1 on: how it came about" if end else f". {votes}")
         self._heading.say(self.choice(position), line[0].upper() + line[1:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,12 +11,11 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
 
 from graphcaps.viz import style
+from graphcaps.viz.routing.selection import DECIDED
 from graphcaps.viz.routing.timeline import between
 
 if TYPE_CHECKING:
     from graphcaps.viz.routing.graph import GraphPicture
-
-Numbers = TypeVar("Numbers", float, np.ndarray)
 
 _THIN, _PALE, _STRONG = 0.5, 0.12, 0.95  # width in points at coupling 0; opacities at coupling 0 and 1
 _CURVE = np.linspace(0, 1, 18)
@@ -113,9 +112,9 @@ class Panel:
             children = f"{len(shown.children)} {self._word}"
             if self._tint is not None:
                 children += " (child capsules)"
-                parents = "wholes (parent capsules),\nlength: how sure it is there"
+                parents = "wholes (parent capsules),\nlength: how sure"
             if self._votes is not None:
-                children += ", drawn as what\neach votes for: the paler, the less it counts"
+                children += ", drawn as what\neach votes for: the fainter, the less it counts"
             for x, text in ((left, children), (right, parents)):
                 self._axes.text(x, top - 8, text, va="bottom", size=medium.small, color=medium.muted)
 
@@ -162,28 +161,27 @@ class Panel:
         """Write how many children and parents are folded away."""
         looks: dict[str, Any] = {"va": "top", "size": self._medium.small, "color": self._medium.muted}
         others = len(self._names) - len(self._chosen.parents)
+        equal = 1 / np.unique(np.bincount(self._trace.src)[self._trace.src])  # an equal share
         if self._chosen.folded:
             stay = " that stay undecided" if self._chosen.undecided and self._medium.heading else " others"
+            if len(equal) == 1 and stay != " others":
+                stay += f" (couplings ≤ {equal[0] + DECIDED * (1 - equal[0]):.2f})"
             self._axes.text(left, top + 6, f"+ {self._chosen.folded:,}{stay}", **looks)
         if others:
             rest = " others" if self._medium.heading else ""  # a still has less room
             longest = np.delete(self._time.lengths, self._chosen.parents, axis=1).max() + 0.005
             self._axes.text(right, top + 6, f"+ {others:,}{rest} below {self._size.format(longest)}", **looks)
 
-    def width(self, c: Numbers) -> Numbers:
+    def width(self, c: float | np.ndarray) -> float | np.ndarray:
         """Width of a line in points, linear in its coupling."""
         return _THIN + (self._thick - _THIN) * c
-
-    def alpha(self, c: Numbers) -> Numbers:
-        """Opacity of a line in [0, 1], linear in its coupling."""
-        return _PALE + (_STRONG - _PALE) * c
 
     def show(self, position: float) -> None:
         """Move the panel to ``position``, in steps from 0."""
         couplings, lengths = self._time.at(position)
         c = couplings[self.edges]
         colors = np.array(self._colors)[self._trace.dst[self.edges]]
-        self.lines.set(linewidth=self.width(c), color=np.column_stack((colors, self.alpha(c))))
+        self.lines.set(linewidth=self.width(c), color=np.column_stack((colors, _PALE + (_STRONG - _PALE) * c)))
         for portrait, edge in self._portraits:
             portrait.set_alpha(float(np.sqrt(couplings[edge])))  # the root, or nothing would be seen where c is small
         if self._tint is not None:

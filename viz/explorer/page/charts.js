@@ -66,7 +66,9 @@ class Curve {
     const every = Math.ceil(rounds / 15);
     for (let r = 0; r < rounds; r += every) this.write(String(r + 1), this.x(r), box.bottom + 11, "center");
     this.write(label, box.left - 34, 7, "left");
-    if (trained < rounds) this.write(words.beyondTraining, box.right, 7, "right");
+    scratch.font = look.font;
+    const taken = scratch.measureText(label + words.beyondTraining).width;
+    if (trained < rounds && taken < this.width - 30) this.write(words.beyondTraining, box.right, 7, "right");
   }
 }
 
@@ -81,8 +83,10 @@ function drawEntropy(canvas, trace, image, moment, colorOf, look) {
   for (const i of image.linked) if (!colorOf(i)) drawn.line(line(i), look.muted, 1, pale);
   for (const i of image.linked) if (colorOf(i)) drawn.line(line(i), colorOf(i), 1.5, Math.max(0.2, pale));
   const child = moment.hovered?.child ?? moment.child;
-  if ((child ?? null) !== null) drawn.line(line(child), look.ink, 3);
-  drawn.line(rows.map((_, r) => [drawn.x(r), drawn.y(at(image.meanEntropy, { k: moment.k, r }))]), look.ink, 2.5);
+  if ((child ?? null) !== null) drawn.line(line(child), colorOf(child) ?? look.muted, 4);
+  const means = rows.map((_, r) => [drawn.x(r), drawn.y(at(image.meanEntropy, { k: moment.k, r }))]);
+  drawn.line(means, look.ink, 2.5);
+  drawn.write("mean", drawn.box.right, means.at(-1)[1] - 9, "right");
   const [x, y] = [drawn.x(moment.r), drawn.y(at(image.meanEntropy, moment))];
   drawn.line([[x, drawn.box.top], [x, drawn.box.bottom]], look.accent, 2);
   const { context } = drawn;

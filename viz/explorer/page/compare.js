@@ -17,10 +17,6 @@ function isOnePass(routing) {
   return routing === "uniform" || routing === "attention";
 }
 
-function isComparing() {
-  return !$("#why").hidden;
-}
-
 // An answer has come; route its votes in both ways.
 function showCompared(answer, about) {
   voted = { answer, ...about };
@@ -28,7 +24,7 @@ function showCompared(answer, about) {
 }
 
 function compareNow() {
-  if (!voted || !isComparing()) return;
+  if (!voted || $("#why").hidden) return;
   comparing = { sides, voted, filled: sides.map(({ routing }) => (routing === layer.routing ? voted.answer.states : null)) };
   routeSides();
 }

@@ -12,7 +12,7 @@ const THIN = 0.4,
   FOG = 0.03;
 const PICTURED = 20, // children shown with pictures, at most
   LEGIBLE = 18; // pixels of a picture's side; smaller ones are dots
-const DIGIT = 7, // pixels of a child's number
+const DIGIT = 8, // pixels of a sign of a child's number
   LINE = 14; // pixels that a number needs; where children have less, only one that is marked has its own
 
 class Graph {
@@ -219,10 +219,10 @@ function rgbOf(color) {
   return color.startsWith("#") ? channels(color) : color.match(/\d+/g).map(Number);
 }
 
-// Lines of known coupling: an equal share for each of a child's `choices`, one half, and 1.
-function drawScale(canvas, graph, choices, look) {
+// Lines of known coupling: an equal share for each of a child's `choices`, what is enough to say a parent or one half, and 1.
+function drawScale(canvas, graph, choices, look, enough) {
   const { context, height } = surface(canvas),
-    marks = [[0.5, "0.5"], [1, "1"]],
+    marks = [enough ? [enough, words.says(enough)] : [0.5, "0.5"], [1, "1"]],
     middle = height / 2;
   if (choices > 2) marks.unshift([1 / choices, `${(1 / choices).toFixed(2)} ${words.undecided}`]);
   let x = 0;

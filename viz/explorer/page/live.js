@@ -118,6 +118,7 @@ showSheet = (tinted, frame) => {
 // Lay an image of the shelf on the desk, without showing it yet.
 function layOut(at) {
   const { name, classes, pixels } = shelf[at];
+  chooserInput(at).parentElement.scrollIntoView({ block: "nearest", inline: "center" });
   shown = { at, label: classes.length === 1 ? classes[0] : null, name: /^image \d/.test(name) ? sentence(`test ${name}`) : words.testImageOf(name) };
   held = {};
   Object.assign(desk, { picture: photograph(pixels), lines: [], adjust: { ...NEUTRAL } });

@@ -259,7 +259,8 @@ function drawEdit() {
   $("#features").hidden = node === null;
   if (node !== null) drawFeatures(node, other);
   drawHold();
-  const [cuts, added] = changedEdges(),
+  const kept = conv.edges.number.filter((n) => n >= 0).length,
+    [cuts, added] = [stored.src.length - kept, conv.edges.number.length - kept],
     holds = conv.edges.held.filter((l) => l !== null).length,
     changed = cuts || added || conv.moved.size || holds;
   $("#reset").disabled = !changed;
@@ -267,12 +268,6 @@ function drawEdit() {
   const named = [...graph.rerouted].slice(0, NAMED).map(childName).join(", ") + (graph.rerouted.size > NAMED ? " …" : ".");
   const text = changed ? words.changed(cuts, added, conv.moved.size, holds) + words.rerouted(graph.rerouted.size, named) : words.unchanged;
   if ($("#changes").textContent !== text) $("#changes").textContent = text;
-}
-
-// How many edges were cut and added.
-function changedEdges() {
-  const kept = conv.edges.number.filter((n) => n >= 0).length;
-  return [stored.src.length - kept, conv.edges.number.length - kept];
 }
 
 function drawFeatures(node, other) {

@@ -16,7 +16,8 @@ RULES.spherical = (e, r) => {
   if (!conv.mutual) return rule;
   const { K } = conv,
     back = layer.back[Math.floor(e / K)],
-    [own, other] = [e, back * K + (e % K)].map((vote) => ownLogit(vote, r)),
+    ownLogit = (vote) => strengthOf(layer.dst[vote]) * routed.states[r].agreement[vote], // without that of the edge that goes back
+    [own, other] = [e, back * K + (e % K)].map(ownLogit),
     edge = childName(back);
   return {
     ...rule,
@@ -25,11 +26,6 @@ RULES.spherical = (e, r) => {
     note: `${rule.note} ${words.bothWays(fixed(own, 3), edge, fixed(other, 3))}`,
   };
 };
-
-// kappa / rho times the agreement, without that of the edge that goes back.
-function ownLogit(vote, r) {
-  return strengthOf(layer.dst[vote]) * routed.states[r].agreement[vote];
-}
 
 explanations.push(({ child }) => {
   const { src, weight } = layer.ends;

@@ -9,10 +9,11 @@ let chooser, // the images to choose from
   fold, // the children and parents that are shown
   looks = null, // pictures of where children look, or null
   // Other files replace these: pictures of the children, or null; the picture of a parent at this moment; maps of the pixels
-  // that belong to parents at a moment; and how the image is drawn, with a tint and the field of a child.
+  // that belong to parents at a moment; {lengths, fold} of the answer before lines were pulled, or null; and how the image is drawn, with a tint and the field of a child.
   portraits = () => looks,
   pictureOf = () => null,
   painted = () => null,
+  beforePulls = () => null,
   showSheet = (tinted, frame) => drawPhoto($("#sheet canvas"), photo, tinted, frame);
 
 // Draw a trace, at round r and epoch k from 0. A selection stays where the new one has the same child or parent.
@@ -99,14 +100,14 @@ function draw() {
   const longest = indexOfLargest(lengths),
     parent = now.parent ?? fold.said.get(now.hovered?.child ?? now.child)?.[0] ?? longest;
   const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
-    untrained = isUntrained(now),
+    untrained = trace.epochs.length > 1 && trace.epochs[Math.round(now.k)] === 0, // the longest parent means nothing
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
   $(".stage").style.setProperty("--least", `${24 * fold.parents.length}px`);
   graph.take(image, fold, fold.children.length <= PICTURED && isLastEpoch() ? portraits() : null);
   graph.draw(c, now, now.hovered, look);
   drawTitle(blank);
   drawTime();
-  drawScale($("#scale"), graph, trace.choices, look);
+  drawScale($("#scale"), graph, trace.choices, look, trace.choices && leastToSay(trace.choices));
   drawParents(lengths, longest, verdict);
   drawTip(c);
   if (photo) drawImage();

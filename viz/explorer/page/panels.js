@@ -6,12 +6,8 @@ const WRONG = "✗",
 const SURE = 2, // a child says a parent when it gives it this many times an equal share,
   HALFWAY = 0.5, // or, where it has few parents, half of the way from there to everything
   LEAST_SIDE = 12, // pixels of a parent's picture
-  LARGEST_SIDE = 104;
-
-// Whether a moment is before the first epoch of a trained run: the longest parent means nothing there.
-function isUntrained({ k }) {
-  return trace.epochs.length > 1 && trace.epochs[Math.round(k)] === 0;
-}
+  LARGEST_SIDE = 104,
+  ROOMY = 60; // pixels of a picture beside which an old length has room
 
 // Pictures of children and parents are known of the last epoch alone.
 function isLastEpoch() {
@@ -42,11 +38,14 @@ function saidAt(moment) {
     best = new Map();
   src.forEach((child, e) => c[e] <= c[best.get(child)] || best.set(child, e));
   for (const [child, e] of best) {
-    const equal = 1 / choices.get(child),
-      least = Math.min(SURE * equal, equal + HALFWAY * (1 - equal));
-    best.set(child, [c[e] >= least ? dst[e] : null, c[e]]);
+    best.set(child, [c[e] >= leastToSay(choices.get(child)) ? dst[e] : null, c[e]]);
   }
   return best;
+}
+
+function leastToSay(choices) {
+  const equal = 1 / choices;
+  return Math.min(SURE * equal, equal + HALFWAY * (1 - equal));
 }
 
 // The children and parents shown: those that decide after the rounds of training and the parents they say, or all.
@@ -54,16 +53,19 @@ function folded() {
   const answer = { k: Math.round(now.k), r: trace.trained - 1 },
     said = saidAt(answer),
     decided = image.order.filter((child) => said.get(child)[0] !== null || child in graph.held || child in now.pinned || child === now.child),
-    all = now.all || !decided.length,
     place = (child) => said.get(child)[0] ?? trace.parents.length,
     chosen = [...answers(at(image.lengths, answer)), ...decided.map(place), ...Object.values(graph.held), now.parent ?? -1],
     parents = [...trace.parents.keys()];
+  const old = beforePulls()?.fold ?? { children: [], parents: [] }, // stay where they were
+    joined = (some, more) => [...some, ...more.filter((each) => !some.includes(each))],
+    shown = joined(old.children, decided.sort((a, b) => place(a) - place(b) || said.get(b)[1] - said.get(a)[1])),
+    all = now.all || !shown.length;
   return {
     said,
     all,
-    undecided: image.order.length - decided.length,
-    children: all ? image.order : decided.sort((a, b) => place(a) - place(b) || said.get(b)[1] - said.get(a)[1]),
-    parents: all ? parents : parents.filter((j) => chosen.includes(j)),
+    undecided: image.order.length - shown.length,
+    children: all ? image.order : shown,
+    parents: all ? parents : joined(old.parents, parents.filter((j) => chosen.includes(j))),
   };
 }
 
@@ -96,12 +98,13 @@ function drawTime() {
 // The rows of the parents shown, each with its picture by the decoder, where there is one.
 function drawParents(lengths, longest, { blank, untrained, wrong }) {
   const answer = blank || untrained ? [] : answers(lengths),
+    before = beforePulls(),
     side = Math.max(LEAST_SIDE, Math.min(LARGEST_SIDE, $(".stage").clientHeight / fold.parents.length - 8));
   $("#parents").style.setProperty("--side", `${side}px`);
   $("#parents").classList.toggle("filtered", now.parent !== null);
   fill($("#parents"), fold.parents.length, "button", (row) => {
     row.type = "button";
-    row.innerHTML = '<canvas hidden></canvas><span class="dot"></span> <span class="name"></span> <span class="value"></span><span class="unseen"></span><span class="bar"></span>';
+    row.innerHTML = '<canvas hidden></canvas><span class="dot"></span> <span class="name"></span> <span class="value"></span><span class="unseen"></span><span class="bar"></span><span class="was"></span>';
     row.addEventListener("click", () => choose({ parent: now.parent === Number(row.dataset.parent) ? null : Number(row.dataset.parent) }));
   });
   fold.parents.forEach((j, at) => {
@@ -121,6 +124,7 @@ function drawParents(lengths, longest, { blank, untrained, wrong }) {
     row.querySelector(".name").textContent = name;
     row.querySelector(".value").textContent = value;
     row.querySelector(".bar").style.setProperty("--share", blank ? 0 : lengths[j]);
+    row.querySelector(".was").textContent = side >= ROOMY && before && value !== before.lengths[j].toFixed(2) ? words.was(before.lengths[j]) : "";
     row.querySelector(".unseen").textContent = words.marks(answer.includes(j), wrong && j === longest, wrong && j === image.label);
   });
 }
@@ -131,9 +135,9 @@ function drawTip(c) {
   tip.hidden = hovered?.x === undefined || Boolean(graph.pull);
   if (tip.hidden) return;
   const { child, parent, edge, x, y } = hovered;
-  const lines = [childName(child)];
+  const lines = [sentence(childName(child))];
   if (edge !== undefined) {
-    lines[0] += ` → ${trace.parents[parent].name}`;
+    lines[0] = words.gives(child, c[edge], trace.parents[parent].name);
     const numbers = [fixed(c[edge], 3), fixed(at(image.b, now)[edge], 2), fixed(at(image.agreement, now)[edge], 2)];
     lines.push(...words.tipEdge(...numbers));
   } else lines.push(words.tipChild(at(image.entropy, now)[child].toFixed(3)));
@@ -146,7 +150,7 @@ function childName(child) {
 
 // A child in a table of children.
 function shortName(child) {
-  return now.pinned[child] || String(child);
+  return now.pinned[child] || `#${child}`;
 }
 
 // The image, its strokes in the colours of the parents that get them; or those that move the child under the pointer.

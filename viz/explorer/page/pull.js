@@ -15,7 +15,8 @@ graph.grabs(
   ({ child }, parent) => parent !== null && hold(child, parent),
 );
 
-const BY_ITSELF = "own";
+const BY_ITSELF = "own",
+  UNLIKE = 0.5; // cosine below which votes hardly agree
 $("#pull").addEventListener("change", ({ target }) => hold(now.child, target.value === BY_ITSELF ? null : Number(target.value)));
 $("#release").addEventListener("click", () => {
   desk.remember();
@@ -23,17 +24,38 @@ $("#release").addEventListener("click", () => {
   changed();
 });
 
-// What pulls have done to the lengths, as against the newest answer to the same image without any.
-let free = null; // the question and the lengths of that answer
+let free = null; // the newest answer without pulls: its question's data, its states, and what is shown of it
+beforePulls = () => {
+  const known = Object.keys(held).length > 0 && free?.data.every((value, x) => value === asked.data[x]);
+  return known ? { fold: free.fold, lengths: free.states[Math.round(now.r)].lengths } : null;
+};
+
+// What pulls do to the lengths of the answers before and after, of the parents pulled to, and of the two that change most.
 function sayPulled(some) {
-  const lengths = routed?.states[layer.iterations - 1].lengths;
-  if (!some) free = lengths && { data: asked.data, lengths };
-  const known = some && free?.data.every((value, x) => value === asked.data[x]),
-    moved = known ? [...lengths.keys()].filter((j) => Math.abs(lengths[j] - free.lengths[j]) >= 0.01) : [];
-  moved.sort((a, b) => Math.abs(lengths[b] - free.lengths[b]) - Math.abs(lengths[a] - free.lengths[a]));
-  const changes = moved.slice(0, 2).map((j) => words.change(trace.parents[j].name, free.lengths[j], lengths[j])),
-    text = known ? changes.join(", ") || words.noChange : "";
+  const last = layer.iterations - 1,
+    lengths = routed?.states[last].lengths;
+  if (!some) free = routed && { data: asked.data, states: routed.states, fold: fold.all ? null : fold };
+  const before = beforePulls() && free.states[last].lengths,
+    change = (j) => Math.abs(lengths[j] - before[j]),
+    moved = before ? [...lengths.keys()].filter((j) => change(j) >= 0.01).sort((a, b) => change(b) - change(a)) : [],
+    named = before ? [...answers([...before]), ...answers([...lengths]), ...Object.values(held), ...moved.slice(0, 2)] : [];
+  const changes = moved.filter((j) => named.includes(j)).map((j) => words.change(trace.parents[j].name, before[j], lengths[j])),
+    text = before ? (changes.join(", ") || words.noChange) + whyItFell(before, lengths, last) : "";
   if ($("#pulled").textContent !== text) $("#pulled").textContent = text;
+}
+
+// A sentence where a parent falls although a child is held there, if that child's vote hardly agrees with the others'.
+function whyItFell(before, lengths, last) {
+  for (const [child, parent] of Object.entries(held)) {
+    const e = edgeTo(parent, child),
+      others = ({ c }) => sumAt(parent, c.with(e, 0));
+    if (e === undefined || lengths[parent] > before[parent] - 0.01) continue;
+    const [sum, rest] = [others(free.states[last]), others(routed.states[last])];
+    if (dot(voteOf(e), sum) < UNLIKE * lengthOf(voteOf(e)) * lengthOf(sum) && lengthOf(rest) < lengthOf(sum)) {
+      return words.disagrees(child, trace.parents[parent].name);
+    }
+  }
+  return "";
 }
 
 function drawPulls() {

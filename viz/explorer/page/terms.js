@@ -44,13 +44,8 @@ document.addEventListener(
 );
 document.addEventListener("scroll", () => spoken && showCard(spoken), { passive: true });
 
-function nameTerms() {
-  const names = Object.keys(words.terms);
-  fill($("#terms"), names.length, "button", (button, at) => {
-    button.type = "button";
-    button.dataset.term = names[at];
-  });
-  names.forEach((name, at) => ($("#terms").children[at].textContent = words.terms[name][0]));
+for (const [term, [textContent]] of Object.entries(words.terms)) {
+  const button = Object.assign(document.createElement("button"), { type: "button", textContent });
+  button.dataset.term = term;
+  $("#terms").append(button);
 }
-
-nameTerms();

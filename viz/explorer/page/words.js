@@ -19,10 +19,10 @@ const words = {
     `Each part ${pictured ? `that the network finds votes for what the whole ${noun === "class" ? "object" : noun} looks like` : "votes for its parents"}. ` +
     "Votes that agree count more in the next round: their lines grow.",
   columns: (decoded, seen) => [
-    `Parts (child capsules)${decoded ? ": what each votes for; pale counts less" : seen ? ": where each looks" : ""}`,
+    `Parts (child capsules)${decoded ? ": what each votes for; faint counts less" : seen ? ": where each looks" : ""}`,
     "Wholes (parents): how sure",
   ],
-  pulling: "Pull a line to another parent.",
+  pulling: 'Pull a line<span class="wide"> to another parent</span>.',
   hint: (noun, objects) => (noun === "digit" ? `Draw a digit here${objects > 1 ? ", then another one over it" : ""}` : "Draw here"),
   damaged: "This page is damaged or cut short: its data can't be read. Save or download it again.",
 
@@ -35,30 +35,34 @@ const words = {
   children: (n) => counted(n, "child", "children"),
   parents: (n) => counted(n, "parent", "parents"),
   someChildren: (some, all) => `${some} of ${all} children: those that couple most strongly with each parent`,
-  goesTo: (child) => `${sentence(childName(child))} goes`,
-  pin: (child, pinned) => (pinned ? "Unpin" : `Pin ${childName(child)}`),
-  nameOf: (child) => `Name of child ${child}`,
+  goesTo: (child) => `Send ${childName(child)} to`,
+  pin: (child, pinned) => (pinned ? "Unpin" : `Pin: keep ${childName(child)} in sight`),
+  nameOf: (child) => `Name of ${words.child(child)}`,
   name: "its name",
   whereItVotes: "where its votes agree",
-  noParent: "to no parent",
+  noParent: "no parent",
+  was: (length) => `was ${length.toFixed(2)}`,
+  disagrees: (child, name) => `. ${sentence(childName(child))}'s vote for ${name} hardly agrees with the other parts' votes, and these now add up to less.`,
   change: (name, before, after) => `${name} ${after < before ? "falls" : "rises"} from ${before.toFixed(2)} to ${after.toFixed(2)}`,
   noChange: "no parent changes by 0.01",
   oneChild: "One child",
-  child: (n) => `child ${n}`,
+  child: (n) => `part #${n}`, // a bare number would look like a class
   divides: (n) => `${sentence(childName(n))} divides itself`,
   chooseChild: "Choose a child or a line in the graph to see how it divides itself among the parents.",
   sumsTo1: (entropy) => `c sums to 1; entropy ${entropy} nat.`,
+  gives: (child, c, name) => `${sentence(childName(child))} gives ${Math.round(100 * c)} % of its vote to ${name}`,
   tipEdge: (c, b, agreement) => [`coupling c  ${c}`, `logit b  ${b}`, `vote agreement  ${agreement}`],
   tipChild: (entropy) => `entropy  ${entropy} nat`,
   marks: (longest, wrong, truth) => [longest && ", the longest", wrong && ", wrong", truth && ", the true label"].filter(Boolean).join(""),
   sheet: (truth) => `The image${truth === undefined ? "" : `, true label ${truth}`}.`,
   glowOfChild: (child) => `Yellow: the pixels that change the length of ${child} most.`,
-  colors: "Each stroke in the colour of the parent that gets it; white while its parts are undecided.",
+  colors: "Strokes take their parent's colour; white: undecided.",
   frame: (high, wide, child) => `Frame: the ${high} × ${wide} pixels that ${child} sees.`,
   entropyHead: "How undecided each part is",
   undecided: "undecided",
-  nats: "entropy (nat)",
-  meanEntropy: (mean, undecided) => `mean ${mean} nat, dashed: undecided, ${undecided}`,
+  says: (c) => `${c.toFixed(2)} says it`,
+  nats: "entropy (nat): 0 decided, dashed equal among all",
+  meanEntropy: (mean, undecided) => `mean ${mean} nat; equal: ${undecided}`,
   onAverage: (level) => `${level} on average`,
   beyondTraining: "beyond training",
   couplingC: "coupling c",
@@ -99,8 +103,7 @@ const words = {
     there. Its direction says how the thing looks: how it leans, how bold it is, where it lies.</p>
     <p>This network has capsules of two kinds. It turns the image into <span data-fact="children"></span>, the
     <dfn tabindex="0" data-term="child">children</dfn>, which stand for parts. Its last layer has <span data-fact="parents"></span>
-    which stand for what the image can show. For <span data-fact="child"></span>, which is chosen now, you see the part
-    of the image that it gets, and the feature maps that make most of it.</p>
+    which stand for what the image can show.</p>
     <p>A <dfn tabindex="0" data-term="parent">parent</dfn> holds more than a yes or no. A <dfn tabindex="0" data-term="decoder">decoder</dfn> can
     draw an image from its numbers alone. Move one of them: the drawing changes in one way, it leans, it widens, or a
     stroke gets longer. Nobody told the network what a number should mean.</p>`,
@@ -108,19 +111,17 @@ const words = {
     <p>Whoever sees a nose knows roughly where the face is, how large it is and how it is turned. A child does the same
     with numbers. It multiplies its vector by a matrix that was learned, another one for each parent. The result is its
     <dfn tabindex="0" data-term="vote">vote</dfn> û: what that parent would be, if this child were a part of it.</p>
-    <p>The arrows are all votes for <span data-fact="parent"></span>. They have more than two numbers each, so you see
-    them from the side where they differ most. The thick arrow is <span data-fact="parent"></span> itself: the sum of
-    the votes, each times its coupling, <dfn tabindex="0" data-term="squash">squashed</dfn> to a length below 1.</p>
+    <p>The arrows are all votes for <span data-fact="parent"></span>. The thick arrow is
+    <span data-fact="parent"></span> itself: the sum of the votes, each times its coupling,
+    <dfn tabindex="0" data-term="squash">squashed</dfn> to a length below 1.</p>
     <p>Point at an arrow: the same vote lights up in the graph, in the four lines above, and in the figures below. Votes
     stay as they are in all rounds.<span class="by-rounds"> What changes is how much each one counts. Go back to round 1
     and forward again: arrows that point where many others point grow, and the rest fades.</span></p>`,
   anAgreement: `<h2>3. Agreement</h2>
     <p>Parts of one thing predict the same thing: their votes point the same way. Parts that have nothing to do with
-    each other contradict each other. So routing looks for votes that agree, as one looks for a place where many
-    compasses point.</p>
+    each other contradict each other.</p>
     <p>The <dfn tabindex="0" data-term="agreement">agreement</dfn> of a vote with a parent is the sum of the products of their
-    numbers. It is large where both are long and point the same way, 0 at a right angle, and negative where they
-    contradict each other. Each pair of bars is one number: the outline belongs to the vote of
+    numbers. Each pair of bars is one number: the outline belongs to the vote of
     <span data-fact="child"></span>, the filled bar to <span data-fact="parent"></span>. Below is what the pair adds.
     All in all they agree by <span data-fact="agreementFirst"></span><span class="by-rounds"> in round 1, and by
     <span data-fact="agreementLast"></span> in round <span data-fact="rounds"></span></span>.</p>
@@ -133,14 +134,12 @@ const words = {
     <span data-fact="parent"></span> gets <span data-fact="cFirst"></span><span class="by-rounds"> in round 1, and
     <span data-fact="cLast"></span> in round <span data-fact="rounds"></span></span>.</p>
     <p>This is how routing takes things apart that lie over each other. Both claim the same strokes, but a part that
-    helps to build one is lost to the other. The image at the top shows it: strokes take the colour of the parent that
-    gets them, and stay white while their parts can't decide.</p>
+    helps to build one is lost to the other.</p>
     <p>How undecided a child is, is its <dfn tabindex="0" data-term="entropy">entropy</dfn>: 0 nat where it has chosen, most where it
     spreads equally.<span class="by-rounds"> On this image the mean falls from <span data-fact="entropyFirst"></span> to
-    <span data-fact="entropyLast"></span> nat. That happens in a few <dfn tabindex="0" data-term="iteration">rounds</dfn>, for each
-    image anew.</span></p>
-    <p>Now interfere: in the graph, pull a line to another parent. If its child mattered, that parent grows, the one it
-    left shrinks, and others may change sides.</p>`,
+    <span data-fact="entropyLast"></span> nat, in a few <dfn tabindex="0" data-term="iteration">rounds</dfn>.</span></p>
+    <p>Now interfere: in the graph, pull a line to another parent. That parent grows if the vote agrees with its
+    others, the one it left shrinks, and other parts may change sides.</p>`,
   itsLimits: `<h2>5. What it is not good for</h2>
     <p>The lines aren't an explanation made afterwards: the answer was computed with them. But they say which
     parts went where, not that the answer is right, or that routing was needed for it.</p>
@@ -193,7 +192,7 @@ const words = {
   parent: "parent",
   childWord: "child",
   votesAsNumbers: (rows, scroll) => `These votes as numbers, ${counted(rows, "row", "rows")}${scroll ? ", which scroll" : ""}`,
-  strongestWith: (name) => `, the child that couples most strongly with ${name}`,
+  strongestWith: (name) => `, the part that couples most strongly with ${name}`,
   subject: (child, how, parent) => `${child}${how}, and its parent ${parent}. Choose another line or child in the graph.`,
   carriedVotes: (epoch) => `Votes are those of the network that the page carries, after epoch ${epoch}.`,
   pass: (onePass, r, child, parent) => `${onePass ? "The one pass" : `Round ${r}`} for ${child} → ${parent}`,
