@@ -145,16 +145,6 @@ def test_help_lists_the_commands_and_what_each_of_their_flags_does(capsys):
         assert "None" not in out, name
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-def test_help_fits_the_terminal_and_groups_the_settings_of_a_training(capsys, monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    for name in COMMANDS:
-        _, out, _ = call(capsys, name, "--help")
-        assert max(map(len, out.splitlines()[1:])) <= columns, name  # the usage is one line
-        groups = re.findall(r"^\W+ (\w+) options ", out, re.MULTILINE)
-        assert groups == ["image", "network", "optimisation", "hardware", "output"] * (name == "train")
-
-
 @pytest.mark.parametrize("words", ["train --epochs 0", "train --help"])
 def test_help_and_mistakes_answer_at_once_without_torch(words, tmp_path):
     """The aim is 0.3 s; the asserted processor time leaves room for a slow machine."""
@@ -189,17 +179,6 @@ def test_a_closed_pipe_is_no_traceback(tmp_path):
             done = process(word, stdout=writing, PYTHONUNBUFFERED=unbuffered)
             os.close(writing)
             assert (done.returncode, done.stderr) == (1, ""), word
-
-
-def test_runs_are_listed_with_what_they_reached(capsys, finished):
-    code, printed, _ = call(capsys, "runs", "--out", finished[0].parent)
-    head, line = (re.split(r"  +", line) for line in printed.splitlines())
-    result, rows = Run.open(finished[0]).result(), Run.open(finished[0]).metrics()
-    assert code == 0 and head == ["run", "dataset", "model", "epochs", "validation", "test", "seconds"]
-    assert line == [
-        str(finished[0]), "digits", "compact", "2/2", f"{max(row['val_accuracy'] for row in rows):.2%}",
-        f"{result['test_accuracy']:.2%}", f"{result['seconds']:.0f}",
-    ]  # fmt: skip
 
 
 def test_evaluate_prints_a_table_and_draws_the_confusion_matrix(capsys, finished):
