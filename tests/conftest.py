@@ -1,4 +1,4 @@
-"""The graphs, engines and devices on which routing is tested, and the grid of facts and engines printed at the end.
+"""The graphs, engines and devices on which routing is tested.
 
 A test marked ``fact(n)`` proves fact n of docs/testing.md. One that takes ``way`` proves it for every routing and
 engine, on every device at hand, or for the routings that it is marked with, ``routings(*names)``. One that takes
@@ -7,16 +7,14 @@ engine, on every device at hand, or for the routings that it is marked with, ``r
 
 import os
 import re
-from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+import small
 import torch
 from ways import Way, routings_and_engines, unsupported_reason
 
 from graphcaps import bipartite_graph, complete_graph, dgl
-
-FACTS = range(1, 13)
 
 
 def pytest_generate_tests(metafunc):
@@ -41,6 +39,13 @@ def mnist_root() -> Path:
     if not (root / "MNIST" / "raw").is_dir():
         pytest.skip("GRAPHCAPS_MNIST names no folder with MNIST/raw")
     return root
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to be in, and few digits for every command to read."""
+    small.use(monkeypatch)
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +75,9 @@ def _random_ends(num_edges: int, num_children: int, num_parents: int, dtype):
 LOOPS = dgl.graph(([0, 1, 2, 2, 4, 4], [1, 2, 0, 2, 1, 1]), num_nodes=6)
 GRAPHS = {
     "complete": complete_graph(4, 3),
-    "one_parent": complete_graph(5, 1),
     "sparse_7x5": bipartite_graph(*_random_ends(63, 7, 5, torch.int64), 7, 5),
     "sparse_5x9_int32": bipartite_graph(*_random_ends(100, 5, 9, torch.int32), 5, 9),
     "no_edges": bipartite_graph([], [], 3, 2),
-    "homogeneous": LOOPS,
     "other_names": dgl.heterograph({("user", "buys", "item"): ([0, 0, 2, 2], [1, 0, 1, 1])}, {"user": 4, "item": 3}),
     "block": dgl.to_block(LOOPS, [1, 2, 5, 0]),
 }
@@ -116,46 +119,3 @@ def draw():
     """Seeded normal numbers, drawn in float64 so that every dtype gets the same: ``draw(*shape, dtype=...)``."""
     source = torch.Generator().manual_seed(0)
     return lambda *shape, dtype=torch.float64: torch.randn(shape, generator=source, dtype=torch.float64).to(dtype)
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        way = item.callspec.params.get("way", ()) if hasattr(item, "callspec") else ()
-        for mark in item.iter_markers("fact"):
-            item.user_properties.append(("fact", [mark.args[0], *way]))
-
-
-def pytest_configure(config):
-    if not hasattr(config, "workerinput"):  # xdist's workers report to the controller, which counts
-        config.pluginmanager.register(FactGrid(), "fact-grid")
-
-
-class FactGrid:
-    """Counts the fact tests that passed, failed and were skipped, and prints a row for each routing and engine."""
-
-    def __init__(self):
-        self.counts = defaultdict(Counter)  # {(row, fact): {"passed": 3, ...}}
-
-    def pytest_runtest_logreport(self, report):
-        if report.when == "call" or not report.passed:
-            for name, value in report.user_properties:
-                if name == "fact":
-                    number, *way = value
-                    self.counts["-".join(way) or "any", number][report.outcome] += 1
-
-    def pytest_terminal_summary(self, terminalreporter):
-        if not self.counts:
-            return
-        write = terminalreporter.write_line
-        terminalreporter.section("facts of docs/testing.md x engines, tests passed")
-        write(" " * 24 + "".join(f"{number:>6}" for number in FACTS))
-        for row in sorted({row for row, _ in self.counts}):
-            write(f"{row:<24}" + "".join(f"{self.cell(row, number):>6}" for number in FACTS))
-        if not torch.cuda.is_available():
-            write("cuda: not run, torch sees no CUDA device")
-
-    def cell(self, row: str, number: int) -> str:
-        """Tests that passed, with F for failed ones and S for skipped ones."""
-        counts = self.counts.get((row, number), {})
-        letters = "F" * bool(counts.get("failed")) + "S" * bool(counts.get("skipped"))
-        return f"{counts.get('passed', 0)}{letters}" if counts else "-"

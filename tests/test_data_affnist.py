@@ -6,7 +6,7 @@ import torch
 from scipy.io import savemat
 
 from graphcaps.data import Images, load_affnist, load_images, within
-from graphcaps.data.affnist import affnist_style, read_affnist
+from graphcaps.data.affnist import affnist_style
 from graphcaps.errors import InputError
 
 
@@ -35,12 +35,6 @@ def test_the_official_file_is_read_upright_and_damage_is_an_error_not_passed_ove
         path.write_bytes(whole[:size])
         with pytest.raises(InputError, match="test.mat: expected a MATLAB 5 file .* Fetch it again"):
             load_affnist(tmp_path)
-
-
-def test_a_field_that_is_not_as_it_should_be_is_named(tmp_path):
-    written(tmp_path / "1.mat", label_int=np.array([[0, 10, 1]]))
-    with pytest.raises(InputError, match=r"1.mat: expected uint8 \(1600, N\) and N .*, 3 labels from 0 to 10"):
-        read_affnist(tmp_path / "1.mat")
 
 
 def blocks(count):

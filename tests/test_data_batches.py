@@ -110,8 +110,6 @@ def test_arguments_out_of_range_are_errors_but_evaluation_takes_a_batch_larger_t
     large = Batches(numbered(8), 9)
     with pytest.raises(InputError, match="batch_size: expected an integer >= 2, one image per process, got 1"):
         Batches(numbered(8), 1, world=2)
-    with pytest.raises(InputError, match="augment: expected one of none, .*anywhere, got 'flip'"):
-        Batches(numbered(8), 4, augment="flip")
     with pytest.raises(InputError, match="batch_size: expected at most 8, the number of images, got 9"):
         large.epoch(0)
     assert sizes(large.in_order()) == [8]

@@ -52,9 +52,7 @@ def test_all_layers_but_the_last_are_taken(name):
         graphcaps.train(TrainConfig(dataset="digits", model="parts", from_run="mnist"))
 
 
-@pytest.mark.parametrize(
-    "names", [("images", "labels"), ("x", "y"), ("X_train", "y_train"), ("Train_Images", "train_labels")]
-)
+@pytest.mark.parametrize("names", [("x", "y"), ("Train_Images", "train_labels")])
 def test_npy_files_are_read(names, tmp_path):
     images = digits().train
     for name, values in zip(names, (images.pixels[:, 0], images.labels), strict=True):
@@ -64,9 +62,7 @@ def test_npy_files_are_read(names, tmp_path):
         assert splits.num_classes == 10 and splits.image_shape == (1, 12, 12)
 
 
-@pytest.mark.parametrize(
-    "graph", [networkx.path_graph(3), networkx.MultiDiGraph(), torch.zeros(2, 4).long(), "graph.bin"]
-)
+@pytest.mark.parametrize("graph", [networkx.path_graph(3), torch.zeros(2, 4).long()])
 def test_something_else_than_a_graph_of_dgl_is_told_where_to_go(graph):
     x = torch.ones(3, 8)
     for call in (CapsuleConv(8, 2, 3), BeliefConv(8, 2, 3), CapsuleReadout(8, 2, 3), graphcaps.route):

@@ -123,15 +123,11 @@ def test_evaluate_counts_doubted_answers(trained, capsys):
     assert f", {sum(doubted) - count} of {41 - sum(right)} wrong answers" in line
 
 
-def picture(folder):
-    write_image(folder / "a.png", to_float(small.digits().test.pixels[0]))
-    return folder / "a.png"
-
-
 def test_predict_has_no_answer_to_a_blank_image_and_doubts_others(trained, tmp_path, capsys):
     run = limited(trained, tmp_path, 1.0, 1.0, -1.0)
     write_image(tmp_path / "blank.png", torch.zeros(1, 50, 70))
-    assert cli.main(["predict", str(run.path), str(tmp_path / "blank.png"), str(picture(tmp_path))]) == 0
+    write_image(tmp_path / "a.png", to_float(small.digits().test.pixels[0]))
+    assert cli.main(["predict", str(run.path), str(tmp_path / "blank.png"), str(tmp_path / "a.png")]) == 0
     printed = capsys.readouterr()
     blank, short = printed.out.splitlines()
     assert blank == f"{tmp_path}/blank.png: no answer: {doubts(model(), torch.zeros(1, 1, 6, 6), output(1))[0][0].text}"

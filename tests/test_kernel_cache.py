@@ -55,18 +55,15 @@ def test_where_the_folder_cant_be_written_kernels_still_run_and_nothing_is_writt
     if why == "a file":
         (home / ".cache").write_text("where the folder should be")
     else:
-        monkeypatch.setattr(
-            kernel_cache, "user_cache_dir", lambda *_, **__: "~/.cache/graphcaps"
-        )  # as os.path leaves it
+        # os.path leaves it as it is
+        monkeypatch.setattr(kernel_cache, "user_cache_dir", lambda *_, **__: "~/.cache/graphcaps")
     kernel = compiled(doubled)
     assert kernel(3) == 6 and kernel.stats.cache_path is None
     assert written(home) == [] and not list(Path(__file__).parent.rglob("*doubled*.nb?"))
 
 
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize(
-    "damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b[:-90] + bytes([b[-90] ^ 1]) + b[-89:]]
-)
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-90] + bytes([b[-90] ^ 1]) + b[-89:]])
 def test_a_damaged_file_is_replaced(home, suffix, damage):
     assert compiled(doubled)(3) == 6
     (path,) = (path for path in written(home) if path.suffix == suffix)

@@ -32,17 +32,3 @@ def test_short_and_silent_work_prints_nothing(capsys):
         with bar("pruned networks", show) as on_progress:
             on_progress(0.5)
     assert capsys.readouterr() == ("", "")
-
-
-def test_titles_notes_and_lines_that_stay_and_a_start_that_is_not_counted():
-    clock, lines = Clock(), io.StringIO()
-    with Progress("", lines=lines, clock=clock) as progress:
-        progress.start_at(0.5)
-        clock.now += 60
-        progress.set(0.625, "epoch 3/4, step 5/10", "loss 0.1")
-        assert progress.time_left() == "0:03:00 left"  # an eighth of the work took 60 s, three are left
-        clock.now += 25
-        progress.say("epoch 3/4")
-        clock.now += 25
-        progress.set(0.7)  # not yet 30 seconds after a line
-    assert lines.getvalue().splitlines() == ["epoch 3/4, step 5/10  loss 0.1  62%  0:03:00 left", "epoch 3/4"]

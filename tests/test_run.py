@@ -94,13 +94,6 @@ def test_runs_are_found_newest_first(tmp_path):
     assert [run.path.name for run in find_runs(tmp_path)] == ["c", "a", "b"]
 
 
-def test_answers_that_do_not_fit_their_labels_are_refused(tmp_path):
-    run = create(tmp_path, "x")
-    run.write_answers(torch.zeros(3, dtype=torch.int64), torch.zeros(4, dtype=torch.int64))
-    with pytest.raises(GraphcapsError, match="answers.npz: expected a finished .* got: int64 .3,. beside"):
-        run.answers()
-
-
 def test_a_broken_run_is_named_and_hides_no_other(tmp_path, caplog):
     sound = create(tmp_path, "sound")
     sound.write_table("metrics.csv", [{"epoch": 1, "val_accuracy": 0.5, "seconds": 7.0}])
@@ -118,14 +111,6 @@ def test_a_broken_run_is_named_and_hides_no_other(tmp_path, caplog):
         lines = runs_table([broken, sound]).splitlines()
         assert "metrics.csv: expected" in caplog.text
         assert lines[1].split()[3:] == ["0/10", "-", "-", "-"] and lines[2].split()[3:] == ["1/10", "50.00%", "-", "7"]
-
-
-def test_metrics_come_back(tmp_path):
-    run = create(tmp_path, "x")
-    rows = [{"epoch": 1, "val_accuracy": 0.5, "seconds": 7.0}, {"epoch": 2, "val_accuracy": 2 / 3, "seconds": 1e6 / 7}]
-    run.write_table("metrics.csv", rows)
-    assert (run.path / "metrics.csv").read_text() == "epoch,val_accuracy,seconds\n1,0.5,7\n2,0.666667,142857\n"
-    assert run.metrics() == [rows[0], {"epoch": 2, "val_accuracy": 0.666667, "seconds": 142857}]
 
 
 @pytest.mark.fact(10)

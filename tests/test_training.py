@@ -22,10 +22,7 @@ from graphcaps.training.run_folder import Run
 
 from . import small
 
-
-@pytest.fixture(autouse=True)
-def images(monkeypatch):
-    small.use(monkeypatch)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +101,7 @@ def test_other_settings_resume_to_the_bit_too(tmp_path, settings, whole):
     assert Run.open(resumed).result()["precision"] == config.precision
 
 
+@pytest.mark.long
 def test_dropout_goes_on_where_it_stood(tmp_path, monkeypatch):
     small.use(monkeypatch, small.digits(size=9))
     config = small.config(tmp_path, model="cnn", epochs=1)
@@ -237,14 +235,6 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch, stop
         train(small.config(tmp_path, batch_size=60 if stop else 120), progress=False)
     assert not Run.open(tmp_path / "run").checkpoint("best").exists()
     assert all(tensor.isfinite().all() for tensor in weights(tmp_path / "run", "last").values())
-
-
-def test_a_finished_run_is_not_resumed(tmp_path):
-    train(small.config(tmp_path, epochs=1), progress=False)
-    with pytest.raises(
-        GraphcapsError, match="resume: expected an unfinished run, .*has finished its 1 epochs.*--epochs"
-    ):
-        train(TrainConfig(), resume=tmp_path / "run", progress=False)
 
 
 def test_a_lost_trace_begins_again_at_an_epoch_that_is_not_kept_else(tmp_path):

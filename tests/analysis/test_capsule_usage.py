@@ -77,17 +77,12 @@ def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(im
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def layers_of(name: str) -> tuple[torch.nn.Module, list]:
-    """An untrained network, and the usage of the capsules of each layer on three images."""
-    torch.manual_seed(0)
-    model = from_preset(name, image_shape=(1, 23, 23), num_classes=10).eval()
-    pixels = torch.randint(256, (3, 1, 23, 23), dtype=torch.uint8)
-    return model, capsule_usage(model, Batches(Images(pixels, torch.arange(3)), 2), all_layers=True)
-
-
 @pytest.mark.parametrize("name", ["deep", "matrix-small"])
 def test_each_layer_is_counted_and_the_parents_of_one_are_the_children_of_the_next(name):
-    model, found = layers_of(name)
+    torch.manual_seed(0)
+    model = from_preset(name, image_shape=(1, 23, 23), num_classes=10).eval()
+    images = Images(torch.randint(256, (3, 1, 23, 23), dtype=torch.uint8), torch.arange(3))
+    found = capsule_usage(model, Batches(images, 2), all_layers=True)
     layers = [*model.between, model.capsules]
     assert [len(one.entropy) for one in found] == [layer.num_children for layer in layers]
     assert [one.num_images for one in found] == [3, 3, 3]

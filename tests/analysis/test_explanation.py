@@ -44,11 +44,7 @@ def test_no_fewer_edges_make_up_the_share(keep):
         assert all(credit[list(some)].sum() < wanted for some in itertools.combinations(range(9), fewer))
 
 
-def test_wrong_arguments_and_routing_that_is_not_finite_are_named(trace):
-    with pytest.raises(InputError, match=r"keep: expected a share of the credit, above 0 and up to 1, got "):
-        strongest(np.ones(2), float("nan"))
-    with pytest.raises(InputError, match="image: expected an image of the trace, 0 to 1, got "):
-        parse_tree(trace, 2)
+def test_routing_that_is_not_finite_and_a_trace_without_images_are_named(trace):
     broken = trace.agreement.copy()
     broken[-1, 2, 1, 5] = np.nan
     with pytest.raises(GraphcapsError, match="expected finite couplings and agreement of image 1, got NaN or inf"):

@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 import graphcaps
-from graphcaps import TrainConfig, train
 from graphcaps.cli import commands, main
-from graphcaps.training import loop
-
-from .. import small
-from ..test_training import stop_at
 
 COMMAND = re.compile(rf"graphcaps ((?:{'|'.join(commands.COMMANDS)})(?: (?!in\b|and\b|--help\b)[\w/:<>-]+(?:\.\w+)*)*)")
 ANY = {"IMAGE": "x.png", "X": "run"}
@@ -26,16 +21,12 @@ def messages() -> list[str]:
     found = []
     for path in Path(graphcaps.__file__).parent.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        others = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        others |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
                 found.append("".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values))
-            elif (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and not {id(node)} & (documented | inside)
-            ):
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in others:
                 found.append(node.value)
     return found
 
@@ -62,19 +53,6 @@ def test_every_flag_that_a_message_names_exists(capsys):
     assert named - of_pip <= known and len(named) > 10
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        small.use(patch)
-        with patch.context() as stopped, pytest.raises(loop.Interrupted):
-            stop_at(stopped, 4)
-            train(small.config(folder, name="begun"), progress=False)
-        shutil.copytree(folder / "begun", folder / "ended")
-        train(TrainConfig(), resume=folder / "ended", progress=False)
-    return folder
-
-
 # The run, the files that are lost or damaged, the command that fails, and what to delete before the advice.
 TROUBLES = [
     ("begun", {"checkpoints/best.safetensors": None}, "evaluate"),
@@ -86,10 +64,8 @@ TROUBLES = [
 
 
 @pytest.mark.parametrize(("run", "lost", "command"), TROUBLES, ids=[f"{t[0]}-{t[2]}-{[*t[1]]}" for t in TROUBLES])
-def test_advice_leads_out(runs, tmp_path, monkeypatch, capsys, run, lost, command):
-    small.use(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(runs / run, "a run")
+def test_advice_leads_out(runs, here, capsys, run, lost, command):
+    shutil.copytree(runs[run], "a run")
     for name, text in lost.items():
         path = Path("a run", name)
         path.unlink() if text is None else path.write_text(text)

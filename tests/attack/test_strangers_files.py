@@ -63,7 +63,6 @@ def endless(path: Path) -> None:
         ("x.npz", packed, f"{TRAIN} npz:x.npz"),
         ("run/trace.npz", packed, "viz run"),
         ("train-images-idx3-ubyte.gz", gzipped, f"{TRAIN} idx:train-images-idx3-ubyte.gz"),
-        ("x.csv.gz", gzipped, f"{TRAIN} csv:x.csv.gz"),
         ("x.csv", lambda path: path.write_bytes(ZEROS), f"{TRAIN} csv:x.csv"),
         (CONFIG, lambda path: path.write_bytes(ZEROS), "evaluate run"),
         ("x.png", png, "predict x.png"),

@@ -1,47 +1,13 @@
 """Graphs that are drawn have the properties in their papers; readers are tested on small files."""
 
-import itertools
-
 import numpy as np
-import pytest
 import torch
-from torch.nn import functional as F
 
-from experiments.data.beliefs import beliefs
 from experiments.data.cora import load_cora
-from experiments.data.factors import FactorGraph, factor_graph, within
-from experiments.data.relations import drawn_factors, human_go, joined, published_factors, umls
+from experiments.data.relations import drawn_factors, human_go, published_factors, umls
 from experiments.data.tu import load_graphs
-from graphcaps import dgl
 
 from . import small_data
-
-
-def test_beliefs_on_a_tree_are_those_of_all_labels_enumerated():
-    low, high = torch.tensor([[0, 1], [1, 2], [1, 3], [3, 4]]).T
-    src, dst = torch.cat([low, high]), torch.cat([high, low])
-    labels, none, p, q = (torch.arange(5) % 2)[:, None], torch.arange(0), 1e-3, 1e-4
-    data = FactorGraph(dgl.graph((src, dst)), torch.eye(5), labels, torch.ones(0, 1) > 0, none, none, none, p, q)
-    weights, sums = 0.0, torch.zeros(5, 1, 2).double()
-    for drawn in itertools.product(range(2), repeat=4):
-        each = torch.tensor([0, *drawn])  # the class of node 0 is given
-        chance = float(torch.where(each[low] == each[high], p, q).double().prod())
-        weights, sums = weights + chance, sums + chance * F.one_hot(each[:, None], 2)
-    classes = beliefs(data, torch.tensor([0])).classes
-    # Pairs without an edge are approximated, with errors of about p.
-    torch.testing.assert_close(classes, sums / weights, rtol=0, atol=2e-3)
-
-
-def test_an_edge_joins_one_class_of_each_of_its_factors_but_for_the_few_between():
-    data = factor_graph(3, 4)
-    src, dst = data.graph.edges()
-    assert data.factors.any(dim=1).all() and torch.equal(*data.factors.chunk(2)) and (src != dst).all()
-    between = (data.factors & ~(data.labels[src] == data.labels[dst])).sum().item() / 2
-    assert abs(between - 4 * 3e-5 * 999 * 500 * 15 / 16) < 4 * 60**0.5  # 56 are expected; four standard deviations
-    for k in range(4):
-        sizes = torch.bincount(data.labels[:, k])
-        rate = (data.factors[:, k].sum() / (sizes * (sizes - 1)).sum()).item()
-        assert rate == pytest.approx(within(4, 40, 1000, 16, 3e-5), rel=0.05)
 
 
 def test_cora_is_what_its_archive_holds(data):
@@ -63,13 +29,6 @@ def test_the_graphs_are_those_of_the_file(data):
         assert sorted(zip(*(ends.tolist() for ends in graph.edges()), strict=True)) == edges
         assert graphs.labels[number] == label // 2
     assert len(graphs) == 64 and len(np.unique(np.concatenate(graphs.folds))) == 60
-
-
-def test_pairs_are_joined_both_ways_and_have_the_kinds_of_either_direction():
-    ends = np.array([[2, 0, 1, 2, 0], [0, 2, 1, 1, 2]])
-    graph, kinds = joined(ends, np.eye(5, dtype=bool), 4)
-    assert [each.tolist() for each in graph.edges()] == [[0, 1, 2, 2], [2, 2, 0, 1]] and graph.num_nodes() == 4
-    assert kinds.tolist() == [[True, True, False, False, True], [False, False, False, True, False]] * 2
 
 
 def test_published_kinds_are_shared_classes_and_the_parts_of_every_graph_are_disjoint(data):

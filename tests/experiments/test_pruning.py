@@ -1,29 +1,15 @@
 """Pruning: each child keeps its strongest edges, and every count equals that of the pruned network."""
 
 import copy
-import json
 
 import pytest
 import torch
 
-from experiments.__main__ import main
-from experiments.tasks import pruning
 from experiments.tasks.pruning import DRAWS, mean_coupling, prune, strongest_edges
 from graphcaps import CapsNet, bipartite_graph, dynamic_routing
 from graphcaps.data import Batches, Images
-from graphcaps.training.train import train
-
-from .. import small
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.mark.parametrize(("k", "few_values"), [(1, False), (2, True)])
-def test_each_child_keeps_its_strongest_edges(k, few_values):
-    torch.manual_seed(0)
-    strength = torch.randn(5, 3).round() if few_values else torch.randn(5, 3)  # rounded, many edges are equally strong
-    wanted = [sorted(range(3), key=lambda j: -strength[i, j].item())[:k] for i in range(5)]
-    assert [row.nonzero().flatten().tolist() for row in strongest_edges(strength, k)] == [*map(sorted, wanted)]
 
 
 def test_every_count_is_that_of_routing_on_the_graph_of_the_kept_edges():
@@ -56,13 +42,3 @@ def test_every_count_is_that_of_routing_on_the_graph_of_the_kept_edges():
                 wanted = counted(strongest_edges(by.view(16, 3), row["k"]))
                 assert [score["val_correct"], score["test_correct"]] == wanted
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-def test_the_command_writes_the_table_of_a_run(tmp_path, monkeypatch, capsys):
-    small.use(monkeypatch)
-    monkeypatch.setattr(pruning, "load_images", lambda name, root: small.digits())
-    train(small.config(tmp_path, epochs=1), progress=False)
-    assert main(["pruning", str(tmp_path / "run"), "--keep", "1", "3", "--to", str(tmp_path / "to")]) == 0
-    result = json.loads((tmp_path / "to" / "pruning.json").read_text())
-    assert [row["k"] for row in result["rows"]] == [1, 3, None] and result["train_images"] == 120
-    assert (tmp_path / "to" / "pruning.md").read_text() in capsys.readouterr().out

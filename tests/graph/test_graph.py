@@ -34,19 +34,11 @@ def test_edges_keep_the_order_they_were_given_in(make):
     assert (graph.num_src_nodes(), graph.num_dst_nodes()) == (4, 3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (([3], [0], 3, 2), "src: expected indices in [0, num_children=3), got 3 to 3"),
-        (([0, 1], [0], 3, 2), "dst: expected as many indices as src, 2, got 1"),
-        ((torch.tensor([0], dtype=torch.int32), [0], 3, 2), "dst: expected torch.int32 like src, got torch.int64"),
-        (([0], [0], 3, 2.0), "num_parents: expected an integer >= 0, got 2.0"),
-    ],
-)
-def test_edges_that_do_not_fit_are_named(arguments, text):
-    with pytest.raises(InputError) as caught:
-        bipartite_graph(*arguments)
-    assert str(caught.value) == text
+def test_edges_that_do_not_fit_are_named():
+    with pytest.raises(InputError, match=r"^src: expected indices in \[0, num_children=3\), got 3 to 3$"):
+        bipartite_graph([3], [0], 3, 2)
+    with pytest.raises(InputError, match="^dst: expected as many indices as src, 2, got 1$"):
+        bipartite_graph([0, 1], [0], 3, 2)
 
 
 def test_links_know_a_complete_graph():

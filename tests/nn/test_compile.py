@@ -78,9 +78,8 @@ LAYERS = {
 def test_a_compiled_layer_calls_the_kernels_of_the_layer(name, draw):
     layer = LAYERS[name]().double()
     compiled = torch.compile(layer, fullgraph=True, backend="inductor" if name == "inductor" else "aot_eager")
-    bits = (
-        dict(rtol=1e-12, atol=1e-12) if name == "inductor" else dict(rtol=0, atol=0)
-    )  # inductor adds in another order
+    # inductor adds in another order
+    bits = dict(rtol=1e-12, atol=1e-12) if name == "inductor" else dict(rtol=0, atol=0)
     for images in (2, 5, 7):
         u = draw(12, images, 8).requires_grad_()
         values = [called(u) for called in (compiled, layer)]

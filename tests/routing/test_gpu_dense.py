@@ -5,7 +5,7 @@ import pytest
 import torch
 from gpu_kernels import INTERPRETED, compile_for_h200, device_of_kernels, outside_only, run_in_interpreter
 
-from graphcaps import InputError, LinearVotes, bipartite_graph, complete_graph, engine, route
+from graphcaps import LinearVotes, complete_graph, engine, route
 from graphcaps.routing import Dynamic, Spherical, Uniform
 from graphcaps.routing.engines import fused
 from graphcaps.routing.votes import GivenVotes
@@ -121,16 +121,3 @@ def test_what_observers_see_second_derivatives_and_infinite_priors(device):
     assert route(graph, u, prior=float("inf")).v.isnan().all()
     prior = torch.tensor([-torch.inf, 0, 0], device=device).repeat(4)
     assert torch.equal(route(graph, 0 * u, prior=prior).coupling[:3, 0], u.new_tensor([0, 0.5, 0.5]))
-
-
-def test_what_has_no_kernel_is_named(device):
-    complete, votes = complete_graph(4, 3), torch.zeros(12, 2, 5, device=device)
-    indexed = LinearVotes(votes[:4], torch.zeros(3, 5, 5), torch.arange(12) % 3).to(device)
-    for graph, given, routing, wanted in (
-        (complete, votes.double(), "dynamic", "float32, bfloat16 or float16"),
-        (complete, votes, "attention", "Dynamic, Uniform or Spherical"),
-        (complete, indexed, "dynamic", "without an index"),
-        (bipartite_graph([0, 1, 2], [0, 2, 1], 4, 3), votes[:3], "dynamic", "a complete graph"),
-    ):
-        with pytest.raises(InputError, match=f"engine fused: expected .*{wanted}"):
-            route(graph, given, routing)

@@ -14,10 +14,7 @@ from graphcaps.training.run_folder import Run
 
 from .. import small
 
-
-@pytest.fixture(autouse=True)
-def images(monkeypatch):
-    small.use(monkeypatch)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,8 @@ def test_attention_of_pyg_and_of_dgl_is_recorded_and_the_output_is_unchanged():
     conv, graph = dgl.nn.pytorch.GATConv(5, 3, num_heads=2), dgl.add_self_loop(dgl.graph((EDGES[0], EDGES[1])))
     out, alpha = conv(graph, X, get_attention=True)
     with watch(conv, softmax={"GATConv": "head: node -> node"}) as seen:
-        assert (
-            torch.equal(conv(graph, feat=X), out) and repr(seen) == "Watched(GATConv: 10 edges, 1 iteration, 2 heads)"
-        )
+        assert torch.equal(conv(graph, feat=X), out)
+    assert repr(seen) == "Watched(GATConv: 10 edges, 1 iteration, 2 heads)"
     np.testing.assert_array_equal(seen["GATConv"].c[0, 0], alpha[..., 0].detach().T.numpy().astype(np.float16))
     conv.attn_drop.p = 0.5
     with seen, pytest.raises(InputError, match="softmax of GATConv: expected numbers >= 0 that sum to 1 .* eval mode"):

@@ -1,0 +1,235 @@
+"""Your own images in files of any kind: pictures, MNIST's format, .npz and .csv; read, or refused in a sentence."""
+
+import csv
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn import datasets
+
+from graphcaps import TrainConfig, load, train
+from graphcaps.cli import main
+from graphcaps.data import load_images
+from graphcaps.errors import InputError
+from graphcaps.viz import confusion, save
+
+from .test_checkpoint import Hostile
+from .test_data_torchvision import idx
+
+LABELS = np.arange(30, dtype=np.uint8) % 3 + 1
+GREYS = np.random.default_rng(0).integers(0, 256, (30, 28, 20), np.uint8)
+COLOURS = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), np.uint8)
+SQUARES = GREYS[:, :20].reshape(30, 400)
+
+
+def picture(path: Path, value: object, size=(28, 28), mode="L", **options) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, value).save(path, **options)
+
+
+def loaded(path, kind="folder", **options):
+    return load_images(f"{kind}:{path}", Path(path).parent / "data", **options)
+
+
+def every(splits):
+    return splits.train, splits.val, splits.test
+
+
+def write_idx(folder: Path) -> Path:
+    """Under Kaggle's names, one of them gzipped, another in a folder of its own."""
+    (folder / "t10k-images-idx3-ubyte").mkdir(parents=True)
+    (folder / "train-images.idx3-ubyte.gz").write_bytes(gzip.compress(idx(GREYS)))
+    (folder / "train-labels.idx1-ubyte").write_bytes(idx(LABELS))
+    (folder / "t10k-images-idx3-ubyte" / "t10k-images-idx3-ubyte").write_bytes(idx(GREYS[:6]))
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(LABELS[:6]))
+    return folder
+
+
+def write_npz(path: Path, **arrays) -> Path:
+    np.savez_compressed(path, **arrays)
+    return path
+
+
+def write_csv(path: Path, pixels=SQUARES, labels=LABELS, head=True, last=False) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    names = [f"pixel{k}" for k in range(pixels.shape[1])]
+    rows = [["label", *names]] * head + [[label, *row] for label, row in zip(labels, pixels.tolist(), strict=True)]
+    lines = [",".join(map(str, (*row[1:], row[0]) if last else row)) for row in rows]
+    path.write_bytes((gzip.compress if path.suffix == ".gz" else bytes)("\n".join(lines).encode()))
+    return path
+
+
+def few(to: Path, **counts: int) -> Path:
+    for name, count in counts.items():
+        for k in range(count):
+            picture(to / name / f"{k}.png", k)
+    return to
+
+
+def refuses(kind: str, path: Path, wanted: str) -> None:
+    with pytest.raises(InputError, match=wanted):
+        loaded(path, kind)
+
+
+MODES = {
+    "palette.gif": ("P", 7),
+    "alpha.png": ("RGBA", (9, 9, 9, 0)),
+    "sixteen.png": ("I;16", 257 * 50),
+    "bits.png": ("1", 1),
+    "print.tif": ("CMYK", (0, 255, 255, 0)),
+    "colour.bmp": ("RGB", (0, 0, 255)),
+}
+
+
+def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
+    for name, (mode, value) in MODES.items():
+        picture(tmp_path / "pets" / "a" / name, value, (40, 20), mode)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    for k in range(3):
+        picture(tmp_path / "pets" / "b" / "deeper" / f"{k}.JPG", (10, 200, 10), (20, 60), "RGB", exif=turned)
+    (tmp_path / "pets" / "a" / "notes.txt").write_text("no image")
+    picture(tmp_path / "pets" / ".hidden" / "a.png", 0)
+    picture(tmp_path / "pets" / "a" / ".thumbnails" / "a.png", 0)
+    splits = loaded(tmp_path / "pets")
+    assert splits.image_shape == (3, 40, 40) and splits.class_names == ("a", "b")
+    middle = sum(((part.pixels[part.labels == 0][:, :, 20, 20]).tolist() for part in every(splits)), [])
+    assert len(middle) == 6 and all(tone in middle for tone in ([255] * 3, [50] * 3, [0, 0, 255], [255, 0, 0]))
+
+
+def test_files_that_no_program_can_read_are_counted_and_names_of_any_bytes_can_be_drawn(tmp_path, caplog):
+    composed, apart, bytes_name = "caf\u00e9", "cafe\u0301", os.fsdecode(b"caf\xe9")
+    top = few(tmp_path / bytes_name, **{f"train/{composed}": 6, f"train/{bytes_name}": 6, "train/\u732b$x$": 6})
+    few(top, **{f"test/{apart}": 3, f"test/{bytes_name}": 3, "test/\u732b$x$": 3})
+    bad = top / "train" / composed
+    (bad / "phone.HEIC").write_bytes(b"ftypheic"), (bad / "lost.png").symlink_to("nowhere.png")
+    (bad / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
+    (bad / "folder.png").mkdir(), (bad / "cut.gif").write_bytes(b"GIF89a\x10\0\x10\0"), (bad / "loop").symlink_to(top)
+    for _ in range(2):  # the second time from the cache
+        with pytest.raises(InputError, match=r"31 images that can be read, got 4 that can't") as error:
+            loaded(top, skip_bad=False)
+        for words in (
+            "lost.png: expected an image file, got nothing there",
+            "phone.HEIC: ",
+            "program.png: ",
+            "--skip-bad",
+        ):
+            assert words in str(error.value)
+    splits = loaded(top, skip_bad=True)
+    assert splits.class_names == (r"caf\xe9", composed, "\u732b$x$") and splits.name == r"caf\xe9"
+    assert len(splits.train) + len(splits.val) == 18 and len(splits.test) == 9
+    assert "12 images are both in training and in validation or test: train/" in caplog.text
+    save(confusion(np.eye(3, dtype=int), splits.class_names), tmp_path / "confusion.png")
+
+
+MEDMNIST = {"train_images": COLOURS, "train_labels": LABELS[:, None]}
+MEDMNIST |= {"val_images": COLOURS[:6], "val_labels": LABELS[:6]}
+FIRST = COLOURS.transpose(0, 3, 1, 2)
+ARRAYS = {
+    "idx": lambda to: ("idx", write_idx(to / "raw"), GREYS, 6),
+    "medmnist": lambda to: ("npz", write_npz(to / "a.npz", **MEDMNIST), COLOURS, None),
+    "fractions": lambda to: ("npz", write_npz(to / "a.npz", images=GREYS / 255, labels=LABELS), GREYS, None),
+    "channels first": lambda to: ("npz", write_npz(to / "a.npz", X=FIRST, y=LABELS), COLOURS, None),
+    "csv in colour": lambda to: ("csv", write_csv(to / "a.csv.gz", COLOURS.reshape(30, -1), last=True), COLOURS, None),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_come_back_bit_for_bit(tmp_path, name):
+    kind, path, images, test = ARRAYS[name](tmp_path)
+    splits = loaded(path, kind)
+    assert splits.class_names == ("1", "2", "3") and (test is None or len(splits.test) == test)
+    assert splits.name == ("raw" if kind == "idx" else "a")
+    wanted = images[..., None] if images.ndim == 3 else images
+    number = {wanted[n].tobytes(): n for n in range(30)}
+    seen = []
+    for part in (splits.train, splits.val, *[splits.test] * (test is None)):
+        for pixels, label in zip(part.pixels.permute(0, 2, 3, 1).contiguous(), part.labels.tolist(), strict=True):
+            seen.append(number[pixels.numpy().tobytes()])
+            assert LABELS[seen[-1]] == label + 1
+    assert set(seen) == set(range(30))
+
+
+def test_a_folder_of_csv_has_its_parts_and_leaves_out_what_has_no_labels(tmp_path, caplog):
+    names = np.array(list("abc"))
+    write_csv(tmp_path / "kaggle" / "sign_mnist_train.csv", head=False, labels=names[LABELS - 1])
+    write_csv(tmp_path / "kaggle" / "valid.csv.gz", SQUARES[:4], labels=names[:1].repeat(4))
+    unlabelled = ",".join(f"pixel{k}" for k in range(400)) + "\n" + ",".join(["0"] * 400)
+    (tmp_path / "kaggle" / "test.csv").write_text(unlabelled)
+    splits = loaded(tmp_path / "kaggle", "csv")
+    assert splits.class_names == ("a", "b", "c") and splits.image_shape == (1, 28, 28) and "test.csv" in caplog.text
+    assert splits.val.labels.tolist() == [0] * 4
+
+
+NAMES = ["+", "c+d", "a, b", "nan", "None", "NA", "1.0", "07", ".net", "*", "x:y", "a  b", '"', "label"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "csv", "npz", "pixels"])
+def test_a_class_may_be_called_anything(tmp_path, kind):
+    named, path = [name for name in NAMES if kind != "folder" or name != ".net"], tmp_path / "own"
+    few(path, **dict.fromkeys(named, 3))
+    if kind == "npz":
+        write_npz(path := tmp_path / "a.npz", x=np.zeros((3 * len(named), 8, 8)), y=np.array(named * 3))
+    if kind in ("csv", "pixels"):
+        cells = (
+            [f"own/{name}/{k}.png", name] if kind == "csv" else [name, 0.1, 1.5e-05, 0, 1]
+            for name in named
+            for k in range(3)
+        )
+        with open(path := tmp_path / "own.csv", "w", newline="", encoding="utf-8-sig") as file:
+            csv.writer(file).writerows(cells)
+    splits = loaded(path, "csv" if kind == "pixels" else kind)
+    assert splits.class_names == tuple(sorted(named)) and sum(map(len, every(splits))) == 3 * len(named)
+
+
+def test_columns_of_a_csv_are_found_by_their_names(tmp_path, caplog):
+    few(tmp_path, cat=9, dog=9)
+    rows = [f"{k},{'test' if k > 5 else 'training'},{name}/{k}.png,{name}" for name in ("cat", "dog") for k in range(9)]
+    (tmp_path / "own.csv").write_text("\n".join(["id,Split,filename,label", *rows]))
+    assert list(map(len, every(loaded(tmp_path / "own.csv", "csv")))) == [10, 2, 6]
+    header = ",".join(["label", *map(str, range(64))])
+    (tmp_path / "numbers.csv").write_text("\n".join([header, *(f"{k % 11}" + ",0" * 64 for k in range(33))]))
+    assert loaded(tmp_path / "numbers.csv", "csv").class_names == tuple(map(str, range(11)))
+    few(tmp_path / "own", **{"a": 4, "b": 4, "a+b": 4})
+    assert loaded(tmp_path / "own").objects == 1 and "a+b: each a class of its own; with --separator +" in caplog.text
+    (tmp_path / "blank.csv").write_text("file,label\ncat/1.png,\ncat/2.png,cat")
+    refuses(
+        "csv", tmp_path / "blank.csv", "a label for each image, got 1 of 2 without. For images of no class .* --sep"
+    )
+    (tmp_path / "more.csv").write_text("file,height,kind\ncat/1.png,2,cat")
+    refuses("csv", tmp_path / "more.csv", "a column of labels, called label .* got file, height, kind")
+
+
+def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images, labels = tmp_path / "train-images-idx3-ubyte.gz", tmp_path / "train-labels-idx1-ubyte"
+    images.write_bytes(gzip.compress(idx(GREYS))[:-9])
+    refuses("idx", tmp_path, "train-labels-idx1-ubyte or its .gz beside it")
+    labels.write_bytes(idx(LABELS))
+    refuses("idx", tmp_path, "images-idx3-ubyte.gz: expected a whole file, got: Compressed file ended")
+    images.write_bytes(gzip.compress(idx(GREYS)[:-1]))
+    refuses("idx", tmp_path, r"16816 bytes for \(30, 28, 20\), got 16815")
+    for array, number, wanted in (
+        (np.array([Hostile()]), LABELS, "Arrays of objects are pickles, which can run code"),
+        (GREYS, LABELS[1:], "of 0 and 1, got .29,"),
+        (GREYS * np.nan, LABELS, "fractions from 0 to 1, got float64 from nan"),
+    ):
+        refuses("npz", write_npz(tmp_path / "a.npz", images=array, labels=number), wanted)
+    refuses("csv", write_csv(tmp_path / "a.csv", SQUARES[:, :8]), "grey or RGB image, got 8 numbers")
+    assert not Path("was run").exists()
+
+
+def test_arrays_are_trained_on_and_found_again(tmp_path):
+    digits, labels = datasets.load_digits(return_X_y=True)
+    images, words = digits[:200].reshape(200, 8, 8), np.array(list("abcdefghij"))[labels[:200]]
+    config = TrainConfig(epochs=1, device="cpu", size=12, channels=3, out=tmp_path, data=tmp_path / "data", name="run")
+    result = train(config, images=images / 16, labels=words, progress=False)
+    assert result["test_images"] == 30 and set(load(tmp_path / "run").class_names) == set(words)
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
+        train(config, images=images, labels=words)
+    with pytest.raises(InputError, match="images and labels: expected both"):
+        train(config, images=images / 16)
