@@ -42,6 +42,7 @@ demo: $(VENV)/installed
 		$(VENV)/bin/graphcaps train --dataset digits --model compact --epochs 5 --batch-size 32 --name demo
 	$(STAGE) 'Animations: 10 to 20 seconds' $(VENV)/bin/graphcaps viz runs/demo
 	$(STAGE) 'A page to draw on, with the network in it: 5 seconds' $(VENV)/bin/graphcaps explore runs/demo
+	@printf 'For the command graphcaps: . $(VENV)/bin/activate\n'
 	@printf 'Open this page in a browser and draw a digit: %s\n' '$(CURDIR)/$(PAGE)'
 
 test: $(VENV)/installed-dev types

@@ -95,7 +95,7 @@ class TrainConfig:
     epochs: Annotated[int, 1, 1_000_000] = 10
     """Passes over the training images."""
     batch_size: Size = 128
-    """Images per training step, in all processes together."""
+    """Images per training step, in all processes together; by default a quarter of fewer than 128 training images."""
     learning_rate: Positive | None = None
     """Peak of Adam's one-cycle learning rate; default: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
     0.005 for the others."""

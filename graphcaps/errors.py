@@ -60,7 +60,6 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
         then = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
         raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (then and f". {then}"))
     expect(not value.is_nested, name, "a dense tensor", "a nested tensor")
-    expect(value.device.type != "meta", name, "a tensor with numbers", "one on device meta, which has none")
     layouts = (torch.strided, torch.sparse_coo, torch.sparse_csr)[: 3 if sparse else 1]
     expect(value.layout in layouts, name, "a dense tensor", value.layout, f"Convert it: {name}.to_dense()")
     expect(not value.is_complex(), name, "real numbers", value.dtype)

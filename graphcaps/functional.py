@@ -70,7 +70,7 @@ def margin_loss(
 
 
 @typed
-def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: Share) -> torch.Tensor:
+def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: Share | torch.Tensor) -> torch.Tensor:
     """Spread loss (Hinton, Sabour & Frosst 2018, equation 3), summed over wrong classes and averaged over the batch.
 
     L = sum over i != t of max(0, margin - (a_t - a_i))^2, where t is the true class; a scalar >= 0
@@ -78,7 +78,8 @@ def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: Share) 
     Args:
         activations: (B, J) in [0, 1], the activations of the class capsules.
         labels: (B,) int64 classes in [0, J).
-        margin: the lead that the true class needs for zero loss. In the paper it grows from 0.2 to 0.9 in training.
+        margin: the lead that the true class needs for zero loss, a number or a tensor (). In the paper it grows from
+            0.2 to 0.9 in training.
 
     Raises:
         InputError: shapes don't fit or, on the CPU, labels don't or activations are outside [0, 1].

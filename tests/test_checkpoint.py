@@ -105,7 +105,7 @@ REFUSED = [
     (lambda path: path.write_bytes(pickle.dumps(Hostile())), "expected weights written by graphcaps"),
     (lambda path: torch.save({"model": Hostile()}, path), "expected weights written by graphcaps"),
     (lambda path: save_file({"weight": torch.zeros(3)}, path), "expected weights written by graphcaps"),
-    (Path.unlink, "got none. .* Go on with: graphcaps train --resume .*run$"),
+    (Path.unlink, "got none. Train another run$"),
     (without_numbers, "expected finite numbers, got NaN or infinity in capsules.weight"),
     (lambda path: rewritten(path, format_version=1), "expected format 2 in .*, got 1. Another version"),
     (lambda path: rewritten(path, preset=build().preset | {"speed": 9}), "expected a description of the network"),

@@ -84,8 +84,8 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
     expect(fits, name, "(N, H, W), (N, H, W, C) or (N, C, H, W), 1 or 3 channels", shape)
     expect(images.dtype.kind in "biuf", name, "numbers", images.dtype)
     white, low, high = 1 if images.dtype.kind in "bf" else 255, images.min(), images.max()
-    then = "Divide them by the largest possible value: images / 16"
-    wanted, got = "whole numbers from 0 to 255, or fractions from 0 to 1", f"{images.dtype} from {low:g} to {high:g}"
+    then = f"Divide them by the largest possible value: images / {255 if high > 16 else 16}"
+    wanted, got = "integers from 0 to 255, or fractions from 0 to 1", f"{images.dtype} from {low:g} to {high:g}"
     expect(bool(low >= 0 and high <= white), name, wanted, got, then)  # also false for NaN
     return images if images.dtype == np.uint8 else np.rint(images * (255 // white)).astype(np.uint8)
 

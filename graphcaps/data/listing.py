@@ -154,6 +154,8 @@ def image_files(path: Path) -> list[Path]:
     """List the images in a folder and its subfolders, except hidden files. If ``path`` is a file, return only it."""
     if not path.is_dir():
         return [path]
+    made_here = (path / MADE_HERE).exists()
+    expect(not made_here, str(path), "images", "a run of graphcaps", "A run comes first: graphcaps predict RUN IMAGE")
     files, left = find_images(path)
     then = "Their names must end in .png, .jpg, or another ending that Pillow knows"
     expect(len(files) > 0, str(path), "a folder with images", f"none{_what(left)}", then)

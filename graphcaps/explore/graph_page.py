@@ -110,7 +110,7 @@ def explore_graph(
         _, c = conv.capsules(graph, feat, edge_weight, True)  # raises an error if the arguments don't fit the layer
     if torch.special.entr(c).sum(-1).mean() > UNDECIDED * math.log(conv.capsules.num_caps):
         then = "Edges may have more causes, or one: try another number of capsules" if trained else TRY
-        warnings.warn(f"couplings stay nearly equal. {then}", stacklevel=2)
+        warnings.warn(f"couplings stay nearly equal. {then}", stacklevel=3)
     mutual = conv.capsules.mutual
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))

@@ -10,6 +10,7 @@ The test images are used once, at the end.
 
 import contextlib
 import dataclasses
+import logging
 import math
 import signal
 import sys
@@ -34,6 +35,8 @@ from .run_folder import Run, load
 from .saving import Saving
 from .signals import StopSignals
 from .step import one_cycle, prepare, set_rate, summed, training_step
+
+log = logging.getLogger(__name__)
 
 
 class Interrupted(GraphcapsError):
@@ -61,6 +64,9 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         config = dataclasses.replace(config, dataset=place, size=max(sides), channels=3 if channels == 3 else 1)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
+    if run is None and len(splits.train) < config.batch_size and "batch_size" not in config.changed():
+        config = dataclasses.replace(config, batch_size=max(world, len(splits.train) // 4))
+        log.info("%d images per step, a quarter of the training images: --batch-size changes it", config.batch_size)
     batches = Batches(
         splits.train,
         config.batch_size,
@@ -76,6 +82,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     network = from_config(config, splits)
     if config.from_run is not None:
         take_layers(network, load(config.from_run))
+        log.info("all layers but the last start from %s", config.from_run)
     engine_of(config, network, torch.device("cpu"))  # check the engine before the run folder is made
     try:
         with StopSignals() as stop, contextlib.ExitStack() as held:

@@ -1,6 +1,5 @@
 """torch's other modes, layer by mode: each gives the layer's numbers, or is refused in a sentence: docs/export.md."""
 
-import copy
 import io
 
 import pytest
@@ -11,7 +10,7 @@ from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.testing import assert_close
 
-from graphcaps import InputError, dgl, engine, nn
+from graphcaps import dgl, engine, nn
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -104,8 +103,6 @@ def test_torchs_modes_give_the_layers_numbers_or_say_why_not(name):
     assert_close(torch.jit.trace(whole, (x,), check_trace=False)(x), whole(x), **close)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         assert first(mode.from_tensor(x)).shape == jacobian.shape[: -x.dim()]
-    with pytest.raises(InputError, match="a tensor with numbers, got one on device meta"):
-        call(copy.deepcopy(layer).to("meta"), x.to("meta"))
     with torch.device("meta"):
         assert next(make().parameters()).is_meta
     try:
