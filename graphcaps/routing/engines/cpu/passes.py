@@ -195,8 +195,8 @@ class _Memory:
     """The memory of a contiguous tensor, for ``np.asarray``."""
 
     def __init__(self, tensor: torch.Tensor):
-        number = f"<f{tensor.element_size()}"
-        self.__array_interface__ = {"data": (tensor.data_ptr(), False), "shape": (tensor.numel(),), "typestr": number}
+        number, memory = f"<f{tensor.element_size()}", (tensor.data_ptr(), False)
+        self.__array_interface__ = {"data": memory, "shape": (tensor.numel(),), "typestr": number, "version": 3}
         self.tensor = tensor  # keeps the memory alive
 
 
