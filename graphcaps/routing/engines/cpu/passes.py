@@ -196,12 +196,14 @@ class _Memory:
 
     def __init__(self, tensor: torch.Tensor):
         number, memory = f"<f{tensor.element_size()}", (tensor.data_ptr(), False)
-        self.__array_interface__ = {"data": memory, "shape": (tensor.numel(),), "typestr": number, "version": 3}
+        self.__array_interface__ = {"version": 3, "data": memory, "shape": (tensor.numel(),), "typestr": number}
         self.tensor = tensor  # keeps the memory alive
 
 
 def flat(tensor: torch.Tensor) -> np.ndarray:
     """A tensor of floats as a flat array. ``tensor.numpy()`` would fix the storage's size, which FSDP changes."""
+    if not tensor.numel():  # NumPy 1 takes no memory at address 0
+        return tensor.detach().reshape(-1).numpy()
     return np.asarray(_Memory(tensor if tensor.is_contiguous() else tensor.reshape(-1)))
 
 
