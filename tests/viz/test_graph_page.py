@@ -345,10 +345,11 @@ def test_the_page_fits_and_axe_finds_nothing(chromium, texts, width, scheme):
 @pytest.mark.long
 def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined(tmp_path):
     """Two women's visits are joined if the woman or the event is the same, and no one tells the layer which."""
-    visits = networkx.line_graph(networkx.davis_southern_women_graph())
+    unsorted = networkx.line_graph(networkx.davis_southern_women_graph()).edges  # networkx's order varies
+    visits = networkx.Graph(sorted(sorted(tuple(sorted(node)) for node in edge) for edge in unsorted))
     women = set(networkx.davis_southern_women_graph().graph["top"])
     data = stored_in(explore_graph(2, visits, path=tmp_path / "visits.html").read_text(encoding="utf-8"))
-    assert {"Evelyn Jefferson, E1", "E1, Evelyn Jefferson"} & {*data["names"]} and data["two_way"]
+    assert "E1, Evelyn Jefferson" in data["names"] and data["two_way"]
     graph = dgl.from_networkx(networkx.convert_node_labels_to_integers(visits))
     conv, x = train_on_hidden_edges(graph, 2)
     _, c = conv(graph, x, get_coupling=True)
@@ -357,8 +358,7 @@ def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined(tmp_path):
     alike = (c[:, 0].argmax(1) == by_woman).double().mean()
     assert max(alike, 1 - alike) > 0.9
     # In a graph of the same degrees without these causes, couplings stay nearly equal.
-    edges = sorted(sorted(tuple(sorted(node)) for node in edge) for edge in visits.edges)  # networkx's order varies
-    numbered = networkx.convert_node_labels_to_integers(networkx.Graph(edges))
+    numbered = networkx.convert_node_labels_to_integers(visits)
     with pytest.warns(UserWarning, match="couplings stay nearly equal. Edges may have more causes"):
         explore_graph(2, networkx.double_edge_swap(numbered, 2000, 10**6, seed=0), path=tmp_path / "swapped.html")
 
