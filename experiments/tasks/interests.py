@@ -34,7 +34,7 @@ SEEDS, EPOCHS, PATIENCE, RATE = 3, 40, 10, 0.01
 
 @dataclass(frozen=True)
 class Behaviours:
-    """What users did, sorted by user and time, and which users are for training, validation and testing."""
+    """The films of each user, sorted by user and time, and the users for training, validation and testing."""
 
     item: Tensor  # int64 (N,), from 0
     user: Tensor  # int64 (N,), from 0

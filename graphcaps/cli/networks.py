@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..models import CapsNet
     from ..training import run_folder
 
-OTHER_IMAGES = ("rotated", "shifted", "noisy", "scrambled", "affnist")  # what ``graphcaps evaluate --on`` takes
+OTHER_IMAGES = ("rotated", "shifted", "noisy", "scrambled", "affnist")  # the names that --on takes
 
 log = logging.getLogger(__name__)
 

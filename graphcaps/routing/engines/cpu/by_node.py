@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     scale: np.ndarray  # (rows, K) in the graph's order, or empty
     prior: np.ndarray  # (rows, K) in the graph's order, or empty
     K: tuple[None, ...]
-    VOTES: tuple[None, ...]  # as many as K, or one that is the same for all capsules
+    VOTES: tuple[None, ...]  # there are K, or one that all capsules share
     D: tuple[None, ...]
 
 

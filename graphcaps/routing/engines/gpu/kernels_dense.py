@@ -168,7 +168,7 @@ def gradient(
     for j in range(parents):
         x = tl.load(votes + tile.at_x + j * step, mask=tile.in_x, other=0.0)
         prior_logit, db = prior_of(prior, tile, parents, j, edge0, edge1, S), 0.0
-        total = tl.zeros_like(x).to(tl.float32)  # of dW, or for given votes of du_hat
+        total = tl.zeros_like(x).to(tl.float32)  # it becomes dW, or du_hat for given votes
         for r in tl.static_range(R):
             row, dc, along = agreement(x, tile, ds, (r * parents + j) * images, S)
             logit, c = prior_logit, prior_logit + 1 / parents
