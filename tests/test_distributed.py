@@ -215,7 +215,7 @@ with together.join():  # the second process has three batches, the first one
     for _ in range(1 + 2 * rank):
         inputs, _, blocks = sampler.sample(graph, nodes[:5])
         sum(together(blocks, x[inputs], dgl.batch(many), features)).backward()
-print("finished", rank, flush=True)
+print(f"finished {rank}\\n", end="", flush=True)  # one write, so that two processes' lines do not mix
 del together, hetero, net
 gc.collect()
 distributed.destroy_process_group()
