@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..errors import check_labels, expect
+from ..functional import at_least_float32
 from ..torch_tracing import exportable
 from ..typed import Size, typed
 from .capsnet import PARENT_DIM
@@ -91,7 +92,7 @@ class CNN(ImageNetwork):
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CNNOutput:
         """Classify images (B, C, H, W) in [0, 1]. ``labels`` are ignored: there is no decoder."""
         check_images(images, self.image_shape)
-        logits = self.layers(images).float()  # (B, J)
+        logits = at_least_float32(self.layers(images))  # (B, J)
         return CNNOutput(logits.softmax(dim=1), logits)
 
     def loss(
