@@ -10,7 +10,7 @@ from PIL import Image
 
 from graphcaps import TrainConfig, load
 from graphcaps.cli import main
-from graphcaps.data import Batches, load_images, write_image
+from graphcaps.data import load_images, write_image
 from graphcaps.data.listing import image_files
 from graphcaps.errors import InputError
 from graphcaps.training.run_folder import Run
@@ -86,18 +86,6 @@ def test_what_graphcaps_wrote_is_never_read_and_nothing_is_written_beside_what_i
     again = load_images("folder:.", "data")
     assert again.class_names == ("dark", "light") and list(map(len, every(again))) == list(map(len, every(first)))
     assert len(image_files(Path("."))) == 40
-
-
-def test_images_that_stay_in_the_cache_give_the_batches_of_those_in_memory(shapes, monkeypatch):
-    inside = loaded(shapes)
-    monkeypatch.setattr("graphcaps.data.splits.MAX_BYTES_IN_MEMORY", 0)
-    mapped = loaded(shapes)
-    assert mapped.train.pixels.data_ptr() == mapped.test.pixels.data_ptr()
-    assert torch.equal(inside.test.pixels, mapped.test.cut().pixels)
-    assert len(mapped.with_train(6).train) == 6
-    for augment in ("shift", "affine", "none"):
-        for left, right in zip(*(Batches(s.train, 8, augment=augment).epoch(1) for s in (inside, mapped)), strict=True):
-            assert torch.equal(left[0], right[0]) and torch.equal(left[1], right[1])
 
 
 def test_folders_that_cannot_be_used_are_refused_in_a_sentence(tmp_path):

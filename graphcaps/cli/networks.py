@@ -140,7 +140,7 @@ def _evaluate_on(run: run_folder.Run, names: list[str], model: CapsNet, batches:
         about["command"] = f"graphcaps evaluate --on {name}"
         with bar(f"test images, {name}") as on_progress:
             if name == "affnist":
-                measured = about | evaluate_affnist(model, batches, *load_affnist(root), on_progress)
+                measured = about | evaluate_affnist(model, batches, load_affnist(root), on_progress)
             else:
                 measured = about | evaluate_transform(model, batches, name, on_progress)
         path = run.results / "evaluate" / f"{name}.json"

@@ -45,7 +45,7 @@ class Batches:
     @typed
     def __init__(
         self,
-        images: Images | Pairs,
+        images: Images,
         batch_size: Size,
         *,
         device: torch.device | str = "cpu",
@@ -157,7 +157,7 @@ class _ImageSource:
 
     def _windows(self, rows: Tensor, top: Tensor | int, left: Tensor | int) -> Tensor:
         """Cut the images at ``rows``, uint8 (B, C, H, W), out of their padded frames."""
-        return windows(pad(self._images.at(rows), [self._padding] * 4), top, left, self._images.image_shape[1:])
+        return windows(pad(self._images.pixels[rows], [self._padding] * 4), top, left, self._images.image_shape[1:])
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
         """The images in the order ``order`` (N,), each with its own random move or map."""
@@ -198,7 +198,7 @@ class _PairSource:
 
     def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
         self.labels, self._size = pairs.labels.to(device), pairs.image_shape[1:]
-        self._padded = pad(pairs.digits.pixels.to(device), [2 * REACH] * 4)
+        self._padded = pad(pairs.pixels.to(device), [2 * REACH] * 4)
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
         """The pairs whose first digits are in the order ``order`` (N,), with new partners and shifts."""

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.functional import pad
 
 from graphcaps.analysis.accuracy import wilson_interval
+from graphcaps.analysis.robustness import AFFNIST as NEW
 from graphcaps.analysis.robustness import evaluate_affnist, evaluate_transform
 from graphcaps.data import Batches, Images, to_float
 from graphcaps.data.transforms import TRANSFORMS, moved, rotated, scrambled
@@ -71,7 +72,7 @@ def images():
 class Projected(nn.Module):
     """Lengths that are ten random projections of an image, so that answers differ without training; with dropout."""
 
-    objects = 1
+    objects, class_names = 1, tuple("0123456789")
 
     def __init__(self, pixels: int = 144):
         super().__init__()
@@ -80,6 +81,9 @@ class Projected(nn.Module):
 
     def forward(self, images: torch.Tensor) -> CapsNetOutput:
         return CapsNetOutput((self.drop(images).flatten(1) @ self.weight).sigmoid(), None, None)
+
+    def loss(self, output: CapsNetOutput, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return output.lengths.mean()
 
 
 @pytest.mark.parametrize(("name", "batch_size"), [("rotated", 5), ("scrambled", 23)])
@@ -113,8 +117,8 @@ def test_affnist_has_a_row_and_its_digits_within_and_beyond_the_shifts_of_traini
     middle, corner = (pad(images.pixels, [first, 28 - first] * 2) for first in (14, 0))
     known, mixed = Images(middle, images.labels), Images(torch.cat([middle[:9], corner[9:]]), images.labels)
     for affnist, wanted in ((mixed, [23, 23, 9, 14]), (known, [23, 23, 23])):
-        rows = evaluate_affnist(model, Batches(known, 10), affnist, "new", shares.append)["rows"]
-        assert [row["name"] for row in rows] == ["mnist40", "new", "new (within)", "new (beyond)"][: len(wanted)]
+        rows = evaluate_affnist(model, Batches(known, 10), affnist, shares.append)["rows"]
+        assert [row["name"] for row in rows] == ["mnist40", NEW, f"{NEW} (within)", f"{NEW} (beyond)"][: len(wanted)]
         assert [row["images"] for row in rows] == wanted
         assert rows[1]["correct"] == sum(row["correct"] for row in rows[2:])
     assert rows[0] == rows[1] | {"name": "mnist40", "winning_score": pytest.approx(rows[0]["winning_score"])}
