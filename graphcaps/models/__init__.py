@@ -12,10 +12,9 @@ from ..names import NETWORKS
 from ..nn.matrix_caps import FINAL_LAMBDA
 from ..nn.routed import routing_for_images
 from ..routing import EM
-from .capsnet import CapsNet, CapsNetOutput
+from .capsnet import CapsNet, CapsNetOutput, capsnet_loss
 from .cnn import CNN, CNNOutput
 from .evidence import Doubt, Limits, doubts
-from .losses import capsnet_loss
 from .matrix import MatrixCapsNet, MatrixOutput
 from .network import ImageNetwork, RoutingNetwork
 
