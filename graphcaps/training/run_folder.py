@@ -236,8 +236,6 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
     """All run folders in ``folder``, the most recently written first. Logs a warning for each unreadable one."""
     runs = []
     for path in Path(folder).glob("*/config.json"):
-        if path.parent.name.startswith(UNFINISHED):  # left by a killed process of an older version
-            continue
         try:
             runs.append(Run.open(path.parent))
         except GraphcapsError as error:
@@ -286,8 +284,7 @@ def load(
     """
     import torch
 
-    from ..models import from_preset, take_layers
-    from ..routing.names import from_json
+    from ..models import for_other_classes
     from .checkpoint import read_model
 
     if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
@@ -297,9 +294,5 @@ def load(
         model, head = read_model(run.checkpoint(which))
         run.check_trained(head)
     if num_classes is not None:
-        trained, preset = model, dict(model.preset or {}, num_classes=num_classes)
-        if "routing" in preset:
-            preset["routing"] = from_json(preset["routing"])
-        model = from_preset(**preset)
-        take_layers(model, trained)
+        model = for_other_classes(model, num_classes)
     return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format used in training
