@@ -28,7 +28,7 @@ def shapes(tmp_path):
 
 
 def tones(images) -> list[int]:
-    return sorted(images.cut().pixels[:, 0, 14, 14].tolist())
+    return sorted(images.pixels[:, 0, 14, 14].tolist())
 
 
 def test_a_folder_per_class_is_split_by_the_seed_with_each_class_in_each_part(shapes):
@@ -55,7 +55,7 @@ def test_images_are_grey_or_rgb_as_asked_and_each_from_a_cache_of_its_own(shapes
     for kind, path in (("folder", shapes), ("npz", write_npz(tmp_path / "a.npz", images=COLOURS, labels=LABELS))):
         for _ in range(2):  # the second time from the cache
             parts = [every(loaded(path, kind, channels=channels)) for channels in (1, 3, None)]
-            grey, colour, either = (torch.cat([part.cut().pixels for part in three]) for three in parts)
+            grey, colour, either = (torch.cat([part.pixels for part in three]) for three in parts)
             assert torch.equal(colour, either)
             images = colour.permute(0, 2, 3, 1).numpy()
             wanted = [np.asarray(Image.fromarray(image).convert("L")) for image in images]

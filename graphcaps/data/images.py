@@ -20,9 +20,9 @@ class Images:
     """Images and their labels, on one device.
 
     Args:
-        pixels: uint8 (N, C, H + 2 margin, W + 2 margin), N >= 1.
+        pixels: uint8 (N, C, H, W), N >= 1.
         labels: int64 (N,), class numbers from 0; or bool (N, J), whether an image shows each class.
-        margin: number of pixels beyond each side of an image. A shift in training moves them into view.
+        shift: largest shift in pixels, each way, of an augmented image in training.
 
     Raises:
         InputError: a dtype or rank is wrong, there is no image, or the numbers of images and labels differ.
@@ -34,7 +34,7 @@ class Images:
 
     pixels: Tensor
     labels: Tensor
-    margin: int = 0
+    shift: int = 2
 
     def __post_init__(self) -> None:
         pixels, labels = self.pixels, self.labels
@@ -56,23 +56,17 @@ class Images:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of an image, without the margin."""
+        """(C, H, W) of an image."""
         channels, height, width = self.pixels.shape[1:]
-        return channels, height - 2 * self.margin, width - 2 * self.margin
+        return channels, height, width
 
     def to(self, device: torch.device | str) -> Images:
         """The same images on ``device``."""
         return replace(self, pixels=self.pixels.to(device), labels=self.labels.to(device))
 
     def take(self, rows: Tensor) -> Images:
-        """The images at ``rows`` (M,) int64, with their margin."""
+        """The images at ``rows`` (M,) int64."""
         return replace(self, pixels=self.pixels[rows], labels=self.labels[rows])
-
-    def cut(self) -> Images:
-        """The images without their margin."""
-        _, height, width = self.image_shape
-        inside = self.pixels[:, :, self.margin :, self.margin :][:, :, :height, :width]
-        return Images(inside.contiguous(), self.labels)
 
 
 class Pairs(Images):
