@@ -60,17 +60,17 @@ def test_images_are_grey_or_rgb_as_asked_and_each_from_a_cache_of_its_own(shapes
             images = colour.permute(0, 2, 3, 1).numpy()
             wanted = [np.asarray(Image.fromarray(image).convert("L")) for image in images]
             assert np.array_equal(grey[:, 0].numpy(), wanted)
-    assert len([*(tmp_path / "data" / "cache").glob("*.npy")]) == 3
+    assert len([*(tmp_path / "data" / "cache").glob("*.npz")]) == 3
 
 
 def test_a_folder_is_decoded_again_only_when_a_file_changes_or_the_cache_is_damaged(shapes):
     first = loaded(shapes)
-    stored = next((shapes.parent / "data" / "cache").glob("*.npy"))
+    stored = next((shapes.parent / "data" / "cache").glob("*.npz"))
     written = stored.stat().st_mtime_ns
     assert torch.equal(first.test.pixels, loaded(shapes, size=28).test.pixels) and stored.stat().st_mtime_ns == written
     picture(shapes / "dark" / "00.png", 77)
     assert 77 in sum(map(tones, every(loaded(shapes))), [])
-    for stored in (shapes.parent / "data" / "cache").glob("*.npy"):
+    for stored in (shapes.parent / "data" / "cache").glob("*.npz"):
         stored.write_bytes(stored.read_bytes()[:-5])
     assert 77 in sum(map(tones, every(loaded(shapes))), [])
 
@@ -79,7 +79,7 @@ def test_what_graphcaps_wrote_is_never_read_and_nothing_is_written_beside_what_i
     monkeypatch.setenv("XDG_CACHE_HOME", str(shapes.parent))
     monkeypatch.chdir(shapes)
     first = load_images("folder:.", "data")
-    assert not Path("data").exists() and len([*Path("../graphcaps").glob("*.npy")]) == 1
+    assert not Path("data").exists() and len([*Path("../graphcaps").glob("*.npz")]) == 1
     Run.create(TrainConfig(dataset="folder:."))
     for folder in ("data/cache", "inputs", "dark/figures", "runs/shapes-compact-1/evaluate"):
         write_image(Path(folder, "a.png"), torch.ones(1, 28, 28))

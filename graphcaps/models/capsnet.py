@@ -21,7 +21,7 @@ from ..routing.names import to_json
 from ..torch_tracing import exportable
 from ..typed import AtLeastZero, Size, typed
 from .answers import longest, present
-from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
+from .network import RoutingNetwork, choose_preset, field_centres, output_size
 from .stems import STEMS
 
 PARENT_DIM = 16
@@ -122,8 +122,8 @@ class CapsNet(RoutingNetwork):
         else:
             capsules = CapsuleLayer(types * grid[0] * grid[1], *sizes)
         model = cls(stem, primary, capsules, image_shape, between)
-        weights = dict(reconstruction_weight=reconstruction_weight, prior=prior)
-        model.preset = preset_of(name, image_shape, num_classes, routing=to_json(routing), objects=objects) | weights
+        model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
+        model.preset |= dict(routing=to_json(routing), reconstruction_weight=reconstruction_weight, prior=prior)
         model.objects, model.reconstruction_weight = objects, reconstruction_weight
         return model
 

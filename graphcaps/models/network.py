@@ -95,11 +95,6 @@ def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> 
         return ((fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(image_shape[1:])).float()
 
 
-def preset_of(name: str, image_shape: tuple[int, int, int], num_classes: int, **settings: Any) -> dict[str, Any]:
-    """The arguments of ``from_preset``, for ``ImageNetwork.preset``."""
-    return dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, **settings)
-
-
 def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int], num_classes: int) -> Any:
     """Return the preset of that name, whose first element is the smallest side of an image in pixels.
 

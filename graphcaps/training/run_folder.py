@@ -205,12 +205,9 @@ class Run:
         """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
         path = self.path / "answers.npz"
         then = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
-        with reading(path, "a finished run's answers to the test images", then, GraphcapsError):
-            with np.load(checked(path), allow_pickle=False) as stored:
-                predicted, labels = stored["predicted"], stored["labels"]
-            if (predicted.shape, predicted.dtype) != (labels.shape, labels.dtype):
-                raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
-        return predicted, labels
+        wanted = "a finished run's answers to the test images"
+        with reading(path, wanted, then, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
+            return stored["predicted"], stored["labels"]
 
     def metrics(self) -> list[dict[str, float]]:
         """Read the rows of metrics.csv: one per finished epoch."""
