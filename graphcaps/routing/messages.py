@@ -7,9 +7,7 @@ from torch import Tensor
 
 from .._dgl import DGLGraph, ops
 from ..graph import links
-from ..torch_tracing import is_tracing
 from .engines import use_node_kernels
-from .engines.chunks import products_along, sum_along
 from .engines.dgl import reversed_graph
 from .engines.fused import node_kernels
 from .second_derivative import once_differentiable
@@ -21,8 +19,6 @@ def sum_weighted(graph: DGLGraph, z: Tensor, weight: Tensor) -> Tensor:
         # In a single iteration all couplings are 1 / K, so the weights are multiplied by K.
         return node_kernels(z)(graph, z.unsqueeze(1), weight.unsqueeze(1) * z.shape[1], None, 1)[0]
     ends = links(graph, z.device)
-    if not is_tracing():
-        return sum_along(z, weight, ends)
     along = weight.unsqueeze(-1) * z.index_select(0, ends.src)
     return z.new_zeros(ends.num_parents, *z.shape[1:]).index_add(0, ends.dst, along)
 
@@ -32,8 +28,6 @@ def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
     if use_node_kernels(z.unsqueeze(1)):
         return _ProductsOfEnds.apply(z, graph)
     ends = links(graph, z.device)
-    if not is_tracing():
-        return products_along(z, z, ends)
     return (z.index_select(0, ends.src) * z.index_select(0, ends.dst)).sum(-1)
 
 

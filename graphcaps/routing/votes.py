@@ -233,16 +233,13 @@ class NodeVotes(Votes):
 
     @property
     def trailing(self) -> tuple[int, ...]:
-        return (*self.u.shape[1:-3], self.u.shape[-2])  # those of the parents: (*, K_out)
+        return (*self.u.shape[1:-3], self.z.shape[-2])  # those of the parents: (*, K_out)
 
     def build(self, graph: DGLGraph | Links) -> Tensor:
         """Build the votes (E, *, K_in, K_out, D) in edge order."""
         ends = links(graph, self.device)
         votes = self.z if self.per_edge else self.z.index_select(0, ends.src)
         return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
-
-    def detach(self) -> NodeVotes:
-        return NodeVotes(self.u.detach(), None if self.scale is None else self.scale.detach(), self.per_edge)
 
 
 def _check_index(index: Tensor, num_matrices: int, u: Tensor, graph: DGLGraph) -> None:
