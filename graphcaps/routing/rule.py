@@ -113,20 +113,14 @@ def ratio_of(
 def _squared_lengths(votes: LinearVotes, graph: DGLGraph | Links) -> Tensor:
     """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children in ``votes`` are (I, B, P).
 
-    As |u W|^2 = <u u^T, W W^T>, no votes are built on a complete graph, and the u u^T of children that share W are
-    added first.
+    As |u W|^2 = <u u^T, W W^T>, no votes are built on a complete graph with a matrix for each edge.
     """
-    u, weight, ends = votes.u, votes.weight, links(graph, votes.device)
-    if weight.dim() == 2:
-        of_child = (u @ weight).square().sum(-1)  # (I, B)
-        return _sum_to_parents(of_child.index_select(0, ends.src), ends)
+    u, ends = votes.u, links(graph, votes.device)
     if not ends.complete or votes.index is not None:
         return _sum_to_parents(votes.build(graph).square().sum(-1), ends)
-    types = len(weight) if weight.dim() == 4 else ends.num_children
-    weight = weight.reshape(types, ends.num_parents, *weight.shape[-2:])  # (T, J, P, D)
-    by_type = u.unflatten(0, (types, -1))
-    products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
-    return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
+    weight = votes.weight.unflatten(0, (ends.num_children, ends.num_parents))  # (I, J, P, D)
+    products = torch.einsum("ibp,ibq->ibpq", u, u)
+    return torch.einsum("ibpq,ijpq->jb", products, torch.einsum("ijpd,ijqd->ijpq", weight, weight))
 
 
 def _sum_to_parents(numbers: Tensor, ends: Links) -> Tensor:

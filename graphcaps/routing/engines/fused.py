@@ -70,8 +70,8 @@ def on_gpu(votes: Votes) -> bool:
 
 def _lacks_on_gpu(graph: DGLGraph, votes: GivenVotes | LinearVotes, rule: Rule) -> str:
     """Return what Triton's kernels lack for these votes, or ""."""
-    if not links(graph).complete or (isinstance(votes, LinearVotes) and votes.index is not None):
-        return "a complete graph on CUDA, and LinearVotes without an index"
+    if not links(graph).complete:
+        return "a complete graph on CUDA"
     if rule.kind == "sums" or votes.dtype == torch.float64:
         return "Dynamic, Uniform or Spherical on CUDA, in float32, bfloat16 or float16"
     if votes.dim > 64 or (isinstance(votes, LinearVotes) and votes.u.shape[-1] > 32):
