@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph, ops
-from ..graph import links
+from ..graph import bipartite_graph, cached_per_structure, links
 from .engines import use_node_kernels
-from .engines.dgl import reversed_graph
 from .engines.fused import node_kernels
 from .second_derivative import once_differentiable
 
@@ -29,6 +28,13 @@ def products_of_ends(graph: DGLGraph, z: Tensor) -> Tensor:
         return _ProductsOfEnds.apply(z, graph)
     ends = links(graph, z.device)
     return (z.index_select(0, ends.src) * z.index_select(0, ends.dst)).sum(-1)
+
+
+@cached_per_structure
+def reversed_graph(graph: DGLGraph) -> DGLGraph:
+    """Return a graph with the same edges, from parents to children."""
+    src, dst = graph.edges(order="eid")
+    return bipartite_graph(dst, src, graph.num_dst_nodes(), graph.num_src_nodes())
 
 
 class _ProductsOfEnds(torch.autograd.Function):
