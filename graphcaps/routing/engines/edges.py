@@ -172,7 +172,7 @@ class AlignedEdges(Edges):
         return torch.zeros_like(x, dtype=torch.bool).scatter(self.child_dim, top, True)
 
 
-def per_parent(numbers: Tensor | float, like: Tensor) -> Tensor:
+def per_parent(numbers: Tensor, like: Tensor) -> Tensor:
     """Return a number, or one per parent (J,), as a tensor like ``like`` (J, *) that broadcasts with it."""
-    x = numbers.to(like) if isinstance(numbers, Tensor) else like.new_full((), numbers)
+    x = numbers.to(like)
     return x.reshape(-1, *[1] * (like.dim() - 1)) if x.dim() else x
