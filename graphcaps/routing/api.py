@@ -86,9 +86,6 @@ def route(
     >>> parents.v.shape, parents.activation.shape, parents.coupling.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
-    if not isinstance(graph, Links):
-        check_graph(graph)
-        warn_of_lone_votes(graph)
     return route_checked(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
 
 
@@ -108,6 +105,7 @@ def route_checked(
     """
     if not isinstance(graph, Links):
         check_graph(graph)
+        warn_of_lone_votes(graph)
     votes = as_votes(votes)
     votes.check(graph)
     trailing, device = votes.trailing, votes.device

@@ -98,28 +98,26 @@ def ratio_of(
     """
     if kappa is None:
         return None, None
+    ends = links(graph, votes.device)
     if isinstance(votes, LinearVotes):
-        squares, ends = _squared_lengths(votes, graph), links(graph, votes.device)
+        squares = _squared_lengths(votes, ends)
     else:
-        dtype, ends = torch.promote_types(votes.dtype, torch.float32), links(graph, votes.device)
+        dtype = torch.promote_types(votes.dtype, torch.float32)
         squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1, dtype=dtype).square_(), ends)
     ratio = kappa_over_rho(squares, ends.in_degrees.to(squares.dtype).unsqueeze(-1), kappa)
-    if isinstance(votes, LinearVotes):
-        return ratio, None
     value = ratio.detach()
-    return ratio, torch.where(value > 0, value / squares, 0)
+    return ratio, None if isinstance(votes, LinearVotes) else torch.where(value > 0, value / squares, 0)
 
 
-def _squared_lengths(votes: LinearVotes, graph: DGLGraph | Links) -> Tensor:
+def _squared_lengths(votes: LinearVotes, ends: Links) -> Tensor:
     """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children in ``votes`` are (I, B, P).
 
     As |u W|^2 = <u u^T, W W^T>, no votes are built on a complete graph with a matrix for each edge.
     """
-    u, ends = votes.u, links(graph, votes.device)
     if not ends.complete or votes.index is not None:
-        return _sum_to_parents(votes.build(graph).square().sum(-1), ends)
+        return _sum_to_parents(votes.build(ends).square().sum(-1), ends)
     weight = votes.weight.unflatten(0, (ends.num_children, ends.num_parents))  # (I, J, P, D)
-    products = torch.einsum("ibp,ibq->ibpq", u, u)
+    products = torch.einsum("ibp,ibq->ibpq", votes.u, votes.u)
     return torch.einsum("ibpq,ijpq->jb", products, torch.einsum("ijpd,ijqd->ijpq", weight, weight))
 
 

@@ -56,7 +56,7 @@ class RowsByNode(NamedTuple):
     def arrays(self, caps: int, u_hat: Tensor, scale: Tensor | None, prior: Tensor | None) -> Rows:
         numbers = (u_hat.new_empty(0) if x is None else x.contiguous() for x in (u_hat, scale, prior))
         lengths = ((None,) * size for size in (caps, *u_hat.shape[2:]))
-        return Rows(*(x.numpy() for x in self[:4]), *map(flat, numbers), *lengths)
+        return Rows._make([*(x.numpy() for x in self[:4]), *map(flat, numbers), *lengths])
 
     def ranges(self, parts: int | None = None) -> list[tuple[int, int]]:
         """Return each thread's range of nodes (begin, end). The ranges have about equal numbers of rows."""
