@@ -117,8 +117,9 @@ def _squared_lengths(votes: LinearVotes, ends: Links) -> Tensor:
     if not ends.complete or votes.index is not None:
         return _sum_to_parents(votes.build(ends).square().sum(-1), ends)
     weight = votes.weight.unflatten(0, (ends.num_children, ends.num_parents))  # (I, J, P, D)
-    products = torch.einsum("ibp,ibq->ibpq", votes.u, votes.u)
-    return torch.einsum("ibpq,ijpq->jb", products, torch.einsum("ijpd,ijqd->ijpq", weight, weight))
+    # einsum adds in the order of letters: the children t come last.
+    products = torch.einsum("tbp,tbq->tbpq", votes.u, votes.u)
+    return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
 
 
 def _sum_to_parents(numbers: Tensor, ends: Links) -> Tensor:
