@@ -70,7 +70,9 @@ def refuses(path, text):
 def test_a_file_that_is_no_whole_image_or_too_large_is_refused_with_the_reason(saved, tmp_path, monkeypatch):
     refuses(tmp_path / "none.png", "got nothing there")
     refuses(tmp_path, "got a folder")
-    refuses(saved(digit().astype(np.float32), "image.tif"), "for which white is unknown. Save it with 8 or 16 bits")
+    for dtype in (np.float32, np.int32):
+        image = digit().astype(dtype) - 1
+        refuses(saved(image, "image.tif"), "for which white is unknown. Save it with 8 or 16 bits")
     for name in ("image.png", "image.jpg"):
         path = saved(np.random.RandomState(0).randint(0, 256, (64, 64)).astype(np.uint8), name)
         for size in (path.stat().st_size // 2, 0):

@@ -13,6 +13,7 @@ import tyro
 
 from ..config import MACHINE_SETTINGS
 from ..errors import GraphcapsError, check_name, check_whole, expect
+from ..names import clean
 from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, check_data, names_run, open_run
 from .columns import aligned
 from .threads import set_number
@@ -203,11 +204,11 @@ def predict(
     for prediction in predictions(opened, model, files, invert, top, save_inputs):
         if "error" in prediction:
             bad += 1
-            print(f"graphcaps: {prediction['error']}", file=sys.stderr)
+            print(f"graphcaps: {clean(prediction['error'])}", file=sys.stderr)
         if json:
             print(dumps(prediction))
         elif "error" not in prediction:
-            print(prediction_line(prediction, invert))
+            print(clean(prediction_line(prediction, invert)).replace("\n", "\\n"))
     if save_inputs is not None and not json:
         print(f"what the network saw: {save_inputs}")
     if all(limit is None for limit in model.limits):

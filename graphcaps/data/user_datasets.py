@@ -20,7 +20,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ..atomic import replacing
+from ..atomic import checked, replacing
 from ..errors import GraphcapsError, InputError, did_you_mean, expect, read_json, required
 from ..names import clean, own_images
 from ..progress import bar
@@ -135,8 +135,8 @@ def _caches(folder: Path, name: str) -> dict[Path, dict]:
 def _identity(top: Path, file: Path, known: dict[tuple, str]) -> tuple:
     """A file's name, size, times, inode and hash. The hash is computed only if all others aren't ``known`` together."""
     name = os.path.relpath(file, top)
-    with contextlib.suppress(OSError):  # a link to nothing, or a file that may not be read
-        stat = file.stat()
+    with contextlib.suppress(OSError, ValueError):  # a link to nothing, a device, or a file that may not be read
+        stat = checked(file).stat()
         # A program can set back the time of the last change of the content, but not that of the inode.
         about = (name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
         return *about, known.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]

@@ -163,7 +163,8 @@ def _background(values: np.ndarray) -> np.ndarray:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     """Open an image file; turn Pillow's errors, here or in the ``with`` block, into an ``InputError``."""
-    expect(path.is_file(), str(path), "an image file", "a folder" if path.is_dir() else "nothing there")
+    got = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "nothing there"
+    expect(path.is_file(), str(path), "an image file", got)
     formats = sorted(set(decodable().values()))
     with reading(path, "an image file that Pillow reads"), Image.open(path, formats=formats) as image:
         yield image
@@ -173,7 +174,7 @@ def _grey(image: Image.Image) -> np.ndarray:
     """The image as float32 (h, w) in [0, 1]."""
     if image.mode.startswith("I"):
         # In 16-bit files, white is the largest value that the used bits can hold. Files use 8, 10, ... bits.
-        levels = np.asarray(image).clip(0, 65535).astype(np.float32)
+        levels = _sixteen_bits(image).astype(np.float32)
         bits = max(8, int(levels.max()).bit_length())
         return levels / (2 ** (bits + bits % 2) - 1)
     if image.has_transparency_data:
@@ -196,10 +197,18 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     if image.mode == "F":
         raise ValueError("fractional pixel values, for which white is unknown. Save it with 8 or 16 bits")
     if image.mode.startswith("I"):
-        return Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8))
+        return Image.fromarray((_sixteen_bits(image) / 257).round().astype(np.uint8))
     if image.has_transparency_data:
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     return image
+
+
+def _sixteen_bits(image: Image.Image) -> np.ndarray:
+    """The pixels (h, w) of a grey image of 16 bits, or of 32 bits if their numbers fit into 16."""
+    pixels = np.asarray(image)
+    if pixels.min() < 0 or pixels.max() > 65535:
+        raise ValueError("pixel values outside 0 to 65,535, for which white is unknown. Save it with 8 or 16 bits")
+    return pixels
 
 
 def _converted(image: Image.Image, channels: int) -> np.ndarray:

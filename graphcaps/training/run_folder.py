@@ -140,7 +140,8 @@ class Run:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
         for folder in (self.path, self.path / "checkpoints"):
             for leftover in folder.glob(f"{UNFINISHED}*"):
-                leftover.unlink(missing_ok=True)
+                if leftover.is_file():
+                    leftover.unlink(missing_ok=True)
         return held
 
     def checkpoint(self, which: str) -> Path:
