@@ -1,5 +1,6 @@
 """The scripts of examples/ run when copied, and are short."""
 
+import importlib
 import os
 import re
 import runpy
@@ -8,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from graphcaps import dgl
 
 from .experiments import small_data
 
@@ -17,7 +21,7 @@ SCRIPTS = Path(__file__).parents[1] / "examples"
 TINY = {
     "node_classification": "--seeds 2 --epochs 2 --data .",
     "graph_classification": "--folds 2 --epochs 2 --data .",
-    "heterogeneous": "--papers 60 --epochs 2 --seeds 2",
+    "heterogeneous": "--users 100 --epochs 1 --seeds 2",
     "link_prediction": "--nodes 300 --epochs 2 --seeds 2",
     "explanation": "--nodes 300 --epochs 2",
     "karate_club": "--epochs 2 --seeds 2",
@@ -79,3 +83,49 @@ def check(name: str, text: str) -> None:
     rows = [line for line in text.splitlines() if re.search(r"\d\.\d", line)]
     for layer in ("uniform", "capsules"):
         assert any(line.startswith(layer) for line in rows), f"{name}: {text}"
+
+
+def from_graph(script, patch, bought):
+    """The graph has the held-out purchases, in both directions."""
+    whole = script.graph_of
+    patch.setattr(script, "graph_of", lambda shown, *rest: whole(bought, *rest))
+
+
+def from_sampler(script, patch, bought):
+    """A batch's graph has the purchases that it asks for, from items to users."""
+
+    def sampled(sampler, exclude, reverse_etypes, negative_sampler):
+        return whole(sampler, "self", negative_sampler=negative_sampler)
+
+    whole = dgl.dataloading.as_edge_prediction_sampler
+    patch.setattr(dgl.dataloading, "as_edge_prediction_sampler", sampled)
+
+
+def from_negatives(script, patch, bought):
+    """Wrong pairs are drawn among all pairs."""
+    patch.setattr(script, "wrong", lambda users, items, bought: torch.randint(items, users.shape))
+
+
+@pytest.mark.parametrize("leak", [None, from_graph, from_sampler, from_negatives])
+def test_the_network_on_users_and_items_does_not_see_what_it_is_asked_for(monkeypatch, leak):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    script = importlib.import_module("heterogeneous")
+    bought = script.draw(100, 0)[0]
+    whole, calls, shown = script.Net.forward, [], bought.shape[1] - 2 * (bought.shape[1] // 10)
+
+    def checked(net, graph, nodes, true, false):
+        def numbers(users, items):
+            return 100 * nodes["user"][users] + nodes["item"][items]
+
+        known = bought[:, :shown] if graph.is_block else bought
+        there = numbers(*graph.edges(etype="buys")), numbers(*graph.edges(etype="bought by")[::-1])
+        leaks = torch.isin(numbers(*true), torch.cat(there)), torch.isin(numbers(*false), 100 * known[0] + known[1])
+        calls.append((graph.is_block, bool(torch.cat(leaks).any())))
+        return whole(net, graph, nodes, true, false)
+
+    monkeypatch.setattr(script.Net, "forward", checked)
+    if leak:
+        leak(script, monkeypatch, bought)
+    script.train(script.LAYERS["uniform"], 100, 1, 0)
+    assert {of_batch for of_batch, _ in calls} == {True, False}
+    assert any(leaks for _, leaks in calls) == bool(leak)

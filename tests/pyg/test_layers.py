@@ -12,7 +12,7 @@ torch_geometric = pytest.importorskip("torch_geometric", reason='needs pip insta
 from torch_geometric.edge_index import EdgeIndex  # noqa: E402
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer  # noqa: E402
 from torch_geometric.explain.algorithm.utils import set_masks  # noqa: E402
-from torch_geometric.nn import MeanAggregation  # noqa: E402
+from torch_geometric.nn import HeteroConv, MeanAggregation  # noqa: E402
 from torch_geometric.utils import to_edge_index, to_torch_sparse_tensor  # noqa: E402
 
 from graphcaps import GraphcapsError, bipartite_graph, dgl, nn, pyg  # noqa: E402
@@ -188,6 +188,31 @@ def test_a_cached_layer_equals_one_that_is_not_and_keeps_the_edges_of_its_first_
         cached.reset_parameters()
         cached.load_state_dict(state)
         torch.testing.assert_close(cached(x, edges.flip(1), weight), plain(x, edges.flip(1), weight), **EXACT)
+
+
+def test_a_hetero_conv_gives_what_dgls_gives_and_sparse_gradients_equal_dense_ones(draw):
+    """Users have an embedding instead of features."""
+    relations = ("user", "buys", "item"), ("item", "bought by", "user"), ("user", "follows", "user")
+    counts, sizes = {"user": N, "item": 5}, {"user": F, "item": 7}
+    edges = {each: edges_of(counts[each[0]], counts[each[2]]) for each in relations}
+    options = {each: dict(in_channels=(sizes[each[0]], sizes[each[2]]), residual=True) for each in relations}
+    convs = {each: pyg.CapsuleConv(**options[each], out_channels=D, num_caps=K, add_self_loops=False) for each in edges}
+    twins = {each[1]: nn.CapsuleConv(tuple(options[each]["in_channels"]), D, K, residual=True) for each in edges}
+    for each, layer in convs.items():
+        twins[each[1]].load_state_dict(layer.state_dict())
+    ours, theirs = HeteroConv(convs).double(), dgl.nn.pytorch.HeteroGraphConv(twins).double()
+    graph, x = dgl.heterograph({each: tuple(ends) for each, ends in edges.items()}, counts), draw(5, 7)
+    table, nodes, wanted = torch.nn.Embedding(20, F, sparse=True).double(), torch.randperm(20)[:N], None
+    for table.sparse in (True, False):
+        h = {"user": table(nodes), "item": x}
+        for out in (ours(h, edges), theirs(graph, h)):
+            (gradient,) = torch.autograd.grad(
+                sum(out[kind].sin().sum() for kind in out), table.weight, retain_graph=True
+            )
+            assert gradient.is_sparse == table.sparse
+            got = out["user"], out["item"], gradient.to_dense()
+            wanted = wanted or got
+            torch.testing.assert_close(got, wanted, **EXACT)
 
 
 # PyG's tools
