@@ -9,10 +9,13 @@ import torch
 
 torch_geometric = pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
 
+from torch_geometric.data import Data  # noqa: E402
 from torch_geometric.edge_index import EdgeIndex  # noqa: E402
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer  # noqa: E402
 from torch_geometric.explain.algorithm.utils import set_masks  # noqa: E402
+from torch_geometric.loader import NeighborLoader  # noqa: E402
 from torch_geometric.nn import HeteroConv, MeanAggregation  # noqa: E402
+from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE  # noqa: E402
 from torch_geometric.utils import to_edge_index, to_torch_sparse_tensor  # noqa: E402
 
 from graphcaps import GraphcapsError, bipartite_graph, dgl, nn, pyg  # noqa: E402
@@ -213,6 +216,24 @@ def test_a_hetero_conv_gives_what_dgls_gives_and_sparse_gradients_equal_dense_on
             got = out["user"], out["item"], gradient.to_dense()
             wanted = wanted or got
             torch.testing.assert_close(got, wanted, **EXACT)
+
+
+@pytest.mark.skipif(not (WITH_PYG_LIB or WITH_TORCH_SPARSE), reason="NeighborLoader needs pyg-lib or torch-sparse")
+def test_the_batches_of_a_neighbor_loader_give_what_the_whole_graph_gives_in_value_and_gradient(draw):
+    """Two layers with all neighbours, and a readout of the nodes asked for, each of which is a graph."""
+    layers = torch.nn.ModuleList([conv(concat=True), made(pyg.CapsuleConv, D * K, D, 2)])
+    layers.append(made(pyg.CapsuleReadout, D, D, 2, in_caps=2))
+
+    def outputs(x, edges, asked):
+        return layers[2](layers[1](layers[0](x, edges), edges)[:asked], torch.arange(asked))
+
+    data, out = Data(x=draw(N, F), edge_index=edges_of()), []
+    for batch in NeighborLoader(data, [-1, -1], batch_size=4):
+        out.append(outputs(batch.x, batch.edge_index, batch.batch_size))
+    whole = outputs(data.x, data.edge_index, N)
+    torch.testing.assert_close(torch.cat(out), whole, **EXACT)
+    gradients = [torch.autograd.grad(each.sin().sum(), layers.parameters()) for each in (torch.cat(out), whole)]
+    torch.testing.assert_close(*gradients, **EXACT)
 
 
 # PyG's tools
