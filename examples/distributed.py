@@ -57,8 +57,9 @@ class Net(nn.Module):
 
 
 def megabytes(name):
-    """Resident memory of this process: now, without mapped files (RssAnon), or the peak with them (VmHWM)."""
-    return 1.024e-3 * int(Path("/proc/self/status").read_text().partition(f"{name}:")[2].split()[0])
+    """On Linux, resident memory of this process: now, without mapped files (RssAnon), or the peak with them (VmHWM)."""
+    status = Path("/proc/self/status")
+    return 1.024e-3 * int(status.read_text().partition(f"{name}:")[2].split()[0]) if status.exists() else 0.0
 
 
 def main(folder, nodes, edges, epochs, batch_size):
