@@ -26,7 +26,7 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     tensor([0.5769, 0.7692])
     """
     check_tensor("s", s)
-    expect(isinstance(dim, int) and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
+    expect(type(dim) is int and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
     x = s.to(torch.promote_types(s.dtype, torch.float32))  # in float16, n * n overflows from n = 256 on
     n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
     return (x * (n / (1 + n * n))).to(s.dtype)

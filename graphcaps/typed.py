@@ -22,7 +22,6 @@ AtLeastZero = Annotated[float, 0]
 Share = Annotated[float, 0, 1]
 Positive = Annotated[float, ABOVE_ZERO]
 
-
 IN_BODIES = {"Tensor", "DGLGraph", "Routing", "Votes", "CapsuleConv", "Any", "_empty"}
 """Classes whose objects are checked in bodies, with more words; ``_empty`` is a missing annotation."""
 
@@ -33,6 +32,20 @@ class Kind(NamedTuple):
     fits: Callable[[Any], bool]
     wanted: str
     known: tuple = ()  # the values of a Literal
+
+
+def is_device(value: Any) -> bool:
+    """Whether torch can make tensors on a device of this name."""
+    import torch
+
+    try:
+        torch.empty(0, device=value)
+    except (AssertionError, RuntimeError, TypeError):  # the first comes from a torch without CUDA
+        return False
+    return value is not None
+
+
+Device = Annotated[Any, Kind(is_device, "a device that torch finds, such as 'cpu'")]
 
 
 def typed(function: Callable[P, T]) -> Callable[P, T]:
@@ -70,7 +83,7 @@ def kind_of(hint: Any) -> Kind:
     """Read an annotation. It allows anything if it is one of IN_BODIES."""
     origin, given = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        return numbers_of(*given)
+        return given[1] if isinstance(given[1], Kind) else numbers_of(*given)
     if hint in (int, float):
         return numbers_of(hint, -math.inf)
     if origin in (typing.Union, types.UnionType):

@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike
 from .._dgl import DGLGraph, dgl
 from ..atomic import reading
 from ..errors import expect
-from ..typed import Count, Size, typed
+from ..typed import Count, Device, Size, typed
 from .links import run_untraced
 
 EDGE_TYPE = ("child", "votes", "parent")
 
 
 @typed
-def complete_graph(num_children: Size, num_parents: Size, device: torch.device | str = "cpu") -> DGLGraph:
+def complete_graph(num_children: Size, num_parents: Size, device: Device = "cpu") -> DGLGraph:
     """Link each of I children to each of J parents; edge ``i * J + j`` goes from child i to parent j.
 
     The structure is cached, and every call returns a new graph without features.

@@ -28,6 +28,7 @@ def capsnet_loss(
     Raises:
         InputError: images and reconstructions differ in shape (torch might broadcast them).
     """
+    expect(hasattr(output, "lengths"), "output", "a CapsNetOutput", type(output).__name__)
     check_tensor("images", images)
     if images.dim() == 5:
         layers = tuple(images.shape[:2])

@@ -232,7 +232,9 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
     'fused'
     """
     check_graph(graph)
-    return choose(graph, as_votes(votes), as_routing(routing)).engine
+    votes = as_votes(votes)
+    votes.check(graph)
+    return choose(graph, votes, as_routing(routing)).engine
 
 
 def _detached_copies(on_iteration: Observer) -> Observer:
