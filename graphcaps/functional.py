@@ -90,8 +90,9 @@ def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: Share |
     check_tensor("activations", activations)
     check_tensor("labels", labels, floating=False)
     expect(activations.dim() == 2, "activations", "(B, J)", tuple(activations.shape))
-    number = isinstance(margin, (int, float, torch.Tensor))
-    expect(number, "margin", "a number or a tensor", type(margin).__name__)
+    if isinstance(margin, torch.Tensor):
+        expect(check_tensor("margin", margin).dim() == 0, "margin", "a tensor ()", tuple(margin.shape))
+        check_unit("margin", margin)
     check_unit("activations", activations, "They are probabilities, not logits")
     fits = labels.shape == activations.shape[:1] and labels.dtype == torch.int64
     expect(fits, "labels", f"(B={len(activations)},) int64", f"{tuple(labels.shape)} {labels.dtype}")

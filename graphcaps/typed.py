@@ -22,8 +22,8 @@ AtLeastZero = Annotated[float, 0]
 Share = Annotated[float, 0, 1]
 Positive = Annotated[float, ABOVE_ZERO]
 
-IN_BODIES = {"Tensor", "DGLGraph", "Routing", "Votes", "CapsuleConv", "Any", "_empty"}
-"""Classes whose objects are checked in bodies, with more words; ``_empty`` is a missing annotation."""
+IN_BODIES = {"Tensor", "DGLGraph", "Routing", "Votes", "CapsuleConv"}
+"""Classes in whose place only numbers and texts are refused here, and other objects in bodies, with more words."""
 
 
 class Kind(NamedTuple):
@@ -35,14 +35,13 @@ class Kind(NamedTuple):
 
 
 def is_device(value: Any) -> bool:
-    """Whether torch can make tensors on a device of this name."""
+    """Whether torch can hold numbers on a device of this name."""
     import torch
 
     try:
-        torch.empty(0, device=value)
+        return value is not None and not torch.empty(0, device=value).is_meta
     except (AssertionError, RuntimeError, TypeError):  # the first comes from a torch without CUDA
         return False
-    return value is not None
 
 
 Device = Annotated[Any, Kind(is_device, "a device that torch finds, such as 'cpu'")]
@@ -80,7 +79,7 @@ def refuse(name: str, kind: Kind, value: object) -> None:
 
 @functools.cache
 def kind_of(hint: Any) -> Kind:
-    """Read an annotation. It allows anything if it is one of IN_BODIES."""
+    """Read an annotation. Any and a missing one allow anything."""
     origin, given = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return given[1] if isinstance(given[1], Kind) else numbers_of(*given)
@@ -103,8 +102,10 @@ def kind_of(hint: Any) -> Kind:
 
         return Kind(fit, f"({', '.join(part.wanted for part in parts)})")
     kind = origin or hint
-    if not isinstance(kind, type) or IN_BODIES & {each.__name__ for each in kind.__mro__}:
+    if kind in (Any, inspect.Parameter.empty) or not isinstance(kind, type):
         return Kind(lambda value: True, "anything")
+    if IN_BODIES & {each.__name__ for each in kind.__mro__}:
+        return Kind(lambda value: not isinstance(value, (numbers.Number, str)), f"a {kind.__name__}")
     name = {bool: "True or False", str: "text", types.NoneType: "None", Callable: "a function"}.get(kind)
     text = kind in (str, object)  # a text is a Sequence, too, but never meant as one
     return Kind(
