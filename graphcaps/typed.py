@@ -44,6 +44,9 @@ def is_device(value: Any) -> bool:
         return False
 
 
+Logit = Annotated[
+    float, Kind(lambda value: isinstance(value, numbers.Real) and not isinstance(value, bool), "a number")
+]
 Device = Annotated[Any, Kind(is_device, "a device that torch finds, such as 'cpu'")]
 
 

@@ -43,10 +43,9 @@ def complete_graph(num_children: Size, num_parents: Size, device: Device = "cpu"
 
 @functools.lru_cache(maxsize=32)
 def _complete(num_children: int, num_parents: int, device: str) -> DGLGraph:
-    with torch.device("cpu"):
-        src = torch.arange(num_children).repeat_interleave(num_parents)
-        dst = torch.arange(num_parents).repeat(num_children)
-        return bipartite_graph(src, dst, num_children, num_parents).to(device)
+    src = torch.arange(num_children).repeat_interleave(num_parents)
+    dst = torch.arange(num_parents).repeat(num_children)
+    return bipartite_graph(src, dst, num_children, num_parents).to(device)
 
 
 @typed

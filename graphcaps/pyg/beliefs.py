@@ -88,7 +88,7 @@ class BeliefConv(nn.Module):
         graph = run_untraced(lambda: routed_edges(pairs(edge_index), (num_nodes, num_nodes))).graph
         if edge_weight is None and is_sparse(edge_index):
             edge_weight = values_of(edge_index)
-        sizes = torch.tensor([num_nodes])
+        sizes = torch.tensor([num_nodes], device="cpu")
         if batch is not None:
             check_tensor("batch", batch, floating=False)
             fits = batch.shape == (num_nodes,) and batch.dtype == torch.int64

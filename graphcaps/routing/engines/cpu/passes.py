@@ -59,7 +59,7 @@ class EdgesByChild:
             return self.eid
         types = len(weight) if weight.dim() == 4 else 0
         if types not in self._matrices:
-            child = torch.repeat_interleave(torch.arange(self.num_children), self.out_degrees)
+            child = torch.arange(self.num_children, device="cpu").repeat_interleave(self.out_degrees)
             of_type = child // (self.num_children // types) * self.num_parents + self.dst if types else child * 0
             self._matrices[types] = of_type.to(self.eid.dtype)
         return self._matrices[types]
@@ -204,6 +204,7 @@ def flat(tensor: torch.Tensor) -> np.ndarray:
     """A tensor of floats as a flat array. ``tensor.numpy()`` would fix the storage's size, which FSDP changes."""
     if not tensor.numel():  # NumPy 1 takes no memory at address 0
         return tensor.detach().reshape(-1).numpy()
+    tensor = tensor.resolve_neg()  # the memory of a lazily negated tensor has the other signs
     return np.asarray(_Memory(tensor if tensor.is_contiguous() else tensor.reshape(-1)))
 
 
@@ -220,7 +221,7 @@ def empty(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
     """
     size = math.prod(shape) * like.element_size()
     if size < HUGE_PAGES_FROM:
-        return torch.empty(shape, dtype=like.dtype)
+        return torch.empty(shape, dtype=like.dtype, device="cpu")
     memory = np.empty(size + CACHE_LINE, np.uint8)
     start = -memory.ctypes.data % CACHE_LINE
     return torch.from_numpy(memory[start : start + size]).view(like.dtype).view(shape)
