@@ -4,6 +4,7 @@ import functools
 import inspect
 import math
 import numbers
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -120,9 +121,10 @@ def numbers_of(kind: type, least: float, most: float = math.inf) -> Kind:
     """Integers, or finite numbers, of Python or NumPy, from ``least`` to ``most``. A bool is no number here."""
     noun, abstract = ("an integer", numbers.Integral) if kind is int else ("a finite number", numbers.Real)
     bounds = " > 0" if least == ABOVE_ZERO else f" >= {least}" if most == math.inf else f" from {least} to {most}"
+    largest = sys.float_info.max if kind is float else 2**63 - 1
 
     def fit(value: Any) -> bool:
         real = isinstance(value, abstract) and not isinstance(value, bool)
-        return real and least <= value <= most and math.isfinite(value)
+        return real and max(least, -largest) <= value <= min(most, largest)
 
     return Kind(fit, noun + bounds * (least > -math.inf))

@@ -123,14 +123,6 @@ def test_a_drawing_is_found_on_any_ground(saved, name):
     assert (found - clean).abs().max() < 0.25 and (found - clean).abs().mean() < 0.01
 
 
-def test_of_several_frames_the_one_with_the_most_ink_is_read(saved):
-    empty, drawn = (Image.fromarray(in_bytes(each)) for each in (five(1, 1), five()))
-    half = Image.fromarray(np.where(np.arange(240)[:, None] < 100, in_bytes(five()), 255).astype(np.uint8))
-    path = saved(empty, "three.gif", save_all=True, append_images=[half, drawn, half])
-    still = read_image(saved(drawn), GREY, ink=1.0).pixels
-    assert (read_image(path, GREY, ink=1.0).pixels - still).abs().max() < 0.02
-
-
 def test_a_file_of_the_networks_size_has_its_levels_set_and_stays_in_place(saved):
     pixels = read_image(saved((240 - digit() // 255 * 220).astype(np.uint8)), GREY, ink=20 / 28).pixels
     assert torch.equal(pixels[0] > 0, torch.from_numpy(digit() == 255)) and pixels.max() == 1

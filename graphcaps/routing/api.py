@@ -13,9 +13,11 @@ from ..errors import GraphcapsError, check_tensor, expect, min_max, warn_of_nan
 from ..graph import Links, check_graph, expand
 from ..graph.nodes import warn_of_lone_votes
 from ..typed import Logit, Size, typed
-from .base import Parents, Routing
+from .base import Parents, Routing, rule_of
 from .dynamic import Dynamic
 from .engines import choose, choose_for_nodes
+from .engines.fused import fused_sums
+from .engines.node_edges import NodeEdges
 from .names import as_routing
 from .observers import Observer, combined
 from .votes import NodeVotes, Votes, as_votes
@@ -84,9 +86,6 @@ def route(
     >>> parents.v.shape, parents.activation.shape, parents.coupling.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
-    if not isinstance(graph, Links):
-        check_graph(graph)
-        warn_of_lone_votes(graph)
     return route_checked(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
 
 
@@ -106,6 +105,7 @@ def route_checked(
     """
     if not isinstance(graph, Links):
         check_graph(graph)
+        warn_of_lone_votes(graph)
     votes = as_votes(votes)
     votes.check(graph)
     trailing, device = votes.trailing, votes.device
@@ -200,9 +200,11 @@ def route_nodes(
     Returns:
         The last sums s (N_dst, *, K_out, D), not squashed, and the couplings (E, *, K_in, K_out), detached, or None.
     """
-    kind = choose_for_nodes(graph, votes, routing, mutual)
-    if kind is not None:
-        s, c = kind(graph, votes, mutual).sums(routing, get_coupling)
+    by, rule = choose_for_nodes(graph, votes, routing, mutual), rule_of(routing)
+    if by == "kernels" and rule is not None:
+        s, c = fused_sums(graph, votes, rule, mutual, get_coupling)
+    elif by == "torch":
+        s, c = NodeEdges(graph, votes, mutual).sums(routing, get_coupling)
     else:
         u_hat = votes.build(graph)
         caps_in, caps_out = u_hat.shape[-3:-1]

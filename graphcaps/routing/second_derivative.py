@@ -56,20 +56,9 @@ def once_differentiable(backward: Callable[..., tuple]) -> Callable[..., tuple]:
     return checked
 
 
-class _OnceDifferentiable(torch.autograd.Function):
-    """The identity. The gradients of DGL's operations pass through its backward, which refuses second derivatives."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.view_as(x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor]:
-        return (grad,)
-
-
 def refuse_second_derivative(x: Tensor) -> Tensor:
-    """Return x; a second derivative through it raises ``SecondDerivativeError``."""
-    return _OnceDifferentiable.apply(x) if x.requires_grad else x
+    """Return a view of x; a second derivative through it raises ``SecondDerivativeError``."""
+    view = x.view_as(x)
+    if x.requires_grad:
+        view.register_hook(lambda grad: _Refused.apply(1, x, grad)[0] if torch.is_grad_enabled() else grad)
+    return view

@@ -205,12 +205,9 @@ class Run:
         """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
         path = self.path / "answers.npz"
         then = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
-        with reading(path, "a finished run's answers to the test images", then, GraphcapsError):
-            with np.load(checked(path), allow_pickle=False) as stored:
-                predicted, labels = stored["predicted"], stored["labels"]
-            if (predicted.shape, predicted.dtype) != (labels.shape, labels.dtype):
-                raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
-        return predicted, labels
+        wanted = "a finished run's answers to the test images"
+        with reading(path, wanted, then, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
+            return stored["predicted"], stored["labels"]
 
     def metrics(self) -> list[dict[str, float]]:
         """Read the rows of metrics.csv: one per finished epoch."""
@@ -236,8 +233,6 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
     """All run folders in ``folder``, the most recently written first. Logs a warning for each unreadable one."""
     runs = []
     for path in Path(folder).glob("*/config.json"):
-        if path.parent.name.startswith(UNFINISHED):  # left by a killed process of an older version
-            continue
         try:
             runs.append(Run.open(path.parent))
         except GraphcapsError as error:
@@ -286,8 +281,7 @@ def load(
     """
     import torch
 
-    from ..models import from_preset, take_layers
-    from ..routing.names import from_json
+    from ..models import for_other_classes
     from .checkpoint import read_model
 
     if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
@@ -297,9 +291,5 @@ def load(
         model, head = read_model(run.checkpoint(which))
         run.check_trained(head)
     if num_classes is not None:
-        trained, preset = model, dict(model.preset or {}, num_classes=num_classes)
-        if "routing" in preset:
-            preset["routing"] = from_json(preset["routing"])
-        model = from_preset(**preset)
-        take_layers(model, trained)
+        model = for_other_classes(model, num_classes)
     return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format used in training
