@@ -1,6 +1,10 @@
-"""Run all attacks, and count those that are answered well: python -m tests.attack (ten minutes)."""
+"""Run all attacks, and count those that are answered well: python -m tests.attack (ten minutes).
+
+Options of pytest may follow: -m "not long" takes three minutes.
+"""
 
 import collections
+import sys
 
 import pytest
 
@@ -28,7 +32,7 @@ class Counts:
 
 counts = Counts()
 files = [f"tests/{file}" for names in KINDS.values() for file in names.split()]
-code = pytest.main([*files, "-q", "-m", "", "-p", "no:cacheprovider"], [counts])
+code = pytest.main([*files, "-q", "-m", "", "-p", "no:cacheprovider", *sys.argv[1:]], [counts])
 for kind, names in KINDS.items():
     good, every = map(sum, zip(*(counts.of_file[file] for file in names.split()), strict=True))
     print(f"{kind:25} {good:5} of {every:5}")
