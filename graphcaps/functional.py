@@ -31,7 +31,7 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     tensor([0.5769, 0.7692])
     """
     check_tensor("s", s)
-    expect(isinstance(dim, int) and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
+    expect(type(dim) is int and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
     x = at_least_float32(s)
     n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
     return (x * (n / (1 + n * n))).to(s.dtype)
@@ -94,9 +94,11 @@ def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: Share |
     """
     check_tensor("activations", activations)
     check_tensor("labels", labels, floating=False)
-    expect(activations.dim() == 2, "activations", "(B, J)", tuple(activations.shape))
-    number = isinstance(margin, (int, float, torch.Tensor))
-    expect(number, "margin", "a number or a tensor", type(margin).__name__)
+    fits = activations.dim() == 2 and len(activations) > 0
+    expect(fits, "activations", "(B, J) with B >= 1", tuple(activations.shape))
+    if isinstance(margin, torch.Tensor):
+        expect(check_tensor("margin", margin).dim() == 0, "margin", "a tensor ()", tuple(margin.shape))
+        check_unit("margin", margin)
     check_unit("activations", activations, "They are probabilities, not logits")
     fits = labels.shape == activations.shape[:1] and labels.dtype == torch.int64
     expect(fits, "labels", f"(B={len(activations)},) int64", f"{tuple(labels.shape)} {labels.dtype}")

@@ -7,7 +7,7 @@ image (B, C, H, W) --stem--> features --primary, between--> u (I, B, P) --routin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -159,7 +159,10 @@ class CapsNet(RoutingNetwork):
 
 @typed
 def capsnet_loss(
-    output: Any, images: torch.Tensor, labels: torch.Tensor, reconstruction_weight: AtLeastZero = RECONSTRUCTION_WEIGHT
+    output: CapsNetOutput,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    reconstruction_weight: AtLeastZero = RECONSTRUCTION_WEIGHT,
 ) -> torch.Tensor:
     """Margin loss + weight x squared errors summed over pixels, both averaged over the batch (section 4.1).
 

@@ -99,7 +99,8 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: Size, image_size: tu
     """
     size, step, positions = [1, 1], [1, 1], list(image_size)
     for conv in convs:
-        plain = getattr(conv, "padding", (0, 0)) == (0, 0) and getattr(conv, "dilation", (1, 1)) == (1, 1)
+        sizes = getattr(conv, "kernel_size", None), getattr(conv, "padding", (0, 0)), getattr(conv, "dilation", (1, 1))
+        plain = isinstance(sizes[0], tuple) and sizes[1:] == ((0, 0), (1, 1))
         expect(plain, "convs", "convolutions without padding and dilation", conv)
         for axis in (0, 1):
             size[axis] += (conv.kernel_size[axis] - 1) * step[axis]

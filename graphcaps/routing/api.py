@@ -12,7 +12,7 @@ from .._dgl import DGLGraph
 from ..errors import GraphcapsError, check_tensor, expect, min_max, warn_of_nan
 from ..graph import Links, check_graph, expand
 from ..graph.nodes import warn_of_lone_votes
-from ..typed import Size, typed
+from ..typed import Logit, Size, typed
 from .base import Parents, Routing, rule_of
 from .dynamic import Dynamic
 from .engines import choose, choose_for_nodes
@@ -51,7 +51,7 @@ def route(
     routing: Routing | str = "dynamic",
     *,
     activation: torch.Tensor | None = None,
-    prior: torch.Tensor | float | None = None,
+    prior: torch.Tensor | Logit | None = None,
     on_iteration: Observer | None = None,
 ) -> Parents:
     """Route the children's votes to the parents.
@@ -152,7 +152,7 @@ def dynamic_routing(
     graph: DGLGraph,
     u_hat: torch.Tensor | Votes,
     iterations: Size = 3,
-    prior: torch.Tensor | float | None = None,
+    prior: torch.Tensor | Logit | None = None,
     on_iteration: Observer | None = None,
     return_graph: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, DGLGraph]:
@@ -234,7 +234,9 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
     'fused'
     """
     check_graph(graph)
-    return choose(graph, as_votes(votes), as_routing(routing)).engine
+    votes = as_votes(votes)
+    votes.check(graph)
+    return choose(graph, votes, as_routing(routing)).engine
 
 
 def _detached_copies(on_iteration: Observer) -> Observer:

@@ -48,9 +48,10 @@ def once_differentiable(backward: Callable[..., tuple]) -> Callable[..., tuple]:
     def checked(ctx: Any, *outer: Tensor) -> tuple:
         with torch.no_grad():
             gradients = backward(ctx, *outer)
+        if not torch.is_grad_enabled():  # torch.utils.checkpoint lets saved tensors be read only once
+            return gradients
         reached = [x for x in (*outer, *ctx.saved_tensors) if torch.is_tensor(x) and x.requires_grad]
-        refuses = torch.is_grad_enabled() and reached
-        return _Refused.apply(len(reached), *reached, *gradients) if refuses else gradients
+        return _Refused.apply(len(reached), *reached, *gradients) if reached else gradients
 
     return checked
 

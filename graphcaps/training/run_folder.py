@@ -30,7 +30,7 @@ from ..atomic import UNFINISHED, checked, reading, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, did_you_mean, read_json
 from ..names import short_name
-from ..typed import Size, typed
+from ..typed import Device, Size, typed
 from ..viz.routing_trace import RoutingTrace
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def pretrained_names() -> list[str]:
 def load(
     run: str | Path | Run,
     which: Literal["best", "last", "previous"] = "best",
-    device: Any = "cpu",
+    device: Device = "cpu",
     num_classes: Size | None = None,
 ) -> Any:
     """Load a trained network in eval mode.

@@ -176,6 +176,7 @@ def flat(tensor: torch.Tensor) -> np.ndarray:
     """A tensor of floats as a flat array. ``tensor.numpy()`` would fix the storage's size, which FSDP changes."""
     if not tensor.numel():  # NumPy 1 takes no memory at address 0
         return tensor.detach().reshape(-1).numpy()
+    tensor = tensor.resolve_neg()  # the memory of a lazily negated tensor has the other signs
     return np.asarray(_Memory(tensor if tensor.is_contiguous() else tensor.reshape(-1)))
 
 
@@ -192,7 +193,7 @@ def empty(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
     """
     size = math.prod(shape) * like.element_size()
     if size < HUGE_PAGES_FROM:
-        return torch.empty(shape, dtype=like.dtype)
+        return torch.empty(shape, dtype=like.dtype, device="cpu")
     memory = np.empty(size + CACHE_LINE, np.uint8)
     start = -memory.ctypes.data % CACHE_LINE
     return torch.from_numpy(memory[start : start + size]).view(like.dtype).view(shape)
