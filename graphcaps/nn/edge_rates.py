@@ -1,10 +1,12 @@
 """The rates at which known labels of nodes explain a graph's edges, from which ``BeliefConv`` starts."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph
-from ..errors import check_tensor, expect
+from ..errors import check_tensor, expect, min_max
 from ..graph import links
 
 LEAST = 1e-12  # replaces zero in a denominator or a logarithm
@@ -17,7 +19,11 @@ def labels_of(name: str, labels: Tensor, num_nodes: int, num_caps: int) -> Tenso
     shape = tuple(labels.shape)
     fits = shape == (num_nodes, num_caps) or (shape == (num_nodes,) and num_caps == 1)
     expect(fits, name, f"labels (N={num_nodes}, K={num_caps}), or logits (N, K, D)", shape)
-    labels = labels.nan_to_num(-1.0) if labels.is_floating_point() else labels
+    if labels.is_floating_point():
+        labels = labels.nan_to_num(-1.0, math.inf)
+        expect(
+            (min_max(labels != labels.long()) or (0, 0))[1] == 0, name, "whole numbers, or NaN", "fractions or infinity"
+        )
     return labels.long().clamp_min(-1).reshape(num_nodes, num_caps)
 
 

@@ -202,7 +202,7 @@ class NodeCapsules(nn.Module):
                 edge_feat = required(edge_feat, names.edge_feat, wanted, then=then)
             self._materialize(self.weight_edge, edge_feat)
             sizes, shape = (num_edges, self.weight_edge.shape[1]), tuple(edge_feat.shape)
-            if sizes != (shape[0], shape[-1]) or len(shape) not in (2, feat.dim() - (self.in_caps > 1)):
+            if sizes != (*shape[:1], *shape[-1:]) or len(shape) not in (2, feat.dim() - (self.in_caps > 1)):
                 expect(False, names.edge_feat, "(E={}, {})".format(*sizes), shape)
             check_dtype(names.edge_feat, edge_feat, self.weight)
         elif edge_feat is not None:

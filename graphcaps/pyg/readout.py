@@ -6,7 +6,7 @@ import torch
 from torch_geometric.nn import Aggregation
 from torch_geometric.typing import OptTensor
 
-from ..errors import check_tensor, expect, required
+from ..errors import check_tensor, expect, min_max, required
 from ..nn.node_caps import PYG, NodeCapsules
 from ..routing import Routing
 from ..routing.api import uncompiled
@@ -73,9 +73,11 @@ class CapsuleReadout(Aggregation):
         dim: int | None = None,
         **options: Any,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        for name, given in (("x", x), ("index", index), ("ptr", ptr)):
-            if given is not None or given is x:
-                check_tensor(name, given, floating=False)
+        check_tensor("x", x, floating=False)
+        for name, given in (("index", index), ("ptr", ptr)):
+            if given is not None:
+                whole = check_tensor(name, given, floating=False).dtype in (torch.int64, torch.int32)
+                expect(whole and given.dim() == 1, name, "integers of one dim", f"{given.dtype} {tuple(given.shape)}")
         dim = (-2 if self.capsules.in_caps == 1 else -3) if dim is None else int(dim)
         expect(-x.dim() <= dim < x.dim(), "dim", f"a dim of x, which has {x.dim()}", dim)
         if index is not None:
@@ -108,7 +110,10 @@ class CapsuleReadout(Aggregation):
         num_groups = required(dim_size, "dim_size", "the number of graphs")
         if index is None:
             ptr = required(ptr, "index", "the graph of each node")
-            index = torch.arange(num_groups, device=ptr.device).repeat_interleave(ptr.diff())
+            counts = ptr.diff()
+            low, _ = min_max(counts) or (0, 0)
+            expect(len(ptr) > 0 and low >= 0, "ptr", "the indices of nodes, in order", ptr.tolist())
+            index = torch.arange(num_groups, device=ptr.device).repeat_interleave(counts)
         graph = members(index, num_groups)
         dim = dim % x.dim()
         out, c = self.capsules(graph, x.movedim(dim, 0), None, return_coupling, prior=prior)

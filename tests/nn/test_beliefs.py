@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import dgl, pyg
+from graphcaps import InputError, dgl, pyg
 from graphcaps.nn import BeliefConv
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -124,6 +124,9 @@ def test_counted_rates_find_hidden_labels_and_causes_whatever_hubs_do(kind):
     by = states[ends[0, plain]] == states[ends[1, plain]]
     one = by.sum(1) == 1
     assert (c[plain, 0][one].argmax(1) == by[one].int().argmax(1)).float().mean() > 0.95
+    halves = (graph, labels / 2) if kind is BeliefConv else (labels / 2, ends)
+    with pytest.raises(InputError, match="labels: expected whole numbers, or NaN"):
+        kind.from_labels(*halves)
     layer.train()(*given)
     assert 0.15 < layer.beliefs.hidden.float().mean() < 0.45
 

@@ -38,6 +38,7 @@ def pyg(name):
 # How each layer is made, its input, and how it is called if not by its input alone. One of each family is quick.
 LAYERS = {
     "CapsuleLayer": (lambda: nn.CapsuleLayer(6, 2), U),
+    "CapsuleLayer, inverted": (lambda: nn.CapsuleLayer(6, 2, routing="inverted"), U),
     "SharedCaps": (lambda: nn.SharedCaps(2, POSITIONS, 2), U),
     "ConvCaps": (lambda: nn.ConvCaps((2, 3), 1, 2, 2), U),
     "PrimaryCaps": (lambda: nn.PrimaryCaps(2, 2, 4, 3), torch.rand(2, 2, 5, 5)),

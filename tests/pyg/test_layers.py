@@ -15,7 +15,7 @@ from torch_geometric.explain.algorithm.utils import set_masks  # noqa: E402
 from torch_geometric.nn import HeteroConv, MeanAggregation  # noqa: E402
 from torch_geometric.utils import to_edge_index, to_torch_sparse_tensor  # noqa: E402
 
-from graphcaps import GraphcapsError, bipartite_graph, dgl, nn, pyg  # noqa: E402
+from graphcaps import GraphcapsError, InputError, bipartite_graph, dgl, nn, pyg  # noqa: E402
 from graphcaps.routing import Spherical, Uniform  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -288,6 +288,9 @@ def test_a_readout_keeps_the_contract_of_aggregations(draw):
         for aggregation in (readout, mean):
             with pytest.raises(ValueError):
                 aggregation(x[0], **wrong)
+    for wrong in (torch.tensor([0, 4, 2]), torch.empty(0).long(), ptr.float(), ptr[None]):
+        with pytest.raises(InputError, match="ptr: expected"):
+            readout(x[0], ptr=wrong)
 
 
 def test_without_torch_geometric_the_error_says_what_to_install(monkeypatch):

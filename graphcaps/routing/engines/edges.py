@@ -141,8 +141,8 @@ class Edges:
 
     def has_votes(self) -> Tensor:
         """(J,) bool: whether each parent has an in-edge."""
-        none = torch.zeros(self.ends.num_parents, dtype=torch.bool, device=self.ends.dst.device)
-        return none.index_fill(0, self.ends.dst, True)  # unlike counting, this doesn't wait for a GPU
+        none = torch.zeros(self.ends.num_parents, device=self.ends.dst.device)
+        return none.index_fill(0, self.ends.dst, 1.0) > 0  # unlike counting, this doesn't wait for a GPU
 
     def observe(self, r: int, b: Tensor, c: Tensor, v: Tensor, u_hat: Any) -> None:
         """Call the observer, if any, with the logits, couplings, parents (J, *, D) and agreement of iteration r."""
