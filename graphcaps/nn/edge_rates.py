@@ -69,13 +69,14 @@ def counted_rates(graph: DGLGraph, labels: Tensor, degree_corrected: bool) -> tu
 def counted_shares(labels: Tensor, states: Tensor) -> Tensor:
     """Estimate from the known ones of labels (N, K) how frequent each state is, (K, D).
 
-    What was counted is drawn towards equal shares, entirely if chance alone would make it differ as much. This is James
-    and Stein's estimator (1961), with the chi-square statistic as the measure of the difference.
+    What was counted is drawn towards equal shares, as in James and Stein's estimator (1961): the less, the larger the
+    chi-square statistic is, and entirely below its mean by chance plus two standard deviations.
     """
     count = torch.zeros(len(states), 1 + int(states.max()), device=labels.device, dtype=torch.float64)
     count = count.scatter_add(1, labels.T + 1, torch.ones_like(labels.T, dtype=count.dtype))[:, 1:]
     equal = (torch.arange(count.shape[1], device=labels.device) < states[:, None]) / states[:, None].double()
     expected = equal * count.sum(1, keepdim=True)
     differ = ((count - expected).square() / expected.clamp_min(LEAST)).sum(1, keepdim=True)
-    drawn = ((states[:, None] - 1) / differ.clamp_min(LEAST)).clamp_max(1)
+    freedom = states[:, None] - 1.0
+    drawn = ((freedom + (8 * freedom).sqrt()) / differ.clamp_min(LEAST)).clamp_max(1)
     return torch.lerp(count / count.sum(1, keepdim=True), equal, drawn)
