@@ -224,12 +224,12 @@ def relations(result: dict) -> str:
     for row in result["relations"]:
         task = percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-"
         states = [row.get(state) or {} for state in ("trained", "untrained")]
-        scores = [of.get(key) for key in ("information", "unseen", "precision") for of in states]
+        scores = [of.get(key) for key in ("information", "unseen") for of in states]
         del scores[3]  # untrained networks have seen no node
         texts = [_score(score) if score else "-" for score in scores]
         rows.append([row["data"] * (row["data"] != before), row["name"], task, *texts, *(row.get("chosen") or "-")])
         before = row["data"]
-    scores = "information | untrained | at no training node | precision | untrained"
+    scores = "information | untrained | at no training node"
     return f"`{result['command']}`:\n\n{lines(f'graph | network | task | {scores} | settings', rows)}"
 
 

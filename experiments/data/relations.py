@@ -1,4 +1,4 @@
-"""Graphs with several kinds of edges: proteins, medical concepts, and nodes with latent factors.
+"""Graphs with several kinds of edges: proteins, medical concepts, papers, films, and nodes with latent factors.
 
 A network gets the graph without the kinds, and a task on nodes or on pairs of nodes. After training, the kinds are
 compared with what it has learned. Graphs are read from NumPy archives, or drawn from a seed.
@@ -9,11 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy import sparse
+from sklearn.decomposition import TruncatedSVD
 from torch import Tensor
 
 from experiments.data.factors import factor_graph
 from graphcaps import dgl
 from graphcaps.errors import expect
+
+MOST_PAIRS, COMPONENTS = 5000, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +55,30 @@ def human_go(path: Path, seed: int) -> Related:
     arrays = read_archive(path)
     nodes = len(arrays["labels"])
     graph, kinds = joined(arrays["edges"].astype(np.int64), arrays["confidence"] > 0, nodes)
-    features = torch.from_numpy(arrays["features"].astype(np.float32))
-    features = (features - features.mean(dim=0)) / features.std(dim=0)
-    split = np.split(np.random.RandomState(seed).permutation(nodes), [round(0.6 * nodes), round(0.8 * nodes)])
     names, labels = tuple(map(str, arrays["kinds"])), torch.from_numpy(arrays["labels"].astype(np.int64))
-    return Related(graph, features, kinds, names, torch.arange(nodes), labels, *map(_ascending, split))
+    split = _split(nodes, np.random.RandomState(seed))
+    return Related(graph, _scaled(arrays["features"]), kinds, names, torch.arange(nodes), labels, *split)
+
+
+def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") -> Related:
+    """A graph of HeCo (Wang et al. 2021, https://github.com/liun-online/HeCo): papers, authors or films, with a class.
+
+    Each kind is a matrix in a file, whose entries say which nodes have, for example, an author in common. A pair with
+    several kinds has only the first of ``names``, which are in ascending order of frequency. The seed draws
+    ``MOST_PAIRS`` pairs of each matrix, or takes all if there are fewer, and splits the nodes like those of HumanGO.
+    Features are the first ``COMPONENTS`` singular vectors of the file ``features``, or of the adjacency matrix.
+    """
+    expect(folder.is_dir(), "graphs", str(folder), "no such folder", "docs/datasets.md says what it holds")
+    random, labels = np.random.RandomState(seed), np.load(folder / "labels.npy", allow_pickle=False).astype(np.int64)
+    matrices = [sparse.load_npz(folder / f"{name}.npz").tocsr() for name in names]
+    drawn = [np.stack(sparse.triu(matrix, 1).nonzero()) for matrix in matrices]
+    ends = np.concatenate([pairs[:, random.permutation(pairs.shape[1])[:MOST_PAIRS]] for pairs in drawn], axis=1)
+    has = np.stack([np.asarray(matrix[ends[0], ends[1]]).ravel() > 0 for matrix in matrices], axis=1)
+    graph, kinds = joined(ends, np.eye(len(names), dtype=bool)[has.argmax(axis=1)], len(labels))
+    rows = sparse.load_npz(folder / f"{features}.npz") if features else graph.adj_external(scipy_fmt="csr")
+    rows = TruncatedSVD(min(COMPONENTS, rows.shape[1]), random_state=seed).fit_transform(rows.astype(np.float64))
+    items, classes = torch.arange(len(labels)), torch.from_numpy(labels).unsqueeze(1)
+    return Related(graph, _scaled(rows), kinds, names, items, classes, *_split(len(labels), random))
 
 
 def umls(path: Path, seed: int) -> Related:
@@ -120,6 +143,18 @@ def joined(ends: np.ndarray, kinds: np.ndarray, nodes: int) -> tuple[dgl.DGLGrap
     np.logical_or.at(of_pair, number.ravel(), kinds[apart])
     src, dst = torch.from_numpy(np.concatenate([pairs, pairs[::-1]], axis=1))
     return dgl.graph((src, dst), num_nodes=nodes), torch.from_numpy(np.concatenate([of_pair, of_pair]))
+
+
+def _scaled(features: np.ndarray) -> Tensor:
+    """Features (N, F) with mean 0 and standard deviation 1."""
+    numbers = torch.from_numpy(features.astype(np.float32))
+    return (numbers - numbers.mean(dim=0)) / numbers.std(dim=0)
+
+
+def _split(nodes: int, random: np.random.RandomState) -> tuple[Tensor, ...]:
+    """60 % of the node numbers for training, 20 % for validation, 20 % for the test."""
+    parts = np.split(random.permutation(nodes), [round(0.6 * nodes), round(0.8 * nodes)])
+    return tuple(map(_ascending, parts))
 
 
 def _names(factors: int) -> tuple[str, ...]:

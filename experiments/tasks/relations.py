@@ -9,9 +9,7 @@ edges by the features of their two ends, without training. Trained couplings mus
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import fmean
 
-import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from sklearn.metrics import average_precision_score
@@ -26,10 +24,21 @@ from experiments.tasks.factors import LAYERS, PART, WEIGHT_DECAY, Network, infor
 from graphcaps import dgl
 from graphcaps.nn import BeliefConv
 
+HECO = {
+    "ACM": (("pap", "psp"), "p_feat"),
+    "DBLP": (("apa", "apcpa"), "a_feat"),
+    "Freebase": (("mdm", "mwm", "mam"),),
+    "AMiner": (("pap", "prp"),),
+}
+"""The kinds of edges in HeCo's graphs, and the file of features."""
 DATA: dict[str, Callable[[Path, int], Related]] = {
     # Arguments: the folder of the data sets, and a seed.
     "HumanGO": lambda root, seed: relations.human_go(root / "graphs" / "humango.npz", seed),
     "UMLS": lambda root, seed: relations.umls(root / "graphs" / "umls.npz", seed),
+    **{
+        name: lambda root, seed, name=name, of=of: relations.heco(root / "graphs" / "heco" / name.lower(), seed, *of)
+        for name, of in HECO.items()
+    },
     **{
         f"{k} factors, published": lambda root, seed, k=k: relations.published_factors(root / f"graphs/factors-{k}.npz")
         for k in (4, 8, 12)
@@ -74,7 +83,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
 }
 # The networks in FURTHER see further than a node's neighbours. They are trained only on the graphs in FEATURES. On the
 # others, a node's features are its row of the adjacency matrix. The task ``labels`` has BeliefConv on those graphs.
-FEATURES = ("HumanGO", "UMLS")
+FEATURES = ("HumanGO", "UMLS", *HECO)
 FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
 WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
 FLOORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -97,8 +106,6 @@ PARTS = 8
 """Number of parts of a node if labels have no parts of their own."""
 HIDDEN = 0.3
 """Share of the joined training pairs that a step predicts. Their edges aren't in the graph of that step."""
-FEWEST = 30
-"""Kinds with fewer pairs of nodes have no average precision."""
 
 
 @torch.no_grad()
@@ -125,7 +132,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs
     def recovered() -> dict | None:
         if network in WITHOUT_COUPLINGS:
             return None
-        return recovery(couplings(layer.eval(), graph, related.features)[: related.graph.num_edges()], related, seed)
+        return recovery(couplings(layer.eval(), graph, related.features)[: related.graph.num_edges()], related)
 
     untrained = recovered()
     return fit_items(model, related, graph, epochs, rates) | {"trained": recovered(), "untrained": untrained}
@@ -177,30 +184,20 @@ def measured(scores: Tensor, labels: Tensor) -> float:
     return float(average_precision_score(labels.flatten().numpy(), (scores[:, 1] - scores[:, 0]).flatten().numpy()))
 
 
-def recovery(c: Tensor, data: Related, seed: int) -> dict:
+def recovery(c: Tensor, data: Related) -> dict:
     """Measure how well couplings (E, K) reveal the kinds of the edges.
 
     Returns:
         ``information``: adjusted mutual information of kind and capsule, over edges with one kind. An edge's capsule is
         the one with its largest coupling. ``unseen``: the same over edges without a training node; None if items are
-        pairs. ``precisions``: for each kind, the average precision of the couplings with one capsule. On half of the
-        joined pairs, the best capsule is chosen; on the other half, it is measured. ``precision``: their mean.
+        pairs.
     """
     one, kind, capsule = data.kinds.sum(dim=1) == 1, data.kinds.int().argmax(dim=1), c.argmax(dim=1)
     result: dict = {"information": information(kind[one], capsule[one]), "unseen": None}
     if data.items.dim() == 1:
         seen = torch.isin(torch.stack(data.graph.edges()), data.train).any(dim=0)
         result["unseen"] = information(kind[one & ~seen], capsule[one & ~seen])
-    some = data.kinds.sum(dim=0) >= 2 * FEWEST
-    names, kinds = [name for name, each in zip(data.names, some, strict=True) if each], data.kinds[:, some]
-    half = torch.rand(len(c) // 2, generator=torch.Generator().manual_seed(seed)).repeat(2) < 0.5
-    choice, measure = (
-        np.array([[average_precision_score(kind, k) for k in c[part].T] for kind in kinds[part].T])
-        for part in (half, ~half)
-    )
-    best = np.take_along_axis(measure, choice.argmax(axis=1)[:, None], axis=1)[:, 0]
-    result["precisions"] = dict(zip(names, best.tolist(), strict=True))
-    return result | {"precision": fmean(result["precisions"].values())}
+    return result
 
 
 def floor(place: Place, network: str, seed: int, data: str) -> dict:
@@ -218,7 +215,7 @@ def floor(place: Place, network: str, seed: int, data: str) -> dict:
     seen = FLOORS[network](*(feat[ends] for ends in edges)).numpy()
     parts = related.labels.shape[1] if related.own else PARTS
     distances = KMeans(parts, n_init=3, random_state=seed).fit(seen).transform(seen)
-    return {"trained": recovery(-torch.from_numpy(distances), related, seed)}
+    return {"trained": recovery(-torch.from_numpy(distances), related)}
 
 
 def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
@@ -226,22 +223,20 @@ def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dic
     made = []
     for data in run.chosen(only, DATA):
         tried = {name: each for name, each in SETTINGS.items() if data in FEATURES or name not in FURTHER}
-        common = {"data": data, "epochs": 3 if quick else EPOCHS}
-        for network, (settings, fits) in run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, common).items():
+        common, several = {"data": data, "epochs": 3 if quick else EPOCHS}, min(seeds, 3) if data in HECO else seeds
+        for network, (settings, fits) in run.choose_and_test(fit, tried, TRIAL_SEEDS, several, place, common).items():
             states = {state: spreads([each[state] for each in fits]) for state in ("trained", "untrained")}
             made.append({"data": data, **table.row(network, fits, [settings]), **states})
         for network in FLOORS:
-            jobs = [{"network": network, "seed": seed, "data": data} for seed in range(seeds)]
+            jobs = [{"network": network, "seed": seed, "data": data} for seed in range(several)]
             clusters = run.run(floor, jobs, place, f"{data}: {network}")
             made.append({"data": data, "name": network, "trained": spreads([each["trained"] for each in clusters])})
     return made
 
 
 def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
-    """Means and standard deviations over several results of ``recovery``; for ``precisions``, the mean of each kind."""
+    """Means and standard deviations over several results of ``recovery``."""
     if recoveries[0] is None:
         return None
-    keys = [key for key in ("information", "unseen", "precision") if recoveries[0][key] is not None]
-    kinds = [name for name in recoveries[0]["precisions"] if all(name in each["precisions"] for each in recoveries)]
-    precisions = {name: fmean(each["precisions"][name] for each in recoveries) for name in kinds}
-    return {key: table.spread([each[key] for each in recoveries]) for key in keys} | {"precisions": precisions}
+    keys = [key for key, value in recoveries[0].items() if value is not None]
+    return {key: table.spread([each[key] for each in recoveries]) for key in keys}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -18,7 +19,7 @@ from ..routing.messages import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
 from ..torch_tracing import is_tracing, run_untraced
 from ..typed import Share, Size, typed
-from .edge_rates import LEAST, counted_rates, labels_and_states, labels_of
+from .edge_rates import LEAST, counted_rates, counted_shares, labels_and_states, labels_of
 from .graph_conv import check_one_kind
 from .node_caps import DGL, Names, check_dtype, check_edge_weight, dropped
 from .routed import HasConstants
@@ -94,6 +95,10 @@ class NodeBeliefs(HasConstants):
         rates, ends = self.rates.to(z.dtype), links(graph, z.device)
         weight = z.new_ones(graph.num_edges()) if edge_weight is None else edge_weight
         check_edge_weight(weight, graph.num_edges())
+        least = min_max(weight) or (0.0, 0.0)
+        expect(not least[0] < 0, "edge_weight", "numbers from 0", least[0], "A weight of 2 counts as two edges")
+        if graph.device.type == "cpu" and run_untraced(lambda: graph.is_multigraph):
+            warnings.warn("graph: each parallel edge is more evidence; dgl.to_simple(graph) merges them", stacklevel=4)
         weight = weight.to(z.dtype).reshape(-1, 1)
         sizes = sizes.to(z.device)
         own = torch.arange(len(sizes), device=z.device).repeat_interleave(sizes, output_size=len(z))
@@ -157,19 +162,19 @@ class NodeBeliefs(HasConstants):
         """Logits (N, K, D) of labels (N, K). In training, the labels of the share ``hide`` of nodes are hidden."""
         kept = self.hide(self.bias.new_ones(len(labels), 1)) > 0
         self.hidden = ~kept.flatten()
-        beyond = min_max(labels - self.states)
-        wanted = f"labels below {self.states.tolist()}" if beyond else ""
-        expect(not beyond or beyond[1] < 0, self.names.feat, wanted, labels.amax(0).tolist() if beyond else "")
+        if (beyond := min_max(labels - self.states)) and beyond[1] >= 0:
+            expect(False, self.names.feat, f"labels below {self.states.tolist()}", labels.amax(0).tolist())
         at_label = torch.arange(self.out_feats, device=labels.device) == labels.unsqueeze(-1)
         return KNOWN * (at_label & kept.unsqueeze(-1)).to(self.bias.dtype)
 
     def count(self, graph: DGLGraph, labels: Tensor) -> None:
-        """Set epsilon, nu and rho to the rates that ``counted_rates`` finds for labels (N, K)."""
+        """Set epsilon, nu and rho to the rates of labels (N, K), and b to the logarithms of the states' frequencies."""
         p, q = counted_rates(graph, labels, self.degree_corrected)
         mean, num_nodes = p.mean(), len(labels)
         nu = mean * num_nodes**2 / graph.num_edges() * (1 / self.states).sum()
         with torch.no_grad():
             self.log_rates.copy_((p / mean).log())
+            self.bias.copy_(counted_shares(labels, self.states).clamp_min(LEAST).log())
             self.logarithms.copy_(torch.stack([q / mean, torch.ones_like(q), nu]).log())
 
     def extra_repr(self) -> str:
@@ -199,8 +204,8 @@ class BeliefConv(nn.Module):
     This is belief propagation for overlapping groups. Decelle et al. 2011 (Physical Review E 84, 066106) describe it
     for one grouping. Differs: a function linear in m replaces the logarithm. The two are equal if m is 0 or 1. rho_k is
     the rate of edges within a state of capsule k, and epsilon the rate of edges without a cause, both divided by the
-    mean of the K rates. ``from_labels`` counts them. Nodes of high degree are expected to have more edges to all states
-    (Karrer & Newman 2011, Physical Review E 83, 016107).
+    mean of the K rates. ``from_labels`` counts them, and how frequent states are, for b. Nodes of high degree are
+    expected to have more edges to all states (Karrer & Newman 2011, Physical Review E 83, 016107).
 
     Args:
         in_feats: F, number of features of a node; None: the layer gets labels or logits instead of features, no W.
@@ -282,7 +287,7 @@ class BeliefConv(nn.Module):
             graph: N nodes of one type and E edges of one type. Blocks are refused, because a block gives its source
                 nodes no in-edges. Add self-loops before ``dgl.batch``: ``dgl.add_self_loop`` makes a batch one graph.
             feat: (N, in_feats), or for in_feats=None labels (N, num_caps) or logits (N, num_caps, out_feats).
-            edge_weight: (E,), a factor for each edge's w_ek; default 1. An in-degree is the sum of these weights.
+            edge_weight: (E,), a factor >= 0 for each edge's w_ek; default 1. An in-degree is the sum of these weights.
             get_coupling: also return c (E, 1, num_caps), detached.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The rates at which known labels of nodes explain a graph's edges, from which ``BeliefConv`` starts."""
+"""Rates at which known labels explain a graph's edges, and frequencies of labels, from which ``BeliefConv`` starts."""
 
 import math
 
@@ -70,3 +70,19 @@ def counted_rates(graph: DGLGraph, labels: Tensor, degree_corrected: bool) -> tu
         p = ((drawn / total).sum(0) + ASSUMED) / (pairs + ASSUMED / first)
         q = ((q / total).sum() + 1) / all_pairs
     return p, q
+
+
+def counted_shares(labels: Tensor, states: Tensor) -> Tensor:
+    """Estimate from the known ones of labels (N, K) how frequent each state is, (K, D).
+
+    What was counted is drawn towards equal shares, as in James and Stein's estimator (1961): the less, the larger the
+    chi-square statistic is, and entirely below its mean by chance plus two standard deviations.
+    """
+    count = torch.zeros(len(states), 1 + int(states.max()), device=labels.device, dtype=torch.float64)
+    count = count.scatter_add(1, labels.T + 1, torch.ones_like(labels.T, dtype=count.dtype))[:, 1:]
+    equal = (torch.arange(count.shape[1], device=labels.device) < states[:, None]) / states[:, None].double()
+    expected = equal * count.sum(1, keepdim=True)
+    differ = ((count - expected).square() / expected.clamp_min(LEAST)).sum(1, keepdim=True)
+    freedom = states[:, None] - 1.0
+    drawn = ((freedom + (8 * freedom).sqrt()) / differ.clamp_min(LEAST)).clamp_max(1)
+    return torch.lerp(count / count.sum(1, keepdim=True), equal, drawn)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import torch
+from scipy import sparse
 
 from experiments.data.cora import load_cora
-from experiments.data.relations import drawn_factors, human_go, published_factors, umls
+from experiments.data.relations import drawn_factors, heco, human_go, published_factors, umls
 from experiments.data.tu import load_graphs
 
 from . import small_data
@@ -51,3 +52,14 @@ def test_concepts_are_joined_by_training_triples_alone_and_no_pair_is_in_two_par
         others = set(map(tuple, found.items[numbers[~related]].tolist()))
         assert not others & (train | valid | test) and len(others) == len(wanted)
     assert torch.equal(torch.stack(found.graph.edges(), dim=1)[: len(train)], found.items[: len(train)])
+
+
+def test_a_pair_of_several_kinds_has_the_first_and_no_pair_is_drawn_that_no_matrix_joins(tmp_path):
+    np.save(tmp_path / "labels.npy", np.arange(30.0) % 3)
+    matrices = [np.equal.outer(np.arange(30) // size, np.arange(30) // size) for size in (2, 10)]
+    for name, matrix in zip("ab", matrices, strict=True):
+        sparse.save_npz(tmp_path / f"{name}.npz", sparse.csr_matrix(matrix))
+    found = heco(tmp_path, 0, ("a", "b"))
+    src, dst = found.graph.edges()
+    assert torch.equal(found.kinds[:, 0], src // 2 == dst // 2) and torch.equal(found.kinds[:, 1], ~found.kinds[:, 0])
+    assert len(src) == 3 * 10 * 9 and bool((src // 10 == dst // 10).all()) and found.features.shape[0] == 30

@@ -111,7 +111,7 @@ def test_couplings_that_know_the_factors_score_one_under_any_numbering_of_the_ca
     torch.manual_seed(0)
     assert abs(factors.recovery(torch.rand(len(known), 3), drawn)["score"]) < 0.02
     proteins = relations.DATA["HumanGO"](data, 0)
-    known = relations.recovery(proteins.kinds.float()[:, [2, 0, 1]], proteins, 0)
+    known = relations.recovery(proteins.kinds.float()[:, [2, 0, 1]], proteins)
     assert known["information"] == known["unseen"] == pytest.approx(1)
 
 

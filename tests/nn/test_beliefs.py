@@ -7,7 +7,7 @@ import graphcaps
 from graphcaps import InputError, dgl, pyg
 from graphcaps.nn import BeliefConv
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("ignore:graph. each parallel edge")]
 
 F, D, K, T, N = 5, 4, 3, 3, 7
 SRC = [0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 6, 0, 2]  # a loop, and parallel edges
@@ -139,3 +139,21 @@ def test_nodes_that_are_sure_of_different_states_are_coupled_equally_and_half_pr
     layer, x = layer_of().float(), draw(N, F).float()
     got, wanted = layer.bfloat16()(GRAPH, x.bfloat16()), layer.float()(GRAPH, x.bfloat16().float())
     torch.testing.assert_close(got.float(), wanted, atol=0.02, rtol=0.02)
+
+
+def test_unequal_frequencies_of_labels_decide_where_no_edge_does_and_equal_ones_do_not():
+    graph, labels = dgl.graph(([0, 1], [1, 0]), num_nodes=50), torch.full((50, 2), -1)
+    labels[:40, 0], labels[:40, 1] = (torch.arange(40) > 29).long() * 2, torch.arange(40) % 5
+    layer = BeliefConv.from_labels(graph, labels)
+    layer.allow_zero_in_degree = True
+    h = layer(graph, labels)[40:]
+    assert (h[:, 0, 0] > 0.6).all() and (h[:, 0, 1] < 0.1).all()
+    torch.testing.assert_close(h[:, 1], torch.full((10, 5), 0.2), atol=0.02, rtol=0)
+
+
+def test_parallel_edges_are_warned_about_and_negative_weights_refused(draw):
+    layer, x = layer_of(), draw(N, F)
+    with pytest.warns(UserWarning, match="to_simple"):
+        layer(GRAPH, x)
+    with pytest.raises(graphcaps.errors.InputError, match="edge_weight: expected numbers from 0, got -1"):
+        layer(dgl.to_simple(GRAPH), x, -torch.ones(len({*zip(SRC, DST, strict=True)})))
