@@ -78,7 +78,7 @@ def in_words(trace: RoutingTrace, tree: ParseTree) -> str:
     objects = 1 if label else 2  # a trace has no labels for images of two objects
     named = np.argsort(-lengths, kind="stable")[:objects]
     longest = ", then ".join(f"{names[j]} ({lengths[j]:.2f})" for j in named)
-    lines = [f"image {tree.image}: longest is {longest}{label}"]
+    lines = [f"{trace.image_name(tree.image)}: longest is {longest}{label}"]
     if len(tree.edges):
         children = np.unique(trace.src[tree.edges])
         words = count(len(children), "child", "children")

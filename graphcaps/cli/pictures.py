@@ -104,7 +104,7 @@ def explain(
         from .tables import read_for
 
         model, image, name = load(chosen), 0, picture.stem
-        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None])
+        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None], picture.name)
     tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / f"{name}.png"
     print(in_words(trace, tree))
     save(parts(trace, tree), path)
