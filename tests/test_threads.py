@@ -38,7 +38,6 @@ def printed(code: str, **variables: str) -> str:
     ("variables", "wanted"),
     [
         ({}, [str(joblib.cpu_count(only_physical_cores=True)), "PASSIVE", "1"]),
-        ({"OMP_NUM_THREADS": "1"}, ["1", "PASSIVE", "1"]),
         ({"OMP_WAIT_POLICY": "ACTIVE", "OMP_NUM_THREADS": "1"}, ["1", "ACTIVE", "None"]),
     ],
 )
