@@ -39,7 +39,7 @@ def test_a_trained_network_learns_other_classes_and_explains_a_picture(pictures,
     assert (tmp_path / "run" / "explain" / f"{picture.stem}.png").exists()
     monkeypatch.chdir(tmp_path)
     assert main(["explain", str(picture), "--out", str(tmp_path)]) == 0  # of the newest run
-    assert capsys.readouterr().out.count("longest is class") == 2
+    assert capsys.readouterr().out.count(f"{picture.name}: longest is class") == 2
     assert main(["explain", "gone.jpg", "--out", str(tmp_path)]) == 2
 
 
