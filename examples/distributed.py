@@ -11,7 +11,6 @@ Gradients are averaged over all processes, and compared after each epoch.
 
 import gc
 import os
-import resource
 import time
 from argparse import ArgumentParser
 from multiprocessing import get_context
@@ -29,13 +28,18 @@ FILES = {"starts": torch.int64, "sources": torch.int64, "x": torch.float32, "y":
 
 
 def write(folder, nodes, edges):
-    """Nodes of eight classes, hardly visible in their features; half of a node's neighbours belong to its class."""
+    """Users (even numbers) and items (odd ones) of eight classes, hardly visible in their features.
+
+    Each edge joins a user and an item, and half of a node's neighbours belong to its class.
+    """
     torch.manual_seed(0)
     y = torch.randint(CLASSES, (nodes,))
-    of_class, sizes = y.argsort(stable=True), y.bincount(minlength=CLASSES)
+    kind = 2 * y + torch.arange(nodes) % 2
+    of_kind, sizes = kind.argsort(stable=True), kind.bincount(minlength=2 * CLASSES)
     dst = torch.cat([torch.arange(nodes), torch.randint(nodes, (edges - nodes,))]).sort().values  # at least one each
-    alike = of_class[(sizes.cumsum(0) - sizes)[y[dst]] + (torch.rand(edges) * sizes[y[dst]]).long()]
-    sources = torch.where(torch.rand(edges) < 0.5, alike, torch.randint(nodes, (edges,)))
+    wanted = kind[dst] ^ 1  # the same class at the other end
+    alike = of_kind[(sizes.cumsum(0) - sizes)[wanted] + (torch.rand(edges) * sizes[wanted]).long()]
+    sources = torch.where(torch.rand(edges) < 0.5, alike, 2 * torch.randint(nodes // 2, (edges,)) + 1 - dst % 2)
     starts = torch.cat([torch.zeros(1, dtype=torch.int64), dst.bincount(minlength=nodes).cumsum(0)])
     x = torch.randn(nodes, FEATURES) + 0.5 * F.one_hot(y, FEATURES)
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,6 +54,12 @@ class Net(nn.Module):
 
     def forward(self, blocks, x):
         return self.second(blocks[1], F.elu(self.first(blocks[0], x).flatten(1))).flatten(1)
+
+
+def megabytes(name):
+    """On Linux, resident memory of this process: now, without mapped files (RssAnon), or the peak with them (VmHWM)."""
+    status = Path("/proc/self/status")
+    return 1.024e-3 * int(status.read_text().partition(f"{name}:")[2].split()[0]) if status.exists() else 0.0
 
 
 def main(folder, nodes, edges, epochs, batch_size):
@@ -73,22 +83,24 @@ def main(folder, nodes, edges, epochs, batch_size):
     net = nn.parallel.DistributedDataParallel(Net())
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
     for epoch in range(epochs):
-        start, right = time.perf_counter(), torch.zeros(2)
-        for inputs, outputs, blocks in batches(train):
+        start, right, read, parts = time.perf_counter(), torch.zeros(2), 0, batches(train)
+        for inputs, outputs, blocks in parts:
             adam.zero_grad()
             F.cross_entropy(net(blocks, x[inputs]), y[outputs]).backward()
             adam.step()
-        speed = len(train) // world / (time.perf_counter() - start)
+            read += sum(block.num_edges() for block in blocks)
+        seconds = time.perf_counter() - start
         least = torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
-        most, memory = least.clone(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000  # Linux counts in KB
+        most = least.clone()
         distributed.all_reduce(least, distributed.ReduceOp.MIN)
         distributed.all_reduce(most, distributed.ReduceOp.MAX)
         with torch.no_grad():
             for inputs, outputs, blocks in batches(val):
                 right += torch.tensor([(net.module(blocks, x[inputs]).argmax(1) == y[outputs]).sum(), len(outputs)])
         distributed.all_reduce(right)
-        said = f"epoch {epoch + 1}  process {rank}: {speed:,.0f} nodes/s, at most {memory:,.0f} MB resident; gradients "
-        said += f"differ by {float((most - least).max()):g}; validation {float(right[0] / right[1]):.1%}"
+        said = f"epoch {epoch + 1}  process {rank}: {seconds:.1f} s, {1000 * seconds / len(parts):.0f} ms per batch, "
+        said += f"{read / seconds:,.0f} edges/s; {megabytes('RssAnon'):,.0f} MB, {megabytes('VmHWM'):,.0f} with files; "
+        said += f"gradients differ by {float((most - least).max()):g}; validation {float(right[0] / right[1]):.1%}"
         print(said, flush=True)
     # DistributedDataParallel keeps the process group alive in a reference cycle. Without the next two lines, gloo's
     # threads still run when Python ends, which sometimes aborts: "terminate called without an active exception" (torch

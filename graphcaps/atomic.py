@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import GraphcapsError, InputError
+from .errors import GraphcapsError, InputError, expect
 
 UNFINISHED = ".unfinished-"  # prefix of files and folders until they are complete
 MOST_BYTES = 2**30  # a file may unpack to this many bytes, or to 100 times its size; deflate reaches 1,000 times
@@ -28,11 +28,16 @@ def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[P
     If ``before`` is given, an old file at ``path`` is first renamed to it; between the two renames ``path`` is missing.
 
     Raises:
-        GraphcapsError: the folder can't be made or written, or the disk is full. The temporary file is removed.
+        GraphcapsError: the folder can't be made or written, the disk is full, or ``path`` is a pipe or a device. The
+            temporary file is removed.
     """
-    path = Path(path)
+    named = os.fspath(path)
+    expect(Path(named).name != "" and "\0" not in named, "path", "the name of a file", repr(named))
+    path = Path(os.path.realpath(named))  # a link stays, and the file that it names is replaced
     temporary = unfinished(path)
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("a folder, a pipe or a device")
         if not path.parent.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix != ".npz" and not any((folder / MADE_HERE).exists() for folder in path.parents):
@@ -44,7 +49,7 @@ def replacing(path: str | os.PathLike, before: Path | None = None) -> Iterator[P
             os.replace(path, before)
         os.replace(temporary, path)
     except OSError as error:
-        raise GraphcapsError(f"{path}: expected to be able to write it, got: {error.strerror or error}") from error
+        raise GraphcapsError(f"{named}: expected to be able to write it, got: {error.strerror or error}") from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

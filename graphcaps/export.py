@@ -46,13 +46,7 @@ class ExportedFile(NamedTuple):
 
 
 class Exportable(nn.Module):
-    """The module that is exported: a network without its decoder, which also returns the last layer's couplings.
-
-    >>> from graphcaps import CapsNet
-    >>> outputs = Exportable(CapsNet.from_preset("compact").eval())(torch.zeros(2, 1, 28, 28))
-    >>> {name: tuple(values.shape) for name, values in outputs.items()}
-    {'lengths': (2, 10), 'capsules': (2, 10, 16), 'couplings': (2, 16, 10)}
-    """
+    """The module that is exported: a network without its decoder, which also returns the last layer's couplings."""
 
     def __init__(self, network: ImageNetwork):
         super().__init__()

@@ -9,6 +9,11 @@ from .errors import check_labels, check_tensor, check_unit, expect
 from .typed import AtLeastZero, Share, typed
 
 
+def at_least_float32(x: torch.Tensor) -> torch.Tensor:
+    """Return x in float32 if it is of half precision, in which squares and sums overflow, and else x itself."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Shrink vectors s to length n^2 / (1 + n^2), where n = |s|, and keep their direction (equation 1).
 
@@ -26,8 +31,8 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     tensor([0.5769, 0.7692])
     """
     check_tensor("s", s)
-    expect(isinstance(dim, int) and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
-    x = s.to(torch.promote_types(s.dtype, torch.float32))  # in float16, n * n overflows from n = 256 on
+    expect(type(dim) is int and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
+    x = at_least_float32(s)
     n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
     return (x * (n / (1 + n * n))).to(s.dtype)
 
@@ -89,9 +94,11 @@ def spread_loss(activations: torch.Tensor, labels: torch.Tensor, margin: Share |
     """
     check_tensor("activations", activations)
     check_tensor("labels", labels, floating=False)
-    expect(activations.dim() == 2, "activations", "(B, J)", tuple(activations.shape))
-    number = isinstance(margin, (int, float, torch.Tensor))
-    expect(number, "margin", "a number or a tensor", type(margin).__name__)
+    fits = activations.dim() == 2 and len(activations) > 0
+    expect(fits, "activations", "(B, J) with B >= 1", tuple(activations.shape))
+    if isinstance(margin, torch.Tensor):
+        expect(check_tensor("margin", margin).dim() == 0, "margin", "a tensor ()", tuple(margin.shape))
+        check_unit("margin", margin)
     check_unit("activations", activations, "They are probabilities, not logits")
     fits = labels.shape == activations.shape[:1] and labels.dtype == torch.int64
     expect(fits, "labels", f"(B={len(activations)},) int64", f"{tuple(labels.shape)} {labels.dtype}")

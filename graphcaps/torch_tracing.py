@@ -56,9 +56,11 @@ def exportable(kind: K) -> K:
 def run_untraced(make: Callable[[], T]) -> T:
     """Return ``make()``. Its tensors have values even while torch is tracing or transforming the current call.
 
-    A trace or transform affects only its own thread, so ``make`` runs in another one.
+    A trace or transform affects only its own thread, so ``make`` runs in another one. DGL can't make graphs on another
+    default device than the CPU.
     """
     if not is_tracing():
-        return make()
+        with torch.device("cpu"):
+            return make()
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(make).result()

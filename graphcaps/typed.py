@@ -4,6 +4,7 @@ import functools
 import inspect
 import math
 import numbers
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -22,9 +23,8 @@ AtLeastZero = Annotated[float, 0]
 Share = Annotated[float, 0, 1]
 Positive = Annotated[float, ABOVE_ZERO]
 
-
-IN_BODIES = {"Tensor", "DGLGraph", "Routing", "Votes", "CapsuleConv", "Any", "_empty"}
-"""Classes whose objects are checked in bodies, with more words; ``_empty`` is a missing annotation."""
+IN_BODIES = {"Tensor", "DGLGraph", "Routing", "Votes", "CapsuleConv"}
+"""Classes in whose place only numbers and texts are refused here, and other objects in bodies, with more words."""
 
 
 class Kind(NamedTuple):
@@ -33,6 +33,22 @@ class Kind(NamedTuple):
     fits: Callable[[Any], bool]
     wanted: str
     known: tuple = ()  # the values of a Literal
+
+
+def is_device(value: Any) -> bool:
+    """Whether torch can hold numbers on a device of this name."""
+    import torch
+
+    try:
+        return value is not None and not torch.empty(0, device=value).is_meta
+    except (AssertionError, RuntimeError, TypeError):  # the first comes from a torch without CUDA
+        return False
+
+
+Logit = Annotated[
+    float, Kind(lambda value: isinstance(value, numbers.Real) and not isinstance(value, bool), "a number")
+]
+Device = Annotated[Any, Kind(is_device, "a device that torch finds, such as 'cpu'")]
 
 
 def typed(function: Callable[P, T]) -> Callable[P, T]:
@@ -67,10 +83,10 @@ def refuse(name: str, kind: Kind, value: object) -> None:
 
 @functools.cache
 def kind_of(hint: Any) -> Kind:
-    """Read an annotation. It allows anything if it is one of IN_BODIES."""
+    """Read an annotation. Any and a missing one allow anything."""
     origin, given = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        return numbers_of(*given)
+        return given[1] if isinstance(given[1], Kind) else numbers_of(*given)
     if hint in (int, float):
         return numbers_of(hint, -math.inf)
     if origin in (typing.Union, types.UnionType):
@@ -90,8 +106,10 @@ def kind_of(hint: Any) -> Kind:
 
         return Kind(fit, f"({', '.join(part.wanted for part in parts)})")
     kind = origin or hint
-    if not isinstance(kind, type) or IN_BODIES & {each.__name__ for each in kind.__mro__}:
+    if kind in (Any, inspect.Parameter.empty) or not isinstance(kind, type):
         return Kind(lambda value: True, "anything")
+    if IN_BODIES & {each.__name__ for each in kind.__mro__}:
+        return Kind(lambda value: not isinstance(value, (numbers.Number, str)), f"a {kind.__name__}")
     name = {bool: "True or False", str: "text", types.NoneType: "None", Callable: "a function"}.get(kind)
     text = kind in (str, object)  # a text is a Sequence, too, but never meant as one
     return Kind(
@@ -103,9 +121,10 @@ def numbers_of(kind: type, least: float, most: float = math.inf) -> Kind:
     """Integers, or finite numbers, of Python or NumPy, from ``least`` to ``most``. A bool is no number here."""
     noun, abstract = ("an integer", numbers.Integral) if kind is int else ("a finite number", numbers.Real)
     bounds = " > 0" if least == ABOVE_ZERO else f" >= {least}" if most == math.inf else f" from {least} to {most}"
+    largest = sys.float_info.max if kind is float else 2**63 - 1
 
     def fit(value: Any) -> bool:
         real = isinstance(value, abstract) and not isinstance(value, bool)
-        return real and least <= value <= most and math.isfinite(value)
+        return real and max(least, -largest) <= value <= min(most, largest)
 
     return Kind(fit, noun + bounds * (least > -math.inf))

@@ -42,7 +42,13 @@ def test_a_file_may_be_read_by_others_as_the_umask_says(tmp_path):
 
 def test_a_path_that_can_not_be_written_is_named(tmp_path):
     write_text(tmp_path / "folder" / "file", "")
-    for path in ("folder/file/inside.txt", "folder"):
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("folder/file/inside.txt", "folder", "pipe"):
         with pytest.raises(GraphcapsError, match=f"{path}: expected to be able to write it, got: "):
             write_text(tmp_path / path, "text")
-    assert os.listdir(tmp_path) == ["folder"]
+    with pytest.raises(GraphcapsError, match="path: expected the name of a file, got ''"):
+        write_text("", "text")
+    os.symlink("folder/file", tmp_path / "link")
+    write_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "folder" / "file").read_text() == "text"
+    assert sorted(os.listdir(tmp_path)) == ["folder", "link", "pipe"]

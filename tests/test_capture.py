@@ -152,7 +152,9 @@ def test_no_step_waits_for_the_device(guard, device, case):
     settings = {key: value for key, value in case.items() if key not in (*drawing, "objects")}
     splits, objects = small.digits(size=28), case.get("objects", 1)
     images = splits.train if objects else Images(splits.train.pixels, one_hot(splits.train.labels, 10).bool())
-    splits = dataclasses.replace(splits, **dict.fromkeys(PARTS, Pairs(images) if objects == 2 else images))
+    splits = dataclasses.replace(
+        splits, **dict.fromkeys(PARTS, Pairs(images.pixels, images.labels) if objects == 2 else images)
+    )
     accelerator = SimpleNamespace(device=torch.device(device), num_processes=1, backward=torch.Tensor.backward)
     accelerator.prepare = lambda *parts: parts
     learner = prepare(from_config(TrainConfig(**settings), splits), 0.1, accelerator)

@@ -45,9 +45,7 @@ ANYWHERE = {(down, right) for down in range(6) for right in range(7)}
 def test_images_are_shifted_whole_to_every_place_of_the_frame_and_in_order_are_in_the_middle():
     source = full(800)
     images = in_frame(source, BORDER)
-    assert images.image_shape == (1, 10, 11) and images.margin == BORDER
-    cut = images.take(torch.tensor([3, 1])).cut()
-    assert cut.margin == 0 and places(cut.pixels, source.pixels[[3, 1]]) == [(BORDER, BORDER)] * 2
+    assert images.image_shape == (1, 10, 11) and images.take(torch.tensor([3, 1])).shift == BORDER
     shown, labels = next(Batches(images, 800, augment="shift").epoch(0))
     assert set(places(shown, to_float(source.pixels[labels]))) == EVERYWHERE
     shown, _ = next(Batches(images, 800, augment="shift").in_order())
@@ -85,7 +83,7 @@ def test_a_network_that_trains_on_ink_anywhere_is_chosen_on_such_images_and_test
     assert set(found) == ANYWHERE and torch.equal(chosen.val.labels, source.labels)
     assert found[:5] == [(3, 5), (3, 3), (2, 4), (2, 6), (5, 2)]  # the places are the same for everybody
     few = ink_in_fixed_places(source.take(torch.arange(5)))
-    assert torch.equal(few.pixels, chosen.val.pixels[:5]) and chosen.val.margin == 0
+    assert torch.equal(few.pixels, chosen.val.pixels[:5])
     framed = in_fixed_places(source, 2)  # ink moves from where it stands, not from the middle
     assert set(places(ink_in_fixed_places(framed).pixels, ink)) == {(y, x) for y in range(10) for x in range(11)}
     asked = []

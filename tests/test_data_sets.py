@@ -71,9 +71,9 @@ def test_mnist_has_its_counts_and_the_split_that_everybody_has(mnist):
 
 def test_mnist40_has_every_digit_of_mnist_whole_in_fixed_places(mnist, mnist_root):
     framed = load_images("mnist40", mnist_root)
-    assert framed.image_shape == (1, 40, 40) and framed.train.margin == 6
+    assert framed.image_shape == (1, 40, 40) and framed.train.shift == 6
     for part in ("val", "test"):
         digits, images = getattr(mnist, part), getattr(framed, part)
-        assert images.margin == 0 and torch.equal(digits.labels, images.labels)
+        assert torch.equal(digits.labels, images.labels)
         assert torch.equal(digits.pixels.sum((1, 2, 3)), images.pixels.sum((1, 2, 3)))
     assert digest(framed.test) == "bbcecf6f111c56d7"

@@ -134,8 +134,8 @@ def test_two_processes_train_on_a_graph_in_files_and_have_the_same_gradients(tmp
     sizes = ["--nodes", 2000, "--edges", 20000, "--epochs", 2, "--batch-size", 50, "--folder", tmp_path / "graph"]
     (said,) = ended(started([*TORCHRUN, "--standalone", "--nproc-per-node", 2, script, *sizes]))
     got = re.findall(
-        r"epoch (\d)  process (\d): [\d,]+ nodes/s, at most [\d,]+ MB resident; gradients differ by (\S+); "
-        r"validation ([\d.]+)%",
+        r"epoch (\d)  process (\d): [\d.]+ s, \d+ ms per batch, [\d,]+ edges/s; [\d,]+ MB, [\d,]+ with files; "
+        r"gradients differ by (\S+); validation ([\d.]+)%",
         said,
     )
     assert sorted(line[:2] for line in got) == [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")]
@@ -208,8 +208,7 @@ typed = dgl.heterograph(relations, num_nodes_dict={"a": 2, "b": 2, "c": 2})
 convs = {name: CapsuleConv((6, None), 4, 2, allow_zero_in_degree=True) for name in "rs"}
 hetero = nn.parallel.DistributedDataParallel(dgl.nn.pytorch.HeteroGraphConv(convs), find_unused_parameters=True)
 hetero(typed, {kind: torch.randn(2, 6) for kind in "abc"})["b"].sum().backward()
-both = [p.grad.norm() for p in hetero.module.mods["s"].parameters()]
-assert all(norm > 0 for norm in both[:1])
+assert hetero.module.mods["s"].capsules.weight.grad.norm() > 0
 
 with together.join():  # the second process has three batches, the first one
     for _ in range(1 + 2 * rank):

@@ -1,5 +1,6 @@
 """The scripts of examples/ run when copied, and are short."""
 
+import importlib
 import os
 import re
 import runpy
@@ -8,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from graphcaps import dgl
 
 from .experiments import small_data
 
@@ -17,7 +21,7 @@ SCRIPTS = Path(__file__).parents[1] / "examples"
 TINY = {
     "node_classification": "--seeds 2 --epochs 2 --data .",
     "graph_classification": "--folds 2 --epochs 2 --data .",
-    "heterogeneous": "--papers 60 --epochs 2 --seeds 2",
+    "heterogeneous": "--users 100 --epochs 1 --seeds 2",
     "link_prediction": "--nodes 300 --epochs 2 --seeds 2",
     "explanation": "--nodes 300 --epochs 2",
     "karate_club": "--epochs 2 --seeds 2",
@@ -79,3 +83,34 @@ def check(name: str, text: str) -> None:
     rows = [line for line in text.splitlines() if re.search(r"\d\.\d", line)]
     for layer in ("uniform", "capsules"):
         assert any(line.startswith(layer) for line in rows), f"{name}: {text}"
+
+
+@pytest.mark.parametrize("leak", [None, "graph", "sampler", "wrong pairs"])
+def test_the_network_on_users_and_items_sees_nothing_that_it_is_asked_for_unless_it_leaks(monkeypatch, leak):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    script = importlib.import_module("heterogeneous")
+    bought = script.draw(100, 0)[0]
+    shown, calls = bought.shape[1] - 2 * (bought.shape[1] // 10), []
+    forward, graph_of = script.Net.forward, script.graph_of
+
+    def checked(net, graph, nodes, true, false):
+        def numbers(users, items):
+            return 100 * nodes["user"][users] + nodes["item"][items]
+
+        known = bought[:, :shown] if graph.is_block else bought
+        there = numbers(*graph.edges(etype="buys")), numbers(*graph.edges(etype="bought by")[::-1])
+        leaks = torch.isin(numbers(*true), torch.cat(there)), torch.isin(numbers(*false), 100 * known[0] + known[1])
+        calls.append((graph.is_block, bool(torch.cat(leaks).any())))
+        return forward(net, graph, nodes, true, false)
+
+    planted = {
+        "graph": (script, "graph_of", lambda _, *rest: graph_of(bought, *rest)),
+        "sampler": (dgl.dataloading.base, "find_exclude_eids", lambda _, asked, *rest, **more: asked),
+        "wrong pairs": (script, "wrong", lambda users, items, bought: torch.randint(items, users.shape)),
+    }
+    monkeypatch.setattr(script.Net, "forward", checked)
+    if leak:
+        monkeypatch.setattr(*planted[leak])
+    script.train(script.LAYERS["uniform"], 100, 1, 0)
+    assert {of_batch for of_batch, _ in calls} == {True, False}
+    assert any(leaks for _, leaks in calls) == bool(leak)

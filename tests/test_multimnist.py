@@ -11,7 +11,7 @@ from graphcaps import CapsNet, train
 from graphcaps.analysis.accuracy import Evaluation, evaluate
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
-from graphcaps.data import Batches, Images, ImageSplits, Pairs
+from graphcaps.data import Batches, ImageSplits, Pairs
 from graphcaps.functional import margin_loss
 from graphcaps.models import capsnet_loss
 from graphcaps.models.answers import longest, overlaid, present
@@ -22,7 +22,7 @@ from . import small
 SIZE = 8
 
 
-def digits(count: int, seed: int = 0) -> Images:
+def digits(count: int, seed: int = 0) -> Pairs:
     """Images of 8 x 8: an upright bar, a level one, a frame or a cross, by class, each dot of its own brightness."""
     shapes = torch.zeros(4, SIZE, SIZE, dtype=torch.uint8)
     shapes[0, 1:7, 3:5], shapes[1, 3:5, 1:7], shapes[2, 1:7, 1:7] = 1, 1, 1
@@ -30,11 +30,11 @@ def digits(count: int, seed: int = 0) -> Images:
     shapes[3] = torch.eye(SIZE).byte() | torch.eye(SIZE).byte().flip(0)
     labels = torch.arange(count) % 4
     bright = torch.randint(120, 256, (count, SIZE, SIZE), generator=torch.Generator().manual_seed(seed)).byte()
-    return Images((shapes[labels] * bright)[:, None], labels)
+    return Pairs((shapes[labels] * bright)[:, None], labels)
 
 
 def splits() -> ImageSplits:
-    return ImageSplits("multimnist", tuple("abcd"), *(Pairs(digits(*each)) for each in ((60, 0), (20, 1), (22, 2))))
+    return ImageSplits("multimnist", tuple("abcd"), digits(60), digits(20, 1), digits(22, 2))
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def model():
     return CapsNet.from_preset("compact", (1, 16, 16), 4, objects=2).eval()
 
 
-def place_in(layer: torch.Tensor, source: Images) -> set[tuple[int, int, int]]:
+def place_in(layer: torch.Tensor, source: Pairs) -> set[tuple[int, int, int]]:
     """Every (image, down, right) of the source that gives this layer (16, 16), shifts counted from the centre."""
     inside = (layer * 255).round().to(torch.uint8).unfold(0, SIZE, 1).unfold(1, SIZE, 1)  # (9, 9, SIZE, SIZE)
     whole = inside.sum((2, 3)) == inside.sum((2, 3)).max()
@@ -53,7 +53,7 @@ def place_in(layer: torch.Tensor, source: Images) -> set[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("order", ["epoch", "in_order"])
 def test_each_layer_is_a_digit_of_its_class_shifted_by_up_to_4_pixels(order):
-    source, batches = digits(60), Batches(Pairs(digits(60)), 20)
+    source, batches = digits(60), Batches(digits(60), 20)
     shifts, firsts = set(), []
     for layers, labels in batches.epoch(0) if order == "epoch" else batches.in_order():
         assert layers.shape == (20, 2, 1, 16, 16) and labels.shape == (20, 2) and labels.dtype == torch.int64
@@ -70,11 +70,11 @@ def test_each_layer_is_a_digit_of_its_class_shifted_by_up_to_4_pixels(order):
 
 
 def test_evaluation_pairs_depend_on_nothing_but_the_digits_and_a_resumed_epoch_is_the_rest_of_the_whole_one():
-    one = list(Batches(Pairs(digits(22)), 5, seed=1).in_order())
-    (two, labels), *_ = Batches(Pairs(digits(22)), 22, seed=2).in_order()
+    one = list(Batches(digits(22), 5, seed=1).in_order())
+    (two, labels), *_ = Batches(digits(22), 22, seed=2).in_order()
     assert torch.equal(torch.cat([layers for layers, _ in one]), two)
     assert torch.equal(torch.cat([labels for _, labels in one]), labels)
-    batches = Batches(Pairs(digits(60)), 20, seed=3)
+    batches = Batches(digits(60), 20, seed=3)
     whole, rest = list(batches.epoch(0)), list(batches.epoch(0, 1))
     assert len(rest) == 2 and all(torch.equal(x, y) for x, y in zip(sum(whole[1:], ()), sum(rest, ()), strict=True))
 
@@ -92,7 +92,7 @@ def test_the_answer_is_the_two_longest_capsules_and_the_confusion_matrix_counts_
 
 
 def test_the_loss_holds_each_reconstruction_against_its_own_digit(model):
-    layers, labels = next(Batches(Pairs(digits(12)), 12).in_order())
+    layers, labels = next(Batches(digits(12), 12).in_order())
     output = model.train()(overlaid(layers), labels)
     loss = capsnet_loss(output, layers, labels)
     hot = torch.zeros(12, 4).scatter_(1, labels, 1)
@@ -103,12 +103,12 @@ def test_the_loss_holds_each_reconstruction_against_its_own_digit(model):
 
 
 def test_evaluation_chooses_capsules_without_labels(model):
-    layers, labels = next(Batches(Pairs(digits(12)), 12).in_order())
+    layers, labels = next(Batches(digits(12), 12).in_order())
     one, two = model(overlaid(layers), labels), model(overlaid(layers), labels.flip(0))
     assert torch.equal(one.reconstruction, two.reconstruction) and one.reconstruction.shape == layers.shape
     answered = longest(one.lengths, 2)
     assert torch.equal(one.reconstruction, model.decoder(one.capsules, answered))
-    assert torch.equal(evaluate(model, Batches(Pairs(digits(12)), 5)).predicted, answered)
+    assert torch.equal(evaluate(model, Batches(digits(12), 5)).predicted, answered)
 
 
 def test_two_classes_are_learned_and_evaluated(tmp_path, capsys, monkeypatch):

@@ -90,7 +90,6 @@ def test_runs_are_found_newest_first(tmp_path):
         os.utime(run.path / "config.json", (k, k))
     write_text(tmp_path / "c" / "result.json", "{}")
     (tmp_path / "no run").mkdir()
-    create(tmp_path, ".unfinished-run-of-a-killed-process")
     assert [run.path.name for run in find_runs(tmp_path)] == ["c", "a", "b"]
 
 

@@ -108,9 +108,6 @@ class RoutingTrace:
         numbers = range(self.num_parents) if self.parents is None else self.parents
         return self.class_names or tuple(f"{self.about.get('parent', 'parent')} {j}" for j in numbers)
 
-    def image_name(self, image: int) -> str:
-        return str(self.about.get("file", f"{self.about.get('image', 'image')} {image}"))
-
     def entropy(self) -> np.ndarray:
         """(K, R, N) coupling entropy in nats: -sum c ln c over a child's edges, averaged over children with edges."""
         c = self.c.astype(np.float64)

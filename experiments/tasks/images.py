@@ -44,7 +44,7 @@ def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
     right, named = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}, {"test": "test"}
     model = load(finished, device=device)
     for each in on:
-        images, named[each] = load_affnist(place.data)
+        images, named[each] = load_affnist(place.data), "affNIST-style"
         with bar(named[each]) as on_progress:
             evaluated = evaluate(model, Batches(images, EVALUATION_BATCH, device=device), on_progress)
         right[each], inside = (evaluated.predicted == evaluated.labels).numpy(), within(images).numpy()

@@ -70,15 +70,15 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> Parse
     return ParseTree(int(image), float(keep), credit, strongest(credit, keep))
 
 
-def in_words(trace: RoutingTrace, tree: ParseTree) -> str:
-    """Up to four lines: the answer for a tree's image, the number of links, the strongest link, and a note."""
+def in_words(trace: RoutingTrace, tree: ParseTree, name: str = "image") -> str:
+    """Up to four lines: the answer for the image ``name``, the number of links, the strongest link, and a note."""
     at = (-1, trace.answer_at, tree.image)
     lengths, names = trace.lengths[at], trace.parent_names
     label = "" if trace.labels is None else f", label {names[trace.labels[tree.image]]}"
     objects = 1 if label else 2  # a trace has no labels for images of two objects
     named = np.argsort(-lengths, kind="stable")[:objects]
     longest = ", then ".join(f"{names[j]} ({lengths[j]:.2f})" for j in named)
-    lines = [f"{trace.image_name(tree.image)}: longest is {longest}{label}"]
+    lines = [f"{name}: longest is {longest}{label}"]
     if len(tree.edges):
         children = np.unique(trace.src[tree.edges])
         words = count(len(children), "child", "children")

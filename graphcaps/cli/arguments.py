@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ..config import TrainConfig
+from ..errors import expect
 from ..names import DATASETS, OWN_KINDS, ROUTINGS
 from .threads import set_number
 
@@ -100,6 +101,12 @@ def open_run(named: Path | None, out: Path) -> RunFolder:
     elif named is None:
         print(f"network: {run}, the newest run", file=sys.stderr)
     return run
+
+
+def check_data(folder: Path | None) -> None:
+    """Raise ``InputError`` if a folder for ``--data`` doesn't exist, unless it is the default, which downloads make."""
+    exists = folder is None or folder.expanduser().is_dir() or folder == TrainConfig.data
+    expect(exists, "data", "a folder", f"none at {folder}", "Make it, to download a data set into it")
 
 
 def names_run(word: Path) -> bool:

@@ -7,13 +7,14 @@ import shlex
 import sys
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from ..config import MACHINE_SETTINGS
 from ..errors import GraphcapsError, check_name, check_whole, expect
-from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, names_run, open_run
+from ..names import clean
+from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, check_data, names_run, open_run
 from .columns import aligned
 from .threads import set_number
 
@@ -38,6 +39,7 @@ def train(config: Settings, resume: Folder = None) -> None:
         resume: Continue the run in this folder, exactly from where it was saved. It keeps its settings, so only --data,
             --device, --no-capture and a larger --epochs may be given too.
     """
+    check_data(config.data)
     if resume is None:
         config.check()
         if fewer := set_number(leave_busy=not config.deterministic):
@@ -90,28 +92,18 @@ def evaluate(
     for name in names:
         check_name("on", name, OTHER_IMAGES)
     chosen = open_run(run, out)
-
-    from ..analysis.accuracy import EVALUATION_BATCH, evaluate
-    from ..data import Batches, load_images
-    from ..training.hardware import pick_device
-    from ..training.run_folder import load
+    from ..analysis.accuracy import evaluate
+    from ..progress import bar
     from .tables import accuracy_table, doubted_line
 
-    place = pick_device(device)
-    model = load(chosen, device=place)
-    splits = load_images(chosen.config.dataset, data or chosen.config.data, **chosen.config.of_images)
-    wanted = f"the classes of its training, {', '.join(model.class_names)}"
-    expect(splits.class_names == model.class_names, str(chosen), wanted, ", ".join(splits.class_names))
+    model, batches = load_with_test(chosen, data, device)
     done = "" if chosen.result() else " (training has not finished)"
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}, weights best on validation images{done}")
-    batches = Batches(splits.test, EVALUATION_BATCH, device=place)
     if names:
         return _evaluate_on(chosen, names, model, batches, data or chosen.config.data)
-    from ..progress import bar
-
     with bar("test images") as on_progress:
         result = evaluate(model, batches, on_progress)
-    print(accuracy_table(result, splits.class_names))
+    print(accuracy_table(result, model.class_names))
     if any(limit is not None for limit in model.limits):
         print(doubted_line(result, model.limits))
     if model.objects is None:  # a confusion matrix needs one true class per answer
@@ -120,8 +112,28 @@ def evaluate(
 
     picture = chosen.results / "figures" / "confusion.png"
     unit = "images" if model.objects == 1 else "objects"
-    save(confusion(result.confusion(splits.num_classes).numpy(), splits.class_names, unit), picture)
+    save(confusion(result.confusion(len(model.class_names)).numpy(), model.class_names, unit), picture)
     print(f"confusion matrix: {picture}")
+
+
+def load_with_test(run: run_folder.Run, data: Path | None, device: str) -> tuple[Any, Batches]:
+    """Load a run's network, and the test images of its data set in batches.
+
+    Raises:
+        InputError: the data set isn't there, or no longer has the classes of the training.
+    """
+    from ..analysis.accuracy import EVALUATION_BATCH
+    from ..data import Batches, load_images
+    from ..training.hardware import pick_device
+    from ..training.run_folder import load
+
+    check_data(data)
+    place = pick_device(device)
+    model = load(run, device=place)
+    splits = load_images(run.config.dataset, data or run.config.data, **run.config.of_images)
+    wanted = f"the classes of its training, {', '.join(model.class_names)}"
+    expect(splits.class_names == model.class_names, str(run), wanted, ", ".join(splits.class_names))
+    return model, Batches(splits.test, EVALUATION_BATCH, device=place)
 
 
 def _evaluate_on(run: run_folder.Run, names: list[str], model: CapsNet, batches: Batches, root: Path) -> None:
@@ -140,7 +152,7 @@ def _evaluate_on(run: run_folder.Run, names: list[str], model: CapsNet, batches:
         about["command"] = f"graphcaps evaluate --on {name}"
         with bar(f"test images, {name}") as on_progress:
             if name == "affnist":
-                measured = about | evaluate_affnist(model, batches, *load_affnist(root), on_progress)
+                measured = about | evaluate_affnist(model, batches, load_affnist(root), on_progress)
             else:
                 measured = about | evaluate_transform(model, batches, name, on_progress)
         path = run.results / "evaluate" / f"{name}.json"
@@ -192,11 +204,11 @@ def predict(
     for prediction in predictions(opened, model, files, invert, top, save_inputs):
         if "error" in prediction:
             bad += 1
-            print(f"graphcaps: {prediction['error']}", file=sys.stderr)
+            print(f"graphcaps: {clean(prediction['error'])}", file=sys.stderr)
         if json:
             print(dumps(prediction))
         elif "error" not in prediction:
-            print(prediction_line(prediction, invert))
+            print(clean(prediction_line(prediction, invert)).replace("\n", "\\n"))
     if save_inputs is not None and not json:
         print(f"what the network saw: {save_inputs}")
     if all(limit is None for limit in model.limits):

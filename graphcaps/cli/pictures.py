@@ -12,10 +12,9 @@ import tyro
 
 from ..viz import PICTURES
 from .arguments import Data, Device, Folder, Out, Run, names_run, open_run
+from .networks import load_with_test
 
 if TYPE_CHECKING:
-    from ..training import run_folder
-
     What = str
 else:
     What = Literal[("all", *PICTURES, "sheet")]
@@ -93,41 +92,30 @@ def explain(
         run, picture = None, run
     chosen = open_run(run, out)
     if what == "capsules":
-        return _count_capsules(chosen, data, device)
+        from ..analysis.capsule_usage import capsule_usage
+        from ..models import routing_network
+        from ..progress import bar
+        from .tables import usage_lines
+
+        network, batches = load_with_test(chosen, data, device)
+        with bar("test images") as on_progress:
+            [usage] = capsule_usage(routing_network(network, str(chosen)), batches, on_progress)
+        return print(usage_lines(usage))
     from ..analysis.parse_tree import in_words, parse_tree
     from ..viz import parts, save
 
-    trace, name = chosen.trace(), f"image-{image}"
+    trace, name, file = chosen.trace(), f"image {image}", f"image-{image}"
     if picture is not None:
         from ..trace.recording import record_picture
         from ..training.run_folder import load
         from .tables import read_for
 
-        model, image, name = load(chosen), 0, picture.stem
+        model, image, name, file = load(chosen), 0, picture.name, picture.stem
         trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None], picture.name)
-    tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / f"{name}.png"
-    print(in_words(trace, tree))
+    tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / f"{file}.png"
+    print(in_words(trace, tree, name))
     save(parts(trace, tree), path)
     print(path)
-
-
-def _count_capsules(run: run_folder.Run, data: Path | None, device: str) -> None:
-    """Print the numbers of dead and starved capsules on the test images."""
-    from ..analysis.accuracy import EVALUATION_BATCH
-    from ..analysis.capsule_usage import capsule_usage
-    from ..data import Batches, load_images
-    from ..models import routing_network
-    from ..progress import bar
-    from ..training.hardware import pick_device
-    from ..training.run_folder import load
-    from .tables import usage_lines
-
-    place = pick_device(device)
-    model = routing_network(load(run, device=place), str(run))
-    splits = load_images(run.config.dataset, data or run.config.data, **run.config.of_images)
-    with bar("test images") as on_progress:
-        [usage] = capsule_usage(model, Batches(splits.test, EVALUATION_BATCH, device=place), on_progress)
-    print(usage_lines(usage))
 
 
 def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = None, out: Out = Path("runs")) -> None:

@@ -67,7 +67,7 @@ def robustness_table(measured: dict) -> str:
                 "{:7.2%} to {:7.2%}".format(*row["interval_95"]),
                 f"{row['images'] - row['correct']:,}",
                 f"{row['images']:,}",
-                f"{row['winning_score']:.3f}",
+                "-" if row["winning_score"] is None else f"{row['winning_score']:.3f}",
                 f"{measured['class_names'][k]} ({100 * lost[k]:.1f} points)" if lost[k] > 0 else "",
             )
         )

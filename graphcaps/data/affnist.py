@@ -1,8 +1,7 @@
-"""affNIST: MNIST's digits under random affine maps in 40 x 40, to test networks that were trained on shifted digits.
+"""affNIST-style images: MNIST's digits under random affine maps in 40 x 40, to test networks trained on shifted digits.
 
-If the data folder contains the official file (Tijmen Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST), it is
-read. Otherwise similar images, "affNIST-style", are made from MNIST. Differs: the order of the maps and the
-interpolation are not the official ones, and each digit occurs once instead of 32 times.
+They resemble affNIST (Tijmen Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST). Differs: the order of the maps
+and the interpolation are not the official ones, and each digit occurs once instead of 32 times.
 """
 
 import math
@@ -13,8 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..atomic import reading
-from ..errors import expect
 from ..names import DATASETS
 from .augment import inverse_maps, warp
 from .datasets import load_images
@@ -23,48 +20,27 @@ from .images import Images
 SIDE = 40
 MAX_DEGREES, MAX_SHEAR, MIN_SCALE, MAX_SCALE = 20.0, 0.2, 0.8, 1.2
 BATCH = 2000
-OFFICIAL_FILE = "affNIST/test.mat"
 
 
-def load_affnist(root: Path | str) -> tuple[Images, str]:
-    """Return test images (N, 1, 40, 40) for a network trained on ``mnist40``, and "affNIST" or "affNIST-style".
+def load_affnist(root: Path | str) -> Images:
+    """Make test images (10000, 1, 40, 40) from MNIST's, for a network trained on ``mnist40``.
 
     Raises:
-        InputError: the official file exists but isn't in the expected format.
         GraphcapsError: MNIST isn't in ``root`` and can't be downloaded.
     """
-    root = Path(root).expanduser()
-    if (root / OFFICIAL_FILE).exists():
-        return read_affnist(root / OFFICIAL_FILE), "affNIST"
-    digits = load_images("mnist", root).test
-    assert isinstance(digits, Images), "mnist isn't made of pairs"
-    return affnist_style(digits), "affNIST-style"
+    return affnist_style(load_images("mnist", root).test)
 
 
 def within(images: Images) -> Tensor:
     """Whether each of N digits is as close to the middle as in ``mnist40``, which shifts by up to 6 pixels each way.
 
-    The official file doesn't store shifts. So a digit's shift is taken to be that of its centre of mass, rounded to
-    pixels; turns, shears and scaling about the middle move the centre of mass little. A blank image counts as close.
+    A digit's shift is taken to be that of its centre of mass, rounded to pixels; turns, shears and scaling about the
+    middle move the centre of mass little. A blank image counts as close.
     """
     # MNIST's centre of mass is half a pixel below and to the right of the middle.
     ink, places = images.pixels[:, 0].double(), torch.arange(SIDE).double() - SIDE / 2
     shifts = torch.stack([ink.sum(1) @ places, ink.sum(2) @ places]) / ink.sum((1, 2)).clamp(min=1)  # (2, N)
     return (shifts.abs() <= (DATASETS["mnist40"].border or 0) + 0.5).all(dim=0)
-
-
-def read_affnist(path: Path) -> Images:
-    """Read an official file, whose struct has ``image`` uint8 (1600, N) and ``label_int`` (1, N). It can't run code."""
-    from scipy.io import loadmat
-
-    with reading(path, "a MATLAB 5 file with a struct affNISTdata of image and label_int", "Fetch it again"):
-        data = loadmat(path, variable_names=["affNISTdata"])["affNISTdata"]
-        pixels, labels = data["image"].item(), data["label_int"].item().reshape(-1)
-    fits = pixels.dtype == np.uint8 and pixels.shape == (SIDE * SIDE, len(labels)) and np.isin(labels, range(10)).all()
-    got = f"{pixels.dtype} {pixels.shape}, {len(labels)} labels from {min(labels)} to {max(labels)}"
-    expect(bool(fits), str(path), f"uint8 ({SIDE * SIDE}, N) and N labels 0 to 9", got)
-    images = np.ascontiguousarray(pixels.T).reshape(-1, 1, SIDE, SIDE)
-    return Images(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
 
 
 def affnist_style(digits: Images, seed: int = 0) -> Images:

@@ -13,8 +13,6 @@ from torch.nn.functional import affine_grid, grid_sample, pad
 
 from .images import FIXED_SEED, Images
 
-SHIFT = 2
-"""Largest shift in pixels of images without a margin."""
 MAX_DEGREES, MIN_SCALE, MAX_SCALE = 15.0, 0.9, 1.1
 
 
@@ -51,7 +49,7 @@ def moved(pixels: Tensor, down: Tensor, right: Tensor) -> Tensor:
     return windows(pixels.repeat(1, 1, 2, 2), -down % height, -right % width, (height, width))
 
 
-def draw_affine(count: int, size: tuple[int, int], generator: Generator, most: int = SHIFT) -> Tensor:
+def draw_affine(count: int, size: tuple[int, int], generator: Generator, most: int) -> Tensor:
     """Draw random ``affine_maps``, uniform up to ``MAX_DEGREES`` etc. Shifts are up to ``most`` pixels each way."""
     angle, scale, down, right = torch.rand(4, count, generator=generator)
     return affine_maps(
@@ -87,8 +85,8 @@ def warp(images: Tensor, maps: Tensor) -> Tensor:
 
 
 def in_frame(images: Images, border: int) -> Images:
-    """Add ``border`` black pixels to each side of training images, and a margin that lets ``Batches`` shift them."""
-    return Images(pad(images.pixels, [2 * border] * 4), images.labels, margin=border)
+    """Add ``border`` black pixels to each side of training images, and let ``Batches`` shift them by as many."""
+    return Images(pad(images.pixels, [border] * 4), images.labels, shift=border)
 
 
 def in_fixed_places(images: Images, border: int) -> Images:
@@ -99,7 +97,7 @@ def in_fixed_places(images: Images, border: int) -> Images:
 
 
 def ink_in_fixed_places(images: Images) -> Images:
-    """Move the ink of each evaluation image (without a margin) to a random place where it fits, all equally likely."""
+    """Move the ink of each evaluation image to a random place where it fits, all equally likely."""
     numbers = torch.from_numpy(np.random.RandomState(FIXED_SEED).random_sample((len(images), 2)).T)
     down, right = draw_moves(ink_room(images.pixels), numbers)
     return Images(moved(images.pixels, down, right), images.labels)

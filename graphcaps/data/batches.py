@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from ..errors import check_whole, expect
 from ..names import AUGMENTS
 from ..typed import Count, Size, typed
-from .augment import SHIFT, draw_affine, draw_moves, ink_room, moved, warp, windows
+from .augment import draw_affine, draw_moves, ink_room, warp, windows
 from .images import FIXED_SEED, REACH, Images, Pairs, to_float
 
 Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
@@ -28,8 +28,7 @@ class Batches:
         images: N images, or ``Pairs``, whose digits are always shifted by up to 4 pixels.
         batch_size: images per step in all processes together, from ``world`` to N.
         device: device of the images and the batches.
-        augment: as in ``TrainConfig``. Images with a margin are shifted by up to the margin, which ``"shift"`` moves
-            into view. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
+        augment: as in ``TrainConfig``. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
         rank, world: the number of this process, which gets a slice of each batch, and the number of processes.
         balance: use all classes equally often. An epoch still has N images: it repeats the images of a rare class, and
             uses only some images of a frequent class, others in the next epoch.
@@ -45,7 +44,7 @@ class Batches:
     @typed
     def __init__(
         self,
-        images: Images | Pairs,
+        images: Images,
         batch_size: Size,
         *,
         device: torch.device | str = "cpu",
@@ -151,42 +150,39 @@ class _ImageSource:
 
     def __init__(self, images: Images, augment: str) -> None:
         self.labels, self._images, self._augment = images.labels, images, augment
-        self._padding = SHIFT if augment == "shift" and not images.margin else 0
-        self._centre = images.margin + self._padding  # first row and column of an unshifted image
-        self._room = ink_room(images.cut().pixels).cpu() if augment == "anywhere" else None
-
-    def _windows(self, rows: Tensor, top: Tensor | int, left: Tensor | int) -> Tensor:
-        """Cut the images at ``rows``, uint8 (B, C, H, W), out of their padded frames."""
-        return windows(pad(self._images.at(rows), [self._padding] * 4), top, left, self._images.image_shape[1:])
+        self._room, self._reach = None, images.shift if augment == "shift" else 0  # largest move in pixels
+        if augment == "anywhere":
+            self._room = ink_room(images.pixels).cpu()
+            self._reach = int(self._room.max())
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
         """The images in the order ``order`` (N,), each with its own random move or map."""
-        count, device, maps = len(order), order.device, None
-        most = self._centre if self._augment == "shift" else 0
+        count, maps = len(order), None
         if self._room is None:
-            shifts = torch.randint(0, 2 * most + 1, (2, count), generator=generator)
-            down, right = shifts.add(self._centre - most).to(device)
+            corners = torch.randint(0, 2 * self._reach + 1, (2, count), generator=generator)
         else:
             numbers = torch.rand(2, count, generator=generator, dtype=torch.float64)
-            down, right = draw_moves(self._room[:, :, order.cpu()], numbers).to(device)
+            corners = self._reach - draw_moves(self._room[:, :, order.cpu()], numbers)
         if self._augment == "affine":
-            size = self._images.image_shape[1:]
-            maps = draw_affine(count, size, generator, self._images.margin or SHIFT).to(device)
-
-        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
-            rows = order[here]
-            if self._room is None:
-                images = to_float(self._windows(rows, down[here], right[here]))  # (B, C, H, W)
-            else:
-                images = to_float(moved(self._windows(rows, self._centre, self._centre), down[here], right[here]))
-            return images if maps is None else warp(images, maps[here]), self.labels[rows]
-
-        return take
+            maps = draw_affine(count, self._images.image_shape[1:], generator, self._images.shift).to(order.device)
+        return self._taking(order, corners, maps)
 
     def fixed(self) -> Take:
         """The images in their original order, unchanged."""
         order = torch.arange(len(self.labels), device=self.labels.device)
-        return lambda here: (to_float(self._windows(order[here], self._centre, self._centre)), self.labels[here])
+        return self._taking(order, torch.full((2, len(order)), self._reach))
+
+    def _taking(self, order: Tensor, corners: Tensor, maps: Tensor | None = None) -> Take:
+        """The images in this order, each cut out of its padded frame at a corner (2, N), then warped."""
+        top, left = corners.to(order.device)
+
+        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
+            rows = order[here]
+            frames = pad(self._images.pixels[rows], [self._reach] * 4)
+            images = to_float(windows(frames, top[here], left[here], self._images.image_shape[1:]))  # (B, C, H, W)
+            return images if maps is None else warp(images, maps[here]), self.labels[rows]
+
+        return take
 
 
 class _PairSource:
@@ -198,7 +194,7 @@ class _PairSource:
 
     def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
         self.labels, self._size = pairs.labels.to(device), pairs.image_shape[1:]
-        self._padded = pad(pairs.digits.pixels.to(device), [2 * REACH] * 4)
+        self._padded = pad(pairs.pixels.to(device), [2 * REACH] * 4)
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
         """The pairs whose first digits are in the order ``order`` (N,), with new partners and shifts."""

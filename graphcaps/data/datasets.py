@@ -132,7 +132,7 @@ def load_images(
     kept, held_out = stratified_split(train.labels, spec.val)
     parts: tuple[Images, ...] = train.take(kept), train.take(held_out), test
     if spec.pairs:
-        return ImageSplits(name, spec.class_names, *map(Pairs, parts))
+        return ImageSplits(name, spec.class_names, *(Pairs(part.pixels, part.labels) for part in parts))
     if spec.border:
         parts = in_frame(parts[0], spec.border), *(in_fixed_places(images, spec.border) for images in parts[1:])
     return ImageSplits(name, spec.class_names, *parts)

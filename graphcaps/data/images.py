@@ -20,11 +20,9 @@ class Images:
     """Images and their labels, on one device.
 
     Args:
-        pixels: uint8 (N, C, H + 2 margin, W + 2 margin), N >= 1.
+        pixels: uint8 (N, C, H, W), N >= 1.
         labels: int64 (N,), class numbers from 0; or bool (N, J), whether an image shows each class.
-        margin: number of pixels beyond each side of an image. A shift in training moves them into view.
-        rows: int64 (M,), for pixels that stay in a file because they don't fit in memory: image m is
-            ``pixels[rows[m]]``, and there are M labels. None: all rows, in order.
+        shift: largest shift in pixels, each way, of an augmented image in training.
 
     Raises:
         InputError: a dtype or rank is wrong, there is no image, or the numbers of images and labels differ.
@@ -36,15 +34,14 @@ class Images:
 
     pixels: Tensor
     labels: Tensor
-    margin: int = 0
-    rows: Tensor | None = None
+    shift: int = 2
 
     def __post_init__(self) -> None:
         pixels, labels = self.pixels, self.labels
         fits = pixels.dtype == torch.uint8 and pixels.dim() == 4 and pixels.numel() > 0
         got = f"{pixels.dtype} {tuple(pixels.shape)}"
         expect(fits, "pixels", "uint8 (N, C, H, W) that isn't empty", got)
-        count = len(pixels) if self.rows is None else len(self.rows)
+        count = len(pixels)
         fits = len(labels) == count and (labels.dtype, labels.dim()) in ((torch.int64, 1), (torch.bool, 2))
         wanted, got = f"int64 ({count},), one per image, or bool ({count}, J)", f"{labels.dtype} {tuple(labels.shape)}"
         expect(fits, "labels", wanted, got)
@@ -59,64 +56,43 @@ class Images:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of an image, without the margin."""
+        """(C, H, W) of an image."""
         channels, height, width = self.pixels.shape[1:]
-        return channels, height - 2 * self.margin, width - 2 * self.margin
+        return channels, height, width
 
     def to(self, device: torch.device | str) -> Images:
-        """The same images on ``device``. Pixels in a file stay there until ``at`` reads them."""
-        pixels = self.pixels.to(device) if self.rows is None else self.pixels
-        return replace(self, pixels=pixels, labels=self.labels.to(device))
-
-    def at(self, rows: Tensor) -> Tensor:
-        """The pixels of the images at ``rows`` (M,) int64, with their margin, on the device of the labels."""
-        if self.rows is None:
-            return self.pixels[rows]
-        return self.pixels[self.rows[rows.cpu()]].to(self.labels.device)
+        """The same images on ``device``."""
+        return replace(self, pixels=self.pixels.to(device), labels=self.labels.to(device))
 
     def take(self, rows: Tensor) -> Images:
-        """The images at ``rows`` (M,) int64, with their margin."""
-        pixels, left = (self.pixels[rows], None) if self.rows is None else (self.pixels, self.rows[rows])
-        return Images(pixels, self.labels[rows], self.margin, left)
-
-    def cut(self) -> Images:
-        """The images without their margin, in memory."""
-        _, height, width = self.image_shape
-        pixels = self.pixels if self.rows is None else self.pixels[self.rows]
-        inside = pixels[:, :, self.margin :, self.margin :][:, :, :height, :width]
-        return Images(inside.contiguous(), self.labels)
+        """The images at ``rows`` (M,) int64."""
+        return replace(self, pixels=self.pixels[rows], labels=self.labels[rows])
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Images of two digits, as in MultiMNIST. Each of ``digits`` (two classes or more) is the first of one image."""
+class Pairs(Images):
+    """Images of two digits, as in MultiMNIST. ``pixels`` and ``labels`` are those of the first digit of each image.
 
-    digits: Images
+    The second digit is one of another class, which ``Batches`` draws.
 
-    objects = 2
-    """Number of objects in an image."""
+    Raises:
+        InputError: all digits are of one class.
+    """
 
     def __post_init__(self) -> None:
-        classes = len(self.digits.labels.unique())
+        super().__post_init__()
+        classes = len(self.labels.unique())
         expect(classes > 1, "digits", "images of two classes or more to pair", f"{classes}")
 
-    def __len__(self) -> int:
-        return len(self.digits)
-
     @property
-    def labels(self) -> Tensor:
-        """The classes of the first digits, int64 (N,)."""
-        return self.digits.labels
+    def objects(self) -> int:
+        """Number of objects in an image."""
+        return 2
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(C, H, W) of an image of two digits."""
-        channels, height, width = self.digits.image_shape
+        channels, height, width = super().image_shape
         return channels, height + 2 * REACH, width + 2 * REACH
-
-    def take(self, rows: Tensor) -> Pairs:
-        """Pairs made only of the digits at ``rows``, int64 (K,)."""
-        return Pairs(self.digits.take(rows))
 
 
 def to_float(pixels: Tensor) -> Tensor:

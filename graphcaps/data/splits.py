@@ -17,7 +17,7 @@ from torch import Tensor
 from ..errors import expect
 from ..names import short_name
 from .augment import ink_in_fixed_places
-from .images import Images, Pairs
+from .images import Images
 from .listing import short
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 PARTS = ("train", "val", "test")
 HELD_OUT_SHARE = 0.15
 """For each missing part, this share of each class's training images is held out, but at least one image."""
-MAX_BYTES_IN_MEMORY = 2**31
-"""Larger pixel arrays of your own images stay in a file of the cache."""
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +34,7 @@ log = logging.getLogger(__name__)
 class ImageSplits:
     """A data set: ``train`` for training, ``val`` for choosing the best epoch, ``test`` to be used once, at the end.
 
-    All three are ``Images``, or all three are ``Pairs``. Both digits of a pair come from the same part.
+    If one is ``Pairs``, all three are. Both digits of a pair come from the same part.
 
     Raises:
         InputError: the parts differ in image shape, or a label has no class name.
@@ -44,9 +42,9 @@ class ImageSplits:
 
     name: str
     class_names: tuple[str, ...]
-    train: Images | Pairs
-    val: Images | Pairs
-    test: Images | Pairs
+    train: Images
+    val: Images
+    test: Images
     files: pandas.DataFrame | None = field(default=None, kw_only=True)
     """The images of your own in the three parts, in order: columns file, label, split and sha256."""
 
@@ -74,7 +72,6 @@ class ImageSplits:
         """
         if augment != "anywhere":
             return self
-        assert isinstance(self.val, Images), "pairs can't be augmented this way"
         return replace(self, val=ink_in_fixed_places(self.val))
 
     @property
@@ -157,10 +154,8 @@ def split(
     if labels.ndim == 2:
         unseen = ", ".join(map(str, names[~labels[rows["train"]].any(axis=0)]))
         expect(not unseen, dataset, "training images of each class", f"none of {unseen}", "Add some, or another --seed")
-    images, numbers = torch.from_numpy(pixels), torch.from_numpy(labels)
-    loaded = {part: Images(images, numbers[k], rows=torch.from_numpy(k)) for part, k in rows.items()}
-    if images.numel() <= MAX_BYTES_IN_MEMORY:
-        loaded = {part: each.cut() for part, each in loaded.items()}
+    images = Images(torch.from_numpy(pixels), torch.from_numpy(labels))
+    loaded = {part: images.take(torch.from_numpy(k)) for part, k in rows.items()}
     files = table.iloc[np.concatenate([*rows.values()])].assign(split=np.repeat(PARTS, [*map(len, rows.values())]))
     known = dict(files.loc[files["split"] == "train", ["sha256", "file"]].to_numpy().tolist())
     twice = files[files["sha256"].isin(known) & (files["split"] != "train")]

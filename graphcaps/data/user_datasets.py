@@ -1,7 +1,7 @@
 """Your own images as a data set: read from image files or arrays, and split by ``splits.split``.
 
-Image files are decoded once, into a cache: ``NAME.npy`` holds the pixels, uint8 (N, C, H, W), and is mapped into
-memory. ``NAME.json`` holds the files' names and hashes. You can delete the cache.
+Image files are decoded once, into a cache: an .npz file with ``pixels`` uint8 (N, C, H, W) and ``about``, JSON with the
+files' names and hashes. You can delete it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from ..atomic import replacing, write_text
+from ..atomic import checked, replacing
 from ..errors import GraphcapsError, InputError, did_you_mean, expect, read_json, required
 from ..names import clean, own_images
 from ..progress import bar
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import pandas
 
 MAX_LISTED = 10  # number of bad files that an error message lists
-CACHE_VERSION = 2
+DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile)  # errors of reading a damaged cache
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +89,8 @@ def _read_files(
     """Decode the ``listed`` files for ``split``; if a run's images are ``recorded``, only those with their hashes."""
     place, top = path.resolve(), path if path.is_dir() else path.parent
     name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
-    caches = [*_caches(cache, name)]
-    known = {each[:-1]: each[-1] for _, about in caches for each in about["files"]}
+    caches = _caches(cache, name)
+    known = {each[:-1]: each[-1] for about in caches.values() for each in about["files"]}
     table = listed.assign(about=[_identity(top, file, known) for file in listed["file"]])
     table["sha256"] = table["about"].str[-1]
     if recorded is not None and (kept := table["sha256"].isin(recorded["sha256"])).any():
@@ -97,19 +98,18 @@ def _read_files(
             log.info("%s: %d images that the run was not trained or tested with are left out", clean(str(path)), more)
         table = table[kept].reset_index(drop=True)
     named = [(each[0], each[-1]) for each in table["about"]]
-    for pixels, about in caches:
+    for stored, about in caches.items():
         # A cache that was made with defaults also fits if its actual size and channels are asked for.
-        fits = size in (about["size"], max(pixels.shape[2:])) and channels in (about["channels"], pixels.shape[1])
+        fits = size in (about["size"], max(about["shape"][1:])) and channels in (about["channels"], about["shape"][0])
         if fits and [(each[0], each[-1]) for each in about["files"]] == named:
-            bad = about["bad"]
-            break
+            with contextlib.suppress(*DAMAGED), np.load(stored) as arrays:
+                pixels, bad = arrays["pixels"], about["bad"]
+                break
     else:
-        stored = cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.json"
-        stored.unlink(missing_ok=True)  # it would describe the wrong pixels after a crash
-        bad = _decode([*table["file"]], stored.with_suffix(".npy"), size, channels)
-        settings = {"version": CACHE_VERSION, "size": size, "channels": channels}
-        write_text(stored, json.dumps({**settings, "bad": bad, "files": [*table["about"]]}))
-        pixels = np.load(stored.with_suffix(".npy"), mmap_mode="c")
+        pixels, bad = _decode([*table["file"]], size, channels)
+        about = {"size": size, "channels": channels, "shape": pixels.shape[1:], "bad": bad, "files": [*table["about"]]}
+        with replacing(cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.npz") as temporary:
+            np.savez(temporary, pixels=pixels, about=np.frombuffer(json.dumps(about).encode(), np.uint8))
     if bad:
         text = clean("\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)]))
         wanted, then = f"{len(table)} images that can be read", "Repair or remove them, or skip them with --skip-bad"
@@ -121,51 +121,49 @@ def _read_files(
     return pixels, table["label"].to_numpy(str), table.drop(columns="about")
 
 
-def _caches(folder: Path, name: str) -> Iterator[tuple[np.ndarray, dict]]:
-    """The mapped pixels (N, C, H, W) and the description of each cache with this name that isn't damaged."""
-    for path in sorted(folder.glob(f"{glob.escape(name)}-*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, EOFError):
-            about = read_json(path.read_text(encoding="utf-8"), bad=dict, version=(CACHE_VERSION, CACHE_VERSION))
+def _caches(folder: Path, name: str) -> dict[Path, dict]:
+    """The path and the description of each cache with this name that isn't damaged."""
+    caches = {}
+    for path in sorted(folder.glob(f"{glob.escape(name)}-*.npz")):
+        with contextlib.suppress(*DAMAGED), np.load(path) as arrays:
+            about = read_json(bytes(arrays["about"]).decode(), bad=dict, shape=list)
             about["files"] = [tuple(each) for each in about["files"]]
-            # Mode c is copy-on-write, because torch warns about read-only memory.
-            yield np.load(path.with_suffix(".npy"), mmap_mode="c"), about
+            caches[path] = about
+    return caches
 
 
 def _identity(top: Path, file: Path, known: dict[tuple, str]) -> tuple:
     """A file's name, size, times, inode and hash. The hash is computed only if all others aren't ``known`` together."""
     name = os.path.relpath(file, top)
-    with contextlib.suppress(OSError):  # a link to nothing, or a file that may not be read
-        stat = file.stat()
+    with contextlib.suppress(OSError, ValueError):  # a link to nothing, a device, or a file that may not be read
+        stat = checked(file).stat()
         # A program can set back the time of the last change of the content, but not that of the inode.
         about = (name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
         return *about, known.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]
     return name, ""
 
 
-def _decode(files: list[Path], stored: Path, size: int | None, channels: int | None) -> dict[str, str]:
-    """Write the pixels of all files; bad files are black. Without ``channels``, they are grey if no file has colour."""
+def _decode(files: list[Path], size: int | None, channels: int | None) -> tuple[np.ndarray, dict[str, str]]:
+    """Return the pixels (N, C, H, W) of all files, black for bad files, and why these can't be read.
+
+    Without ``channels``, they are grey if no file has colour.
+    """
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
         probed = pool.map(lambda file: _value_or_reason(size_and_colour, file), files)
         heads = [head for head in probed if not isinstance(head, str)]
         expect(len(heads) > 0, str(files[0].parent), "an image that can be read", "none")
         height, width = common_size(np.array([head[:2] for head in heads]), size)
         shape = channels or (3 if any(head[2] for head in heads) else 1), height, width
-        bad, coloured = {}, channels is not None
+        bad, pixels = {}, np.zeros((len(files), *shape), np.uint8)
         decoded = pool.map(lambda file: _value_or_reason(read_pixels, file, shape, False), files)
-        with replacing(stored) as temporary:
-            pixels = np.lib.format.open_memmap(temporary, "w+", np.uint8, (len(files), *shape))
-            for k, result in enumerate(decoded):
-                on_share((k + 1) / len(files))
-                if isinstance(result, str):
-                    bad[str(k)] = result
-                else:
-                    pixels[k] = result[0]
-                    coloured = coloured or bool((pixels[k] != pixels[k, :1]).any())
-            pixels.flush()
-    if shape[0] == 3 and not coloured:  # the files are in a colour format, but contain only greys
-        with replacing(stored) as temporary:
-            np.save(temporary, pixels[:, :1])
-    return bad
+        for k, result in enumerate(decoded):
+            on_share((k + 1) / len(files))
+            if isinstance(result, str):
+                bad[str(k)] = result
+            else:
+                pixels[k] = result[0]
+    coloured = channels is not None or any((image != image[:1]).any() for image in pixels)
+    return pixels if coloured else pixels[:, :1], bad  # files in a colour format may contain only greys
 
 
 def _value_or_reason(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, ImageSequence
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from ..atomic import reading, replacing
@@ -35,7 +35,7 @@ def read_image(
     """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
 
     Transparent pixels count as white. If ``ink`` is given, the image is a drawing: its ink becomes 1 on a ground of 0.
-    If a drawing's file has several frames, the one with the most ink is used.
+    If a file has several frames, the first is read.
 
     Args:
         path: a file in any format that Pillow reads, with 8 or 16 bits, up to Pillow's limit of 178 million pixels.
@@ -60,11 +60,11 @@ def read_pixels(
     expect(channels == 1 or (channels == 3 and ink is None), "image_shape", "1 channel, or 3 without ink", channels)
     expect(invert in ("auto", True, False), "invert", '"auto", True or False', repr(invert))
     with _opened(path) as image:
+        frame = ImageOps.exif_transpose(image)
         if ink is not None:
-            drawings = (_fit_drawing(levels, height, width, invert, ink) for levels in _grey_frames(image))
-            drawn, inverted = max(drawings, key=lambda each: (each[0].max() >= MIN_CONTRAST, each[0].sum()))
+            drawn, inverted = _fit_drawing(_grey(frame), height, width, invert, ink)
             return (drawn * 255).round().astype(np.uint8)[None], inverted
-        values = _converted(_eight_bits(ImageOps.exif_transpose(image)), channels)
+        values = _converted(_eight_bits(frame), channels)
     background = _background(values)  # (C,)
     inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
     if inverted:
@@ -163,24 +163,23 @@ def _background(values: np.ndarray) -> np.ndarray:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     """Open an image file; turn Pillow's errors, here or in the ``with`` block, into an ``InputError``."""
-    expect(path.is_file(), str(path), "an image file", "a folder" if path.is_dir() else "nothing there")
+    got = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "nothing there"
+    expect(path.is_file(), str(path), "an image file", got)
     formats = sorted(set(decodable().values()))
     with reading(path, "an image file that Pillow reads"), Image.open(path, formats=formats) as image:
         yield image
 
 
-def _grey_frames(image: Image.Image) -> Iterator[np.ndarray]:
-    """Each frame of an opened file, upright, as float32 (h, w) in [0, 1]."""
-    for frame in map(ImageOps.exif_transpose, ImageSequence.Iterator(image)):
-        if frame.mode.startswith("I"):
-            # In 16-bit files, white is the largest value that the used bits can hold. Files use 8, 10, ... bits.
-            levels = np.asarray(frame).clip(0, 65535).astype(np.float32)
-            bits = max(8, int(levels.max()).bit_length())
-            yield levels / (2 ** (bits + bits % 2) - 1)
-        elif frame.has_transparency_data:
-            yield _on_ground(np.asarray(frame.convert("RGBA")), np.asarray(frame.convert("RGB").convert("L")))
-        else:
-            yield np.asarray(_eight_bits(frame).convert("L")).astype(np.float32) / 255
+def _grey(image: Image.Image) -> np.ndarray:
+    """The image as float32 (h, w) in [0, 1]."""
+    if image.mode.startswith("I"):
+        # In 16-bit files, white is the largest value that the used bits can hold. Files use 8, 10, ... bits.
+        levels = _sixteen_bits(image).astype(np.float32)
+        bits = max(8, int(levels.max()).bit_length())
+        return levels / (2 ** (bits + bits % 2) - 1)
+    if image.has_transparency_data:
+        return _on_ground(np.asarray(image.convert("RGBA")), np.asarray(image.convert("RGB").convert("L")))
+    return np.asarray(_eight_bits(image).convert("L")).astype(np.float32) / 255
 
 
 def _on_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
@@ -198,10 +197,18 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     if image.mode == "F":
         raise ValueError("fractional pixel values, for which white is unknown. Save it with 8 or 16 bits")
     if image.mode.startswith("I"):
-        return Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8))
+        return Image.fromarray((_sixteen_bits(image) / 257).round().astype(np.uint8))
     if image.has_transparency_data:
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     return image
+
+
+def _sixteen_bits(image: Image.Image) -> np.ndarray:
+    """The pixels (h, w) of a grey image of 16 bits, or of 32 bits if their numbers fit into 16."""
+    pixels = np.asarray(image)
+    if pixels.min() < 0 or pixels.max() > 65535:
+        raise ValueError("pixel values outside 0 to 65,535, for which white is unknown. Save it with 8 or 16 bits")
+    return pixels
 
 
 def _converted(image: Image.Image, channels: int) -> np.ndarray:

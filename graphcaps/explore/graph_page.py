@@ -105,7 +105,8 @@ def explore_graph(
     expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
     for name, given in {"node_names": node_names, "labels": labels, "positions": positions}.items():
         if given is not None:
-            expect(len(given) == count, name, f"one for each of {count} nodes", len(given))
+            got = len(given) if hasattr(given, "__len__") else type(given).__name__
+            expect(got == count, name, f"one for each of {count} nodes", got)
     with torch.no_grad():
         _, c = conv.capsules(graph, feat, edge_weight, True)  # raises an error if the arguments don't fit the layer
     if torch.special.entr(c).sum(-1).mean() > UNDECIDED[trained] * math.log(conv.capsules.num_caps):

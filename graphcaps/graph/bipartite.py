@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike
 from .._dgl import DGLGraph, dgl
 from ..atomic import reading
 from ..errors import expect
-from ..typed import Count, Size, typed
+from ..typed import Count, Device, Size, typed
 from .links import run_untraced
 
 EDGE_TYPE = ("child", "votes", "parent")
 
 
 @typed
-def complete_graph(num_children: Size, num_parents: Size, device: torch.device | str = "cpu") -> DGLGraph:
+def complete_graph(num_children: Size, num_parents: Size, device: Device = "cpu") -> DGLGraph:
     """Link each of I children to each of J parents; edge ``i * J + j`` goes from child i to parent j.
 
     The structure is cached, and every call returns a new graph without features.
@@ -43,10 +43,9 @@ def complete_graph(num_children: Size, num_parents: Size, device: torch.device |
 
 @functools.lru_cache(maxsize=32)
 def _complete(num_children: int, num_parents: int, device: str) -> DGLGraph:
-    with torch.device("cpu"):
-        src = torch.arange(num_children).repeat_interleave(num_parents)
-        dst = torch.arange(num_parents).repeat(num_children)
-        return bipartite_graph(src, dst, num_children, num_parents).to(device)
+    src = torch.arange(num_children).repeat_interleave(num_parents)
+    dst = torch.arange(num_parents).repeat(num_children)
+    return bipartite_graph(src, dst, num_children, num_parents).to(device)
 
 
 @typed

@@ -56,6 +56,7 @@ class cached_per_structure(Generic[P, T]):
         self.cache: dict[tuple[object, ...], T] = {}
 
     def __call__(self, graph: DGLGraph, *arguments: P.args, **named: P.kwargs) -> T:
+        expect(hasattr(graph, "_graph"), "graph", "a DGLGraph", type(graph).__name__)
         structure = graph._graph
         key = (id(structure), *arguments, *named.items())
         if key not in self.cache:

@@ -11,7 +11,7 @@ import torch
 
 from .._dgl import DGLGraph
 from ..errors import expect
-from ..typed import Size, typed
+from ..typed import Device, Size, typed
 from .bipartite import bipartite_graph, complete_graph
 
 Pair = Size | tuple[Size, Size]
@@ -24,7 +24,7 @@ def local_graph(
     stride: Pair = 1,
     child_types: Size = 1,
     parent_types: Size = 1,
-    device: torch.device | str = "cpu",
+    device: Device = "cpu",
 ) -> DGLGraph:
     """Link each child to the parents of all types whose kernel covers its position.
 

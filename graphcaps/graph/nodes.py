@@ -108,8 +108,9 @@ def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
 @cached_per_structure
 def warn_of_one_way(graph: DGLGraph) -> None:
     """Warn if the nodes are of one kind, and none has both in-edges and out-edges, except for self-loops."""
-    src, dst = graph.edges()
-    src, dst = src[src != dst], dst[src != dst]
+    ends = links(graph, graph.device)
+    apart = ends.src != ends.dst
+    src, dst = ends.src[apart], ends.dst[apart]
     if len(graph.ntypes) == 1 and not graph.is_block and len(src) and not bool(torch.isin(src, dst).any()):
         warnings.warn(f"graph: no node both votes and gets votes. {DIRECTION}", stacklevel=2)
 
@@ -117,8 +118,9 @@ def warn_of_one_way(graph: DGLGraph) -> None:
 @cached_per_structure
 def warn_of_lone_votes(graph: DGLGraph) -> None:
     """Warn if children vote for several parents, but no parent gets more than one vote."""
-    many = graph.canonical_etypes != [EDGE_TYPE] and graph.num_edges() and int(graph.out_degrees().max()) > 1
-    if many and int(graph.in_degrees().max()) == 1:
+    ends = links(graph, graph.device)
+    many = graph.canonical_etypes != [EDGE_TYPE] and graph.num_edges() and int(ends.src.bincount().max()) > 1
+    if many and int(ends.in_degrees.max()) == 1:
         warnings.warn(f"graph: no vote has another to agree with. {DIRECTION}", stacklevel=2)
 
 

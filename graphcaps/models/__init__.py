@@ -12,10 +12,10 @@ from ..names import NETWORKS
 from ..nn.matrix_caps import FINAL_LAMBDA
 from ..nn.routed import routing_for_images
 from ..routing import EM
-from .capsnet import CapsNet, CapsNetOutput
+from ..routing.names import from_json
+from .capsnet import CapsNet, CapsNetOutput, capsnet_loss
 from .cnn import CNN, CNNOutput
 from .evidence import Doubt, Limits, doubts
-from .losses import capsnet_loss
 from .matrix import MatrixCapsNet, MatrixOutput
 from .network import ImageNetwork, RoutingNetwork
 
@@ -43,6 +43,16 @@ def from_config(config: TrainConfig, splits: ImageSplits) -> ImageNetwork:
     elif "routing" in settings:
         settings["routing"] = routing_for_images(config.routing, iterations=iterations)
     return _CLASSES[preset.network].from_preset(config.model, **sizes, **settings)
+
+
+def for_other_classes(trained: ImageNetwork, num_classes: int) -> ImageNetwork:
+    """Build a network like a trained one, with its weights except those of the last layer, for other classes."""
+    preset = dict(trained.preset or {}, num_classes=num_classes)
+    if "routing" in preset:
+        preset["routing"] = from_json(preset["routing"])
+    network = from_preset(**preset)
+    take_layers(network, trained)
+    return network
 
 
 def take_layers(network: ImageNetwork, trained: ImageNetwork) -> None:

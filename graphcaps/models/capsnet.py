@@ -13,18 +13,19 @@ import torch
 from torch import nn
 
 from ..errors import check_tensor, check_whole, expect
+from ..functional import margin_loss
 from ..nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps
 from ..nn.routed import routing_for_images
 from ..routing import Routing
 from ..routing.names import to_json
 from ..torch_tracing import exportable
 from ..typed import AtLeastZero, Size, typed
-from .answers import longest
-from .losses import RECONSTRUCTION_WEIGHT, capsnet_loss
-from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
+from .answers import longest, present
+from .network import RoutingNetwork, choose_preset, field_centres, output_size
 from .stems import STEMS
 
 PARENT_DIM = 16
+RECONSTRUCTION_WEIGHT = 0.0005  # weight of the squared errors, summed over pixels: section 4.1
 
 
 @exportable
@@ -121,8 +122,8 @@ class CapsNet(RoutingNetwork):
         else:
             capsules = CapsuleLayer(types * grid[0] * grid[1], *sizes)
         model = cls(stem, primary, capsules, image_shape, between)
-        weights = dict(reconstruction_weight=reconstruction_weight, prior=prior)
-        model.preset = preset_of(name, image_shape, num_classes, routing=to_json(routing), objects=objects) | weights
+        model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
+        model.preset |= dict(routing=to_json(routing), reconstruction_weight=reconstruction_weight, prior=prior)
         model.objects, model.reconstruction_weight = objects, reconstruction_weight
         return model
 
@@ -154,3 +155,36 @@ class CapsNet(RoutingNetwork):
     ) -> torch.Tensor:
         """``capsnet_loss``; ``progress`` is ignored."""
         return capsnet_loss(output, images, labels, self.reconstruction_weight)
+
+
+@typed
+def capsnet_loss(
+    output: CapsNetOutput,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    reconstruction_weight: AtLeastZero = RECONSTRUCTION_WEIGHT,
+) -> torch.Tensor:
+    """Margin loss + weight x squared errors summed over pixels, both averaged over the batch (section 4.1).
+
+    If images show K objects, each reconstruction is compared with its own object, and the errors are averaged over the
+    objects; section 6.1 uses one object at a time.
+
+    Args:
+        images: (B, C, H, W), or layers (B, K, C, H, W) whose overlay was the network's input.
+        labels: for images, (B,) classes or (B, J) of 0 and 1; for layers, (B, K) classes in the order of the layers.
+
+    Raises:
+        InputError: images and reconstructions differ in shape (torch might broadcast them).
+    """
+    check_tensor("images", images)
+    if images.dim() == 5:
+        layers = tuple(images.shape[:2])
+        expect(labels.shape == layers, "labels", f"(B, K)={layers} of layers", tuple(labels.shape))
+        labels = present(labels, output.lengths.shape[1])
+    margin = margin_loss(output.lengths, labels)
+    if output.reconstruction is None:
+        return margin
+    drawn = tuple(output.reconstruction.shape)
+    expect(tuple(images.shape) == drawn, "images", f"{drawn}, like the reconstructions", tuple(images.shape))
+    errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
+    return margin + reconstruction_weight * errors.mean()

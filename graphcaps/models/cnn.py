@@ -19,10 +19,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..errors import check_labels, expect
+from ..functional import at_least_float32
 from ..torch_tracing import exportable
 from ..typed import Size, typed
 from .capsnet import PARENT_DIM
-from .network import ImageNetwork, check_images, choose_preset, preset_of
+from .network import ImageNetwork, check_images, choose_preset
 from .stems import compact
 
 DROPOUT = 0.5  # before the last layer; the paper gives no rate
@@ -85,13 +86,13 @@ class CNN(ImageNetwork):
         then = "Choose a capsule network, such as --model compact"
         expect(objects == 1, "objects", f"1 for '{name}', whose softmax gives one answer", objects, then)
         model = cls(build(image_shape[0], image_shape[1:], num_classes), image_shape)
-        model.preset = preset_of(name, image_shape, num_classes, objects=objects)
+        model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
         return model
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CNNOutput:
         """Classify images (B, C, H, W) in [0, 1]. ``labels`` are ignored: there is no decoder."""
         check_images(images, self.image_shape)
-        logits = self.layers(images).float()  # (B, J)
+        logits = at_least_float32(self.layers(images))  # (B, J)
         return CNNOutput(logits.softmax(dim=1), logits)
 
     def loss(

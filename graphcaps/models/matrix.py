@@ -27,7 +27,7 @@ from ..routing import EM
 from ..routing.names import to_json
 from ..torch_tracing import exportable
 from ..typed import Size, typed
-from .network import RoutingNetwork, choose_preset, field_centres, output_size, preset_of
+from .network import RoutingNetwork, choose_preset, field_centres, output_size
 
 MIN_SIDE = 17  # smallest image side, in pixels, which leaves one position in the last layer
 # name: (smallest side, A, B, C, D)
@@ -82,7 +82,8 @@ class MatrixCapsNet(RoutingNetwork):
         centres = field_centres([stem[0], below, above], image_shape)
         capsules = MatrixClassCaps(second, centres, num_classes, routings[2])
         model = cls(stem, primary, capsules, image_shape, (below, above))
-        model.preset = preset_of(name, image_shape, num_classes, routing=to_json(routing), objects=objects)
+        model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
+        model.preset["routing"] = to_json(routing)
         return model
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> MatrixOutput:

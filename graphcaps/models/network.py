@@ -2,7 +2,6 @@
 
 import copy
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -66,17 +65,20 @@ class RoutingNetwork(ImageNetwork):
         """(I, 4) int64: top, left, height, width in pixels of the receptive field of each child of the last layer.
 
         If there are layers ``between``, the field covers all votes for the child. With more than one iteration, the
-        weight of each vote also depends on competing neighbours, that is on pixels outside this field. If a stem isn't
-        made of plain convolutions, fields are measured with a forward pass for each row and column of the image.
+        weight of each vote also depends on competing neighbours, that is on pixels outside this field.
+
+        Raises:
+            InputError: the stem isn't a sequence of convolutions without padding and dilation, ReLU and batch
+                normalisation, or the primary capsules aren't those of graphcaps.
         """
+        kinds = nn.Sequential, nn.Conv2d, nn.ReLU, nn.BatchNorm2d
+        others = [type(layer).__name__ for layer in self.stem.modules() if type(layer) not in kinds]
+        if not isinstance(self.primary, (PrimaryCaps, DepthwisePrimaryCaps, MatrixPrimaryCaps)):
+            others.append(type(self.primary).__name__)
+        expect(not others, "stem and primary", "convolutions, ReLU and batch normalisation", ", ".join(others))
         layers = [*self.stem.modules(), *self.primary.modules()]
         convs: list[Any] = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
-        known = isinstance(self.primary, (PrimaryCaps, DepthwisePrimaryCaps, MatrixPrimaryCaps))
-        plain = all(conv.padding == (0, 0) and conv.dilation == (1, 1) for conv in convs)
-        kinds = nn.Sequential, nn.Conv2d, nn.ReLU, nn.BatchNorm2d
-        if known and plain and all(type(layer) in kinds for layer in self.stem.modules()):
-            return receptive_fields([*convs, *self.between], self.child_types, self.image_shape[1:])
-        return measured_fields(nn.Sequential(self.stem, self.primary, self.between), self.image_shape)
+        return receptive_fields([*convs, *self.between], self.child_types, self.image_shape[1:])
 
 
 @torch.no_grad()
@@ -86,36 +88,11 @@ def output_size(layers: nn.Module, image_shape: Sequence[int]) -> tuple[int, int
     return features.shape[2], features.shape[3]
 
 
-@torch.no_grad()
-def measured_fields(front: nn.Module, image_shape: tuple[int, int, int]) -> Tensor:
-    """Measure the receptive fields (I, 4) of any layers from images (B, C, H, W) to children u (I, B, P).
-
-    Each of H + W images has NaN in one row or column. Children whose field overlaps this row or column become NaN.
-    """
-    probed, ends = copy.deepcopy(front).to("cpu", torch.float64).eval(), []
-    for axis, size in enumerate(image_shape[1:]):
-        images = torch.zeros(size, *image_shape, dtype=torch.float64)
-        images.diagonal(dim1=0, dim2=axis + 2).fill_(torch.nan)  # image k has NaN in row or column k
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # layers would report the NaN
-            children = probed(images)
-        seen = children.isnan().any(dim=-1).long()  # (I, size)
-        expect(bool(seen.any(dim=1).all()), "front", "layers in which NaN reaches each child", "a child without")
-        first = seen.argmax(dim=1)
-        ends += [first, size - seen.flip(1).argmax(dim=1) - first]
-    return torch.stack([ends[0], ends[2], ends[1], ends[3]], dim=1)
-
-
 def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> torch.Tensor:
     """(positions, 2): row and column in [0, 1] of the centre of each position's receptive field."""
     with torch.device("cpu"):
         fields = receptive_fields(windows, 1, image_shape[1:]).double()
         return ((fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(image_shape[1:])).float()
-
-
-def preset_of(name: str, image_shape: tuple[int, int, int], num_classes: int, **settings: Any) -> dict[str, Any]:
-    """The arguments of ``from_preset``, for ``ImageNetwork.preset``."""
-    return dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, **settings)
 
 
 def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int], num_classes: int) -> Any:

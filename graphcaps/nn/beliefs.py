@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .._dgl import DGLGraph
 from ..errors import check_tensor, check_whole, expect, min_max, warn_of_nan
+from ..functional import at_least_float32
 from ..graph import check_graph, links, reverse_edges
 from ..graph.nodes import check_edges
 from ..routing.api import uncompiled
@@ -87,7 +88,7 @@ class NodeBeliefs(HasConstants):
         Arguments are those of ``BeliefConv.forward``. ``sizes`` (B,) are the numbers of nodes in the batch's graphs.
         """
         z = self.bias + self._logits(feat, graph.num_dst_nodes())
-        z = z.to(torch.promote_types(z.dtype, torch.float32))
+        z = at_least_float32(z)
         z = z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
         epsilon, gain, nu = self.learned.to(z.dtype)
         rates, ends = self.rates.to(z.dtype), links(graph, z.device)

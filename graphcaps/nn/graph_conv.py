@@ -43,10 +43,10 @@ class CapsuleConv(nn.Module):
     without squash or ``normalise``, f_v is 1. So one iteration, or ``Uniform``, is ``GraphConv`` with norm="right",
     followed by the squash. With ``num_caps=1`` there is no competition, and all iterations have the same result.
 
-    Features may have any scale from 1e-11 to 1e18 in float32: the logits of spherical routing don't depend on it, and
-    with ``normalise`` the squash doesn't either. But with ``squash_output=False``, gradients overflow to NaN from 1e13
-    on. Dynamic routing needs votes that are short compared to 1. If votes are long, or a node has many neighbours, the
-    first iteration chooses at random, and the layer learns little or nothing.
+    Features may have any scale from 1e-11 to 1e17 in float32, in training to 1e11: the logits of spherical routing
+    don't depend on it, and with ``normalise`` the squash doesn't either. Dynamic routing needs votes that are short
+    compared to 1. If votes are long, or a node has many neighbours, the first iteration chooses at random, and the
+    layer learns little or nothing.
 
     The capsules compete as in the neighbourhood routing of Ma et al. 2019 (Disentangled graph convolutional networks,
     ICML). Differs: capsules start from the sum of the votes instead of the node's own features (a self-loop adds

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ..errors import InputError, expect
+from ..functional import at_least_float32
 from ..graph.local import Pair
 from ..routing import EM, MatrixVotes, Routing
 from ..typed import Size, typed
@@ -43,8 +44,8 @@ class MatrixPrimaryCaps(nn.Module):
 
     def forward(self, features: torch.Tensor) -> Poses:
         check_features(features, self.pose.in_channels)
-        pose = self.pose(features).float().unflatten(1, (self.num_types, SIZE))  # (B, T, 16, h, w)
-        activation = self.activation(features).float().sigmoid()  # (B, T, h, w)
+        pose = at_least_float32(self.pose(features)).unflatten(1, (self.num_types, SIZE))  # (B, T, 16, h, w)
+        activation = at_least_float32(self.activation(features)).sigmoid()  # (B, T, h, w)
         return Poses(pose.permute(1, 3, 4, 0, 2).flatten(0, 2), activation.permute(1, 2, 3, 0).flatten(0, 2))
 
 

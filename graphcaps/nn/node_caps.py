@@ -11,6 +11,7 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._dgl import DGLGraph
 from ..errors import check_tensor, check_whole, expect, required, warn_of_nan
+from ..functional import at_least_float32
 from ..graph import Links, links
 from ..routing import Routing, Uniform
 from ..routing.api import route_nodes
@@ -274,7 +275,7 @@ def spread(x: Tensor, dims: int) -> Tensor:
 
 def squares(feat: Tensor) -> Tensor:
     """Squares in at least float32, because squares and their sums overflow half precision."""
-    return feat.to(torch.promote_types(feat.dtype, torch.float32)).square()
+    return at_least_float32(feat).square()
 
 
 def per_root(mean: Tensor) -> Tensor:

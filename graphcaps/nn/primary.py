@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ..errors import check_tensor, expect
-from ..functional import squash
+from ..functional import at_least_float32, squash
 from ..graph.local import Pair
 from ..typed import Size, typed
 from .conv2d import Conv2d
@@ -35,7 +35,7 @@ class PrimaryCaps(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         check_features(features, self.conv.in_channels)
-        x = self.conv(features).float()  # (B, T * P, h, w)
+        x = at_least_float32(self.conv(features))  # (B, T * P, h, w)
         u = x.unflatten(1, (self.num_types, self.dim)).permute(1, 3, 4, 0, 2).flatten(0, 2)  # (I, B, P)
         return squash(u)
 
@@ -72,7 +72,7 @@ class DepthwisePrimaryCaps(nn.Module):
         weight = self.conv.weight.squeeze(1).permute(1, 2, 0).contiguous()  # (H, W, channels)
         x = (features.to(weight.dtype).permute(0, 2, 3, 1) * weight).sum(dim=(1, 2))  # (B, channels)
         x = x if self.conv.bias is None else x + self.conv.bias
-        u = x.float().unflatten(1, (self.num_types, self.dim)).transpose(0, 1)  # (I, B, P)
+        u = at_least_float32(x).unflatten(1, (self.num_types, self.dim)).transpose(0, 1)  # (I, B, P)
         return squash(u)
 
 
@@ -99,9 +99,9 @@ def receptive_fields(convs: Iterable[nn.Conv2d], num_types: Size, image_size: tu
     """
     size, step, positions = [1, 1], [1, 1], list(image_size)
     for conv in convs:
-        plain = getattr(conv, "padding", (0, 0)) == (0, 0) and getattr(conv, "dilation", (1, 1)) == (1, 1)
-        then = "CapsNet.receptive_fields() measures the fields of any stem"
-        expect(plain, "convs", "convolutions without padding and dilation", conv, then)
+        sizes = getattr(conv, "kernel_size", None), getattr(conv, "padding", (0, 0)), getattr(conv, "dilation", (1, 1))
+        plain = isinstance(sizes[0], tuple) and sizes[1:] == ((0, 0), (1, 1))
+        expect(plain, "convs", "convolutions without padding and dilation", conv)
         for axis in (0, 1):
             size[axis] += (conv.kernel_size[axis] - 1) * step[axis]
             step[axis] *= conv.stride[axis]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph, has_cuda
 from ..errors import check_tensor, check_unit, expect
+from ..functional import at_least_float32
 from ..graph import Links, graph_of
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing
 from ..routing.api import route_checked, uncompiled
@@ -156,7 +157,7 @@ def route_layer(
 
 def activation_of(u: Tensor | Poses) -> Tensor:
     """Activations (I, B) in [0, 1]: the lengths of u (I, B, P), or the activations of ``Poses``."""
-    return u.activation if isinstance(u, Poses) else torch.linalg.vector_norm(u.float(), dim=-1)
+    return u.activation if isinstance(u, Poses) else torch.linalg.vector_norm(at_least_float32(u), dim=-1)
 
 
 def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:

@@ -82,12 +82,13 @@ class BeliefConv(nn.Module):
             batch: (N,), the graph of each node, ascending; default: all nodes are in one graph.
             return_coupling: also return c (E, 1, num_caps), detached.
         """
-        check_tensor("x", x, floating=False, sparse=True)
+        dims = check_tensor("x", x, floating=False, sparse=True).dim()
+        expect(dims > 0, "x", "(N, ...)", "no dims")
         num_nodes, edge_index = int(x.size(0)), coalesced(edge_index)
         graph = run_untraced(lambda: routed_edges(pairs(edge_index), (num_nodes, num_nodes))).graph
         if edge_weight is None and is_sparse(edge_index):
             edge_weight = values_of(edge_index)
-        sizes = torch.tensor([num_nodes])
+        sizes = torch.tensor([num_nodes], device="cpu")
         if batch is not None:
             check_tensor("batch", batch, floating=False)
             fits = batch.shape == (num_nodes,) and batch.dtype == torch.int64

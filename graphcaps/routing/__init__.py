@@ -1,7 +1,7 @@
 """Routing between two capsule layers.
 
 The functions are in `api`. Each algorithm is a subclass of `Routing`, and each engine is `engines.edges.Edges` or a
-subclass of it, except `FusedNodes`. Engines that run whole iterations in kernels know a routing only by its `Rule`.
+subclass of it. Engines that run whole iterations in kernels know a routing only by its `Rule`.
 """
 
 from .api import choose_engine, dynamic_routing, route

@@ -12,10 +12,12 @@ from .._dgl import DGLGraph
 from ..errors import GraphcapsError, check_tensor, expect, min_max, warn_of_nan
 from ..graph import Links, check_graph, expand
 from ..graph.nodes import warn_of_lone_votes
-from ..typed import Size, typed
-from .base import Parents, Routing
+from ..typed import Logit, Size, typed
+from .base import Parents, Routing, rule_of
 from .dynamic import Dynamic
 from .engines import choose, choose_for_nodes
+from .engines.fused import fused_sums
+from .engines.node_edges import NodeEdges
 from .names import as_routing
 from .observers import Observer, combined
 from .votes import NodeVotes, Votes, as_votes
@@ -49,7 +51,7 @@ def route(
     routing: Routing | str = "dynamic",
     *,
     activation: torch.Tensor | None = None,
-    prior: torch.Tensor | float | None = None,
+    prior: torch.Tensor | Logit | None = None,
     on_iteration: Observer | None = None,
 ) -> Parents:
     """Route the children's votes to the parents.
@@ -84,9 +86,6 @@ def route(
     >>> parents.v.shape, parents.activation.shape, parents.coupling.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
-    if not isinstance(graph, Links):
-        check_graph(graph)
-        warn_of_lone_votes(graph)
     return route_checked(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
 
 
@@ -106,6 +105,7 @@ def route_checked(
     """
     if not isinstance(graph, Links):
         check_graph(graph)
+        warn_of_lone_votes(graph)
     votes = as_votes(votes)
     votes.check(graph)
     trailing, device = votes.trailing, votes.device
@@ -152,7 +152,7 @@ def dynamic_routing(
     graph: DGLGraph,
     u_hat: torch.Tensor | Votes,
     iterations: Size = 3,
-    prior: torch.Tensor | float | None = None,
+    prior: torch.Tensor | Logit | None = None,
     on_iteration: Observer | None = None,
     return_graph: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, DGLGraph]:
@@ -200,9 +200,11 @@ def route_nodes(
     Returns:
         The last sums s (N_dst, *, K_out, D), not squashed, and the couplings (E, *, K_in, K_out), detached, or None.
     """
-    kind = choose_for_nodes(graph, votes, routing, mutual)
-    if kind is not None:
-        s, c = kind(graph, votes, mutual).sums(routing, get_coupling)
+    by, rule = choose_for_nodes(graph, votes, routing, mutual), rule_of(routing)
+    if by == "kernels" and rule is not None:
+        s, c = fused_sums(graph, votes, rule, mutual, get_coupling)
+    elif by == "torch":
+        s, c = NodeEdges(graph, votes, mutual).sums(routing, get_coupling)
     else:
         u_hat = votes.build(graph)
         caps_in, caps_out = u_hat.shape[-3:-1]
@@ -232,7 +234,9 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
     'fused'
     """
     check_graph(graph)
-    return choose(graph, as_votes(votes), as_routing(routing)).engine
+    votes = as_votes(votes)
+    votes.check(graph)
+    return choose(graph, votes, as_routing(routing)).engine
 
 
 def _detached_copies(on_iteration: Observer) -> Observer:

@@ -1,13 +1,12 @@
 """Make routings from names, and convert them to JSON and back for checkpoints."""
 
-import difflib
 import importlib
 import inspect
 import json
 import sys
 from typing import Any
 
-from ..errors import GraphcapsError, InputError
+from ..errors import GraphcapsError, InputError, did_you_mean, expect
 from ..names import ROUTINGS as CLASSES
 from ..names import check_allowed
 from .base import Routing
@@ -34,9 +33,8 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
         known = inspect.signature(_imported(routing)).parameters
         return _imported(routing)(**{name: settings[name] for name in settings if name in known})
     if routing not in ROUTINGS:
-        near = "".join(f"Did you mean '{name}'? " for name in difflib.get_close_matches(routing, ROUTINGS, n=1))
-        then = f"{near}Pass your own as an object of a Routing subclass, or by its name 'module:Class'"
-        raise InputError(f"routing: expected one of {names}, got {routing!r}. {then}")
+        then = "Pass your own as an object of a Routing subclass, or by its name 'module:Class'"
+        expect(False, "routing", f"one of {names}", repr(routing), did_you_mean(routing, ROUTINGS) + then)
     return ROUTINGS[routing](**settings)
 
 

@@ -98,34 +98,27 @@ def ratio_of(
     """
     if kappa is None:
         return None, None
+    ends = links(graph, votes.device)
     if isinstance(votes, LinearVotes):
-        squares, ends = _squared_lengths(votes, graph), links(graph, votes.device)
+        squares = _squared_lengths(votes, ends)
     else:
-        dtype, ends = torch.promote_types(votes.dtype, torch.float32), links(graph, votes.device)
+        dtype = torch.promote_types(votes.dtype, torch.float32)
         squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1, dtype=dtype).square_(), ends)
     ratio = kappa_over_rho(squares, ends.in_degrees.to(squares.dtype).unsqueeze(-1), kappa)
-    if isinstance(votes, LinearVotes):
-        return ratio, None
     value = ratio.detach()
-    return ratio, torch.where(value > 0, value / squares, 0)
+    return ratio, None if isinstance(votes, LinearVotes) else torch.where(value > 0, value / squares, 0)
 
 
-def _squared_lengths(votes: LinearVotes, graph: DGLGraph | Links) -> Tensor:
+def _squared_lengths(votes: LinearVotes, ends: Links) -> Tensor:
     """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children in ``votes`` are (I, B, P).
 
-    As |u W|^2 = <u u^T, W W^T>, no votes are built on a complete graph, and the u u^T of children that share W are
-    added first.
+    As |u W|^2 = <u u^T, W W^T>, no votes are built on a complete graph with a matrix for each edge.
     """
-    u, weight, ends = votes.u, votes.weight, links(graph, votes.device)
-    if weight.dim() == 2:
-        of_child = (u @ weight).square().sum(-1)  # (I, B)
-        return _sum_to_parents(of_child.index_select(0, ends.src), ends)
     if not ends.complete or votes.index is not None:
-        return _sum_to_parents(votes.build(graph).square().sum(-1), ends)
-    types = len(weight) if weight.dim() == 4 else ends.num_children
-    weight = weight.reshape(types, ends.num_parents, *weight.shape[-2:])  # (T, J, P, D)
-    by_type = u.unflatten(0, (types, -1))
-    products = torch.einsum("tnbp,tnbq->tbpq", by_type, by_type)
+        return _sum_to_parents(votes.build(ends).square().sum(-1), ends)
+    weight = votes.weight.unflatten(0, (ends.num_children, ends.num_parents))  # (I, J, P, D)
+    # einsum adds in the order of letters: the children t come last.
+    products = torch.einsum("tbp,tbq->tbpq", votes.u, votes.u)
     return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
 
 

@@ -48,27 +48,17 @@ def once_differentiable(backward: Callable[..., tuple]) -> Callable[..., tuple]:
     def checked(ctx: Any, *outer: Tensor) -> tuple:
         with torch.no_grad():
             gradients = backward(ctx, *outer)
+        if not torch.is_grad_enabled():  # torch.utils.checkpoint lets saved tensors be read only once
+            return gradients
         reached = [x for x in (*outer, *ctx.saved_tensors) if torch.is_tensor(x) and x.requires_grad]
-        refuses = torch.is_grad_enabled() and reached
-        return _Refused.apply(len(reached), *reached, *gradients) if refuses else gradients
+        return _Refused.apply(len(reached), *reached, *gradients) if reached else gradients
 
     return checked
 
 
-class _OnceDifferentiable(torch.autograd.Function):
-    """The identity. The gradients of DGL's operations pass through its backward, which refuses second derivatives."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.view_as(x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor]:
-        return (grad,)
-
-
 def refuse_second_derivative(x: Tensor) -> Tensor:
-    """Return x; a second derivative through it raises ``SecondDerivativeError``."""
-    return _OnceDifferentiable.apply(x) if x.requires_grad else x
+    """Return a view of x; a second derivative through it raises ``SecondDerivativeError``."""
+    view = x.view_as(x)
+    if x.requires_grad:
+        view.register_hook(lambda grad: _Refused.apply(1, x, grad)[0] if torch.is_grad_enabled() else grad)
+    return view

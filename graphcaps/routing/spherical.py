@@ -69,7 +69,7 @@ class Spherical(Routing):
 
     def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         if self.iterations > 1:
-            squares = edges.squared_lengths(votes)  # edge numbers
+            squares = votes.square().sum(-1)  # edge numbers
             count = edges.sum_to_parents(torch.ones_like(squares))  # (J, *), the number of votes for each parent
             ratio = kappa_over_rho(edges.sum_to_parents(squares), count, self.kappa)
         b = prior

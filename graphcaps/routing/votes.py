@@ -96,10 +96,9 @@ class LinearVotes(Votes):
 
     Args:
         u: (I, *, P) child capsules.
-        weight: one matrix per edge (E, P, D), one per child type and parent (T, J, P, D), or one for all (P, D). If
-            there are T child types, child i has type i // (I / T). With ``index``, any number of matrices (M, P, D).
+        weight: (E, P, D), one matrix per edge; or with ``index``, any number of matrices (M, P, D).
         index: (E,) int32 or int64 in [0, M), on u's device: edge e uses the matrix ``weight[index[e]]``. Use it if
-            edges share matrices in another way, like the positions of ``graphcaps.graph.local_graph``.
+            edges share matrices, like the positions of ``graphcaps.graph.local_graph``.
 
     >>> from graphcaps import complete_graph
     >>> votes = LinearVotes(torch.ones(3, 5, 8), torch.ones(6, 8, 16))
@@ -120,49 +119,33 @@ class LinearVotes(Votes):
         The values of ``index`` are checked only on the CPU: on a GPU, the check would wait for the device.
         """
         u, weight = self.u, self.weight
-        num_children, num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
+        num_children, num_edges = graph.num_src_nodes(), graph.num_edges()
         check_tensor("u", u)
         check_tensor("weight", weight)
         expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
         expect(weight.dtype == u.dtype, "weight", f"{u.dtype} as u", weight.dtype)
         expect(weight.device == u.device, "weight", f"device {u.device} as u", weight.device)
-        expect(weight.dim() in (2, 3, 4), "weight", "(E, P, D), (T, J, P, D) or (P, D)", tuple(weight.shape))
+        then = "If edges share matrices, pass an index"
+        expect(weight.dim() == 3, "weight", "(E, P, D), or (M, P, D) with an index", tuple(weight.shape), then)
         expect(weight.shape[-2] == u.shape[-1], "weight", f"P={u.shape[-1]} as in u", tuple(weight.shape))
-        if weight.dim() == 4:
-            types = weight.shape[0]
-            fits = weight.shape[1] == num_parents and types >= 1 and num_children % types == 0
-            wanted = f"(T, J={num_parents}, P, D) with T a divisor of I={num_children}"
-            expect(fits, "weight", wanted, tuple(weight.shape))
         if self.index is not None:
-            expect(weight.dim() == 3, "weight", "(M, P, D) beside an index", tuple(weight.shape))
             _check_index(self.index, len(weight), u, graph)
-        elif weight.dim() == 3:
-            expect(len(weight) == graph.num_edges(), "weight", f"(E={graph.num_edges()}, P, D)", tuple(weight.shape))
+        else:
+            expect(len(weight) == num_edges, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape), then)
+
+    def matrices(self) -> Tensor:
+        """Return the matrix of each edge, (E, P, D)."""
+        return self.weight if self.index is None else self.weight.index_select(0, self.index)
 
     def build(self, graph: DGLGraph) -> Tensor:
-        u, weight, edges = self.u, self.weight, links(graph, self.device)
+        edges = links(graph, self.device)
         if edges.complete:
             return self.grid(graph).flatten(0, 1)
-        if self.index is not None:
-            weight = weight.index_select(0, self.index)
-        if weight.dim() == 2:
-            return (u @ weight).index_select(0, edges.src)
-        if weight.dim() == 4:
-            type_of_child = edges.src // (edges.num_children // weight.shape[0])
-            weight = weight.flatten(0, 1).index_select(0, type_of_child * edges.num_parents + edges.dst)
-        return torch.einsum("e...p,epd->e...d", u.index_select(0, edges.src), weight)
+        return torch.einsum("e...p,epd->e...d", self.u.index_select(0, edges.src), self.matrices())
 
     def grid(self, graph: DGLGraph) -> Tensor:
-        u, weight, num_parents = self.u, self.weight, graph.num_dst_nodes()
-        if self.index is not None:
-            weight = weight.index_select(0, self.index)
-        if weight.dim() == 2:
-            return (u @ weight).unsqueeze(1).expand(-1, num_parents, *self.trailing, -1)
-        if weight.dim() == 4:
-            by_type = u.unflatten(0, (len(weight), len(u) // len(weight)))  # (T, I/T, *, P)
-            return torch.einsum("tn...p,tjpd->tnj...d", by_type, weight).flatten(0, 1)
-        by_child = weight.unflatten(0, (len(u), num_parents))  # (I, J, P, D)
-        return torch.einsum("i...p,ijpd->ij...d", u, by_child)
+        by_child = self.matrices().unflatten(0, (len(self.u), graph.num_dst_nodes()))  # (I, J, P, D)
+        return torch.einsum("i...p,ijpd->ij...d", self.u, by_child)
 
 
 @dataclass(frozen=True)
@@ -233,16 +216,13 @@ class NodeVotes(Votes):
 
     @property
     def trailing(self) -> tuple[int, ...]:
-        return (*self.u.shape[1:-3], self.u.shape[-2])  # those of the parents: (*, K_out)
+        return (*self.u.shape[1:-3], self.z.shape[-2])  # those of the parents: (*, K_out)
 
     def build(self, graph: DGLGraph | Links) -> Tensor:
         """Build the votes (E, *, K_in, K_out, D) in edge order."""
         ends = links(graph, self.device)
         votes = self.z if self.per_edge else self.z.index_select(0, ends.src)
         return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
-
-    def detach(self) -> NodeVotes:
-        return NodeVotes(self.u.detach(), None if self.scale is None else self.scale.detach(), self.per_edge)
 
 
 def _check_index(index: Tensor, num_matrices: int, u: Tensor, graph: DGLGraph) -> None:

@@ -117,6 +117,8 @@ def restore_training(optimizer: torch.optim.Optimizer, device: torch.device, ten
         if name.startswith("optimizer."):
             _, k, entry = name.split(".", 2)
             like = parameters[int(k)]
+            if (tensor.shape != like.shape and entry != "step") or not tensor.isfinite().all():
+                raise ValueError(f"{name} {_kind(tensor)}, for a parameter {_kind(like)}, or NaN or infinity in it")
             if entry != "step":  # fused Adam ignores strides, so they must equal the parameter's
                 tensor = torch.empty_like(like, dtype=tensor.dtype, device="cpu").copy_(tensor)
             state.setdefault(int(k), {})[entry] = tensor

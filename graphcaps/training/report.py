@@ -9,7 +9,6 @@ from accelerate import Accelerator
 from ..analysis.accuracy import Evaluation
 from ..config import TrainConfig
 from ..data import ImageSplits
-from ..data.images import Images
 from ..models import ImageNetwork, routing_network
 from ..models.answers import present
 from ..models.evidence import BLANK
@@ -32,8 +31,7 @@ def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Le
         shape = " x ".join(map(str, splits.image_shape))
         each = sizes.max() if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
         own = f"\n{len(sizes)} classes of {each} training images, each {shape}"
-        assert isinstance(splits.train, Images)
-        own += _blank(splits.train)
+        own += _blank(splits.train.pixels)
     return (
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
         f"and {len(splits.test)} test images{own}\n"
@@ -42,9 +40,9 @@ def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Le
     )
 
 
-def _blank(images: Images) -> str:
+def _blank(images: torch.Tensor) -> str:
     """A warning if most images have almost no contrast, like 12-bit camera images stored in 16-bit files; else ""."""
-    pixels = images.at(torch.arange(0, len(images), math.ceil(len(images) / 1000))).flatten(start_dim=1).int()
+    pixels = images[:: math.ceil(len(images) / 1000)].flatten(start_dim=1).int()
     share = float((pixels.amax(dim=1) - pixels.amin(dim=1) < 255 * BLANK).float().mean())
     blank = f"\n{share:.0%} of them are blank: their lightest and darkest pixel differ by less than {BLANK} of 1. "
     return blank + "In 16-bit files 65535 is white: stretch their greys first" if share > 0.5 else ""

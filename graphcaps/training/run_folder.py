@@ -30,7 +30,7 @@ from ..atomic import UNFINISHED, checked, reading, replacing, write_text
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 from ..errors import GraphcapsError, check_json, did_you_mean, read_json
 from ..names import short_name
-from ..typed import Size, typed
+from ..typed import Device, Size, typed
 from ..viz.routing_trace import RoutingTrace
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ class Run:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
         for folder in (self.path, self.path / "checkpoints"):
             for leftover in folder.glob(f"{UNFINISHED}*"):
-                leftover.unlink(missing_ok=True)
+                if leftover.is_file():
+                    leftover.unlink(missing_ok=True)
         return held
 
     def checkpoint(self, which: str) -> Path:
@@ -205,12 +206,9 @@ class Run:
         """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
         path = self.path / "answers.npz"
         then = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
-        with reading(path, "a finished run's answers to the test images", then, GraphcapsError):
-            with np.load(checked(path), allow_pickle=False) as stored:
-                predicted, labels = stored["predicted"], stored["labels"]
-            if (predicted.shape, predicted.dtype) != (labels.shape, labels.dtype):
-                raise ValueError(f"{predicted.dtype} {predicted.shape} beside {labels.dtype} {labels.shape}")
-        return predicted, labels
+        wanted = "a finished run's answers to the test images"
+        with reading(path, wanted, then, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
+            return stored["predicted"], stored["labels"]
 
     def metrics(self) -> list[dict[str, float]]:
         """Read the rows of metrics.csv: one per finished epoch."""
@@ -236,8 +234,6 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
     """All run folders in ``folder``, the most recently written first. Logs a warning for each unreadable one."""
     runs = []
     for path in Path(folder).glob("*/config.json"):
-        if path.parent.name.startswith(UNFINISHED):  # left by a killed process of an older version
-            continue
         try:
             runs.append(Run.open(path.parent))
         except GraphcapsError as error:
@@ -259,7 +255,7 @@ def pretrained_names() -> list[str]:
 def load(
     run: str | Path | Run,
     which: Literal["best", "last", "previous"] = "best",
-    device: Any = "cpu",
+    device: Device = "cpu",
     num_classes: Size | None = None,
 ) -> Any:
     """Load a trained network in eval mode.
@@ -286,8 +282,7 @@ def load(
     """
     import torch
 
-    from ..models import from_preset, take_layers
-    from ..routing.names import from_json
+    from ..models import for_other_classes
     from .checkpoint import read_model
 
     if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
@@ -297,9 +292,5 @@ def load(
         model, head = read_model(run.checkpoint(which))
         run.check_trained(head)
     if num_classes is not None:
-        trained, preset = model, dict(model.preset or {}, num_classes=num_classes)
-        if "routing" in preset:
-            preset["routing"] = from_json(preset["routing"])
-        model = from_preset(**preset)
-        take_layers(model, trained)
+        model = for_other_classes(model, num_classes)
     return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format used in training

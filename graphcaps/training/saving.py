@@ -11,7 +11,7 @@ import torch
 from ..atomic import reading
 from ..config import TrainConfig
 from ..data import ImageSplits
-from ..errors import GraphcapsError, expect
+from ..errors import GraphcapsError, check_json, expect
 from ..models import Limits, routing_network
 from ..trace import RoutingTrace
 from ..trace.recording import kept_epochs, record
@@ -108,10 +108,11 @@ class Saving:
         self.keep_last = not damage
         wanted, got = head.get("class_names"), self.splits.class_names
         expect(wanted == [*got], str(self.run), f"the classes of its training, {wanted}", f"{[*got]}")
-        with reading("checkpoint", f"the state of a training in {path}", kind=GraphcapsError):
-            self.state, self.limits = State(**head["state"]), Limits(*head["limits"])
         checkpoint.restore_model(self.network, tensors, path)
-        checkpoint.restore_training(self.learner.optimizer, self.device, tensors)
+        with reading("checkpoint", f"the state of a training in {path}", kind=GraphcapsError):
+            check_json(head["state"], epoch=int, step=int, best_epoch=int, history=list)
+            self.state, self.limits = State(**head["state"]), Limits(*head["limits"])
+            checkpoint.restore_training(self.learner.optimizer, self.device, tensors)
         if not self.main:  # the restored sums are over all processes, so only the main process keeps them
             self.state.loss_sum, self.state.correct, self.state.seen = 0.0, 0, 0
         if self.device.type == "cpu" and self.state.threads and "OMP_NUM_THREADS" not in os.environ:

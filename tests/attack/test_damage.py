@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from graphcaps import GraphcapsError, TrainConfig, train
 from graphcaps.cli import main
@@ -132,6 +133,19 @@ def test_both_checkpoints_damaged_are_an_error_that_names_both(runs):
     Path("run/checkpoints/previous.safetensors").write_bytes(b"")
     with pytest.raises(GraphcapsError, match=r"last\.safetensors.*previous\.safetensors.*No other is left"):
         train(TrainConfig(), resume="run", progress=False)
+
+
+@pytest.mark.parametrize("name", ["state", "optimizer.0.exp_avg", "optimizer.x.exp_avg", "generator.cpu"])
+def test_a_strangers_state_of_a_training_is_refused(runs, capsys, name):
+    path = Run.open(shutil.copytree(runs["begun"], "run")).checkpoint("last")
+    tensors, head = checkpoint.read(path)
+    if name == "state":
+        head["state"]["epoch"] = "1"
+    else:
+        tensors[name] = torch.full((1,), torch.nan)
+    checkpoint.write(path, tensors, head)
+    code, printed = answer(capsys, "train", "--resume", "run")
+    assert code == 1 and "checkpoint: expected the state of a training in " in printed, printed
 
 
 def test_a_run_of_before_there_were_settings_and_two_checkpoints_goes_on(runs):

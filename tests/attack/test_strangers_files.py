@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from graphcaps import atomic
 from graphcaps.cli import main
@@ -57,6 +58,15 @@ def endless(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
+def beside_an_image(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        path.parent.mkdir(parents=True)
+        Image.new("L", (4, 4)).save(path.with_name("image.png"))
+        make(path)
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("name", "make", "command"),
     [
@@ -70,6 +80,7 @@ def endless(path: Path) -> None:
         *((f"x.{kind}", fifo, f"{TRAIN} {kind}:x.{kind}") for kind in ("csv", "npz", "idx")),
         ("x.png", fifo, "predict x.png"),
         *((f"x.{kind}", endless, f"{TRAIN} {kind}:x.{kind}") for kind in ("csv", "npz", "idx")),
+        *(("f/a/x.png", beside_an_image(make), f"{TRAIN} folder:f") for make in (fifo, endless)),
         (WEIGHTS, described(image_shape=[1, 10**5, 10**5]), "evaluate run"),
         (WEIGHTS, described(num_classes=10**9), "evaluate run"),
         (WEIGHTS, described({"iterations": 10**9}), "evaluate run"),
@@ -86,4 +97,4 @@ def test_a_strangers_file_is_refused_before_it_takes_memory_or_time(tmp_path, mo
     code = main(command.split())
     signal.alarm(0)
     error = capsys.readouterr().err
-    assert code in (1, 2) and error.splitlines()[-1].startswith("graphcaps: ") and Path(name).name in error, error
+    assert code in (1, 2) and "\ngraphcaps: " in "\n" + error and Path(name).name in error, error

@@ -6,7 +6,7 @@ import torch.distributed
 
 from graphcaps import complete_graph, dgl, route, squash
 from graphcaps.models import from_preset
-from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, ConvCaps
+from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, ConvCaps, MatrixPrimaryCaps, PrimaryCaps
 from graphcaps.routing.rule import squash_saving_memory
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -93,3 +93,11 @@ def test_fsdp_trains_every_layer_as_one_process_does():
                 assert torch.equal(parameter.grad.full_tensor(), slope)
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_a_layer_in_float64_computes_in_float64():
+    torch.manual_seed(0)
+    first, last = PrimaryCaps(2, 2, 3, 2, 1).double(), CapsuleLayer(18, 3, 3, 5, "em").double()
+    images = torch.randn(2, 2, 4, 4, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(lambda x: last(first(x)), images)
+    assert all(x.dtype == torch.float64 for x in MatrixPrimaryCaps(2, 3).double()(images))

@@ -267,6 +267,21 @@ def test_half_precision_holds_features_of_any_scale(kind, rel, scale, draw):
         torch.testing.assert_close(got.float(), wanted, rtol=0, atol=rel)
 
 
+@pytest.mark.parametrize("squash_output", [True, False])
+@pytest.mark.parametrize("name", ["fused", "torch"])
+def test_float32_holds_features_up_to_1e17_and_gradients_up_to_1e11(name, squash_output, draw):
+    layer, x = conv(squash_output=squash_output), draw(N, F)
+    for scale, trains in ((1e-11, True), (1e11, True), (1e17, False)):
+        found = []
+        for kind in (torch.float32, torch.float64):
+            twin, given = copy.deepcopy(layer).to(kind), (scale * x).to(kind).requires_grad_()
+            with graphcaps.engine(name):
+                out = twin(graph_of(), given)
+            learned = torch.autograd.grad(out.sum(), [given, *twin.parameters()]) if trains else []
+            found.append([each.double() / each.abs().max().double() for each in (out, *learned)])
+        torch.testing.assert_close(*found, rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize("kind", [CapsuleConv, CapsuleReadout])
 def test_unit_votes_forget_how_long_features_are(kind, draw):
     """A node whose features are zero has nothing to say, and its gradient is finite."""

@@ -12,7 +12,7 @@ torch_geometric = pytest.importorskip("torch_geometric", reason='needs pip insta
 from torch_geometric.edge_index import EdgeIndex  # noqa: E402
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer  # noqa: E402
 from torch_geometric.explain.algorithm.utils import set_masks  # noqa: E402
-from torch_geometric.nn import MeanAggregation  # noqa: E402
+from torch_geometric.nn import HeteroConv, MeanAggregation  # noqa: E402
 from torch_geometric.utils import to_edge_index, to_torch_sparse_tensor  # noqa: E402
 
 from graphcaps import GraphcapsError, bipartite_graph, dgl, nn, pyg  # noqa: E402
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 F, D, K, N, E = 6, 4, 3, 9, 24
 # float64: sums of at most 30 terms of size 10, three iterations; see test_facts.py.
 EXACT = dict(rtol=1e-10, atol=1e-10)
+CAN_SAMPLE = torch_geometric.typing.WITH_PYG_LIB or torch_geometric.typing.WITH_TORCH_SPARSE
 
 
 def edges_of(sources=N, targets=N, both_ways=False):
@@ -188,6 +189,45 @@ def test_a_cached_layer_equals_one_that_is_not_and_keeps_the_edges_of_its_first_
         cached.reset_parameters()
         cached.load_state_dict(state)
         torch.testing.assert_close(cached(x, edges.flip(1), weight), plain(x, edges.flip(1), weight), **EXACT)
+
+
+def test_a_hetero_conv_gives_what_dgls_gives_and_sparse_gradients_equal_dense_ones(draw):
+    """Users have an embedding instead of features."""
+    nodes, sizes, convs, twins, edges = {"user": N, "item": 5}, {"user": F, "item": 7}, {}, {}, {}
+    for src, name, dst in ("user", "buys", "item"), ("item", "bought by", "user"), ("user", "follows", "user"):
+        edges[src, name, dst] = edges_of(nodes[src], nodes[dst])
+        pair = sizes[src], sizes[dst]
+        layer = convs[src, name, dst] = pyg.CapsuleConv(pair, D, K, residual=True, add_self_loops=False)
+        twins[name] = nn.CapsuleConv(pair, D, K, residual=True)
+        twins[name].load_state_dict(layer.state_dict())
+    ours, theirs = HeteroConv(convs).double(), dgl.nn.pytorch.HeteroGraphConv(twins).double()
+    graph, x = dgl.heterograph({each: tuple(ends) for each, ends in edges.items()}, nodes), draw(5, 7)
+    table, users, wanted = torch.nn.Embedding(20, F, sparse=True).double(), torch.randperm(20)[:N], None
+    for table.sparse in (True, False):
+        for call in (lambda h: ours(h, edges), lambda h: theirs(graph, h)):
+            out = call({"user": table(users), "item": x})
+            (gradient,) = torch.autograd.grad(out["user"].sin().sum() + out["item"].sin().sum(), table.weight)
+            assert gradient.is_sparse == table.sparse
+            wanted = wanted or (out, gradient.to_dense())
+            torch.testing.assert_close((out, gradient.to_dense()), wanted, **EXACT)
+
+
+@pytest.mark.skipif(not CAN_SAMPLE, reason="NeighborLoader needs pyg-lib or torch-sparse")
+def test_the_batches_of_a_neighbor_loader_give_what_the_whole_graph_gives_in_value_and_gradient(draw):
+    """Two layers with all neighbours, and a readout of the nodes asked for, each of which is a graph."""
+    layers = torch.nn.ModuleList([conv(concat=True), made(pyg.CapsuleConv, D * K, D, 2)])
+    layers.append(made(pyg.CapsuleReadout, D, D, 2, in_caps=2))
+
+    def outputs(x, edges, asked):
+        return layers[2](layers[1](layers[0](x, edges), edges)[:asked], torch.arange(asked))
+
+    data = torch_geometric.data.Data(x=draw(N, F), edge_index=edges_of())
+    batches = torch_geometric.loader.NeighborLoader(data, [-1, -1], batch_size=4)
+    out = torch.cat([outputs(batch.x, batch.edge_index, batch.batch_size) for batch in batches])
+    wanted = outputs(data.x, data.edge_index, N)
+    torch.testing.assert_close(out, wanted, **EXACT)
+    gradients = [torch.autograd.grad(each.sin().sum(), layers.parameters()) for each in (out, wanted)]
+    torch.testing.assert_close(*gradients, **EXACT)
 
 
 # PyG's tools

@@ -58,7 +58,7 @@ def test_votes_that_lie_image_by_image_equal_the_oracle_where_they_lie(routing, 
     assert_equals_oracle(complete_graph(children, 5), made.flatten(1, 2).transpose(0, 1), leaves, routing)
 
 
-WEIGHTS = {"per edge": (35, 8, 16), "per type": (7, 5, 8, 16), "shared": (8, 16), "by index": (4, 8, 16)}
+WEIGHTS = {"per edge": (35, 8, 16), "by index": (4, 8, 16)}
 
 
 @pytest.mark.fact(12)
@@ -80,18 +80,6 @@ def test_linear_votes_are_never_built(index, monkeypatch):
     weight.requires_grad_()
     dynamic_routing(complete_graph(6, 2), LinearVotes(u, weight, index)).sum().backward()
     assert u.grad.any() and weight.grad.any()
-
-
-def test_a_child_with_most_of_the_edges_is_routed_from_built_votes(monkeypatch, draw):
-    """A buffer for its linear votes in each thread would take more memory than all votes built."""
-    monkeypatch.setattr(passes, "MAX_BUFFER", 0)
-    graph = bipartite_graph(torch.tensor([0] * 200 + [1, 2, 3]), torch.randint(0, 9, (203,)), 4, 9)
-    built, build = [], LinearVotes.build
-    monkeypatch.setattr(LinearVotes, "build", lambda self, graph: built.append(1) or build(self, graph))
-    leaves = [draw(4, 3, 5).requires_grad_(), draw(5, 4).requires_grad_()]
-    dynamic_routing(graph, LinearVotes(*leaves))
-    assert built == [1]
-    assert_equals_oracle(graph, LinearVotes(*leaves), leaves)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -57,7 +57,7 @@ def device(monkeypatch):
 
 HALF = torch.float16 if INTERPRETED else torch.bfloat16  # the interpreter can't multiply matrices of bfloat16
 SPHERICAL = Spherical(3, concentration=2.5)
-PRIORS = {"per edge": (18,), "per type": (18, 5), "shared": None, "by edge": (18, 5), "by image": None}
+PRIORS = {"per edge": (18,), "by index": (18, 5), "by edge": (18, 5), "by image": None}
 
 
 def votes_and_leaves(kind, sizes, draw):
@@ -67,8 +67,10 @@ def votes_and_leaves(kind, sizes, draw):
         return GivenVotes, [draw(children * parents, images, dim)]
     if kind == "by image":
         return lambda u: GivenVotes(u.flatten(1, 2).transpose(0, 1)), [draw(images, children, parents, dim)]
-    matrices = {"per edge": (children * parents,), "per type": (2 - children % 2, parents), "shared": ()}[kind]
-    return LinearVotes, [draw(children, images, child_dim), draw(*matrices, child_dim, dim)]
+    u, edges = draw(children, images, child_dim), children * parents
+    if kind == "per edge":
+        return LinearVotes, [u, draw(edges, child_dim, dim)]
+    return lambda u, w: LinearVotes(u, w, torch.arange(edges, device=u.device) % 4), [u, draw(4, child_dim, dim)]
 
 
 def assert_equals_oracle(kind, routing, device, draw, prior=None, sizes=(6, 3, 5, 3, 7), dtype=torch.float32, off=1e-4):

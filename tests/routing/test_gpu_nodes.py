@@ -22,7 +22,9 @@ def test_what_follows_holds_in_the_interpreter(which):
 
 CODE = """
 from graphcaps import dgl
+from graphcaps.routing import Rule
 from graphcaps.routing.engines.gpu import nodes
+from graphcaps.routing.votes import NodeVotes
 
 nodes.SEGMENT, graph = 3, dgl.graph(([0, 1, 1, 2, 1, 1], [1, 0, 2, 1, 1, 1]))
 for caps_in, caps, dim, dtype, kappa, iterations, mutual, per_edge in [
@@ -36,7 +38,8 @@ for caps_in, caps, dim, dtype, kappa, iterations, mutual, per_edge in [
     z = torch.zeros(6 if per_edge else 3, caps_in, caps, dim, dtype=dtype, requires_grad=True)
     scale = torch.ones(6, caps_in, caps, requires_grad=True) if caps < 8 else None
     kappa = None if kappa is None else torch.ones((), requires_grad=True)
-    nodes.sums_of_nodes(graph, z, scale, kappa, iterations, mutual, per_edge, caps < 8)[0].sum().backward()
+    rule = Rule(iterations, "capsules" if kappa is None else "directions", kappa)
+    nodes.sums_of_nodes(graph, NodeVotes(z, scale, per_edge), rule, mutual, caps < 8)[0].sum().backward()
 """
 
 
@@ -68,8 +71,7 @@ def routed(device, routing, z, scale, mutual, per_edge, exact=False):
     else:
         from graphcaps.routing.engines.gpu.nodes import sums_of_nodes
 
-        rule = rule_of(routing)
-        s, c = sums_of_nodes(graph(), *leaves, rule.kappa, rule.iterations, mutual, per_edge, True)
+        s, c = sums_of_nodes(graph(), NodeVotes(*leaves, per_edge), rule_of(routing), mutual, True)
     cotangent = torch.randn(s.shape, generator=torch.Generator().manual_seed(2)).to(s)
     gradients = torch.autograd.grad(s, [*leaves, *routing.parameters()], cotangent, allow_unused=True)
     return [x.detach().cpu().double() for x in (s, c, *gradients) if x is not None]
@@ -115,11 +117,8 @@ def test_zero_votes_have_finite_gradients(device):
     torch.testing.assert_close(c, torch.full_like(c, 1 / 3))
 
 
-def test_quick_sums_and_products_along_edges(device):
-    from graphcaps.routing.engines.gpu.nodes import products_of_nodes
-
+def test_sums_and_products_along_edges(device):
     z, joined, results = torch.randn(7, 3, 5), graph(), []
-    torch.testing.assert_close(products_of_nodes(joined, z.to(device)).cpu(), products_of_ends(joined, z))
     for where in ("cpu", device):
         leaf = z.to(where).requires_grad_()
         s = sum_weighted(joined, leaf, products_of_ends(joined, leaf))
@@ -131,7 +130,7 @@ def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     from graphcaps.routing.engines.gpu import nodes
 
     z, ratio = torch.randn(7, 1, 3, 4, device=device, requires_grad=True), torch.ones(7, 3, device=device)
-    given = [z, z.new_empty(0), ratio.requires_grad_(), *nodes.edges_by_node(graph(), z.device, False)], [2, 0, 0, 1]
+    given = [z, z.new_empty(0), ratio.requires_grad_(), *nodes.edges_by_node(graph(), z.device, False)], [2, 0, 0, 1, 0]
     torch.library.opcheck(torch.ops.graphcaps.route_nodes.default, given)
     (slope,) = torch.autograd.grad(torch.ops.graphcaps.route_nodes(*given)[0].sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):

@@ -4,11 +4,9 @@ import pytest
 import torch
 
 from graphcaps import dgl, engine
-from graphcaps.graph import Links
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Attention, Dynamic, Spherical, Uniform
 from graphcaps.routing.api import route_nodes
-from graphcaps.routing.engines import chunks
 from graphcaps.routing.votes import NodeVotes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -73,28 +71,6 @@ def test_votes_that_are_all_zero_have_finite_gradients(routing):
     s.sum().backward()
     assert not s.any() and z.grad.isfinite().all() and z.grad.any()
     torch.testing.assert_close(c, torch.full((EDGES, 1, 3), 1 / 3))
-
-
-def test_engine_torch_never_builds_the_votes_of_all_edges(monkeypatch):
-    monkeypatch.setattr(NodeVotes, "build", lambda self, graph: pytest.fail("the votes were built"))
-    z = torch.randn(SOURCES, 2, 3, 4, requires_grad=True)
-    with engine("torch"):
-        route_nodes(random(), NodeVotes(z), Spherical())[0].sum().backward()
-    assert z.grad.any()
-
-
-def test_sums_and_products_along_edges_and_their_first_and_second_derivatives(draw, monkeypatch):
-    """Votes are made for a chunk of edges at a time."""
-    monkeypatch.setattr(chunks, "MAX_NUMBERS", 7 * 2 * 4)
-    src, dst = torch.randint(20, (2, 200), generator=torch.Generator().manual_seed(0))
-    z, v, weight = (x.requires_grad_() for x in (draw(20, 2, 4), draw(20, 2, 4), draw(200, 2)))
-    ends, few = Links(src, dst, 20, 20, complete=False), Links(src[:9], dst[:9], 20, 20, complete=False)
-    wanted = torch.zeros_like(v).index_add(0, dst, weight.unsqueeze(-1) * z[src])
-    torch.testing.assert_close(chunks.sum_along(z, weight, ends), wanted)
-    torch.testing.assert_close(chunks.products_along(z, v, ends), (z[src] * v[dst]).sum(-1))
-    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
-        assert check(lambda *given: chunks.sum_along(*given, few), (z, weight[:9]), fast_mode=True)
-        assert check(lambda *given: chunks.products_along(*given, few), (z, v), fast_mode=True)
 
 
 def test_a_second_derivative_is_refused():

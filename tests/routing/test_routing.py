@@ -190,20 +190,16 @@ def test_the_routed_graph_holds_the_last_iteration_detached(name, linear, graphs
 # Linear votes
 
 
-@pytest.mark.parametrize("kind", ["per_edge", "per_type", "shared", "by_index"])
+@pytest.mark.parametrize("kind", ["per_edge", "by_index"])
 @pytest.mark.parametrize("complete", [True, False], ids=["complete", "sparse"])
 def test_linear_votes_equal_a_loop_over_edges(kind, complete, draw):
     sparse = bipartite_graph([5, 0, 0, 3, 3, 3], [1, 0, 2, 1, 1, 0], 6, 3)
     graph = complete_graph(6, 3) if complete else sparse
     edges = graph.num_edges()
-    shape = {"per_edge": (edges,), "per_type": (2, 3), "shared": (), "by_index": (4,)}[kind]
     index = torch.arange(edges) * 3 % 4 if kind == "by_index" else None
-    u, weight = draw(6, 2, 5).requires_grad_(), draw(*shape, 5, D).requires_grad_()
-    taken = weight if index is None else weight[index]  # (E, 5, D), (2, 3, 5, D) or (5, D)
-    rows = []
-    for e, (i, j) in enumerate(zip(*(end.tolist() for end in graph.edges(order="eid")), strict=True)):
-        matrix = taken[e] if taken.dim() == 3 else taken[i // 3, j] if taken.dim() == 4 else taken
-        rows.append(u[i] @ matrix)
+    u, weight = draw(6, 2, 5).requires_grad_(), draw(edges if index is None else 4, 5, D).requires_grad_()
+    taken = weight if index is None else weight[index]  # (E, 5, D)
+    rows = [u[i] @ taken[e] for e, i in enumerate(graph.edges(order="eid")[0].tolist())]
     got, wanted = LinearVotes(u, weight, index).tensor(graph), torch.stack(rows)
     assert_same(got, wanted)
     cotangent = draw(*wanted.shape)

@@ -15,8 +15,7 @@ from ..votes import NodeVotes, Votes
 from .dense import DenseEdges
 from .dgl import DGLEdges
 from .edges import Edges
-from .fused import FusedEdges, FusedNodes, fits_node_kernels
-from .node_edges import NodeEdges
+from .fused import FusedEdges, fits_node_kernels, lacks_for_nodes
 
 ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
 """The order of preference: ``auto`` uses the first engine that supports the call."""
@@ -73,22 +72,20 @@ def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
     )
 
 
-def choose_for_nodes(
-    graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool
-) -> type[FusedNodes] | type[NodeEdges] | None:
-    """Return the engine for ``route_nodes``, or None if only ``route`` on the graph of all capsules can do it.
+def choose_for_nodes(graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool) -> str:
+    """Return how ``route_nodes`` computes: by "kernels", by "torch", or by "route" on the graph of all capsules.
 
     Raises:
         InputError: the block's engine can't run this call.
     """
-    asked, reason = asked_engine(), FusedNodes.supports(votes, routing)
+    asked, reason = asked_engine(), lacks_for_nodes(votes, routing)
     if asked in ("auto", "fused") and not reason:
-        return FusedNodes
+        return "kernels"
     if asked in ("auto", "torch") or isinstance(graph, Links):
-        return NodeEdges
+        return "torch"
     then = f"Engine fused lacks {reason}" if asked == "fused" else ""
     expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), then)
-    return None
+    return "route"
 
 
 def use_node_kernels(z: Tensor) -> bool:

@@ -7,10 +7,10 @@ from ..._dgl import DGLGraph
 from ...graph import links
 from ..base import Routing
 from ..votes import Votes
-from .edges import Edges
+from .edges import AlignedEdges
 
 
-class DenseEdges(Edges):
+class DenseEdges(AlignedEdges):
     """The engine for complete graphs. The I votes for one parent and image form the rows of one matrix.
 
     Edge vectors are (J, *, I, D), and edge numbers are (J, *, I). Children and parents are broadcast to edges, not
@@ -18,6 +18,7 @@ class DenseEdges(Edges):
     """
 
     engine = "torch"
+    child_dim = 0
 
     @classmethod
     def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
@@ -35,19 +36,6 @@ class DenseEdges(Edges):
 
     def vectors_in(self, dtype: torch.dtype) -> Tensor:
         return self.votes.grid(self.graph).to(dtype).movedim(0, -2).contiguous()  # (I, J, *, D) -> (J, *, I, D)
-
-    def child_softmax(self, b: Tensor) -> Tensor:
-        return b.softmax(dim=0)
-
-    def child_sum(self, x: Tensor) -> Tensor:
-        return x.sum(dim=0).expand_as(x)
-
-    def child_max(self, x: Tensor) -> Tensor:
-        return x.detach().amax(dim=0).expand_as(x)
-
-    def child_topk(self, x: Tensor, k: int) -> Tensor:
-        top = x.detach().topk(min(k, len(x)), dim=0).indices
-        return torch.zeros_like(x, dtype=torch.bool).scatter(0, top, True)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         return torch.matmul(c.unsqueeze(-2), u_hat).squeeze(-2)  # (J, *, 1, I) (J, *, I, D) -> (J, *, D)

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from ..._dgl import DGLGraph, edge_softmax, function, has_cuda, ops
-from ...graph import Links, bipartite_graph, cached_per_structure
+from ..._dgl import DGLGraph, edge_softmax, function, has_cuda
+from ...graph import Links
 from ...torch_tracing import is_tracing
 from ..base import Routing
 from ..second_derivative import refuse_second_derivative
@@ -14,7 +14,7 @@ from .edges import Edges
 class DGLEdges(Edges):
     """DGL's operations on a view of the graph, so that the caller's graph doesn't change.
 
-    DGL can't compute second derivatives, so they raise an error. Operations without a gradient are torch's.
+    DGL can't compute second derivatives, so they raise an error. Other operations are torch's, which are as fast.
     """
 
     engine = "dgl"
@@ -46,29 +46,6 @@ class DGLEdges(Edges):
         self.graph.edata["u_hat"], self.graph.dstdata["v"] = u_hat, v
         self.graph.apply_edges(function.e_dot_v("u_hat", "v", "agreement"))
         return self.graph.edata.pop("agreement").squeeze(-1)
-
-    # Below, copies and plain sums call DGL's kernels directly, because storing a feature on the graph takes 0.1 ms.
-    def sum_to_parents(self, x: Tensor) -> Tensor:
-        return ops.copy_e_sum(self.graph, refuse_second_derivative(x))
-
-    def child_sum(self, x: Tensor) -> Tensor:
-        return self.from_children(ops.copy_e_sum(reversed_graph(self.graph), refuse_second_derivative(x)))
-
-    def from_children(self, x: Tensor) -> Tensor:
-        return ops.copy_u(self.graph, refuse_second_derivative(x))
-
-    def from_parents(self, x: Tensor) -> Tensor:
-        return ops.copy_v(self.graph, refuse_second_derivative(x))
-
-    def has_votes(self) -> Tensor:
-        return self.graph.in_degrees() > 0
-
-
-@cached_per_structure
-def reversed_graph(graph: DGLGraph) -> DGLGraph:
-    """Return a graph with the same edges, from parents to children."""
-    src, dst = graph.edges(order="eid")
-    return bipartite_graph(dst, src, graph.num_dst_nodes(), graph.num_src_nodes())
 
 
 def _message(edges) -> dict[str, Tensor]:

@@ -101,10 +101,6 @@ class Edges:
         """Edge vectors and parents (J, *, D) -> edge numbers: <u_hat, v>."""
         return (u_hat * self.from_parents(v)).sum(-1)
 
-    def squared_lengths(self, u_hat: Any) -> Tensor:
-        """Edge vectors -> edge numbers: <u_hat, u_hat>."""
-        return u_hat.square().sum(-1)
-
     def sum_to_parents(self, x: Tensor) -> Tensor:
         """Edge numbers -> (J, *), or edge vectors -> (J, *, D): the sum over each parent's in-edges."""
         return x.new_zeros(self.ends.num_parents, *x.shape[1:]).index_add(0, self.ends.dst, x)
@@ -157,7 +153,26 @@ class Edges:
             self.observer(r, b, c, v, agreement)
 
 
-def per_parent(numbers: Tensor | float, like: Tensor) -> Tensor:
+class AlignedEdges(Edges):
+    """Base of engines whose edge numbers have a dim along which each child's out-edges lie."""
+
+    child_dim: ClassVar[int]
+
+    def child_softmax(self, b: Tensor) -> Tensor:
+        return b.softmax(self.child_dim)
+
+    def child_sum(self, x: Tensor) -> Tensor:
+        return x.sum(self.child_dim, keepdim=True).expand_as(x)
+
+    def child_max(self, x: Tensor) -> Tensor:
+        return x.detach().amax(self.child_dim, keepdim=True).expand_as(x)
+
+    def child_topk(self, x: Tensor, k: int) -> Tensor:
+        top = x.detach().topk(min(k, x.shape[self.child_dim]), self.child_dim).indices
+        return torch.zeros_like(x, dtype=torch.bool).scatter(self.child_dim, top, True)
+
+
+def per_parent(numbers: Tensor, like: Tensor) -> Tensor:
     """Return a number, or one per parent (J,), as a tensor like ``like`` (J, *) that broadcasts with it."""
-    x = numbers.to(like) if isinstance(numbers, Tensor) else like.new_full((), numbers)
+    x = numbers.to(like)
     return x.reshape(-1, *[1] * (like.dim() - 1)) if x.dim() else x

@@ -6,7 +6,6 @@ use, because Numba takes half a second to import, and not every machine has Trit
 
 import functools
 import importlib.util
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -70,8 +69,8 @@ def on_gpu(votes: Votes) -> bool:
 
 def _lacks_on_gpu(graph: DGLGraph, votes: GivenVotes | LinearVotes, rule: Rule) -> str:
     """Return what Triton's kernels lack for these votes, or ""."""
-    if not links(graph).complete or (isinstance(votes, LinearVotes) and votes.index is not None):
-        return "a complete graph on CUDA, and LinearVotes without an index"
+    if not links(graph).complete:
+        return "a complete graph on CUDA"
     if rule.kind == "sums" or votes.dtype == torch.float64:
         return "Dynamic, Uniform or Spherical on CUDA, in float32, bfloat16 or float16"
     if votes.dim > 64 or (isinstance(votes, LinearVotes) and votes.u.shape[-1] > 32):
@@ -79,41 +78,28 @@ def _lacks_on_gpu(graph: DGLGraph, votes: GivenVotes | LinearVotes, rule: Rule) 
     return "" if has_triton() else "Triton on CUDA, with torch 2.8 or later"
 
 
-class FusedNodes:
-    """Routing between the capsules of nodes by kernels. The arguments are those of ``route_nodes``."""
-
-    @classmethod
-    def supports(cls, votes: NodeVotes, routing: Routing) -> str:
-        """Return what the kernels lack for these votes, or "" if they can route them."""
-        rule = rule_of(routing)
-        if rule is None or rule.kind == "sums":
-            return "passes for such a routing"
-        if votes.prior is not None and on_gpu(votes):
-            return "a prior on CUDA"
-        if watched():
-            return "couplings of single iterations, which an observer is to see"
-        wanted = f"votes (N, K_in, K_out, D) with K_out * D <= {MAX_NODE_NUMBERS}, float32, float64 on the CPU"
-        return "" if fits_node_kernels(votes.z) else f"{wanted}, half precision on CUDA, where Triton is needed"
-
-    def __init__(self, graph: DGLGraph, votes: NodeVotes, mutual: bool):
-        self.graph, self.votes, self.mutual = graph, votes, mutual
-
-    def sums(self, routing: Routing, get_coupling: bool) -> tuple[Tensor, Tensor | None]:
-        """Route; return what ``route_nodes`` returns."""
-        rule, votes = rule_of(routing), self.votes
-        assert rule is not None
-        how = rule.kappa, rule.iterations, self.mutual, votes.per_edge, get_coupling
-        more = () if votes.prior is None else (votes.prior,)
-        return node_kernels(votes.u)(self.graph, votes.u, votes.scale, *how, *more)
+def lacks_for_nodes(votes: NodeVotes, routing: Routing) -> str:
+    """Return what the kernels by node lack for these votes, or "" if ``fused_sums`` can route them."""
+    rule = rule_of(routing)
+    if rule is None or rule.kind == "sums":
+        return "passes for such a routing"
+    if votes.prior is not None and on_gpu(votes):
+        return "a prior on CUDA"
+    if watched():
+        return "couplings of single iterations, which an observer is to see"
+    wanted = f"votes (N, K_in, K_out, D) with K_out * D <= {MAX_NODE_NUMBERS}, float32, float64 on the CPU"
+    return "" if fits_node_kernels(votes.z) else f"{wanted}, half precision on CUDA, where Triton is needed"
 
 
-def node_kernels(z: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """Return ``sums_of_nodes``, which runs the kernels by node, for the device of z."""
-    if z.is_cuda:
+def fused_sums(
+    graph: DGLGraph | Links, votes: NodeVotes, rule: Rule, mutual: bool = False, get_coupling: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Run the kernels by node for the votes' device; return what ``route_nodes`` returns."""
+    if on_gpu(votes):
         from .gpu.nodes import sums_of_nodes
     else:
         from .cpu.by_node import sums_of_nodes
-    return sums_of_nodes
+    return sums_of_nodes(graph, votes, rule, mutual, get_coupling)
 
 
 def fits_node_kernels(z: Tensor) -> bool:

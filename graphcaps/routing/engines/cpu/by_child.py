@@ -1,7 +1,7 @@
 """Routing by a rule on the CPU: R passes over the votes, and R - 1 passes and one write for the gradient.
 
 This module contains the autograd function, which runs the passes of `kernels_by_child` and does the work between them.
-`README.md` derives the formulas. Linear votes are not built, unless one child has most of the edges.
+`README.md` derives the formulas. Linear votes are not built.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from ...votes import LinearVotes, Votes
 from ..edges import Observer
 from .by_image import sums_by_image, votes_by_image
 from .kernels_by_child import iterate_backward, votes_gradient
-from .passes import EdgesByChild, Passes, edges_by_child, empty, has_hub, sum_of, zeros
+from .passes import EdgesByChild, Passes, edges_by_child, empty, sum_of, zeros
 from .tiles import EQUAL, ONE, SOFTMAX
 
 
@@ -46,7 +46,7 @@ def sums(
         ratio, per_square = ratio_of(graph, by_image, rule.kappa)
         return sums_by_image(graph, by_image, rule.iterations, ratio, per_square, coupling)
     edges, trailing = None if compiled else edges_by_child(graph), tuple(prior.shape[1:])
-    if isinstance(votes, LinearVotes) and (edges is None or not has_hub(edges, votes)):
+    if isinstance(votes, LinearVotes):
         u, weight, index = votes.u, votes.weight, votes.index
     else:
         u = votes.build(graph)

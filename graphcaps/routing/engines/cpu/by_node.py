@@ -17,7 +17,9 @@ from torch import Tensor
 
 from ...._dgl import DGLGraph
 from ....graph import Links, cached_per_structure, links, reverse_edges
+from ...rule import Rule
 from ...second_derivative import once_differentiable
+from ...votes import NodeVotes
 from .arguments import Kept, Slopes
 from .kernels_by_node import nodes_backward, nodes_forward
 from .passes import MAX_SUMS, empty, equal_ranges, flat, run_on_threads, sum_of, zeros
@@ -52,18 +54,9 @@ class RowsByNode(NamedTuple):
     max_rows: int
 
     def arrays(self, caps: int, u_hat: Tensor, scale: Tensor | None, prior: Tensor | None) -> Rows:
-        return Rows(
-            self.indptr.numpy(),
-            self.source.numpy(),
-            self.eid.numpy(),
-            self.reverse.numpy(),
-            flat(u_hat.contiguous()),
-            flat(u_hat.new_empty(0) if scale is None else scale.contiguous()),
-            flat(u_hat.new_empty(0) if prior is None else prior.contiguous()),
-            K=(None,) * caps,
-            VOTES=(None,) * u_hat.shape[2],
-            D=(None,) * u_hat.shape[3],
-        )
+        numbers = (u_hat.new_empty(0) if x is None else x.contiguous() for x in (u_hat, scale, prior))
+        lengths = ((None,) * size for size in (caps, *u_hat.shape[2:]))
+        return Rows._make([*(x.numpy() for x in self[:4]), *map(flat, numbers), *lengths])
 
     def ranges(self, parts: int | None = None) -> list[tuple[int, int]]:
         """Return each thread's range of nodes (begin, end). The ranges have about equal numbers of rows."""
@@ -97,24 +90,14 @@ def rows_by_node(graph: DGLGraph, caps_in: int, per_edge: bool, mutual: bool) ->
 
 
 def sums_of_nodes(
-    graph: DGLGraph | Links,
-    z: Tensor,
-    scale: Tensor | None,
-    kappa: Tensor | None,
-    iterations: int,
-    mutual: bool = False,
-    per_edge: bool = False,
-    get_coupling: bool = False,
-    prior: Tensor | None = None,
+    graph: DGLGraph | Links, votes: NodeVotes, rule: Rule, mutual: bool, get_coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the last s (N_dst, K_out, D) and, with ``get_coupling``, detached couplings (E, K_in, K_out), else None.
+    """Return what ``route_nodes`` returns, for votes without trailing dims in float32 or float64, as s (N, K_out, D).
 
-    z is (N_src, K_in, K_out, D) or, with ``per_edge``, (E, K_in, K_out, D), on the CPU in float32 or float64. ``scale``
-    is broadcastable with (E, K_in, K_out). For spherical routing, ``kappa`` is () or (K_out,). With ``mutual``,
-    an edge and its reverse share their logits; each edge then needs a reverse, and K_in must be 1. ``prior`` is
-    (E, K_in, K_out), not with ``mutual``; z may then be (N_src, K_in, 1, D).
+    With ``mutual``, there is no prior.
     """
-    caps_in, caps_out, dim = z.shape[1:] if prior is None else (*prior.shape[1:], z.shape[3])
+    z, scale, prior, kappa = votes.u, votes.scale, votes.prior, rule.kappa
+    caps_in, caps_out, dim = votes.z.shape[1:]
     num_nodes, num_edges = graph.num_dst_nodes(), graph.num_edges()
     if num_edges == 0 or z.numel() == 0:
         # DistributedDataParallel waits for a gradient, zero here, of each parameter.
@@ -124,13 +107,13 @@ def sums_of_nodes(
     per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(num_nodes, caps_out)
     scale = None if scale is None else scale.to(z.dtype).expand(num_edges, caps_in, caps_out)
     prior = None if prior is None else prior.to(z.dtype)
-    how = iterations, kappa is None, mutual, get_coupling, torch.is_grad_enabled()
+    how = rule.iterations, rule.adds, mutual, get_coupling, torch.is_grad_enabled()
     if isinstance(graph, Links):  # torch.compile traces the call
         from .operators import route_by_node
 
-        s, c = route_by_node(z, scale, prior, per_node, *graph.origin, how=(per_edge, *how))
+        s, c = route_by_node(z, scale, prior, per_node, *graph.origin, how=(votes.per_edge, *how))
     else:
-        rows = rows_by_node(graph, caps_in, per_edge, mutual)
+        rows = rows_by_node(graph, caps_in, votes.per_edge, mutual)
         s, c = _SumsOfNodes.apply(z, scale, prior, per_node, rows, arguments(*how))
     return s, c.view(num_edges, caps_in, caps_out) if get_coupling else None
 

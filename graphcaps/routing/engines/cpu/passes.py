@@ -15,7 +15,6 @@ import torch
 
 from ...._dgl import DGLGraph
 from ....graph import cached_per_structure
-from ...votes import LinearVotes
 from .arguments import EdgeArrays, Sizes, VoteArrays
 from .kernels_by_child import gather_votes, iterate
 from .tiles import LANES, SOFTMAX
@@ -26,7 +25,6 @@ MAX_SORTED_ROW = 512  # bytes: if an edge's votes are no larger, sorting votes b
 MAX_SUMS = 2**28  # bytes: limit for the sums of all threads together
 HUGE_PAGES_FROM = 2**22  # bytes: NumPy requests huge pages for arrays of at least this size; torch never does
 CACHE_LINE = 64  # bytes; torch's tensors start at a cache line
-MAX_BUFFER = 2**24  # bytes: buffers for one child's linear votes may always be this large
 
 
 class EdgesByChild:
@@ -34,35 +32,23 @@ class EdgesByChild:
 
     def __init__(self, graph: DGLGraph) -> None:
         src, dst = (end.cpu() for end in graph.edges(order="eid"))
-        self.num_children, self.num_parents = graph.num_src_nodes(), graph.num_dst_nodes()
+        self.num_parents = graph.num_dst_nodes()
         index = torch.int32 if len(src) < 2**31 else torch.int64
         self.eid = torch.argsort(src, stable=True).to(index)  # (E,)
         self.sorted = bool((src[1:] >= src[:-1]).all())
         self.dst = dst[self.eid].to(index)
-        self.out_degrees = torch.bincount(src, minlength=self.num_children)  # (I,)
-        self.max_degree = max(1, int(self.out_degrees.max()))
-        self.indptr = torch.cat([self.out_degrees.new_zeros(1), self.out_degrees.cumsum(0)]).numpy()
-        self._matrices: dict[int, torch.Tensor] = {}
+        out_degrees = torch.bincount(src, minlength=graph.num_src_nodes())  # (I,)
+        self.max_degree = max(1, int(out_degrees.max()))
+        self.indptr = torch.cat([out_degrees.new_zeros(1), out_degrees.cumsum(0)]).numpy()
 
-    def arrays(self, weight: torch.Tensor, index: torch.Tensor | None) -> EdgeArrays:
+    def arrays(self, index: torch.Tensor | None) -> EdgeArrays:
         """Return the argument ``edges`` of the kernels.
 
         The index is sorted again in each call, because the caller may have changed it. This takes 5 ns per edge, or
         0.3 ns if edges are sorted by child. A pass over the votes of one image (P = D = 8) takes 20 ns per edge.
         """
-        matrix = self._matrices_of(weight) if index is None else self.by_child(index)
-        return EdgeArrays(self.indptr, self.eid.numpy(), self.dst.numpy(), matrix.to(self.eid.dtype).numpy())
-
-    def _matrices_of(self, weight: torch.Tensor) -> torch.Tensor:
-        """(E,): the index of each edge's matrix. ``weight`` has one per edge, one per child type and parent, or one."""
-        if weight.dim() not in (2, 4):
-            return self.eid
-        types = len(weight) if weight.dim() == 4 else 0
-        if types not in self._matrices:
-            child = torch.repeat_interleave(torch.arange(self.num_children), self.out_degrees)
-            of_type = child // (self.num_children // types) * self.num_parents + self.dst if types else child * 0
-            self._matrices[types] = of_type.to(self.eid.dtype)
-        return self._matrices[types]
+        matrix = self.eid if index is None else self.by_child(index).to(self.eid.dtype)
+        return EdgeArrays(self.indptr, self.eid.numpy(), self.dst.numpy(), matrix.numpy())
 
     def by_child(self, values: torch.Tensor) -> torch.Tensor:
         """Sort values (E, ...) by child. They come in the graph's edge order."""
@@ -80,21 +66,6 @@ class EdgesByChild:
 edges_by_child = cached_per_structure(EdgesByChild)
 
 
-def has_hub(edges: EdgesByChild, votes: LinearVotes) -> bool:
-    """Whether buffers for one child's votes, one per thread, would take over a quarter of the memory of all votes."""
-    batch, parent_dim = votes.u[0, ..., 0].numel(), votes.weight.shape[-1]
-    images, most = _block_sizes(edges, batch, parent_dim)
-    number = parent_dim * votes.u.element_size()
-    room = 2 * torch.get_num_threads() * most * max(LANES, images) * number
-    return room > MAX_BUFFER and 4 * room > len(edges.eid) * batch * number
-
-
-def _block_sizes(edges: EdgesByChild, batch: int, parent_dim: int) -> tuple[int, int]:
-    """Return the most images and the most edges of a block."""
-    images = min(batch, max(LANES, TILE // (edges.max_degree * parent_dim) // LANES * LANES))
-    return images, max(edges.max_degree, BLOCK // (images * parent_dim))
-
-
 class Passes:
     """The arguments that all passes share: votes (E, B, D), or children (I, B, P) with ``weight`` and ``index``.
 
@@ -107,12 +78,13 @@ class Passes:
         self.batch, self.parent_dim = u.shape[1], weight.shape[-1] if self.linear else u.shape[-1]
         child_dim = u.shape[-1] if self.linear else 0
         self.votes = VoteArrays(flat(self.u), flat(self.weight), P=(None,) * child_dim, D=(None,) * self.parent_dim)
-        images, most = _block_sizes(edges, self.batch, self.parent_dim)
+        images = min(self.batch, max(LANES, TILE // (edges.max_degree * self.parent_dim) // LANES * LANES))
+        most = max(edges.max_degree, BLOCK // (images * self.parent_dim))
         single = self.batch == 1
         lanes = 1 if single else -(-images // LANES) * LANES
         self.sizes = Sizes(self.batch, images, most, lanes, SINGLE=(None,) if single else ())
-        self.arrays = edges.arrays(weight, index)
-        self.shared = index is not None or weight.dim() != 3  # several children use the same matrix
+        self.arrays = edges.arrays(index)
+        self.shared = index is not None  # whether several children may use the same matrix
         sums = edges.num_parents * self.batch * self.parent_dim * u.element_size()  # per thread
         self.ranges = equal_ranges(edges.indptr, min(torch.get_num_threads(), max(1, MAX_SUMS // max(1, sums))))
         self.nothing = u.new_empty(0)
@@ -204,6 +176,7 @@ def flat(tensor: torch.Tensor) -> np.ndarray:
     """A tensor of floats as a flat array. ``tensor.numpy()`` would fix the storage's size, which FSDP changes."""
     if not tensor.numel():  # NumPy 1 takes no memory at address 0
         return tensor.detach().reshape(-1).numpy()
+    tensor = tensor.resolve_neg()  # the memory of a lazily negated tensor has the other signs
     return np.asarray(_Memory(tensor if tensor.is_contiguous() else tensor.reshape(-1)))
 
 
@@ -220,7 +193,7 @@ def empty(shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
     """
     size = math.prod(shape) * like.element_size()
     if size < HUGE_PAGES_FROM:
-        return torch.empty(shape, dtype=like.dtype)
+        return torch.empty(shape, dtype=like.dtype, device="cpu")
     memory = np.empty(size + CACHE_LINE, np.uint8)
     start = -memory.ctypes.data % CACHE_LINE
     return torch.from_numpy(memory[start : start + size]).view(like.dtype).view(shape)

@@ -34,12 +34,11 @@ def route_dense(
     ``prior`` (E, *) is in float32. ``half``: the dtype to which float32 votes are rounded before they are multiplied.
     """
     children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
-    u, weight = votes.u.reshape(len(votes.u), -1, votes.u.shape[-1]), None  # (I, B, P), or (E, B, D)
-    if isinstance(votes, LinearVotes):
-        weight = votes.weight.unflatten(0, (children, parents)) if votes.weight.dim() == 3 else votes.weight
-        weight = weight.expand(1, parents, -1, -1) if weight.dim() == 2 else weight  # (T, J, P, D)
+    u = votes.u.reshape(len(votes.u), -1, votes.u.shape[-1])  # (I, B, P), or (E, B, D)
+    weight = votes.matrices() if isinstance(votes, LinearVotes) else None  # (E, P, D)
     given = u if weight is None else LinearVotes(u.to(prior.dtype), weight.to(prior.dtype))
     ratio, per_square = ratio_of(graph, given, rule.kappa)
+    weight = None if weight is None else weight.unflatten(0, (children, parents))
     if half is not None and u.dtype == torch.float32:
         u, weight = u.to(half), None if weight is None else weight.to(half)
     constant = not any(prior.stride()) and not (torch.is_grad_enabled() and prior.requires_grad)
@@ -68,7 +67,7 @@ class _Call(NamedTuple):
     """The arguments of the operator, in the layouts that the kernels expect, and what follows from them."""
 
     u: Tensor  # children (I, B, P), or without a weight the votes (E, B, D)
-    weight: Tensor | None  # (T, J, P, D)
+    weight: Tensor | None  # (I, J, P, D)
     prior: Tensor  # (E, B)
     ratio: Tensor | None  # (J, B), kappa / rho in spherical routing
     per_square: Tensor | None  # (J, B), ratio / sum of |u_hat|^2 in spherical routing of given votes
@@ -111,9 +110,8 @@ class _Call(NamedTuple):
 
     def launch(self, kernel: Any, S: Sizes, **others: Any) -> None:
         """Launch `iterate` or `gradient`."""
-        group = 1 if self.weight is None else self.children // len(self.weight)
         strides = *self.votes.stride()[:2], *self.prior.stride()
-        sizes = self.children, self.parents, self.u.shape[1], group, *strides
+        sizes = self.children, self.parents, self.u.shape[1], *strides
         kernel[self.grid(S)](self.u, self.votes, self.prior, *sizes, S, **others)
 
     def finish(self, kernel: Any, S: Sizes, **tensors: Tensor | None) -> None:
@@ -181,16 +179,15 @@ def _differentiate(
                 call.finish(kernels.finish_back, S, s=state[0, r - 1], ds=slopes[r - 1], parts=parts, **of_query)
         if weight is not None and weight.dtype == torch.float32 and S.DOT == "tf32x3":
             S = call.sizes(32)  # more columns would need more shared memory than a program has
-        matrices = s.new_empty(0 if weight is None else (call.grid(S)[1], call.children, *weight.shape[1:]))
+        matrices = s.new_empty(0 if weight is None else (call.grid(S)[1], *weight.shape))
         du, dprior = torch.empty_like(call.u), s.new_empty(call.prior.shape) if needed[2] else None
         bend = None if call.per_square is None or dratio is None else (-dratio * call.per_square).contiguous()
         given = {"lse": lse, "queries": state[1], "ds": slopes, "mean": mean, "R": call.iterations, "bend": bend}
         call.launch(kernels.gradient, S, **given, du=du, dweight=matrices, dprior=dprior)
     if weight is None:
         return du, None, dprior, dratio, None
-    matrices = matrices.unflatten(1, (len(weight), -1))  # add up tiles of images, and children of one type
-    alone = matrices.shape[0] == matrices.shape[2] == 1
-    return du, (matrices[0, :, 0] if alone else matrices.sum((0, 2))).to(weight.dtype), dprior, dratio, None
+    dweight = matrices[0] if len(matrices) == 1 else matrices.sum(0)  # add up tiles of images
+    return du, dweight.to(weight.dtype), dprior, dratio, None
 
 
 route_on_complete = operator(

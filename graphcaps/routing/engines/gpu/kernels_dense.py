@@ -8,7 +8,7 @@ Linear votes are never built. With n = (i, p), the matrices of a tile for one pa
 the sum over p of (w x^T) u, and the sum of c u_hat is (c u) x. Given votes are read as x (M, IT, D).
 
 Nothing is added atomically: each program stores its own sums, and `finish` and `finish_back` add them in a fixed order.
-S is `dense.Sizes`. ``stride0`` and ``stride1`` are the strides of matrices (by type and parent) or of given votes (by
+S is `dense.Sizes`. ``stride0`` and ``stride1`` are the strides of matrices (by child and parent) or of given votes (by
 edge and image), and ``edge0`` and ``edge1`` those of the prior (by edge and image).
 
 Triton compiles a kernel again for numbers that are 1 and for multiples of 16, except those in ``do_not_specialize``: so
@@ -41,7 +41,7 @@ class Tile(NamedTuple):
 
 
 @triton.jit
-def tile_of(u, children, parents, images, group, stride0, stride1, S: tl.constexpr):
+def tile_of(u, children, parents, images, stride0, stride1, S: tl.constexpr):
     b, first = tl.program_id(1).to(tl.int64) * S.M + tl.arange(0, S.M), tl.program_id(0).to(tl.int64) * S.IT
     child, d, n = first + tl.arange(0, S.IT), tl.arange(0, S.D), tl.arange(0, S.IT * S.P)
     of_n, p = first + n // S.P, n % S.P
@@ -50,7 +50,7 @@ def tile_of(u, children, parents, images, group, stride0, stride1, S: tl.constex
     inside, in_row = (b < images)[:, None] & (child < children), d < S.DIM
     if S.LINEAR:
         children_of_tile = tl.load(u + at_u, mask=in_u, other=0.0).to(tl.float32)
-        at_x = (of_n // group * stride0 + p * S.DIM)[:, None] + d
+        at_x = (of_n * stride0 + p * S.DIM)[:, None] + d
         in_x = real[:, None] & in_row
     else:
         children_of_tile = 0.0
@@ -106,7 +106,7 @@ def add(du, total, x, tile, c, row, along, S: tl.constexpr):
 
 @triton.jit(do_not_specialize=["images"])
 def iterate(
-    u, votes, prior, children, parents, images, group, stride0, stride1, edge0, edge1, S: tl.constexpr,
+    u, votes, prior, children, parents, images, stride0, stride1, edge0, edge1, S: tl.constexpr,
     lse, query=None, parts=None, c=None, ds=None, mean=None,
 ):  # fmt: skip
     """One iteration: store lse (I, B) and the tile's share of s in parts (tiles, J, B, D); unless it is None, c (E, B).
@@ -116,7 +116,7 @@ def iterate(
     """
     M: tl.constexpr = S.M  # Triton 3.6 refuses fields of S within tuples
     IT: tl.constexpr = S.IT
-    tile = tile_of(u, children, parents, images, group, stride0, stride1, S)
+    tile = tile_of(u, children, parents, images, stride0, stride1, S)
     step, at_child = stride1 if S.LINEAR else stride0, tile.child * images + tile.image
     total = tl.zeros((M, IT), tl.float32)
     top = total - 3e38 if ds is None else tl.load(lse + at_child, mask=tile.inside, other=0.0)
@@ -155,15 +155,15 @@ def iterate(
 
 @triton.jit(do_not_specialize=["images"])
 def gradient(
-    u, votes, prior, children, parents, images, group, stride0, stride1, edge0, edge1, S: tl.constexpr,
+    u, votes, prior, children, parents, images, stride0, stride1, edge0, edge1, S: tl.constexpr,
     lse, queries, ds, mean, du, dweight, R: tl.constexpr, bend=None, dprior=None,
 ):  # fmt: skip
     """The gradient through all R iterations: of children and matrices, or of given votes; and unless None of the prior.
 
-    du_hat is the sum over r of c ds + db w, plus bend u_hat unless ``bend`` is None. ``dweight`` (image tiles, I, J, P,
-    D) has a matrix for each child, also if children share matrices.
+    du_hat is the sum over r of c ds + db w, plus bend u_hat unless ``bend`` is None. ``dweight`` is (image tiles, I, J,
+    P, D).
     """
-    tile = tile_of(u, children, parents, images, group, stride0, stride1, S)
+    tile = tile_of(u, children, parents, images, stride0, stride1, S)
     step, of_u = stride1 if S.LINEAR else stride0, tl.zeros_like(tile.u) if S.LINEAR else 0.0
     for j in range(parents):
         x = tl.load(votes + tile.at_x + j * step, mask=tile.in_x, other=0.0)

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from ...._dgl import DGLGraph
 from ....graph import cached_per_structure, links, reverse_edges
-from ...rule import kappa_over_rho
+from ...rule import Rule, kappa_over_rho
+from ...votes import NodeVotes
 from ..operators import new_results, operator, or_none
 from . import kernels_nodes as kernels
 
@@ -41,14 +42,11 @@ class EdgesByNode(NamedTuple):
 
 
 @cached_per_structure
-def edges_by_node(graph: DGLGraph, device: torch.device, mutual: bool, by_source: bool = False) -> EdgesByNode:
-    """Sort a graph's edges by destination, or the reversed graph's. This waits for the device."""
+def edges_by_node(graph: DGLGraph, device: torch.device, mutual: bool) -> EdgesByNode:
+    """Sort a graph's edges by destination. This waits for the device."""
     ends = links(graph, device)
-    src, dst, num_nodes = ends.src, ends.dst, ends.num_parents
-    if by_source:
-        src, dst, num_nodes = dst, src, ends.num_children
+    src, dst, degrees = ends.src, ends.dst, ends.in_degrees
     eid = torch.argsort(dst, stable=True)
-    degrees = dst.new_zeros(num_nodes).index_add(0, dst, torch.ones_like(dst))
     hubs = (degrees > (-1 if mutual else SEGMENT)).nonzero().flatten()
     segments = (degrees[hubs] + SEGMENT - 1) // SEGMENT
     hub_of = torch.arange(len(hubs), device=device).repeat_interleave(segments)
@@ -59,44 +57,26 @@ def edges_by_node(graph: DGLGraph, device: torch.device, mutual: bool, by_source
 
 
 def sums_of_nodes(
-    graph: DGLGraph,
-    z: Tensor,
-    scale: Tensor | None,
-    kappa: Tensor | None,
-    iterations: int,
-    mutual: bool = False,
-    per_edge: bool = False,
-    get_coupling: bool = False,
+    graph: DGLGraph, votes: NodeVotes, rule: Rule, mutual: bool, get_coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """`..cpu.by_node.sums_of_nodes` for z in float32, bfloat16 or float16; the results are float32.
+    """Return what ``route_nodes`` returns in float32, for votes without trailing dims and without a prior.
 
     The gradient of z is the same in each run if torch's deterministic algorithms are on, but takes more memory.
     """
-    edges = list(edges_by_node(graph, z.device, mutual))
-    if torch.are_deterministic_algorithms_enabled() and not per_edge:
-        edges += edges_by_node(graph, z.device, False, by_source=True)
+    z, scale, per_edge, kappa = votes.u, votes.scale, votes.per_edge, rule.kappa
+    edges, deterministic = edges_by_node(graph, z.device, mutual), torch.are_deterministic_algorithms_enabled()
     if scale is not None:
-        scale = scale.float().expand(len(edges[1]), *z.shape[1:3]).contiguous()
+        scale = scale.float().expand(len(edges.src), *z.shape[1:3]).contiguous()
     ratio = None
     if kappa is not None:  # add up the squared lengths of votes, as if each were a vote of one number
         squared = torch.linalg.vector_norm(z, dim=-1, keepdim=True, dtype=torch.float32).square()
         weight = None if scale is None else scale.square()
-        squares = route_nodes(squared, weight, None, *edges, how=(1, mutual, per_edge, False))[0] * z.shape[2]
-        ratio = kappa_over_rho(squares.squeeze(-1), edges[0].diff().unsqueeze(-1) * z.shape[1], kappa).contiguous()
-    s, c = route_nodes(z, scale, ratio, *edges, how=(iterations, mutual, per_edge, get_coupling))
+        how = 1, mutual, per_edge, False, deterministic
+        squares = route_nodes(squared, weight, None, *edges, how=how)[0] * z.shape[2]
+        ratio = kappa_over_rho(squares.squeeze(-1), edges.ptr.diff().unsqueeze(-1) * z.shape[1], kappa).contiguous()
+    how = rule.iterations, mutual, per_edge, get_coupling, deterministic
+    s, c = route_nodes(z, scale, ratio, *edges, how=how)
     return s, c if get_coupling else None
-
-
-def products_of_nodes(graph: DGLGraph, z: Tensor) -> Tensor:
-    """(E, K): on each edge the products of the capsules z (N, K, D) of its ends, without a gradient.
-
-    They are the gradient by ``scale`` of sums in which all couplings are 1 / K.
-    """
-    edges, nothing = edges_by_node(graph, z.device, False), z.new_empty(0)
-    saved = [z.unsqueeze(1), nothing, nothing, *edges, nothing, nothing.view(2, 0)]
-    products = _differentiate([(z * z.shape[1]).float()], saved, [1, False, False, False], [False, True])[1]
-    assert products is not None
-    return products.squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -116,10 +96,10 @@ class Sizes:
 
 def launches(backward: bool, tensors: list[Tensor], how: list[int]) -> list[Callable[..., Any]]:
     """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share."""
-    (z, *given), (iterations, mutual, per_edge, _) = tensors, how
-    (scale, ratio), (ptr, src, eid, hubs, first, hub_of, dst, back_eid) = map(or_none, given[:2]), given[2:10]
+    (z, *given), (iterations, mutual, per_edge, _, deterministic) = tensors, how
+    (scale, ratio), (ptr, src, eid, hubs, first, hub_of, dst, back_eid) = map(or_none, given[:2]), given[2:]
     padded = [triton.next_power_of_2(size) for size in z.shape[2:]]
-    numbers, atomic = padded[0] * padded[1], not per_edge and len(given) == 10
+    numbers, atomic = padded[0] * padded[1], not (per_edge or deterministic)
     sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, ratio is None, atomic))
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, eid if per_edge else src, eid
@@ -140,7 +120,7 @@ def launches(backward: bool, tensors: list[Tensor], how: list[int]) -> list[Call
 
 def _shapes(tensors: list[Tensor], how: list[int]) -> list[tuple[int, ...]]:
     """Return the shapes of what `_forward` returns."""
-    (z, _, _, ptr, src, _, hubs, *_), (iterations, _, _, get_coupling) = tensors, how
+    (z, _, _, ptr, src, _, hubs, *_), (iterations, _, _, get_coupling, _) = tensors, how
     num_nodes, num_hubs, dims = ptr.shape[0] - 1, hubs.shape[0], z.shape[2:]
     coupling = (src.shape[0], *z.shape[1:3]) if get_coupling else (0,)
     return [(num_nodes, *dims), coupling, (2, iterations - 1, num_hubs, *dims)]
@@ -149,11 +129,10 @@ def _shapes(tensors: list[Tensor], how: list[int]) -> list[tuple[int, ...]]:
 def _forward(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
     """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, and the hubs' (s, w).
 
-    The tensors are z, scale, ratio (N, K), which is kappa / rho or empty, and `EdgesByNode`. If that of the reversed
-    graph follows, the gradient of z is deterministic.
+    The tensors are z, scale, ratio (N, K), which is kappa / rho or empty, and `EdgesByNode`.
     """
     sums, coupling, states = new_results(tensors, _shapes(tensors, how))
-    iterations, _, _, get_coupling = how
+    iterations, _, _, get_coupling, _ = how
     route_node, route_segment, finish_hub = launches(False, tensors, how)
     coupled = coupling.fill_(1 / sums.shape[1]) if get_coupling else None
     with torch.cuda.device_of(sums):
@@ -170,26 +149,25 @@ def _differentiate(
     grads: list[Tensor], saved: list[Tensor], how: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of z, scale and ratio."""
-    (*tensors, _, states), (iterations, _, per_edge, _) = saved, how
-    z, edges, by_source, (caps_in, *dims) = tensors[0], tensors[3:11], tensors[11:], tensors[0].shape[1:]
-    num_edges, num_hubs = len(edges[1]), len(edges[3])
+    (*tensors, _, states), (iterations, _, per_edge, _, deterministic) = saved, how
+    z, edges, (caps_in, *dims) = tensors[0], EdgesByNode(*tensors[3:]), tensors[0].shape[1:]
+    num_nodes, num_edges, num_hubs = len(edges.ptr) - 1, len(edges.src), len(edges.hubs)
     route_node, route_segment, finish_hub = launches(True, tensors, how)
     zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
-    by_edge = by_source and not per_edge
+    by_edge = deterministic and not per_edge  # the kernels store each edge's gradient, instead of adding it to dz
     dz = zeros(num_edges if by_edge else len(z), caps_in, *dims) if needed[0] else None
     dscale = zeros(num_edges, caps_in, dims[0]) if needed[1] else None
-    ds, dw, dratio = zeros(iterations, num_hubs, *dims), zeros(num_hubs, *dims), zeros(len(edges[0]) - 1, dims[0])
+    ds, dw, dratio = zeros(iterations, num_hubs, *dims), zeros(num_hubs, *dims), zeros(num_nodes, dims[0])
     grad, results = grads[0].contiguous(), {"dz": dz, "dscale": dscale}
-    ds[-1] = grad.index_select(0, edges[3])
+    ds[-1] = grad.index_select(0, edges.hubs)
     with torch.cuda.device_of(z):
         route_node(grad=grad, **results, dratio=dratio)
         for r in range(iterations - 1, 0, -1):
             route_segment(w=states[1, r - 1], ds=ds[r])
             finish_hub(s=states[0, r - 1], dw=dw, ds=ds[r - 1], dratio=dratio)
         route_segment(w=states[1], ds=ds, BACK=True, **results)
-    if by_edge and dz is not None:  # route edges' gradients back to their sources: each is the only capsule of its edge
-        nothing, votes = z.new_empty(0), dz.view(num_edges, 1, -1, dims[1])
-        dz = _forward([votes, nothing, nothing, *by_source], [1, False, True, False])[0] * votes.shape[2]
+    if by_edge and dz is not None:  # torch adds in a fixed order, because its deterministic algorithms are on
+        dz = zeros(*z.shape).index_add(0, edges.src.long(), dz.index_select(0, edges.eid))
     return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dratio
 
 
