@@ -9,12 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_type_hints
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from graphcaps.atomic import checked, replacing
 from graphcaps.errors import GraphcapsError, InputError, check_json, check_whole, expect, read_json
@@ -61,9 +59,9 @@ class RoutingTrace:
     num_caps: int = 1
     """Number of capsules of each node in ``nodes``."""
     positions: Annotated[np.ndarray | None, "V 2"] = None
-    """float32: x and y of the nodes in a user's graph; y points upwards."""
+    """float: x and y of the nodes in a user's graph; y points upwards. None: a picture lays the graph out."""
     node_names: tuple[str, ...] = ()
-    """V names of the nodes in a user's graph, or none."""
+    """V names of the nodes in a user's graph, or none: pictures number them."""
     class_names: tuple[str, ...] = ()
     """J names of the parents, or none if parents are not classes."""
     child_names: tuple[str, ...] = ()
@@ -162,23 +160,6 @@ class RoutingTrace:
             if getattr(self, name) is not None
         }
         return dataclasses.replace(self, epochs=np.append(self.epochs[earlier], np.int32(epoch)), **grown, **replace)
-
-    def with_nodes(self, positions: ArrayLike | None = None, names: Sequence[str] = ()) -> RoutingTrace:
-        """A copy of the trace of a ``CapsuleConv`` with positions and names for the picture of its V nodes.
-
-        Args:
-            positions: (V, 2) x and y of each node, y upwards; None: networkx lays out the graph.
-            names: V words to write on the nodes, such as their classes; none: the nodes are numbered.
-
-        Raises:
-            InputError: the trace is of another layer, or positions or names don't fit its nodes.
-        """
-        expect(self.nodes is not None, "trace", "one of CapsuleConv on a graph with one kind of node", "another")
-        expect(not isinstance(positions, Mapping), "positions", "[positions[n] for n in graph]", "a dict")
-        at = None if positions is None else np.asarray(positions, np.float32)
-        trace = dataclasses.replace(self, positions=at, node_names=tuple(map(str, names)))
-        trace.check()
-        return trace
 
     def save(self, path: str | os.PathLike) -> None:
         """Write one npz file, atomically and without pickle."""

@@ -111,7 +111,7 @@ def explain(
         from .tables import read_for
 
         model, image, name, file = load(chosen), 0, picture.name, picture.stem
-        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None])
+        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None], picture.name)
     tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / f"{file}.png"
     print(in_words(trace, tree, name))
     save(parts(trace, tree), path)

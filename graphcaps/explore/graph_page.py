@@ -44,7 +44,7 @@ from .network import packed
 GRAPH_PAGE_ROUTINGS = ("spherical", "dynamic", "uniform")
 """The routings that the page can compute."""
 MOST_EDGES = 2000
-UNDECIDED = 0.95  # share of the largest entropy from which couplings count as equal
+UNDECIDED = 0.95, 0.8  # shares of the largest entropy from which couplings of a given or a trained layer count as equal
 TRY = "Try unit_votes=True, Spherical(concentration=4.0) and a task of several causes; or explore_graph(2, graph)"
 
 
@@ -109,7 +109,7 @@ def explore_graph(
             expect(got == count, name, f"one for each of {count} nodes", got)
     with torch.no_grad():
         _, c = conv.capsules(graph, feat, edge_weight, True)  # raises an error if the arguments don't fit the layer
-    if torch.special.entr(c).sum(-1).mean() > UNDECIDED * math.log(conv.capsules.num_caps):
+    if torch.special.entr(c).sum(-1).mean() > UNDECIDED[trained] * math.log(conv.capsules.num_caps):
         then = "Edges may have more causes, or one: try another number of capsules" if trained else TRY
         warnings.warn(f"couplings stay nearly equal. {then}", stacklevel=3)
     mutual = conv.capsules.mutual

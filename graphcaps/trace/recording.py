@@ -72,9 +72,10 @@ def record(
     return trace
 
 
-def record_picture(trace: RoutingTrace, model: CapsNet, images: torch.Tensor) -> RoutingTrace:
-    """Trace of the routing of images (N, C, H, W) in [0, 1], described as the trace of a run."""
-    known = {"class_names": trace.class_names, "about": trace.about, "epochs": trace.epochs[-1:]}
+def record_picture(trace: RoutingTrace, model: CapsNet, images: torch.Tensor, file: str) -> RoutingTrace:
+    """Trace of the routing of images (1, C, H, W) in [0, 1] of a file, described as the trace of a run."""
+    about = trace.about | {"file": file}
+    known = {"class_names": trace.class_names, "about": about, "epochs": trace.epochs[-1:]}
     return dataclasses.replace(routing_of(model, images), **known, **pictures(model, images))  # type: ignore[arg-type]
 
 

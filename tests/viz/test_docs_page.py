@@ -38,7 +38,7 @@ def test_a_trained_network_names_two_digits_drawn_over_each_other_with_the_mouse
         assert {int(word) for word in read.split() if word.isdigit()} == set(pair)
 
 
-def test_after_a_pull_rows_stay_with_their_old_lengths_and_a_sentence_says_why_the_parent_fell(chromium):
+def test_after_a_pull_rows_stay_with_their_old_lengths_and_sentences_say_why_parents_fell_and_rose(chromium):
     """Part 12 of the 3 over the 6 is pulled to the 6, where its vote disagrees: both digits fall."""
     with opened(chromium, PAGE, reduced_motion="reduce") as page:
 
@@ -60,5 +60,10 @@ def test_after_a_pull_rows_stay_with_their_old_lengths_and_a_sentence_says_why_t
         answered(page)
         said = page.locator("#pulled").inner_text()
         assert "6 falls from 0.97 to 0.78, 3 falls from 0.97 to 0.82. Part #12's vote for 6 hardly agrees" in said
-        assert page.locator("#parents .was").all_inner_texts() == ["was 0.97", "was 0.97"]
-        assert rows() == before
+        assert "9 rises because part #5 now gives it 20 % of its vote instead of 4 %." in said
+        assert page.locator("#parents .was").all_inner_texts() == ["was 0.97", "was 0.97", "was 0.05"]
+        page.locator("[aria-controls=why]").click()
+        settle(page)
+        assert page.locator("#subject").inner_text().startswith("Part #12, and its parent 6.")
+        page.locator("[aria-controls=why]").click()
+        assert rows() == [*before, "9"]

@@ -67,9 +67,9 @@ def half_step(values: np.ndarray, digits: int) -> float:
     return float(values.max() - values.min()) / 510 + 0.5 * 10**-digits + 1e-6
 
 
-def said(c: np.ndarray) -> dict[int, int]:
-    """The number of children that say each parent: those that give it at least twice an equal share; c is (I, 10)."""
-    best = c.argmax(axis=1)[c.max(axis=1) >= 0.2]
+def chosen(c: np.ndarray) -> dict[int, int]:
+    """The number of children that choose each parent: those whose coupling with it is above 0.19; c is (I, 10)."""
+    best = c.argmax(axis=1)[c.max(axis=1) > 0.19]
     return {int(j): int((best == j).sum()) for j in np.unique(best)}
 
 
@@ -81,7 +81,7 @@ def test_the_page_opens_at_the_answer_and_its_colours_stand_out(chromium, files,
     """WCAG 2.2 asks for a contrast of 3 : 1 in graphics (1.4.11)."""
     with opened(chromium, files["small"], color_scheme=scheme) as page:
         assert text(page, "#entropy output") == "3: the answer"
-        counts = said(TRACE.c[-1, 2, 0].astype(float).reshape(16, 10))
+        counts = chosen(TRACE.c[-1, 2, 0].astype(float).reshape(16, 10))
         parents = {*counts, int(TRACE.lengths[-1, 2, 0].argmax())}
         assert text(page, "#folded") == f"+ {16 - sum(counts.values())} parts stay undecided: show all"
         assert page.locator("#parents .name").all_inner_texts() == [f"class {j}" for j in sorted(parents)]
@@ -133,8 +133,8 @@ def test_numbers_and_title_are_the_traces_at_every_moment(page):
                 wanted = state[TRACE.src == child]
                 assert column == pytest.approx(wanted, abs=half_step(state, digits)), (name, n, k, r)
             c = TRACE.c[k, r, n].astype(np.float64).reshape(16, 10)
-            counts = sorted(said(c).values(), reverse=True)
-            named = [int(count) for count in re.findall(r"(\d+)(?: parts?)? say", text(page, "h1"))]
+            counts = sorted(chosen(c).values(), reverse=True)
+            named = [int(count) for count in re.findall(r"(\d+)(?: parts?)? choose", text(page, "h1"))]
             assert named[:3] == counts[:3] and sum(named) == sum(counts)
             assert ("all undecided" in text(page, "h1")) == (not counts)
             entropy = -(c * np.log(np.maximum(c, 1e-12))).sum(axis=1).mean()

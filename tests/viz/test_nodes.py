@@ -50,7 +50,7 @@ def test_an_edge_has_the_colour_of_its_capsule_and_the_width_of_the_coupling(ove
 
 def test_edges_join_their_nodes_and_positions_and_names_that_are_given_are_taken():
     corners = np.array([(0, 0), (1, 0), (1, 1), (0, 2), (2, 2), (2, 0)])
-    for trace in (trace_of(), trace_of().with_nodes(corners, "CCNOCC")):
+    for trace in (trace_of(), dataclasses.replace(trace_of(), positions=corners, node_names=tuple("CCNOCC"))):
         picture = viz.NodesPicture(trace)
         at, paths = picture.nodes.get_offsets(), {}
         for k, line in zip(picture.order, picture.lines.get_segments(), strict=True):
@@ -63,21 +63,9 @@ def test_edges_join_their_nodes_and_positions_and_names_that_are_given_are_taken
 
 
 def test_names_too_long_for_nodes_stand_beside_those_with_most_edges():
-    named = trace_of([(k, k % 2) for k in range(2, 90)]).with_nodes(names=["Jean Valjean"] * 90)
+    named = dataclasses.replace(trace_of([(k, k % 2) for k in range(2, 90)]), node_names=("Jean Valjean",) * 90)
     assert "Jean Valjean" in words(viz.NodesPicture(named).figure)
     assert "Jean Valjean and 44 that vote for it" in words(viz.NodesPicture(named, node=0).figure)
-
-
-def test_a_dense_graph_is_a_matrix_from_column_to_row():
-    every = [(u, v) for u in range(25) for v in range(25) if u != v]
-    trace = trace_of(every)
-    picture = viz.NodesPicture(trace)
-    assert picture.lines is None and viz.NodesPicture(trace_of()).cells is None
-    c = trace.c[-1, 2, 0].astype(float).reshape(-1, CAPS)[every.index((3, 8))]
-    strength = (c.max() - picture.low) / (1 - picture.low)
-    cells = np.array(picture.cells.get_array())
-    assert cells[8, 3] == pytest.approx(1 - strength * (1 - np.array(viz.color(c.argmax()))))
-    assert cells[8, 8] == pytest.approx(1)
 
 
 def test_a_large_graph_is_drawn_in_part_a_neighbourhood_or_the_largest_degrees_and_says_so():
@@ -110,7 +98,6 @@ def test_a_file_is_drawn_and_moves(tmp_path, capsys):
         (lambda: viz.draw(trace_of(), "x", what="entropy", node=1), "node: expected none unless a graph's nodes are"),
         (lambda: viz.NodesPicture(trace_of(), node=6), "node: expected a node of the graph, 0 to 5, got 6"),
         (lambda: viz.NodesPicture(make_trace()), "trace: expected one of CapsuleConv on a graph with one kind of node"),
-        (lambda: trace_of().with_nodes({0: (0, 0)}), "positions: expected [positions[n] for n in graph], got a dict"),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(draw, text):

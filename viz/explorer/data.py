@@ -23,13 +23,22 @@ Version 1, keys at the top::
       label      index of the true parent, or null
       pixels     null, or {"shape": [C, H, W], "data"}: uint8
       src, dst   ends of the M edges shown for this image. If there are at most 120 children, these are all edges; else
-                 all edges of the children that couple most strongly with each parent at the end
+                 all edges of the children that couple most strongly with each parent at the end, or with more than 120
+                 parents of the children that a picture shows
       order      children of those edges, in that order
       c, b, agreement   numbers of those edges, quantised (K, R, M)
       entropy    entropy of every child in nats, quantised (K, R, I); 0 for children without edges
       mean_entropy      K times R: the mean over all children with edges, not quantised
       lengths    K times R times J, to 4 digits
+      chosen     null, or for a softmax K times R times J: how many of all children choose the parent
       saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for display
+
+A softmax without votes has no agreement, and at the top also the keys::
+
+    words      {"child", "parent", "image", "step"}: the record's words, and that for an iteration, round or epoch. If
+               the record has one iteration, the K epochs become iterations of a single epoch
+    steps      R numbers: of the rounds or epochs             child_names    I names of the children, or none
+    dead       K times R times J: whether the parent is dead
 
 Arrays have the format of ``arrays.packed``. A quantised array is {"low", "step", "data"}, with one byte q per number
 and one low and step for each of the K times R states. The number is ``low + step * q``, off by at most half a step. A
@@ -37,13 +46,15 @@ step is the span of the state / 255, so a coupling is off by less than 0.002. Fr
 byte is the difference to the previous iteration's q, modulo 256, since small differences compress well.
 """
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 
-from graphcaps.errors import expect
 from graphcaps.viz import style
 from graphcaps.viz.explorer.arrays import packed
 from graphcaps.viz.routing.entropy import entropies
-from graphcaps.viz.routing.selection import children_in_order
+from graphcaps.viz.routing.selection import children_in_order, choices, selected
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
 from graphcaps.viz.routing.tint import smooth
 from graphcaps.viz.routing_trace import RoutingTrace
@@ -60,8 +71,8 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         GraphcapsError: numbers that are not finite.
     """
     check_drawable(trace, image)
-    expect(trace.agreement is not None, "trace: agreement", "that of votes", "none", "Draw pictures: graphcaps viz")
-    for name in ("c", "b", "agreement", "lengths"):
+    trace, softmax = (trace, {}) if trace.agreement is not None else _of_softmax(trace)
+    for name in ("c", "b", "lengths", *(() if softmax else ("agreement",))):
         broken = ~np.isfinite(getattr(trace, name)).all(axis=-1)  # (K, R, N)
         if broken.any():
             k, r, n = np.argwhere(broken)[0]
@@ -75,7 +86,8 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
     order = children_in_order(trace, trace.c[-1, trace.answer_at].astype(np.float64).mean(axis=0))
     return {
         "version": VERSION,
-        "title": " on ".join(str(trace.about[key]) for key in ("model", "dataset") if key in trace.about) or "routing",
+        "title": " on ".join(str(trace.about[key]) for key in ("model", "dataset") if key in trace.about)
+        or str(trace.about.get("layer", "routing")),
         "source": _source(trace),
         "start": int(image),
         "parents": [{"name": name, "color": style.hex_color(j)} for j, name in enumerate(trace.parent_names)],
@@ -92,7 +104,21 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "looks": trace.saliency is not None,
         "fields": fields,
         "images": [_image(trace, n, degrees, order) for n in range(trace.num_images)],
+        **softmax,
     }
+
+
+def _of_softmax(trace: RoutingTrace) -> tuple[RoutingTrace, dict]:
+    """The trace, whose epochs become its iterations if it has one iteration, and what the page of a softmax needs."""
+    words = {kind: str(trace.about.get(kind, kind)) for kind in ("child", "parent", "image")}
+    dead = np.repeat(trace.dead()[:, None], trace.num_iterations, axis=1)  # (K, R, J)
+    step, steps = "round", list(range(1, trace.num_iterations + 1))
+    if trace.num_iterations == 1:
+        step, steps, dead = "epoch", trace.epochs.tolist(), dead.swapaxes(0, 1)
+        turned: dict[str, Any] = {name: getattr(trace, name).swapaxes(0, 1) for name in ("b", "c", "lengths")}
+        trace = dataclasses.replace(trace, epochs=trace.epochs[-1:], trained_iterations=len(steps), **turned)
+    names = [style.cut(name) for name in trace.child_names]
+    return trace, {"words": words | {"step": step}, "steps": steps, "dead": dead.tolist(), "child_names": names}
 
 
 def _source(trace: RoutingTrace) -> list[str]:
@@ -102,10 +128,15 @@ def _source(trace: RoutingTrace) -> list[str]:
 
 def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) -> dict:
     c = trace.c[:, :, n].astype(np.float64)  # (K, R, E)
-    shown = _shown_edges(trace, c[-1, -1])
+    shown = _shown_edges(trace, c[-1, -1], trace.lengths[-1, trace.answer_at, n])
     linked = np.zeros((*c.shape[:2], trace.num_children))
     linked[..., degrees > 0] = entropies(trace, c.reshape(-1, trace.num_edges))[0].reshape(*c.shape[:2], -1)
     pixels = None if trace.images is None else trace.images[n]
+    chosen = None
+    if trace.agreement is None:
+        each = (choices(trace, row) for row in c.reshape(-1, trace.num_edges))
+        counts = [np.bincount(parents[parents >= 0], minlength=trace.num_parents) for parents in each]
+        chosen = np.reshape(counts, (*c.shape[:2], -1)).tolist()
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
         "pixels": None if pixels is None else packed(pixels),
@@ -114,18 +145,21 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
         "order": order[np.isin(order, trace.src[shown])].tolist(),
         "c": _quantised(c[..., shown]),
         "b": _quantised(trace.b[:, :, n, shown]),
-        "agreement": _quantised(np.asarray(trace.agreement)[:, :, n, shown]),
+        "agreement": None if trace.agreement is None else _quantised(trace.agreement[:, :, n, shown]),
         "entropy": _quantised(linked),
         "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
         "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),
+        "chosen": chosen,
         "saliency": _saliency(trace, n),
     }
 
 
-def _shown_edges(trace: RoutingTrace, last: np.ndarray) -> np.ndarray:
+def _shown_edges(trace: RoutingTrace, last: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Indices of the edges shown: all, or those of the children that couple most with each parent in ``last`` (E,)."""
     children = np.unique(trace.src)
-    if len(children) > MOST_CHILDREN:
+    if len(children) > MOST_CHILDREN < trace.num_parents:
+        children = selected(trace, last, lengths).children
+    elif len(children) > MOST_CHILDREN:
         each = max(1, MOST_CHILDREN // trace.num_parents)
         strongest = np.argsort(-last, kind="stable")
         by_parent = (trace.src[strongest[trace.dst[strongest] == j]] for j in range(trace.num_parents))

@@ -20,7 +20,7 @@ from graphcaps.viz.routing_trace import RoutingTrace
 
 # Names in page/: parts of templates, the first five for pages with a network; scripts and styles in loading order
 PARTS = ["sheet", "explained", "capsule", "figures", "limits", "header", "curve", "reading"]
-SCRIPTS = "words tools trace charts picture graph panels shell page layer terms state shapes view share"
+SCRIPTS = "words tools trace softmax charts picture graph panels shell page layer terms state view share"
 LIVE = "desk answer doubts live pull votes formulas way decoded compare restore"
 NETWORK = "lanes layer network saliency feeds"  # scripts of the worker
 GRAPH = (

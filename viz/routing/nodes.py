@@ -1,6 +1,6 @@
 """A user's graph as ``CapsuleConv`` routes along it: each edge has the colour of the capsule it is coupled with most.
 
-The picture is a graph, or a matrix of nodes by nodes if the graph would be a tangle. The entropy is drawn next to it.
+The entropy is drawn next to the graph.
 """
 
 from typing import Any
@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
-from matplotlib.image import AxesImage
 from matplotlib.patheffects import withStroke
 
 from graphcaps.errors import check_whole, expect
@@ -23,18 +22,16 @@ from graphcaps.viz.routing_trace import RoutingTrace
 
 MAX_EDGES = 2000  # edges drawn at most
 EQUAL = "try unit_votes=True, concentration=4.0"  # shown if couplings stay nearly equal
-TANGLE = 400, 0.25  # a graph with more edges than this, and this share of all possible edges, is drawn as a matrix
 
 _THIN = 0.5  # points
 _BEND = 0.12  # sideways bend, as a share of the edge's length, if the reverse edge is drawn too
 _CURVE = np.linspace(0, 1, 12)[:, None]
-_MAX_NUMBERED = 40  # up to this many rows of a matrix have room for a number each
 _MAX_NAMED = 12  # nodes that have their names beside them, if names don't fit into nodes
 _PAPER = np.array(to_rgb(style.FAINT))
 
 
 class NodesPicture(Picture):
-    """The graph, or its matrix, with the entropy over the steps and a key.
+    """The graph, with the entropy over the steps and a key.
 
     An edge has the colour of the capsule that it is coupled with most. Its width grows linearly with this coupling,
     from undecided (all capsules have an equal share) to 1. Its colour goes from grey to the capsule's in the same way.
@@ -52,9 +49,8 @@ class NodesPicture(Picture):
         couplings: (S, P, num_caps) their couplings.
         low: the coupling of the thinnest line; that of the widest is 1.
         lines: LineCollection of the edges, in the order of ``order``: the weakest in the answer comes first. Loops have
-            width 0. None in a matrix.
-        cells: the matplotlib image of a matrix, with a row for each destination; None in a graph.
-        nodes: PathCollection of the nodes in a graph.
+            width 0.
+        nodes: PathCollection of the nodes.
 
     Raises:
         InputError: the trace is of another layer, or there is no such node.
@@ -94,13 +90,8 @@ class NodesPicture(Picture):
         self.words = ("edge", "edges") if edge_is_child else ("child", "children")
         self.names = [f"capsule {j % trace.num_caps}" for j in range(trace.num_parents)]
         self._colors = np.array([style.color(k) for k in range(trace.num_caps)])
-        self.lines: LineCollection | None = None
-        self.cells: AxesImage | None = None
         self._lay_out(self._size_in_words(number, len(pairs)))
-        room = len(self.shown) * (len(self.shown) - 1)
-        tangled = len(self.edges) > max(TANGLE[0], TANGLE[1] * room)
-        draw = self._draw_matrix if tangled else self._draw_graph
-        draw(self._main)
+        self._draw_graph(self._main)
         self._draw_entropy(self._chart)
         self._draw_key()
 
@@ -195,20 +186,6 @@ class NodesPicture(Picture):
         at = networkx.shell_layout(graph, [[middle], ring[ring != middle].tolist()], rotate=0)
         return np.array([at[n] for n in graph])
 
-    def _draw_matrix(self, axes: Axes) -> None:
-        size = len(self.shown)
-        self.cells = axes.imshow(np.ones((size, size, 3)), interpolation="nearest")
-        axes.spines[:].set(visible=True, color=style.FAINT)
-        axes.set(xticks=[], yticks=[], xlabel="from node", ylabel="to node")
-        if size <= _MAX_NUMBERED:
-            for axis in (axes.xaxis, axes.yaxis):
-                axis.set_ticks(range(size), [str(n) for n in self.shown], size=0.8 * self.medium.small)
-            axes.tick_params(axis="x", rotation=90)
-            axes.tick_params(length=0)
-        width, height = self.figure.get_size_inches() * 100
-        box = axes.get_position()
-        axes.set_position((box.x0 + 24 / width, box.y0 + 24 / height, box.width - 24 / width, box.height - 24 / height))
-
     def _draw_entropy(self, axes: Axes) -> None:
         entropy, levels = entropies(self.trace, self.timeline.c)
         over, line, level = self.timeline.over, self.medium.line, levels.mean()
@@ -244,12 +221,7 @@ class NodesPicture(Picture):
         couplings = between(self.couplings, position)  # (P, num_caps)
         capsule, c = couplings.argmax(axis=1), couplings.max(axis=1)
         strength = np.clip((c - self.low) / (1 - self.low), 0, 1)[:, None]
-        if self.cells is not None:
-            cells = np.ones((len(self.shown), len(self.shown), 3))
-            cells[self._ends[:, 1], self._ends[:, 0]] = 1 - strength * (1 - self._colors[capsule])
-            self.cells.set_data(cells)
-        if self.lines is not None:
-            self._show_edges(_PAPER + strength * (self._colors[capsule] - _PAPER), strength[:, 0])
+        self._show_edges(_PAPER + strength * (self._colors[capsule] - _PAPER), strength[:, 0])
         mean = float(between(self._means, position))
         self._tip.set_data([between(self._x, position)], [mean])
         line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat"
@@ -257,7 +229,6 @@ class NodesPicture(Picture):
 
     def _show_edges(self, colors: np.ndarray, strength: np.ndarray) -> None:
         """Give the lines, and the rings of nodes with a loop, colours (P, 3) and strengths (P,)."""
-        assert self.lines is not None
         widths = _THIN * self.medium.line + (self._thick - _THIN * self.medium.line) * strength
         self.lines.set(linewidth=np.where(self._loops, 0, widths)[self.order], color=colors[self.order])
         rings, ring_widths = np.tile(to_rgb(style.MUTED), (len(self.shown), 1)), np.full(len(self.shown), 0.6)

@@ -130,7 +130,7 @@ def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
     """The source of the numbers, a few words each: data set, model, layer, image, epochs of training."""
     parts = [str(trace.about[name]) for name in ("dataset", "model", "layer") if name in trace.about]
     if trace.num_images > 1 or trace.images is not None:
-        parts.append(f"{trace.about.get('image', 'image')} {image}")
+        parts.append(str(trace.about.get("file", f"{trace.about.get('image', 'image')} {image}")))
     if over == "iterations" and trace.epochs[-1] > 0:
         parts.append(f"after {count(int(trace.epochs[-1]), 'epoch')}")
     return parts

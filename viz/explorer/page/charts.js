@@ -64,7 +64,7 @@ class Curve {
     }
     this.line([[box.left, this.y(level)], [box.right, this.y(level)]], look.muted, 1.25, 1, [5, 4]);
     const every = Math.ceil(rounds / 15);
-    for (let r = 0; r < rounds; r += every) this.write(String(r + 1), this.x(r), box.bottom + 11, "center");
+    for (let r = 0; r < rounds; r += every) this.write(String(words.tick(r + 1)), this.x(r), box.bottom + 11, "center");
     this.write(label, box.left - 34, 7, "left");
     scratch.font = look.font;
     const taken = scratch.measureText(label + words.beyondTraining).width;

@@ -1,4 +1,4 @@
-// Pictures by the decoder: a child's picture is its vote for the parent it says, a parent's is its capsule in each round;
+// Pictures by the decoder: a child's picture is its vote for the parent it chooses, a parent's is its capsule in each round;
 // below the numbers of one edge its vote is drawn.
 
 let known = { of: null, pictures: new Map(), portraits: null }, // an answer's pictures, bytes by "c CHILD PARENT" or "r ROUND PARENT"
@@ -16,10 +16,10 @@ function squashedVote(e) {
   return Array.from(vote, (value) => (value * n) / (1 + n * n));
 }
 
-// The parent that a child says after the rounds of training, or the one it couples with most.
-function saidBy(child) {
+// The parent that a child chooses after the rounds of training, or the one it couples with most.
+function chosenBy(child) {
   const { c } = routed.states[layer.iterations - 1];
-  return fold.said.get(child)?.[0] ?? layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
+  return fold.choices.get(child)?.[0] ?? layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
 }
 
 // Everything that can be shown of this answer now, as [name, parent, capsule].
@@ -29,7 +29,7 @@ function decodable(edge) {
     rounds = [here, ...[...Array(trace.iterations).keys()].filter((r) => r !== here)];
   return [
     ...rounds.slice(0, 1).flatMap((r) => fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
-    ...children.map((child) => [child, saidBy(child)]).map(([child, j]) => [`c ${child} ${j}`, j, squashedVote(edgeTo(j, child))]),
+    ...children.map((child) => [child, chosenBy(child)]).map(([child, j]) => [`c ${child} ${j}`, j, squashedVote(edgeTo(j, child))]),
     ...(edge === undefined ? [] : [[`c ${layer.src[edge]} ${layer.dst[edge]}`, layer.dst[edge], squashedVote(edge)]]),
     ...(asked.rested ? rounds.slice(1) : []).flatMap((r) => fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
   ];
@@ -54,7 +54,7 @@ function decodeShown() {
 // Pictures of the children's votes, as far as they are known.
 function portraitsByDecoder() {
   if (!routed || known.of !== routed) return known.portraits ?? null; // until the new ones are drawn
-  const found = fold.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${saidBy(child)}`))]);
+  const found = fold.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${chosenBy(child)}`))]);
   return (known.portraits = new Map(found.filter(([, picture]) => picture)));
 }
 

@@ -1,7 +1,6 @@
 // A page from a file: its trace is in it.
 
-const stored = await storedData();
-const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `image ${n}`;
+const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `${stored.words?.image ?? "image"} ${n}`;
 
 $("#lead").insertAdjacentHTML("afterend", '<p id="without"></p>');
 $("#without").textContent = stored.without;

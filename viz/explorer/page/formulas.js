@@ -38,11 +38,10 @@ function strongestOf(parent) {
   return edges.length ? layer.src[edges.reduce((best, e) => (c[e] > c[best] ? e : best))] : null;
 }
 
-// The edge that is spoken of: of the child under the pointer or the selected one, or the one that couples most strongly
-// with the parent.
+// The edge that is spoken of: of the child that is, or of the one that couples most strongly with the parent.
 function subjectOf(parent) {
   const { hovered } = now,
-    child = hovered?.child ?? now.child ?? strongestOf(parent);
+    child = spokenOf() ?? strongestOf(parent);
   if (child === null) return null;
   const { c } = routed.states[layer.iterations - 1],
     edge = edgeTo(hovered?.parent ?? parent, child) ?? edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best));
@@ -328,7 +327,7 @@ function drawWhy(parent) {
   $("#why").classList.toggle("empty", elsewhen || subject === null);
   if (elsewhen || subject === null) return;
   const { name } = trace.parents[subject.parent],
-    how = (now.hovered?.child ?? now.child ?? null) === null ? words.strongestWith(name) : "";
+    how = (spokenOf() ?? null) === null ? words.strongestWith(name) : "";
   $("#subject").textContent = words.subject(sentence(childName(subject.child)), how, name);
   explained = subject;
   drawLines(subject, r);

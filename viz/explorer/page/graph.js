@@ -219,10 +219,10 @@ function rgbOf(color) {
   return color.startsWith("#") ? channels(color) : color.match(/\d+/g).map(Number);
 }
 
-// Lines of known coupling: an equal share for each of a child's `choices`, what is enough to say a parent or one half, and 1.
+// Lines of known coupling: an equal share for each of a child's `choices`, what is enough to choose a parent or one half, and 1.
 function drawScale(canvas, graph, choices, look, enough) {
   const { context, height } = surface(canvas),
-    marks = [enough ? [enough, words.says(enough)] : [0.5, "0.5"], [1, "1"]],
+    marks = [enough ? [enough, words.chooses(enough)] : [0.5, "0.5"], [1, "1"]],
     middle = height / 2;
   if (choices > 2) marks.unshift([1 / choices, `${(1 / choices).toFixed(2)} ${words.undecided}`]);
   let x = 0;

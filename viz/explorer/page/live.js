@@ -1,7 +1,6 @@
 // A page that carries its network: what is drawn is routed here, in a thread of its own, and shown.
 
-const stored = await storedData(),
-  { network } = stored,
+const { network } = stored,
   { shape } = network,
   [, high, wide] = shape;
 const ITERATIONS = stored.iterations,
@@ -14,6 +13,7 @@ const layer = lastLayer(network),
 stored.looks &&= network.layers.length === 1; // saliency.js goes back from primary capsules
 let shown = EMPTY, // the image that lies on the desk
   held = {}, // child: the parent that it was pulled to, or LET_GO
+  pulledLast = null, // a child
   routed = null, // the newest answer: u_hat (E, D), states of all rounds, tops
   count = 0, // questions asked
   asked = null, // the question that it answers: {count, data: pixels, label, page, moment}; later with saliency
@@ -148,6 +148,7 @@ function hold(child, parent) {
   desk.remember();
   const { [child]: _, ...others } = held;
   held = parent === null ? others : { ...others, [child]: parent };
+  pulledLast = child;
   changed();
 }
 

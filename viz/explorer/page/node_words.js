@@ -2,10 +2,12 @@
 
 Object.assign(words, {
   title(counts, edges) {
-    const said = counts.map((count, l) => [count, l]).filter(([count]) => count).sort(([a], [b]) => b - a),
-      texts = said.slice(0, SHOWN).map(([count, l], at) => `${at ? thousands(count) : counted(count, "edge", "edges")} to ${l}`),
-      others = said.slice(SHOWN).reduce((sum, [count]) => sum + count, 0);
+    const chosen = counts.map((count, l) => [count, l]).filter(([count]) => count).sort(([a], [b]) => b - a),
+      texts = chosen.slice(0, SHOWN).map(([count, l], at) => `${at ? thousands(count) : counted(count, "edge", "edges")} to ${l}`),
+      undecided = edges - counts.reduce((sum, count) => sum + count, 0),
+      others = chosen.slice(SHOWN).reduce((sum, [count]) => sum + count, 0);
     if (others) texts.push(`${thousands(others)} to others`);
+    if (chosen.length && undecided) texts.push(`${thousands(undecided)} undecided`);
     return `Which capsule? ${texts.join(", ") || `${counted(edges, "edge", "edges")}, all undecided`}`;
   },
   lead: (K, equal = $("h1").textContent.endsWith("all undecided")) =>
@@ -42,7 +44,7 @@ Object.assign(words, {
   parent: "capsule",
   capsule: (l) => `capsule ${l}`,
   capsuleOf: (l, node) => `capsule ${l} of ${node}`,
-  capsulesOfAll: "Edges by capsule",
+  capsulesOfAll: "Decided edges by capsule",
   capsulesOf: (name) => `Capsules of ${name}`,
   oneChild: "A node or an edge",
   chooseChild: "Choose a node in the graph to see what arrives there, or an edge to see why it goes to its capsule.",

@@ -1,8 +1,7 @@
 // The graph's page: what is chosen, what is changed, and its panels. A node is chosen, and with it another one or the edge
 // from there, which is a child of the layer.
 
-const stored = await storedData(),
-  conv = new NodeConv(stored),
+const conv = new NodeConv(stored),
   network = { layers: [{ prior: null, concentration: stored.concentration }], decoder: null };
 const ROUNDS = Math.max(10, stored.iterations), // iterations shown
   SLIDERS = 12, // features that have one each, at most
@@ -127,14 +126,19 @@ function couplingsOf(c, e) {
   return [...c.subarray(e * conv.K, (e + 1) * conv.K)];
 }
 
-function drawHead(c) {
+// How many edges choose each capsule.
+function countsOf(c) {
   const counts = Array(conv.K).fill(0);
   for (const e of image.linked) {
     const own = couplingsOf(c, e),
       l = indexOfLargest(own);
-    if (own[l] >= Math.min(2, (conv.K + 1) / 2) / conv.K) counts[l]++; // the rule of the image's page: twice an equal share
+    if (own[l] > leastToChoose(conv.K)) counts[l]++;
   }
-  const title = words.title(counts, trace.edges);
+  return counts;
+}
+
+function drawHead(c) {
+  const title = words.title(countsOf(c), trace.edges);
   if ($("h1").textContent !== title) $("h1").textContent = title;
   $("#lead").textContent = words.lead(conv.K);
   $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, trace.edges)].join(" · ");
@@ -167,8 +171,7 @@ function drawCapsules(c) {
   const { K, names } = conv,
     { node } = now,
     lengths = node === null || conv.isOutside(node) ? Array(K).fill(0) : [...at((_, r) => lengthsAt(r, node), now)],
-    counts = Array(K).fill(0);
-  image.linked.forEach((e) => counts[indexOfLargest(couplingsOf(c, e))]++);
+    counts = countsOf(c);
   const values = node === null ? counts : lengths,
     texts = node === null ? counts.map(thousands) : lengths.map((length) => length.toFixed(2)),
     most = node === null ? Math.max(1, ...counts) : Math.max(1, ...lengths);

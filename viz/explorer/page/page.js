@@ -26,8 +26,9 @@ function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
   if (now.parent >= trace.parents.length) now.parent = null;
   $("#epochs").hidden = trace.epochs.length < 2;
   $("#epoch").max = trace.epochs.length - 1;
-  $("#desk").hidden = !trace.images[0].pixels;
-  $("main").classList.toggle("unpictured", !trace.images[0].pixels);
+  $("#sheet").hidden = !trace.images[0].pixels;
+  $("#desk").hidden = !trace.images[0].pixels && trace.images.length < 2;
+  $("main").classList.toggle("unpictured", $("#sheet").hidden);
   recolor();
   takeImage(now.n);
 }
@@ -71,7 +72,7 @@ function takeImage(n) {
   columns.forEach((text, at) => ($("#columns").children[at].textContent = text));
   $("#source").textContent = [trace.title, ...trace.source].join(" · ");
   $("#shown-edges").textContent =
-    image.order.length < trace.children ? words.someChildren(image.order.length, thousands(trace.children)) : "";
+    image.order.length < trace.children ? words.someChildren(image.order.length, trace.children) : "";
   redraw();
 }
 
@@ -98,7 +99,7 @@ function draw() {
     lengths = at(image.lengths, now);
   fold = folded();
   const longest = indexOfLargest(lengths),
-    parent = now.parent ?? fold.said.get(now.hovered?.child ?? now.child)?.[0] ?? longest;
+    parent = now.parent ?? fold.choices.get(spokenOf())?.[0] ?? longest;
   const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
     untrained = trace.epochs.length > 1 && trace.epochs[Math.round(now.k)] === 0, // the longest parent means nothing
     verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
@@ -107,12 +108,12 @@ function draw() {
   graph.draw(c, now, now.hovered, look);
   drawTitle(blank);
   drawTime();
-  drawScale($("#scale"), graph, trace.choices, look, trace.choices && leastToSay(trace.choices));
+  drawScale($("#scale"), graph, trace.choices, look, trace.choices && leastToChoose(trace.choices));
   drawParents(lengths, longest, verdict);
   drawTip(c);
   if (photo) drawImage();
-  const saying = (child) => look.parents[fold.said.get(child)?.[0]];
-  curve = drawEntropy($("#entropy canvas"), trace, image, now, saying, look);
+  const chosenColor = (child) => look.parents[fold.choices.get(child)?.[0]];
+  curve = drawEntropy($("#entropy canvas"), trace, image, now, chosenColor, look);
   drawNumbers(longest, lengths, verdict);
   $("#clear").hidden = now.parent === null && now.child === null;
   $("#folded").hidden = !fold.undecided || (fold.all && !now.all);

@@ -2,9 +2,9 @@
 // `now`, `trace`, `image`, `fold`, `heat`, `photo` and `look` are page.js's and shell.js's.
 
 const WRONG = "✗",
-  RIGHT = "✓";
-const SURE = 2, // a child says a parent when it gives it this many times an equal share,
-  HALFWAY = 0.5, // or, where it has few parents, half of the way from there to everything
+  RIGHT = "✓",
+  DEAD = "†";
+const MOST_ROWS = 24, // parents that all have a row where their loads are shown
   LEAST_SIDE = 12, // pixels of a parent's picture
   LARGEST_SIDE = 104,
   ROOMY = 60; // pixels of a picture beside which an old length has room
@@ -32,58 +32,65 @@ function answers(lengths) {
 }
 
 // child -> [parent, coupling] of its largest coupling at a moment; the parent is null while the child is undecided.
-function saidAt(moment) {
+function choicesAt(moment) {
   const { src, dst, choices } = image,
     c = at(image.c, moment),
     best = new Map();
   src.forEach((child, e) => c[e] <= c[best.get(child)] || best.set(child, e));
   for (const [child, e] of best) {
-    best.set(child, [c[e] >= leastToSay(choices.get(child)) ? dst[e] : null, c[e]]);
+    best.set(child, [c[e] > leastToChoose(choices.get(child)) ? dst[e] : null, c[e]]);
   }
   return best;
 }
 
-function leastToSay(choices) {
-  const equal = 1 / choices;
-  return Math.min(SURE * equal, equal + HALFWAY * (1 - equal));
-}
-
-// The children and parents shown: those that decide after the rounds of training and the parents they say, or all.
+// The children and parents shown: those that decide after the rounds of training and the parents they choose, or all. The
+// order is that of the pictures: by the mean place of the parents, weighed by the couplings.
 function folded() {
   const answer = { k: Math.round(now.k), r: trace.trained - 1 },
-    said = saidAt(answer),
-    decided = image.order.filter((child) => said.get(child)[0] !== null || child in graph.held || child in now.pinned || child === now.child),
-    place = (child) => said.get(child)[0] ?? trace.parents.length,
-    chosen = [...answers(at(image.lengths, answer)), ...decided.map(place), ...Object.values(graph.held), now.parent ?? -1],
-    parents = [...trace.parents.keys()];
+    choices = choicesAt(answer),
+    decided = image.order.filter((child) => choices.get(child)[0] !== null || child in graph.held || child in now.pinned || child === now.child),
+    chosen = new Set([...answers(at(image.lengths, answer)), ...decided.map((child) => choices.get(child)[0]), ...Object.values(graph.held), now.parent]),
+    linked = new Set(image.dst),
+    parents = [...trace.parents.keys()].filter((j) => linked.has(j) || chosen.has(j)),
+    place = meanPlaces(at(image.c, answer), chosen);
   const old = beforePulls()?.fold ?? { children: [], parents: [] }, // stay where they were
     joined = (some, more) => [...some, ...more.filter((each) => !some.includes(each))],
-    shown = joined(old.children, decided.sort((a, b) => place(a) - place(b) || said.get(b)[1] - said.get(a)[1])),
+    shown = joined(old.children, decided.sort((a, b) => place(a) - place(b))),
     all = now.all || !shown.length;
   return {
-    said,
+    choices,
     all,
     undecided: image.order.length - shown.length,
     children: all ? image.order : shown,
-    parents: all ? parents : joined(old.parents, parents.filter((j) => chosen.includes(j))),
+    parents: all || (trace.dead && parents.length <= MOST_ROWS) ? parents : joined(old.parents, parents.filter((j) => chosen.has(j))),
   };
 }
 
-// A question, and how many children say which parent at this moment.
+// The mean place of each child's parents among those that are `shown`, weighed by couplings c.
+function meanPlaces(c, shown) {
+  const weights = new Map();
+  image.src.forEach((child, e) => {
+    const [weight, sum] = weights.get(child) ?? [0, 0];
+    if (shown.has(image.dst[e])) weights.set(child, [weight + c[e], sum + c[e] * image.dst[e]]);
+  });
+  return (child) => (weights.has(child) ? weights.get(child)[1] / weights.get(child)[0] : trace.parents.length);
+}
+
+// A question, and how many children choose which parent at this moment.
 function drawTitle(blank) {
-  const counts = new Map();
-  for (const [parent] of saidAt({ k: Math.round(now.k), r: Math.round(now.r) }).values()) {
-    counts.set(parent, (counts.get(parent) ?? 0) + 1);
-  }
-  counts.delete(null);
-  const said = [...counts].sort((a, b) => b[1] - a[1]).map(([parent, count]) => [trace.parents[parent].name, count]),
-    title = words.title(noun(), trace.network?.objects ?? 1, blank ? null : said, image.order.length);
+  const [k, r] = [Math.round(now.k), Math.round(now.r)],
+    counts = Array(trace.parents.length).fill(0);
+  for (const [parent] of choicesAt({ k, r }).values()) if (parent !== null) counts[parent]++;
+  const all = image.chosen?.(k, r) ?? counts, // of children that aren't shown too
+    chosen = [...all.keys()].filter((j) => all[j]).sort((a, b) => all[b] - all[a]),
+    named = chosen.map((j) => [trace.parents[j].name, all[j]]),
+    title = words.title(noun(), trace.network?.objects ?? 1, blank ? null : named, image.chosen ? image.linked.length : image.order.length);
   if ($("h1").textContent !== title) $("h1").textContent = title;
 }
 
 // The noun that the parents stand for.
 function noun() {
-  if (!photo) return "parent";
+  if (!photo) return words.parent;
   return trace.parents.every(({ name }) => /^\d$/.test(name)) ? "digit" : "class";
 }
 
@@ -110,7 +117,8 @@ function drawParents(lengths, longest, { blank, untrained, wrong }) {
   fold.parents.forEach((j, at) => {
     const row = $("#parents").children[at],
       { name } = trace.parents[j],
-      value = blank ? "" : lengths[j].toFixed(2),
+      dead = trace.dead?.[Math.round(now.k)][Math.round(now.r)][j],
+      value = blank ? "" : words.amount(lengths[j]),
       picture = blank || !isLastEpoch() ? null : pictureOf(j);
     row.dataset.parent = j;
     row.title = name;
@@ -120,12 +128,12 @@ function drawParents(lengths, longest, { blank, untrained, wrong }) {
     row.setAttribute("aria-pressed", j === now.parent);
     row.querySelector("canvas").hidden = !picture;
     if (picture) paste(row.querySelector("canvas"), picture);
-    row.querySelector(".dot").textContent = wrong ? { [longest]: WRONG, [image.label]: RIGHT }[j] ?? "" : "";
+    row.querySelector(".dot").textContent = dead ? DEAD : wrong ? { [longest]: WRONG, [image.label]: RIGHT }[j] ?? "" : "";
     row.querySelector(".name").textContent = name;
     row.querySelector(".value").textContent = value;
     row.querySelector(".bar").style.setProperty("--share", blank ? 0 : lengths[j]);
-    row.querySelector(".was").textContent = side >= ROOMY && before && value !== before.lengths[j].toFixed(2) ? words.was(before.lengths[j]) : "";
-    row.querySelector(".unseen").textContent = words.marks(answer.includes(j), wrong && j === longest, wrong && j === image.label);
+    row.querySelector(".was").textContent = side >= ROOMY && before && value !== words.amount(before.lengths[j]) ? words.was(before.lengths[j]) : "";
+    row.querySelector(".unseen").textContent = words.marks(answer.includes(j), wrong && j === longest, wrong && j === image.label, dead);
   });
 }
 
@@ -138,8 +146,7 @@ function drawTip(c) {
   const lines = [sentence(childName(child))];
   if (edge !== undefined) {
     lines[0] = words.gives(child, c[edge], trace.parents[parent].name);
-    const numbers = [fixed(c[edge], 3), fixed(at(image.b, now)[edge], 2), fixed(at(image.agreement, now)[edge], 2)];
-    lines.push(...words.tipEdge(...numbers));
+    lines.push(...words.tipEdge(...numbersAt(now)(edge)));
   } else lines.push(words.tipChild(at(image.entropy, now)[child].toFixed(3)));
   placeTip(lines, x, y);
 }
@@ -150,7 +157,13 @@ function childName(child) {
 
 // A child in a table of children.
 function shortName(child) {
-  return now.pinned[child] || `#${child}`;
+  return now.pinned[child] || words.tag(child);
+}
+
+// A function that gives the numbers of an edge at a moment: c, b and agreement; of a softmax without votes c alone.
+function numbersAt(moment) {
+  const [c, b, agreement] = ["c", "b", "agreement"].map((name) => image[name] && at(image[name], moment));
+  return (edge) => [fixed(c[edge], 3), ...(agreement ? [fixed(b[edge], 2), fixed(agreement[edge], 2)] : [])];
 }
 
 // The image, its strokes in the colours of the parents that get them; or those that move the child under the pointer.
@@ -186,8 +199,7 @@ function drawChildTable(c) {
   $("#child table").hidden = child === null;
   $("#child h2").textContent = child === null ? words.oneChild : words.divides(child);
   $("#child p").textContent = child === null ? words.chooseChild : words.sumsTo1(at(image.entropy, now)[child].toFixed(3));
-  const b = at(image.b, now),
-    agreement = at(image.agreement, now);
+  const numbers = numbersAt(now);
   fill($("#child tbody"), edges.length, "tr", (row) => {
     row.innerHTML = '<td></td><td><span class="bar"></span></td><td></td><td></td><td></td>';
   });
@@ -197,9 +209,7 @@ function drawChildTable(c) {
     cells[0].textContent = trace.parents[parent].name;
     cells[1].firstChild.style.setProperty("--share", c[edge]);
     cells[1].firstChild.style.setProperty("--of", look.parents[parent]);
-    cells[2].textContent = fixed(c[edge], 3);
-    cells[3].textContent = fixed(b[edge], 2);
-    cells[4].textContent = fixed(agreement[edge], 2);
+    numbers(edge).forEach((text, column) => (cells[2 + column].textContent = text));
   });
 }
 
@@ -212,7 +222,7 @@ function drawNumbers(longest, lengths, { blank, untrained, wrong }) {
   const place = words.moment(Math.round(now.r) + 1, trace.epochs[Math.round(now.k)]);
   const chosen = now.child === null ? "" : words.isSelected(childName(now.child));
   graph.canvas.setAttribute("aria-label", words.graphLabel(words.children(fold.children.length), words.parents(fold.parents.length), chosen));
-  const answer = blank ? words.noAnswer : words.longestIs(trace.parents[longest].name, lengths[longest].toFixed(2), wrong);
+  const answer = blank ? words.noAnswer : words.longestIs(trace.parents[longest].name, words.amount(lengths[longest]), wrong);
   const text = `${place}: ${untrained ? words.untrained : answer}.${chosen}`;
   if (!now.playing && $("#status").textContent !== text) $("#status").textContent = text;
 }

@@ -15,6 +15,8 @@ graph.grabs(
   ({ child }, parent) => parent !== null && hold(child, parent),
 );
 
+spokenOf = () => now.hovered?.child ?? now.child ?? (pulledLast in held ? pulledLast : null);
+
 const BY_ITSELF = "own",
   UNLIKE = 0.5; // cosine below which votes hardly agree
 $("#pull").addEventListener("change", ({ target }) => hold(now.child, target.value === BY_ITSELF ? null : Number(target.value)));
@@ -39,8 +41,10 @@ function sayPulled(some) {
     change = (j) => Math.abs(lengths[j] - before[j]),
     moved = before ? [...lengths.keys()].filter((j) => change(j) >= 0.01).sort((a, b) => change(b) - change(a)) : [],
     named = before ? [...answers([...before]), ...answers([...lengths]), ...Object.values(held), ...moved.slice(0, 2)] : [];
-  const changes = moved.filter((j) => named.includes(j)).map((j) => words.change(trace.parents[j].name, before[j], lengths[j])),
-    text = before ? (changes.join(", ") || words.noChange) + whyItFell(before, lengths, last) : "";
+  const told = moved.filter((j) => named.includes(j)),
+    changes = told.map((j) => words.change(trace.parents[j].name, before[j], lengths[j])),
+    joined = told.find((j) => lengths[j] > before[j] && !Object.values(held).includes(j)),
+    text = before ? `${words.again}${changes.join(", ") || words.noChange}.${whyItFell(before, lengths, last)}${whyItRose(joined, last)}` : "";
   if ($("#pulled").textContent !== text) $("#pulled").textContent = text;
 }
 
@@ -56,6 +60,16 @@ function whyItFell(before, lengths, last) {
     }
   }
   return "";
+}
+
+// A sentence on the parent that rises most although no child was pulled there: the child whose vote now adds most to it.
+function whyItRose(parent, last) {
+  if (parent === undefined) return "";
+  const [then, c] = [free, routed].map(({ states }) => states[last].c),
+    v = parentAt(last, parent),
+    gain = (e) => (c[e] - then[e]) * dot(voteOf(e), v),
+    most = [...layer.dst.keys()].filter((e) => layer.dst[e] === parent).reduce((best, e) => (gain(e) > gain(best) ? e : best));
+  return c[most] - then[most] < 0.01 ? "" : words.joined(layer.src[most], trace.parents[parent].name, then[most], c[most]);
 }
 
 function drawPulls() {

@@ -103,8 +103,7 @@ function share(what) {
   subject = what;
   extras.push(follow);
   $("#copy").addEventListener("click", copyLink);
-  $("#save-svg")?.addEventListener("click", () => saveView("svg"));
-  $("#save-png")?.addEventListener("click", () => saveView("png"));
+  $("#save-png")?.addEventListener("click", saveView);
   addEventListener("hashchange", readAddress);
   if (location.hash) readAddress();
 }

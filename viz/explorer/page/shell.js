@@ -13,6 +13,7 @@ let trace,
   image,
   look,
   curve, // the axes of the entropy curve
+  spokenOf = () => now.hovered?.child ?? now.child, // the child under the pointer or the chosen one, or null
   waiting = false;
 
 // Draw everything at the next frame.

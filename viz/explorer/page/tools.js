@@ -38,6 +38,12 @@ function fill(list, count, tag, make) {
   }
 }
 
+// The coupling above which a child has chosen one of so many parents: a tenth of the way from an equal share to 1, as
+// viz.routing.selection has it.
+function leastToChoose(choices) {
+  return 1 / choices + 0.1 * (1 - 1 / choices);
+}
+
 function indexOfLargest(lengths) {
   return lengths.indexOf(Math.max(...lengths));
 }

@@ -82,5 +82,8 @@ function unpacked(trace, n) {
     linked,
     meanEntropy: listed("mean_entropy"),
     lengths: listed("lengths"),
+    chosen: raw.chosen && listed("chosen"),
   };
 }
+
+const stored = await storedData();

@@ -1,4 +1,4 @@
-// The screen as one picture, drawn by what draws the page, on a sheet that is a canvas or SVG.
+// The screen as one picture, drawn by what draws the page.
 
 const SHEET = { width: 1200, height: 820, edge: 32 };
 const INNER = SHEET.width - 2 * SHEET.edge, // between the edges
@@ -15,45 +15,12 @@ function standIn(width, height) {
   return canvas;
 }
 
-// A sheet to draw on by `context`; panel(name, x, y, width, height, draw) hands draw(canvas) a canvas of its own there.
-class PaintedSheet {
-  constructor({ width, height }) {
-    this.canvas = Object.assign(document.createElement("canvas"), { width: SHARPNESS * width, height: SHARPNESS * height });
-    this.context = this.canvas.getContext("2d");
-    this.context.scale(SHARPNESS, SHARPNESS);
-  }
-
-  panel(_, x, y, width, height, draw) {
-    const canvas = standIn(width, height);
-    draw(canvas);
-    this.context.drawImage(canvas, x, y, width, height);
-  }
-
-  finished() {
-    return new Promise((done) => this.canvas.toBlob(done, "image/png"));
-  }
+// Let draw(canvas) draw on a canvas of its own, at a place of a sheet.
+function panel(context, x, y, width, height, draw) {
+  const canvas = standIn(width, height);
+  draw(canvas);
+  context.drawImage(canvas, x, y, width, height);
 }
-
-class ShapeSheet {
-  constructor({ width, height }) {
-    Object.assign(this, { width, height, context: new Shapes() });
-  }
-
-  panel(name, x, y, clientWidth, clientHeight, draw) {
-    const inner = new Shapes();
-    draw({ clientWidth, clientHeight, style: {}, getContext: () => inner });
-    this.context.add("g", { class: name, transform: `translate(${x} ${y})` }, inner.parts.join("\n"));
-  }
-
-  finished(title) {
-    const { width, height } = this,
-      head = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">`;
-    const text = `${head}\n<title>${escaped(title)}</title>\n${this.context.parts.join("\n")}\n</svg>\n`;
-    return new Blob([text], { type: "image/svg+xml" });
-  }
-}
-
-const SHEETS = { png: PaintedSheet, svg: ShapeSheet };
 
 // The text in lines of at most this width.
 function wrapped(text, font, width) {
@@ -89,9 +56,8 @@ function family() {
 }
 
 // Draw the moment that the page shows: the image, the graph with its parents, and the curve.
-function drawView(sheet) {
-  const { context } = sheet,
-    write = writer(context),
+function drawView(context) {
+  const write = writer(context),
     left = photo ? SHEET.edge + SIDE + 40 : SHEET.edge;
   context.fillStyle = look.paper;
   context.fillRect(0, 0, SHEET.width, SHEET.height);
@@ -103,7 +69,7 @@ function drawView(sheet) {
     write(name, SHEET.edge, TOP + (SIDE * photo.height) / photo.width + 24, { room: SIDE });
   }
   const room = SHEET.width - SHEET.edge - ROWS_WIDE - left;
-  sheet.panel("graph", left, TOP, room, TALL, (canvas) => {
+  panel(context, left, TOP, room, TALL, (canvas) => {
     const own = Object.assign(new Graph(canvas), { held: graph.held });
     own.take(image, fold, graph.pictures);
     own.draw(at(image.c, now), now, null, look);
@@ -112,8 +78,8 @@ function drawView(sheet) {
   if (!$("#folded").hidden && !now.all) write(words.undecidedParts(fold.undecided).split(":")[0], left, TOP + TALL + 22, { color: look.muted });
   write($("#entropy h2").textContent, left, TOP + TALL + 50, { weight: 650, size: 14 });
   write(`${$("#entropy .heads label").textContent} ${$("#entropy output").textContent}; ${$("#mean").textContent}`, left + 220, TOP + TALL + 50, { color: look.muted });
-  sheet.panel("entropy", left, TOP + TALL + 58, SHEET.width - SHEET.edge - left, 170, (canvas) => {
-    drawEntropy(canvas, trace, image, now, (child) => look.parents[fold.said.get(child)?.[0]], look);
+  panel(context, left, TOP + TALL + 58, SHEET.width - SHEET.edge - left, 170, (canvas) => {
+    drawEntropy(canvas, trace, image, now, (child) => look.parents[fold.choices.get(child)?.[0]], look);
   });
 }
 
@@ -126,10 +92,11 @@ function drawRows(context, x) {
     const y = TOP + (at + 0.5) * tall,
       picture = row.querySelector("canvas"),
       [dot, name, value] = ["dot", "name", "value"].map((part) => row.querySelector(`.${part}`).textContent),
+      share = Number(row.querySelector(".bar").style.getPropertyValue("--share")),
       from = x + (picture.hidden ? 6 : side + 14),
       font = `${row.classList.contains("longest") ? 700 : 400} 14px ${family()}`;
     Object.assign(context, { fillStyle: look.parents[row.dataset.parent], strokeStyle: look.parents[row.dataset.parent], lineWidth: 3 });
-    context.fillRect(from, y + 6, Math.max(1, 90 * value), 8);
+    context.fillRect(from, y + 6, Math.max(1, 90 * share), 8);
     if (!picture.hidden) {
       context.drawImage(picture, x + 4, y - side / 2, side, side);
       context.strokeRect(x + 4, y - side / 2, side, side);
@@ -139,15 +106,17 @@ function drawRows(context, x) {
   });
 }
 
-async function saveView(kind) {
+async function saveView() {
   try {
     stop();
     draw();
     const title = [trace.title, ...trace.source].join(", "),
-      sheet = new SHEETS[kind](SHEET);
-    drawView(sheet);
-    const url = URL.createObjectURL(await sheet.finished(title)),
-      name = `${title.replace(/[^a-z0-9]+/gi, "-").replace(/^-|-$/g, "") || "routing"}.${kind}`;
+      canvas = Object.assign(document.createElement("canvas"), { width: SHARPNESS * SHEET.width, height: SHARPNESS * SHEET.height }),
+      context = canvas.getContext("2d");
+    context.scale(SHARPNESS, SHARPNESS);
+    drawView(context);
+    const url = URL.createObjectURL(await new Promise((done) => canvas.toBlob(done, "image/png"))),
+      name = `${title.replace(/[^a-z0-9]+/gi, "-").replace(/^-|-$/g, "") || "routing"}.png`;
     Object.assign(document.createElement("a"), { href: url, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
     note(words.saved(name));

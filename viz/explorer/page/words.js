@@ -4,14 +4,14 @@ const KEYS = ["←", "→", "Shift", "Space", "Tab", "↑", "↓", "Esc"].map((k
 const SHOWN = 3; // parents that the title names, at most
 
 const words = {
-  // `said` are [name, how many children say it], the largest number first, or null for an empty sheet
-  title(noun, objects, said, children) {
+  // `chosen` are [name, how many children choose it], the largest number first, or null for an empty sheet
+  title(noun, objects, chosen, children) {
     const question = `Which ${objects > 1 ? words.plurals[noun] : noun}?`;
-    if (said === null) return `${question} The sheet is empty`;
-    if (!said.length) return `${question} ${words.parts(children)}, ${children === 1 ? "" : "all "}undecided`;
-    const texts = said.slice(0, SHOWN).map(([name, count], at) => `${at ? count : words.parts(count)} ${count === 1 ? "says" : "say"} ${name}`),
-      others = said.slice(SHOWN).reduce((sum, [, count]) => sum + count, 0);
-    return `${question} ${texts.join(", ")}${others ? `, ${others} say others` : ""}`;
+    if (chosen === null) return `${question} The sheet is empty`;
+    if (!chosen.length) return `${question} ${words.parts(children)}, ${children === 1 ? "" : "all "}undecided`;
+    const texts = chosen.slice(0, SHOWN).map(([name, count], at) => `${at ? thousands(count) : words.parts(count)} ${count === 1 ? "chooses" : "choose"} ${name}`),
+      others = chosen.slice(SHOWN).reduce((sum, [, count]) => sum + count, 0);
+    return `${question} ${texts.join(", ")}${others ? `, ${thousands(others)} choose others` : ""}`;
   },
   plurals: { digit: "digits", class: "classes", parent: "parents" },
   parts: (n) => counted(n, "part", "parts"),
@@ -27,14 +27,15 @@ const words = {
   damaged: "This page is damaged or cut short: its data can't be read. Save or download it again.",
 
   takenFor: (name, wrong) => `${name}, taken for ${wrong}`,
+  tick: (r) => r,
   round: (r, trained) => `${r}${r === trained ? ": the answer" : r > trained ? ": beyond training" : ""}`,
   of: (one, all) => `${one} of ${all}`,
   untrained: "untrained",
-  undecidedParts: (n) => `+ ${counted(n, "part stays", "parts stay")} undecided: show all`,
+  undecidedParts: (n) => `+ ${words.parts(n)} ${n === 1 ? "stays" : "stay"} undecided: show all`,
   fold: "Show only what is decided",
   children: (n) => counted(n, "child", "children"),
   parents: (n) => counted(n, "parent", "parents"),
-  someChildren: (some, all) => `${some} of ${all} children: those that couple most strongly with each parent`,
+  someChildren: (some, all) => `${some} of ${words.children(all)}: those that couple most strongly with each parent`,
   goesTo: (child) => `Send ${childName(child)} to`,
   pin: (child, pinned) => (pinned ? "Unpin" : `Pin: keep ${childName(child)} in sight`),
   nameOf: (child) => `Name of ${words.child(child)}`,
@@ -42,11 +43,15 @@ const words = {
   whereItVotes: "where its votes agree",
   noParent: "no parent",
   was: (length) => `was ${length.toFixed(2)}`,
-  disagrees: (child, name) => `. ${sentence(childName(child))}'s vote for ${name} hardly agrees with the other parts' votes, and these now add up to less.`,
+  again: "All rounds ran again, and the other parts chose anew: ",
+  joined: (child, name, before, after) => ` ${name} rises because ${childName(child)} now gives it ${Math.round(100 * after)} % of its vote instead of ${Math.round(100 * before)} %.`,
+  disagrees: (child, name) => ` ${sentence(childName(child))}'s vote for ${name} hardly agrees with the other parts' votes, and these now add up to less.`,
   change: (name, before, after) => `${name} ${after < before ? "falls" : "rises"} from ${before.toFixed(2)} to ${after.toFixed(2)}`,
   noChange: "no parent changes by 0.01",
   oneChild: "One child",
   child: (n) => `part #${n}`, // a bare number would look like a class
+  tag: (n) => `#${n}`,
+  amount: (length) => length.toFixed(2),
   divides: (n) => `${sentence(childName(n))} divides itself`,
   chooseChild: "Choose a child or a line in the graph to see how it divides itself among the parents.",
   sumsTo1: (entropy) => `c sums to 1; entropy ${entropy} nat.`,
@@ -60,7 +65,7 @@ const words = {
   frame: (high, wide, child) => `Frame: the ${high} × ${wide} pixels that ${child} sees.`,
   entropyHead: "How undecided each part is",
   undecided: "undecided",
-  says: (c) => `${c.toFixed(2)} says it`,
+  chooses: (c) => `${c.toFixed(2)} chooses it`,
   nats: "entropy (nat): 0 decided, dashed equal among all",
   meanEntropy: (mean, undecided) => `mean ${mean} nat; equal: ${undecided}`,
   onAverage: (level) => `${level} on average`,
@@ -74,12 +79,12 @@ const words = {
   scale: (marks) => `Width of lines: ${marks}`,
 
   reading: [
-    ["A line", "joins a child capsule, a part, to a parent capsule, a class. Its width grows with the coupling c, from 0 to 1: how much of the child goes to that parent. Its colour is the parent's. The couplings of one child sum to 1. A child says a parent when it gives it twice an equal share."],
+    ["A line", "joins a child capsule, a part, to a parent capsule, a class. Its width grows with the coupling c, from 0 to 1: how much of the child goes to that parent. Its colour is the parent's. The couplings of one child sum to 1. A child chooses a parent if c has gone a tenth of the way from an equal share to 1; at or below, it is undecided."],
     ["Pull a line", "to another parent: its child then goes there alone, and all rounds run again. Let it go over the graph, and the child votes for none. Undo takes it back. A child that you pin stays in sight, and can have a name."],
     ["A round", "of routing turns logits b into couplings (a softmax over the parents), adds up the votes, and raises b where a child's vote agrees with the parent. In the first all couplings are equal. Drag along the curve to go through the rounds."],
     ["The lengths", "of the parents, from 0 to 1, say how sure the network is that the class is there. A wrong answer has ✗, and the true label ✓."],
     ["The pictures", "of children and parents are drawn by the decoder: of a child what its vote alone would look like, of a parent what it is in this round. A network without a decoder shows which pixels move each child."],
-    ["The curve", "of a child's entropy is high while it spreads over all parents and 0 when it has chosen one. It has the colour of the parent that the child says."],
+    ["The curve", "of a child's entropy is high while it spreads over all parents and 0 when it has chosen one. It has the colour of the parent that the child chooses."],
     ["Keys", `${KEYS[0]} ${KEYS[1]} round, ${KEYS[2]} with them epoch, ${KEYS[3]} play, ${KEYS[4]} to a parent or the graph, where ${KEYS[5]} ${KEYS[6]} choose a child, ${KEYS[7]} show all lines.`],
   ],
   terms: {

@@ -1,0 +1,54 @@
+// A softmax without votes: the words of its record, and loads of parents in place of their lengths. Its time goes over the
+// epochs where the record has one iteration.
+
+if (stored.words) {
+  const { child, parent, image, step } = stored.words,
+    { steps } = stored,
+    one = (word) => `${/^[aeiou]/.test(word) ? "an" : "a"} ${word}`,
+    many = (word) => (word === "child" ? "children" : `${word}s`),
+    share = (part) => `${(100 * part).toFixed(1)}\u202f%`;
+  Object.assign(words, {
+    parent,
+    parts: (n) => counted(n, child, many(child)),
+    children: (n) => counted(n, child, many(child)),
+    parents: (n) => counted(n, parent, many(parent)),
+    someChildren: (some, all) => `${some} of ${words.children(all)}: those that choose most clearly`,
+    child: (n) => stored.child_names[n] ?? `${child} #${n}`,
+    tag: (n) => stored.child_names[n] ?? `#${n}`,
+    amount: share,
+    lead: () => `Each ${child} divides itself among ${many(parent)}, by a softmax. A load is a share of all ${many(child)}; † dead: under a tenth of an equal load.`,
+    columns: () => [sentence(many(child)), `${sentence(many(parent))}, and their loads`],
+    tick: (r) => steps[r - 1],
+    round: (r) => `${steps[r - 1]}${r === steps.length ? ": the last" : ""}`,
+    moment: (r) => `${sentence(step)} ${steps[r - 1]}`,
+    oneChild: `One ${child}`,
+    chooseChild: `Choose ${one(child)} or a line in the graph to see how it divides itself among the ${many(parent)}.`,
+    gives: (n, c, name) => `${sentence(childName(n))} gives ${share(c)} to ${name}`,
+    tipEdge: (c) => [`coupling c  ${c}`],
+    entropyHead: `How undecided each ${child} is`,
+    longestIs: (name, load) => `largest load: ${name}, ${load}`,
+    marks: (largest, wrong, truth, dead) => (dead ? ", dead" : largest ? ", the largest load" : ""),
+    reading: [
+      ["A line", `joins ${one(child)} to ${one(parent)}. Its width grows with the coupling c, from 0 to 1: the softmax of this ${child}. ${sentence(one(child))} chooses ${one(parent)} if c has gone a tenth of the way from an equal share to 1.`],
+      ["A load", `is the sum of ${one(parent)}'s couplings, divided by the number of ${many(child)}. Dead (†) is ${one(parent)} whose load, over all that is recorded, is under a tenth of what equal couplings would give it.`],
+      ["The curve", `of ${one(child)}'s entropy is high while it spreads over all ${many(parent)} and 0 when it has chosen one. Drag along the curve to go through time.`],
+      ["Keys", `${KEYS[0]} ${KEYS[1]} ${step}, ${KEYS[3]} play, ${KEYS[4]} to ${one(parent)} or the graph, where ${KEYS[5]} ${KEYS[6]} choose ${one(child)}, ${KEYS[7]} show all lines.`],
+    ],
+    terms: {
+      parent: [parent, `${sentence(one(parent))} is one of the things among which each ${child} divides itself.`],
+      coupling: ["coupling", `A coupling c, from 0 to 1, is the softmax of ${one(child)}: how much of it goes to ${one(parent)}. Those of one ${child} sum to 1.`],
+      entropy: ["entropy", `Entropy −Σ c ln c of ${one(child)} is 0 when it has chosen one ${parent} and largest when all its couplings are equal.`],
+      iteration: [step, step === "epoch" ? "An epoch of training that the record has." : "A call of the module in one call of the network."],
+    },
+  });
+  for (const part of document.querySelectorAll("#child :is([data-term=logit], [data-term=agreement])")) part.remove();
+  if (steps.length < 2) for (const part of document.querySelectorAll("#entropy :is(button, label, output, canvas, input)")) part.hidden = true;
+  for (const [selector, text] of [
+    ["#entropy label", sentence(step)],
+    ["#child th", parent],
+    ["#images legend", sentence(many(image))],
+    ["#doors button", "Numbers"],
+  ]) $(selector).textContent = text;
+  $("#why").ariaLabel = "Numbers";
+  $("#parents").ariaLabel = `${sentence(many(parent))} and their loads`;
+}
