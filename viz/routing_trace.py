@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 
 from graphcaps.atomic import checked, replacing
-from graphcaps.errors import GraphcapsError, InputError, check_json, check_whole, expect, read_json
+from graphcaps.errors import ROUNDING, GraphcapsError, InputError, check_json, check_whole, expect, read_json
 
 FORMAT_VERSION = 2
 _BY_EPOCH = ("b", "c", "agreement", "lengths")
@@ -215,12 +215,17 @@ class RoutingTrace:
             wanted = "(" + ", ".join(f"{d}={sizes[d]}" if d in sizes else d for d in dims.split()) + ")"
             known = all(n == (int(d) if d.isdigit() else sizes.get(d, n)) for d, n in shape.items())
             expect(known and array.ndim == len(dims.split()), f"trace: {name}", wanted, array.shape)
+            kinds, called = ("iu", "integers") if name in _INTEGERS else ("iuf", "numbers")
+            expect(array.dtype.kind in kinds, f"trace: {name}", called, array.dtype)
             sizes |= {d: n for d, n in shape.items() if not d.isdigit()}
         counts = {"src": self.num_children, "dst": self.num_parents, "nodes": sizes.get("V", np.inf)}
         for name, count in counts.items():
             values = getattr(self, name)
             inside = values is None or not values.size or (values.min() >= 0 and values.max() < count)
             expect(bool(inside), f"trace: {name}", f"indices in [0, {count})", "others")
+        outside = self.c.size and (self.c.min() < 0 or self.c.max() > 1 + ROUNDING)
+        expect(not outside, "trace: c", "numbers in [0, 1]", "others")
+        check_whole("trace: trained_iterations", self.trained_iterations)
         if self.images is not None:
             expect(self.images.dtype == np.uint8, "trace: images", "uint8", self.images.dtype, "0 is black, 255 white")
         for name, number in (("class_names", self.num_parents), ("child_names", self.num_children)):
@@ -237,3 +242,4 @@ _DIMS: dict[str, str] = {
     if hasattr(hint, "__metadata__")
 }
 """For each array of a trace, its dims."""
+_INTEGERS = ("src", "dst", "nodes", "epochs", "labels", "fields")

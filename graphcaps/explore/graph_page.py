@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from .._dgl import DGLGraph, dgl
-from ..atomic import write_text
+from ..atomic import reading, write_text
 from ..errors import check_tensor, expect
 from ..graph import check_graph
 from ..nn import CapsuleConv
@@ -105,8 +105,10 @@ def explore_graph(
     expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
     for name, given in {"node_names": node_names, "labels": labels, "positions": positions}.items():
         if given is not None:
-            got = len(given) if hasattr(given, "__len__") else type(given).__name__
+            with reading(name, f"one for each of {count} nodes"):
+                got = len(given)
             expect(got == count, name, f"one for each of {count} nodes", got)
+    expect(center is None or center < count, "center", f"a node below {count}", center)
     with torch.no_grad():
         _, c = conv.capsules(graph, feat, edge_weight, True)  # raises an error if the arguments don't fit the layer
     if torch.special.entr(c).sum(-1).mean() > UNDECIDED[trained] * math.log(conv.capsules.num_caps):
@@ -196,7 +198,8 @@ def _positions(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torc
     if isinstance(positions, Mapping):
         missing = next((n for n in nodes.tolist() if n not in positions), None)
         expect(missing is None, "positions", "a pair for each node number, from 0", f"none for node {missing}")
-    at = np.array([_listed(positions[n]) for n in nodes.tolist()], dtype=float)
+    with reading("positions", "two finite numbers for each node"):
+        at = np.array([_listed(positions[n]) for n in nodes.tolist()], dtype=float)
     fits = at.shape == (len(nodes), 2) and bool(np.isfinite(at).all())
     expect(fits, "positions", "two finite numbers for each node", at.shape)
     return at.tolist()
