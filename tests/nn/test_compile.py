@@ -115,20 +115,19 @@ class OnPyG(OnNodes):
 
 
 @compiles
-@pytest.mark.parametrize("library", ["dgl", pytest.param("mutual", marks=pytest.mark.long), "pyg"])
+@pytest.mark.parametrize("library", ["dgl", "pyg"])
 def test_compiled_layers_on_nodes_give_their_value_coupling_and_gradient(library, draw):
     if library == "pyg":
         pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
         net = OnPyG(pyg.CapsuleConv, pyg.CapsuleReadout, edge_dim=2).double()
     else:
-        options = {"mutual": True} if library == "mutual" else {"edge_feats": 2, "routing": "dynamic"}
-        net = OnDGL(CapsuleConv, CapsuleReadout, **options).double()
+        net = OnDGL(CapsuleConv, CapsuleReadout, edge_feats=2, routing="dynamic").double()
     compiled = torch.compile(net, backend="aot_eager", fullgraph=library != "pyg")
     for nodes in ([5, 4], [7, 9, 2], [6, 2]):  # compiled code reads the graph at each call
         graphs = [dgl.to_bidirected(dgl.rand_graph(number, number)) for number in nodes]
         graph = dgl.batch([dgl.add_self_loop(each) for each in graphs])
         edges = graph.num_edges()
-        x, attr = draw(sum(nodes), 6).requires_grad_(), None if library == "mutual" else draw(edges, 2)
+        x, attr = draw(sum(nodes), 6).requires_grad_(), draw(edges, 2)
         weight, cotangent = draw(edges).requires_grad_(), draw(len(nodes), 2)
         if library == "pyg":
             graph = torch.stack(graph.edges()), torch.arange(len(nodes)).repeat_interleave(torch.tensor(nodes))
