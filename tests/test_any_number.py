@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from test_export import CAN_WRITE_ONNX
 
 from graphcaps import CapsNet, InputError, load
 from graphcaps.analysis.accuracy import Evaluation
@@ -108,7 +107,7 @@ def test_an_image_is_right_where_its_classes_are_found_and_no_others():
     assert "all its classes are found and no others" in lines[1] and lines[-2].split()[:3] == ["dot", "2", "50.00%"]
 
 
-def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_path, monkeypatch, capsys):
+def test_any_number_of_classes_is_learned_and_commands_take_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     written(tmp_path, "folder", 240)
 
@@ -133,5 +132,3 @@ def test_any_number_of_classes_is_learned_and_every_command_takes_the_run(tmp_pa
     line = says("predict", path, str(next((tmp_path / "shapes" / "bar+dot").iterdir())))
     assert {line.split()[1], line.split()[3]} == {"bar", "dot"}
     assert Path(says("explore", path, "--no-open").split()[-1]).exists()
-    if CAN_WRITE_ONNX:
-        assert "network.onnx" in says("export", path)

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from graphcaps import CapsNet, margin_loss, spread_loss, squash
-from graphcaps import engine as on_engine
 from graphcaps.graph import links
 from graphcaps.nn import PrimaryCaps
 
@@ -168,32 +167,19 @@ def test_a_primary_capsule_holds_the_channels_of_one_type_at_one_position(draw):
         torch.testing.assert_close(u[i], squash(maps[:, 4 * t : 4 * t + 4, y, x]))
 
 
-@pytest.fixture
-def small_net(way):
+@pytest.mark.fact(9)
+@pytest.mark.parametrize("routing", ["dynamic", "em"])
+def test_evaluation_sees_no_labels_and_decodes_the_longest_capsule_and_training_the_true_one(routing):
     torch.manual_seed(0)
-    with on_engine(way.engine):
-        yield CapsNet.from_preset("compact", (1, 11, 11), 3, routing=way.routing).to(way.device)
-
-
-@pytest.mark.fact(9)
-def test_evaluation_sees_no_labels(way, small_net):
-    images = torch.rand(6, 1, 11, 11, device=way.device)
-    small_net.eval()
-    without = small_net(images)
+    net, images = CapsNet.from_preset("compact", (1, 11, 11), 3, routing=routing), torch.rand(6, 1, 11, 11)
+    without = net.eval()(images)
+    longest = without.lengths.argmax(dim=1)
+    assert torch.equal(without.reconstruction, net.decoder(without.capsules, longest))
     for shift in range(3):
-        labels = (without.lengths.argmax(dim=1) + shift) % 3
-        for got, wanted in zip(small_net(images, labels), without, strict=True):
+        for got, wanted in zip(net(images, (longest + shift) % 3), without, strict=True):
             torch.testing.assert_close(got, wanted)
-
-
-@pytest.mark.fact(9)
-def test_the_longest_capsule_is_decoded_in_evaluation_and_the_true_one_in_training(way, small_net):
-    images = torch.rand(6, 1, 11, 11, device=way.device)
-    output = small_net.eval()(images)
-    longest = output.lengths.argmax(dim=1)
-    assert torch.equal(output.reconstruction, small_net.decoder(output.capsules, longest))
-    output = small_net.train()(images, labels := (longest + 1) % 3)
-    assert torch.equal(output.reconstruction, small_net.decoder(output.capsules, labels))
+    output = net.train()(images, labels := (longest + 1) % 3)
+    assert torch.equal(output.reconstruction, net.decoder(output.capsules, labels))
 
 
 @pytest.mark.fact(12)

@@ -89,7 +89,7 @@ MUTATIONS = [
         "models/capsnet.py",
         "if labels is not None and self.training",
         "if labels is not None",
-        "test_facts.py sees_no_labels and dynamic-torch",
+        "test_facts.py sees_no_labels and dynamic",
     ),
     Mutation(
         "fact 10: the last batch dropped",

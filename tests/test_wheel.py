@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -10,10 +9,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 import graphcaps
-from graphcaps.data import load_images
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.long
@@ -104,33 +101,3 @@ print(*names)
     assert "network: mnist, inside graphcaps" in run(installed / "graphcaps", "explore", "--no-open", cwd=tmp_path)
     page = tmp_path / "runs" / "pretrained-mnist" / "figures" / "explorer.html"
     assert "</html>" in page.read_text(encoding="utf-8")
-
-
-# Commands that take hours, or need MNIST, a run of another network, a stopped run or ffmpeg.
-NOT_RUN = re.compile(
-    r"graphcaps export\b|--dataset (?!digits)|--model (?:paper|parts)|--device cuda"
-    r"|--resume|--on (?:affnist|.*scrambled)|--format mp4|viz \S+\.npz|new\.jpg"
-)
-
-
-def test_every_kind_of_command_in_the_docs_runs_after_those_before_it(installed, tmp_path):
-    """The first command of each kind, in one folder, on scikit-learn's digits and for one epoch."""
-    (tmp_path / "photos").mkdir()
-    for path in (tmp_path / "digit.png", tmp_path / "photos" / "1.png"):
-        Image.fromarray(load_images("digits").test.pixels[0, 0].numpy()).save(path)
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    lines = [line.partition("#")[0].strip() for kind, block in blocks if not kind for line in block.splitlines()]
-    kinds: dict = {}
-    for line in lines:
-        if line.startswith("graphcaps ") and not NOT_RUN.search(line):
-            kinds.setdefault((line.split()[1], *re.findall("--[a-z-]+", line)), line)
-    assert {kind[0] for kind in kinds} == {"train", "evaluate", "predict", "runs", "viz", "explain", "explore"}
-    for line in kinds.values():
-        folders = [path.parent for path in (tmp_path / "runs").glob("*/config.json")]
-        newest = max(folders, key=os.path.getmtime, default="")
-        line = re.sub(r"\b(?:RUN|runs/\w+)\b", str(newest), line).replace("--image K", "--image 1")
-        if line.startswith("graphcaps train"):
-            line = re.sub(r" --(?:train-images|epochs|dataset|name) \w+", "", line) + " --dataset digits --epochs 1"
-        run(installed / "graphcaps", *shlex.split(line)[1:], cwd=tmp_path)

@@ -138,9 +138,7 @@ def words(place: Place, *more: str) -> list[str]:
 
 QUICK = {
     "mutag": (),
-    "cora": (),
     "factors": (),
-    "interests": (),
     "relations": ("--only", "UMLS", "4 factors, published"),
     "labels": ("--only", "4 factors, published"),
     "defaults": ("--only", "4 factors, published", "Cora", "mutag"),
@@ -155,9 +153,7 @@ def test_a_quick_look_leaves_the_results_and_has_a_row_for_each_network(place, f
     rows = result["parts"][0]["rows"] if "parts" in result else result[name]
     networks = {
         "mutag": molecules.READOUTS,
-        "cora": cora.LAYERS,
         "factors": factors.LAYERS,
-        "interests": interests.NETWORKS,
         "labels": labels.NETWORKS,
         "defaults": defaults.ROUTINGS,
     }

@@ -48,7 +48,6 @@ def step(net, called) -> list[torch.Tensor]:
     ("model", "side", "options"),
     [
         ("compact", 12, {"routing": Spherical(3), "prior": "learned"}),
-        pytest.param("deep", 23, {}, marks=pytest.mark.long),
         pytest.param("matrix-small", 17, {}, marks=pytest.mark.long),
     ],
 )
@@ -116,20 +115,19 @@ class OnPyG(OnNodes):
 
 
 @compiles
-@pytest.mark.parametrize("library", ["dgl", pytest.param("mutual", marks=pytest.mark.long), "pyg"])
+@pytest.mark.parametrize("library", ["dgl", "pyg"])
 def test_compiled_layers_on_nodes_give_their_value_coupling_and_gradient(library, draw):
     if library == "pyg":
         pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
         net = OnPyG(pyg.CapsuleConv, pyg.CapsuleReadout, edge_dim=2).double()
     else:
-        options = {"mutual": True} if library == "mutual" else {"edge_feats": 2, "routing": "dynamic"}
-        net = OnDGL(CapsuleConv, CapsuleReadout, **options).double()
+        net = OnDGL(CapsuleConv, CapsuleReadout, edge_feats=2, routing="dynamic").double()
     compiled = torch.compile(net, backend="aot_eager", fullgraph=library != "pyg")
-    for nodes in ([5, 4], [3, 6], [7, 9, 2], [4, 4], [6, 2]):  # compiled code reads the graph at each call
+    for nodes in ([5, 4], [7, 9, 2], [6, 2]):  # compiled code reads the graph at each call
         graphs = [dgl.to_bidirected(dgl.rand_graph(number, number)) for number in nodes]
         graph = dgl.batch([dgl.add_self_loop(each) for each in graphs])
         edges = graph.num_edges()
-        x, attr = draw(sum(nodes), 6).requires_grad_(), None if library == "mutual" else draw(edges, 2)
+        x, attr = draw(sum(nodes), 6).requires_grad_(), draw(edges, 2)
         weight, cotangent = draw(edges).requires_grad_(), draw(len(nodes), 2)
         if library == "pyg":
             graph = torch.stack(graph.edges()), torch.arange(len(nodes)).repeat_interleave(torch.tensor(nodes))
@@ -198,8 +196,7 @@ def test_a_graph_layer_is_exported_for_any_graph(tmp_path):
     others = draw(9, 30)
     exported = torch.export.export(network, draw(5, 11), strict=False, dynamic_shapes=sizes)
     torch.testing.assert_close(exported.module()(*others), network(*others))
-    program = torch.onnx.export(network, draw(5, 11), dynamo=True, dynamic_shapes=sizes, verbose=False)
-    program.save(tmp_path / "graph.onnx")
+    torch.onnx.export(exported, dynamo=True, verbose=False).save(tmp_path / "graph.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "graph.onnx")
     got = session.run(None, {name: value.numpy() for name, value in zip(sizes, others, strict=True)})[0]
     torch.testing.assert_close(torch.from_numpy(got), network(*others))

@@ -1,4 +1,4 @@
-"""CapsuleConv and CapsuleReadout: their formula, DGL's manners, and what must hold on any graph."""
+"""CapsuleConv: its formula, DGL's manners, and what must hold on any graph; CapsuleReadout is in test_readout.py."""
 
 import copy
 import pickle
@@ -222,35 +222,6 @@ def test_votes_are_dropped_in_training_alone(draw):
     first, second = layer.train()(graph, x)[1], layer(graph, x)[1]
     torch.testing.assert_close(first, mean, rtol=0.1, atol=0.1)
     assert not torch.equal(first, second)
-
-
-def test_graphs_without_nodes_and_of_one_node_are_read_out(draw):
-    readout = CapsuleReadout(F, D, 2).double()
-    torch.nn.init.normal_(readout.capsules.bias)
-    empty, one = dgl.graph(([], []), num_nodes=0), dgl.graph(([], []), num_nodes=1)
-    out, c = readout(dgl.batch([empty, one, empty]), draw(1, F), get_coupling=True)
-    assert out.shape == (3, 2, D) and c.shape == (1, 1, 2)
-    torch.testing.assert_close(out[0], squash(readout.capsules.bias))
-    assert (out[1] - out[0]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("engine", ["auto", "torch", "dgl"])
-@pytest.mark.parametrize("routing", [Spherical(3, concentration=4.0), Dynamic(2), Uniform()], ids=str)
-def test_a_readout_with_one_matrix_and_a_prior_is_route_divided_by_the_number_of_nodes(routing, engine, draw):
-    sizes = torch.tensor([5, 1, 7])
-    batch = dgl.batch([dgl.graph(([], []), num_nodes=size) for size in sizes.tolist()])
-    readout = CapsuleReadout(F, D, K, routing, normalise=False, bias=False, shared=True).double()
-    x, prior, cotangent = draw(13, F).requires_grad_(), draw(13, K).requires_grad_(), draw(3, K, D)
-    with graphcaps.engine(engine):
-        got, c = readout(batch, x, get_coupling=True, prior=prior)
-    parents = K * torch.arange(3).repeat_interleave(sizes)[:, None] + torch.arange(K)
-    graph = graphcaps.bipartite_graph(torch.arange(13).repeat_interleave(K), parents.flatten(), 13, 3 * K)
-    votes = (x @ readout.capsules.weight[0, :, 0]).repeat_interleave(K, 0)
-    routed = graphcaps.route(graph, votes, readout.capsules.routing, prior=prior.flatten())
-    wanted = squash(routed.pose.view(3, K, D) * K / sizes[:, None, None])
-    torch.testing.assert_close((got, c), (wanted, routed.coupling.view(13, 1, K)), **EXACT)
-    learned = [x, prior, *readout.parameters()]
-    torch.testing.assert_close(*(torch.autograd.grad(out, learned, cotangent) for out in (got, wanted)), **EXACT)
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,10 @@ def routed(device, routing, z, scale, mutual, per_edge, exact=False):
 
 MUTUAL, EDGE, HUB, SORTED, HALF = "mutual", "per edge", "hub", "deterministic", "bfloat16"
 CASES = {
-    "quick": (Spherical(2, 2.0), (2, 3, 5), ()),
-    "quick hub": (Dynamic(2), (1, 4, 8), (HUB, EDGE)),
-    "quick mutual": (Spherical(2), (1, 3, 4), (MUTUAL,)),
-    "hub": (Spherical(3, 2.0), (2, 1, 5), (HUB, SORTED)),
+    "quick": (Spherical(2, 2.0), (2, 3, 5), (HUB,)),
+    "per edge": (Dynamic(2), (1, 4, 8), (HUB, EDGE)),
+    "mutual": (Spherical(2), (1, 3, 4), (MUTUAL,)),
+    "one capsule": (Spherical(3, 2.0), (2, 1, 5), (HUB, SORTED)),
     "uniform": (Uniform(1), (2, 3, 5), (HUB, SORTED)),
     "mutual hub": (Dynamic(3), (1, 4, 3), (MUTUAL, EDGE, HUB)),
     "mutual half": (Spherical(3), (1, 4, 8), (MUTUAL, HALF, SORTED)),

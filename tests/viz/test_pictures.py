@@ -154,14 +154,6 @@ def test_all_of_a_large_graph_is_a_sample_of_children_with_all_their_edges():
     )
 
 
-def test_a_still_shows_all_iterations_side_by_side(trace):
-    picture = viz.GraphPicture(trace, medium=style.PAGE)
-    assert len(picture.panels) == 3
-    for step, panel in enumerate(picture.panels):
-        c = trace.c[-1, step, 0].astype(np.float64)[panel.edges]
-        assert panel.lines.get_colors()[:, 3] == pytest.approx(0.12 + 0.83 * c)
-
-
 @pytest.mark.parametrize("kind", PICTURES)
 @pytest.mark.parametrize("use", ["film", "still"])
 @pytest.mark.parametrize("over, children", [("epochs", 16), ("iterations", 1152)])
