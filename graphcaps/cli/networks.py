@@ -209,7 +209,7 @@ def predict(
             print(dumps(prediction))
         elif "error" not in prediction:
             print(clean(prediction_line(prediction, invert)).replace("\n", "\\n"))
-    if save_inputs is not None and not json:
+    if save_inputs is not None and not json and bad < len(files):
         print(f"what the network saw: {save_inputs}")
     if all(limit is None for limit in model.limits):
         print(f"note: only blank images are doubted: too few validation images were right in {opened}", file=sys.stderr)

@@ -193,5 +193,5 @@ class Panel:
             size = self._size.format(length)
             self._labels[k].set_text(f"{self._names[j]}{chr(10) if self._two_lines else ' '}{size}")
             if self._parents is not None:
-                shown = between(self._parents[:, j].astype(np.float64), position)
+                shown = between(self._parents[:, j].astype(np.float64), position).round().astype(np.uint8)
                 self._decoded[k].set_data(style.displayed(shown[self._view]))
