@@ -140,9 +140,16 @@ function countsOf(c) {
 function drawHead(c) {
   const title = words.title(countsOf(c), trace.edges);
   if ($("h1").textContent !== title) $("h1").textContent = title;
-  $("#lead").textContent = words.lead(conv.K);
+  $("#lead").textContent = words.lead(conv.K, leadOf(Math.round(now.r), title.endsWith("all undecided")));
   $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, trace.edges)].join(" · ");
   $("#graph-head").textContent = words.head(conv.two_way);
+}
+
+// What is said of a round in which all edges are equal, or not: only in the layer's answer this has a cause.
+function leadOf(r, equal) {
+  if (!equal) return "grow";
+  if (conv.routing === "uniform") return "uniform";
+  return r === conv.iterations - 1 ? (conv.unit_votes ? "unit" : "given") : r ? "grow" : "start";
 }
 
 function drawTip(c) {
