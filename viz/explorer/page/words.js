@@ -43,11 +43,17 @@ const words = {
   whereItVotes: "where its votes agree",
   noParent: "no parent",
   was: (length) => `was ${length.toFixed(2)}`,
-  again: "All rounds ran again, and the other parts chose anew: ",
+  again: "All rounds ran again, and the other parts chose anew",
   joined: (child, name, before, after) => ` ${name} rises because ${childName(child)} now gives it ${Math.round(100 * after)} % of its vote instead of ${Math.round(100 * before)} %.`,
   disagrees: (child, name) => ` ${sentence(childName(child))}'s vote for ${name} hardly agrees with the other parts' votes, and these now add up to less.`,
-  change: (name, before, after) => `${name} ${after < before ? "falls" : "rises"} from ${before.toFixed(2)} to ${after.toFixed(2)}`,
-  noChange: "no parent changes by 0.01",
+  inAnswer: (r) => `. In round ${r}, the answer: `,
+  pulledFrom: (child) => `, from which you pulled ${childName(child)}, `,
+  pulledTo: (child) => `, to which you pulled ${childName(child)}, `,
+  change(name, before, after, pulled = " ") {
+    const [one, other] = [before.toFixed(2), after.toFixed(2)];
+    return one === other ? `${name}${pulled}stays at ${one}` : `${name} ${after < before ? "falls" : "rises"} from ${one} to ${other}`;
+  },
+  noChange: "no parent changes by 0.03",
   oneChild: "One child",
   child: (n) => `part #${n}`, // a bare number would look like a class
   tag: (n) => `#${n}`,
