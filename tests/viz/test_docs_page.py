@@ -63,6 +63,7 @@ def test_after_a_pull_rows_stay_with_their_old_lengths_and_sentences_say_why_par
         page.locator("[aria-controls=why]").click()
         settle(page)
         assert page.locator("#subject").inner_text().startswith("Part #12, and its parent 6.")
+        assert page.locator("#why").inner_text().count("c is set to 1 by your pull") == 4
         page.locator("[aria-controls=why]").click()
         assert rows() == [*before, "9"]
         page.locator("#release").click()

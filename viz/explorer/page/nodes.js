@@ -138,18 +138,15 @@ function countsOf(c) {
 }
 
 function drawHead(c) {
-  const title = words.title(countsOf(c), trace.edges);
+  const title = words.title(countsOf(c), trace.edges),
+    { routing, iterations, unit_votes: unit } = conv,
+    r = Math.round(now.r);
+  const early = r ? "grow" : "start", // equal couplings need a reason in the layer's answer alone
+    equal = routing === "uniform" ? routing : r !== iterations - 1 ? early : unit ? "unit" : "given";
   if ($("h1").textContent !== title) $("h1").textContent = title;
-  $("#lead").textContent = words.lead(conv.K, leadOf(Math.round(now.r), title.endsWith("all undecided")));
+  $("#lead").textContent = words.lead(conv.K, title.endsWith("all undecided") ? equal : "grow");
   $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, trace.edges)].join(" · ");
   $("#graph-head").textContent = words.head(conv.two_way);
-}
-
-// What is said of a round in which all edges are equal, or not: only in the layer's answer this has a cause.
-function leadOf(r, equal) {
-  if (!equal) return "grow";
-  if (conv.routing === "uniform") return "uniform";
-  return r === conv.iterations - 1 ? (conv.unit_votes ? "unit" : "given") : r ? "grow" : "start";
 }
 
 function drawTip(c) {
@@ -163,7 +160,7 @@ function drawTip(c) {
   if (edge !== undefined) {
     const { l } = graph.strongest(edge, now),
       vote = edge * conv.K + l,
-      numbers = [fixed(c[vote], 3), fixed(state.b[vote], 2), fixed(state.agreement[vote], 2)];
+      numbers = [fixed(c[vote], 3), writtenLogit(state.b[vote], edge, layer.dst[vote]), fixed(state.agreement[vote], 2)];
     lines = [childName(edge), sentence(words.capsule(l)), ...words.tipEdge(...numbers)];
   }
   placeTip(lines, x, y);
@@ -223,7 +220,7 @@ function drawArrivals(c) {
     row.cells[1].firstChild.style.setProperty("--share", c[e * K + l]);
     row.cells[1].firstChild.style.setProperty("--of", look.parents[l]);
     row.cells[2].textContent = fixed(c[e * K + l], 3);
-    row.cells[3].textContent = fixed(b[e * K + l], 2);
+    row.cells[3].textContent = writtenLogit(b[e * K + l], e, node * K + l);
   });
 }
 

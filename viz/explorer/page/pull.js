@@ -27,32 +27,27 @@ $("#release").addEventListener("click", () => {
   changed();
 });
 
-let free = null; // the newest answer without pulls: its question's data, its states, and what is shown of it
+let free = null; // the newest answer without pulls: its question's data, its states, what children choose, and what is shown of it
 beforePulls = () => {
   const known = Object.keys(held).length > 0 && free?.data.every((value, x) => value === asked.data[x]);
   return known ? { fold: free.fold, lengths: free.states[Math.round(now.r)].lengths } : null;
 };
 
 // {parent: words of what was pulled away from it or to it}, of the newest pull first.
-function pulledEnds({ c }) {
+function pulledEnds() {
   const newest = Object.entries(held).sort(([one], [other]) => (other == pulledLast) - (one == pulledLast));
-  const ends = newest.flatMap(([child, to]) => {
-    const edges = edgesFrom(Number(child)),
-      most = edges.reduce((best, e) => (c[e] > c[best] ? e : best)),
-      from = c[most] > leastToChoose(edges.length) ? layer.dst[most] : LET_GO;
-    return [[from, words.pulledFrom(child)], [to, words.pulledTo(child)]];
-  });
-  return new Map(ends.filter(([j]) => j !== LET_GO));
+  const ends = newest.flatMap(([child, to]) => [[free.choices.get(Number(child))?.[0], words.pulledFrom(child)], [to, words.pulledTo(child)]]);
+  return new Map(ends.filter(([j]) => j in trace.parents));
 }
 
 // What pulls do to the answer's lengths: of the parents pulled from and to, and of the two others that change most.
 function sayPulled(some) {
   const last = layer.iterations - 1,
     lengths = routed?.states[last].lengths;
-  if (!some) free = routed && { data: asked.data, states: routed.states, fold: fold.all ? null : fold };
+  if (!some) free = routed && { data: asked.data, states: routed.states, choices: fold.choices, fold: fold.all ? null : fold };
   const before = beforePulls() && free.states[last].lengths,
     change = (j) => Math.abs(lengths[j] - before[j]),
-    ends = before ? pulledEnds(free.states[last]) : new Map(),
+    ends = before ? pulledEnds() : new Map(),
     moved = before ? [...lengths.keys()].filter((j) => change(j) >= CHANGED && !ends.has(j)) : [],
     others = moved.sort((a, b) => change(b) - change(a)).slice(0, 2);
   const changes = [...ends.keys(), ...others].map((j) => words.change(trace.parents[j].name, before[j], lengths[j], ends.get(j))),

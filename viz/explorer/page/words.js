@@ -42,6 +42,8 @@ const words = {
   name: "its name",
   whereItVotes: "where its votes agree",
   noParent: "no parent",
+  setTo: (c) => `c is set to ${c} by your pull`,
+  pulled: "pulled",
   was: (length) => `was ${length.toFixed(2)}`,
   again: "All rounds ran again, and the other parts chose anew",
   joined: (child, name, before, after) => ` ${name} rises because ${childName(child)} now gives it ${Math.round(100 * after)} % of its vote instead of ${Math.round(100 * before)} %.`,
