@@ -83,7 +83,12 @@ def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_route
     less = dgl.remove_edges(GRAPH, GRAPH.edge_ids([32, 2], [2, 32]))
     assert text(page, "#child-head") == "10 edges arrive at 2" and text(page, "#join") == "Add 32 – 2"
     assert shown_couplings(page) == pytest.approx(couplings(2, less), abs=5.1e-4)
-    assert text(page, "#changes").startswith("2 edges cut. ")
+    said, gone = text(page, "#changes"), GRAPH.edge_ids([32, 2], [2, 32]).tolist()
+    assert said.startswith("2 edges cut. Each line is two edges, one per direction. ")
+    decided = [layer_answer(layer(), graph, FEAT)[0].max(axis=1) > 0.325 for graph in (GRAPH, less)]  # of four: 0.25 + 0.075
+    decided[0] = np.delete(decided[0], gone)
+    for what, count in (("undecided", (decided[0] & ~decided[1]).sum()), ("decided", (decided[1] & ~decided[0]).sum())):
+        assert re.findall(rf"(\d+) edges? (?:is|are) {what} now", said) == [str(count)] * bool(count)
 
     page.locator("#pick").click()
     click(page, 20)

@@ -40,12 +40,14 @@ Object.assign(words, {
   feature: (f) => `feature ${f}`,
   unchanged: "Nothing is changed.",
   goesTo: "Goes",
-  changed: (cut, added, moved, held) => {
+  changed: (cut, added, moved, held, both) => {
     const parts = [cut && `${counted(cut, "edge", "edges")} cut`, added && `${added} added`, moved && `features of ${counted(moved, "node", "nodes")} moved`, held && `${counted(held, "edge", "edges")} held`];
-    return `${sentence(parts.filter(Boolean).join(", "))}.`;
+    return `${sentence(parts.filter(Boolean).join(", "))}.${both && cut + added > 1 ? " Each line is two edges, one per direction." : ""}`;
   },
-  rerouted: (count, names) =>
-    count ? ` ${counted(count, "edge goes", "edges go")} to another capsule than before, outlined: ${names}` : " No edge goes to another capsule.",
+  turned: (n, what) => (n ? ` ${counted(n, "edge is", "edges are")} ${what} now.` : ""),
+  rerouted: (count, names, undecided, decided) =>
+    (count ? ` ${counted(count, "edge goes", "edges go")} to another capsule than before, outlined: ${names}` : " No edge goes to another capsule.") +
+    words.turned(undecided, "undecided") + words.turned(decided, "decided"),
   parent: "capsule",
   capsule: (l) => `capsule ${l}`,
   capsuleOf: (l, node) => `capsule ${l} of ${node}`,

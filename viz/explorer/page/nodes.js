@@ -10,7 +10,7 @@ const ROUNDS = Math.max(10, stored.iterations), // iterations shown
 const graph = new NodeGraph($(".stage > canvas"));
 let layer,
   routed,
-  given, // for each edge of the given graph the capsule with its largest coupling
+  given, // for each edge of the given graph the capsule with its largest coupling, and whether it has chosen it
   past = [], // {name, back()}: how to undo changes, the newest last
   base = null; // features that a node is moved from, and those of another one that it is moved to
 
@@ -41,9 +41,13 @@ function route() {
   const order = [...Array(N).keys()].sort((a, b) => (conv.labels ? conv.labels[a] - conv.labels[b] : 0) || a - b);
   graph.take(conv, layer, order);
   const { c } = states[conv.iterations - 1],
-    chosen = image.linked.map((e) => indexOfLargest(couplingsOf(c, e)));
-  given ??= chosen;
-  const before = conv.edges.number.map((n, e) => given[n] ?? chosen[e]);
+    chosen = image.linked.map((e) => indexOfLargest(couplingsOf(c, e))),
+    decided = chosen.map((l, e) => c[e * K + l] > leastToChoose(K));
+  given ??= { chosen, decided };
+  const { number } = conv.edges,
+    before = number.map((n, e) => given.chosen[n] ?? chosen[e]),
+    turned = (to) => image.linked.filter((e) => decided[e] === to && given.decided[number[e]] === !to).length;
+  routed.turned = [turned(false), turned(true)];
   graph.rerouted = new Set(image.linked.filter((e) => c[e * K + chosen[e]] > c[e * K + before[e]] + PLAINLY));
 }
 
@@ -273,7 +277,7 @@ function drawEdit() {
   $("#reset").disabled = !changed;
   $("#undo").disabled = !past.length;
   const named = [...graph.rerouted].slice(0, NAMED).map(childName).join(", ") + (graph.rerouted.size > NAMED ? " …" : ".");
-  const text = changed ? words.changed(cuts, added, conv.moved.size, holds) + words.rerouted(graph.rerouted.size, named) : words.unchanged;
+  const text = changed ? words.changed(cuts, added, conv.moved.size, holds, both) + words.rerouted(graph.rerouted.size, named, ...routed.turned) : words.unchanged;
   if ($("#changes").textContent !== text) $("#changes").textContent = text;
 }
 
@@ -315,12 +319,6 @@ function change(how, name = null) {
   rerouted();
 }
 
-function undo() {
-  past.pop()?.back();
-  base = null;
-  rerouted();
-}
-
 // The list of capsules that the chosen edge can be held by.
 function drawHold() {
   $("#pulls").hidden = now.child === null;
@@ -347,7 +345,11 @@ $("#reset").addEventListener("click", () => {
   base = null;
   change(() => conv.reset());
 });
-$("#undo").addEventListener("click", undo);
+$("#undo").addEventListener("click", () => {
+  past.pop()?.back();
+  base = null;
+  rerouted();
+});
 $("#pull").addEventListener("change", ({ target }) => change(() => conv.hold(now.child, target.value === "" ? null : Number(target.value))));
 $("#node").addEventListener("change", ({ target }) => choosePair(target.value === "" ? null : Number(target.value), now.other));
 $("#other").addEventListener("change", ({ target }) => choosePair(now.node, target.value === "" ? null : Number(target.value)));
@@ -389,10 +391,7 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y, shiftKey }) =>
   else if (found) chooseEdge(found.edge);
   else choose(NOTHING);
 });
-graph.canvas.addEventListener("keydown", (event) => {
-  const { order } = graph;
-  step(event, order, now.node, (node) => choosePair(node, null));
-});
+graph.canvas.addEventListener("keydown", (event) => step(event, graph.order, now.node, (node) => choosePair(node, null)));
 
 function pointedAt({ child, parent }) {
   return { child, edge: child, node: child === undefined ? layer.nodeOf(parent) : undefined };
@@ -404,10 +403,8 @@ function stepChild(event) {
 
 // The two lists of nodes, and what stands below the graph.
 function nameNodes() {
-  for (const [id, none] of [["#node", words.none], ["#other", words.none]]) {
-    const options = [["", none], ...conv.names.map((name, n) => [n, name])];
-    fill($(id), options.length, "option", () => {});
-    options.forEach(([value, name], at) => Object.assign($(id).children[at], { value, textContent: name }));
+  for (const id of ["#node", "#other"]) {
+    $(id).replaceChildren(new Option(words.none, ""), ...conv.names.map((name, n) => new Option(name, n)));
   }
   const marks = ["●", "■", "▲", "⬢", "⬟", "◆"];
   $("#classes").textContent = conv.classes.length <= marks.length ? conv.classes.map((name, at) => `${marks[at]} ${name}`).join("  ") : "";

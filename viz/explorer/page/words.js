@@ -51,10 +51,8 @@ const words = {
   inAnswer: (r) => `. In round ${r}, the answer: `,
   pulledFrom: (child) => `, from which you pulled ${childName(child)}, `,
   pulledTo: (child) => `, to which you pulled ${childName(child)}, `,
-  change(name, before, after, pulled = " ") {
-    const [one, other] = [before.toFixed(2), after.toFixed(2)];
-    return one === other ? `${name}${pulled}stays at ${one}` : `${name} ${after < before ? "falls" : "rises"} from ${one} to ${other}`;
-  },
+  change: (name, before, after, pulled = " ") =>
+    before.toFixed(2) === after.toFixed(2) ? `${name}${pulled}stays at ${after.toFixed(2)}` : `${name} ${after < before ? "falls" : "rises"} from ${before.toFixed(2)} to ${after.toFixed(2)}`,
   noChange: "no parent changes by 0.03",
   oneChild: "One child",
   child: (n) => `part #${n}`, // a bare number would look like a class
