@@ -31,7 +31,7 @@ const words = {
   round: (r, trained) => `${r}${r === trained ? ": the answer" : r > trained ? ": beyond training" : ""}`,
   of: (one, all) => `${one} of ${all}`,
   untrained: "untrained",
-  undecidedParts: (n) => `+ ${words.parts(n)} ${n === 1 ? "stays" : "stay"} undecided: show all`,
+  undecidedParts: (n) => `+ ${thousands(n)} undecided in the answer: show all`,
   fold: "Show only what is decided",
   children: (n) => counted(n, "child", "children"),
   parents: (n) => counted(n, "parent", "parents"),
