@@ -82,7 +82,7 @@ def test_the_page_opens_at_the_answer_and_its_colours_stand_out(chromium, files,
         assert text(page, "#entropy output") == "3: the answer"
         counts = chosen(TRACE.c[-1, 2, 0].astype(float).reshape(16, 10))
         parents = {*counts, int(TRACE.lengths[-1, 2, 0].argmax())}
-        assert text(page, "#folded") == f"+ {16 - sum(counts.values())} parts stay undecided: show all"
+        assert text(page, "#folded") == f"+ {16 - sum(counts.values())} undecided in the answer: show all"
         assert page.locator("#parents .name").all_inner_texts() == [f"class {j}" for j in sorted(parents)]
         page.locator("#folded").click()
         settle(page)

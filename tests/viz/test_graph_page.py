@@ -12,7 +12,7 @@ from graphcaps.explore.hidden_edges import train_on_hidden_edges
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical
 
-from .browser import opened, page_that_computes, text
+from .browser import opened, page_that_computes, settle, text
 
 CLUB = dgl.from_networkx(networkx.karate_club_graph())
 CAPS, DIM = 4, 6
@@ -168,3 +168,10 @@ def test_a_networkx_graph_keeps_its_names_and_equal_couplings_say_what_to_try(ch
     assert data["names"] == [*graph] and np.allclose(data["at"], [*at.values()])
     with opened(chromium, page) as shown:
         assert "Try unit_votes=True" in text(shown, "#lead")
+        shown.locator("#iteration").fill("1", force=True)
+        settle(shown)
+        assert "All edges start equal, in round 1" in text(shown, "#lead") and "Try" not in text(shown, "#lead")
+    with pytest.warns(UserWarning, match="couplings stay nearly equal"):
+        explore_graph(CapsuleConv(5, 4, 3, unit_votes=True), graph, x, page)
+    with opened(chromium, page) as shown:
+        assert text(shown, "#lead").endswith("Try another number of capsules.")

@@ -49,10 +49,10 @@ def click(page, *nodes: int, **how) -> None:
     settle(page)
 
 
-def arrivals(page) -> dict[int, tuple[float, float]]:
-    """c and b of the table, by source."""
+def shown_couplings(page) -> dict[int, float]:
+    """c of the table, by source."""
     rows = [row.split() for row in page.locator("#child tbody tr").all_inner_texts()]
-    return {int(row[0]): (read(row[-2]), read(row[-1])) for row in rows}
+    return {int(row[0]): read(row[-2]) for row in rows}
 
 
 def couplings(node: int, graph=GRAPH, feat=FEAT, **options) -> dict[int, float]:
@@ -60,10 +60,6 @@ def couplings(node: int, graph=GRAPH, feat=FEAT, **options) -> dict[int, float]:
     c, _ = layer_answer(layer(**options), graph, feat)
     src, dst = (end.tolist() for end in graph.edges(order="eid"))
     return {u: float(c[e].max()) for e, (u, v) in enumerate(zip(src, dst, strict=True)) if v == node}
-
-
-def shown_couplings(page) -> dict[int, float]:
-    return {u: c for u, (c, _) in arrivals(page).items()}
 
 
 def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_routes_at_once(page):
@@ -87,7 +83,11 @@ def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_route
     less = dgl.remove_edges(GRAPH, GRAPH.edge_ids([32, 2], [2, 32]))
     assert text(page, "#child-head") == "10 edges arrive at 2" and text(page, "#join") == "Add 32 – 2"
     assert shown_couplings(page) == pytest.approx(couplings(2, less), abs=5.1e-4)
-    assert text(page, "#changes").startswith("2 edges cut. ")
+    said, gone = text(page, "#changes"), GRAPH.edge_ids([32, 2], [2, 32]).tolist()
+    assert said.startswith("2 edges cut. Each line is two edges, one per direction. ")
+    most = [layer_answer(layer(), graph, FEAT)[0].max(axis=1) for graph in (GRAPH, less)]
+    turns = np.diff([np.delete(most[0], gone) > 0.325, most[1] > 0.325], axis=0)  # a tenth of the way from 1/4 to 1
+    assert turns.sum() == sum(map(int, re.findall(r"(\d+) edges? (?:is|are) (?:un)?decided now", said))) > 0
 
     page.locator("#pick").click()
     click(page, 20)
@@ -145,6 +145,7 @@ def test_an_edge_is_pulled_to_another_node_cut_or_held_by_a_capsule_and_undone(p
     assert shown_couplings(page)[32] == 1 and text(page, "#changes").startswith("1 edge held.")
     click(page, 32, 2)
     assert page.locator("#pull").input_value() == "1"
+    assert text(page, "#child tbody .chosen td:last-child") == "pulled"  # in place of b
     page.locator("#pull").select_option("")
     settle(page)
     assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
@@ -189,7 +190,7 @@ def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts, name):
             settle(page)
             row = page.locator("#softmax .chosen td").all_inner_texts()
             shares = [read(cell) for cell in page.locator("#softmax tbody tr td:last-child").all_inner_texts()]
-            assert sum(shares) == pytest.approx(1, abs=2.1e-3) and max(shares) == arrivals(page)[32][0]
+            assert sum(shares) == pytest.approx(1, abs=2.1e-3) and max(shares) == shown_couplings(page)[32]
             computed.append((read(text(page, "#edge .formula").split("= ")[-1]), read(row[1])))
         assert computed[0][0] == pytest.approx(computed[1][1], abs=1e-3)
         above, below, length = map(read, re.findall(r"[\d.]+", text(page, "#lines li:nth-child(3)"))[-3:])

@@ -81,18 +81,15 @@ function strengthOf(parent) {
   return squares > 1e-24 * count ? CAPSULES.concentration / Math.sqrt(squares / count) : 0;
 }
 
-// The prior logit of an edge: learned, and large where its child is held. 0 where there is none.
+// The learned prior logit of an edge, or 0.
 function priorOf(e) {
-  return (PRIOR ? PRIOR[e] : 0) + (graph.held[layer.src[e]] === layer.dst[e] ? HOLD : 0);
+  return PRIOR ? PRIOR[e] : 0;
 }
 
 // The beginning of a formula, in letters and in numbers, if there is a prior.
-function priorLetters(e) {
-  return PRIOR || priorOf(e) ? `${words.prior} + ` : "";
-}
-
+const PRIOR_LETTERS = PRIOR ? `${words.prior} + ` : "";
 function started(e) {
-  return priorLetters(e) && `${fixed(priorOf(e), 3)} + `;
+  return PRIOR_LETTERS && `${fixed(priorOf(e), 3)} + `;
 }
 
 function plus(value) {
@@ -132,7 +129,7 @@ const RULES = {
       strength = strengthOf(j),
       along = dot(voteOf(e), mu);
     return {
-      letters: `${priorLetters(e)}κ/ρ · ⟨û, s/‖s‖⟩`,
+      letters: `${PRIOR_LETTERS}κ/ρ · ⟨û, s/‖s‖⟩`,
       numbers: `${started(e)}${fixed(strength, 3)} · ${fixed(along, 3)} = ${fixed(priorOf(e) + strength * along, 3)}`,
       note: words.replaced(fixed(b[e], 3), r),
       against: mu,
@@ -144,7 +141,7 @@ const RULES = {
       all = sumAt(layer.dst[e]),
       product = fixed(dot(voteOf(e), all), 3);
     return {
-      letters: `${priorLetters(e)}⟨û, Σ û⟩ / √${layer.dim}`,
+      letters: `${PRIOR_LETTERS}⟨û, Σ û⟩ / √${layer.dim}`,
       numbers: `${started(e)}${product} / ${fixed(Math.sqrt(layer.dim), 3)} = ${fixed(b[e], 3)}`,
       note: words.computedOnce,
       against: all,
@@ -154,7 +151,7 @@ const RULES = {
   uniform: (e, r) => {
     const { b, agreement } = routed.states[0];
     return {
-      letters: priorLetters(e) ? words.prior : "0",
+      letters: PRIOR ? words.prior : "0",
       numbers: fixed(b[e], 3),
       note: words.unused(fixed(agreement[e], 3)),
       against: parentAt(r, layer.dst[e]),
@@ -167,9 +164,11 @@ const ONE_PASS = ["attention", "uniform"].includes(layer.routing);
 
 const SOFTMAX = "c = e^b / Σ e^b";
 
-// The denominator of the softmax over a child's edges.
-function totalOf(edges, b) {
-  return edges.reduce((sum, e) => sum + Math.exp(b[e]), 0);
+// The numbers of an edge's softmax, or that a pull sets it.
+function softmaxNumbers(edge, { b, c }) {
+  const child = layer.src[edge],
+    total = edgesFrom(child).reduce((sum, e) => sum + Math.exp(b[e]), 0);
+  return graph.held[child] >= 0 ? words.setTo(fixed(c[edge], 0)) : `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`;
 }
 
 // The line after the sum, as [name, formula, numbers].
@@ -181,18 +180,17 @@ let readout = (parent, r) => {
 
 // One iteration as [name, formula, numbers, panel that shows it], in the order in which they are computed.
 function linesOf({ edge, parent }, r) {
-  const { b, c } = routed.states[r],
-    { letters, numbers } = RULES[layer.routing](edge, r),
-    total = totalOf(edgesFrom(layer.src[edge]), b),
-    n = lengthOf(sumAt(parent, c)),
+  const { letters, numbers } = RULES[layer.routing](edge, r),
+    held = graph.held[layer.src[edge]] === parent,
+    n = lengthOf(sumAt(parent, routed.states[r].c)),
     { name } = trace.parents[parent],
     count = layer.dst.reduce((sum, j) => sum + (j === parent), 0);
   const lines = [
-    ["softmax", SOFTMAX, `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`, "#softmax"],
+    ["softmax", SOFTMAX, softmaxNumbers(edge, routed.states[r]), "#softmax"],
     ["sum", "s = Σ c û", `${words.votesFor(count, name)}: ‖s‖ = ${fixed(n, 3)}`, "#votes"],
     [...readout(parent, r), "#votes"],
   ];
-  const agreement = ["agreement", `b ← ${letters}`, numbers, "#edge"];
+  const agreement = ["agreement", `b ← ${letters}`, held ? words.setTo(1) : numbers, "#edge"];
   return layer.routing === "attention" ? [agreement, ...lines] : [...lines, agreement];
 }
 
@@ -228,18 +226,19 @@ function raised(element, text) {
 
 function drawEdge({ child, edge, parent }, r) {
   const { letters, start = letters, numbers, note, against, called } = RULES[layer.routing](edge, r),
+    held = graph.held[child] === parent,
     { name } = trace.parents[parent],
     vote = voteOf(edge),
     sizes = [lengthOf(vote), lengthOf(against)],
     product = dot(vote, against);
   $("#edge h3").textContent = `${sentence(childName(child))} → ${name}`;
-  raised($("#edge .formula"), `b = ${start} = ${numbers}`);
+  raised($("#edge .formula"), held ? words.setTo(1) : `b = ${start} = ${numbers}`);
   $("#edge .against").textContent = words.ofParent(called, name);
   $("#edge .own").style.setProperty("--of", look.parents[parent]);
   const cosine = sizes[0] * sizes[1] > 0 ? product / (sizes[0] * sizes[1]) : 0;
   const written = (value) => fixed(value, 3),
     numbersOf = [written(cosine), sizes.map(written), written(product)];
-  $("#edge > figcaption").textContent = words.bars(layer.dim, called, ...numbersOf, note);
+  $("#edge > figcaption").textContent = words.bars(layer.dim, called, ...numbersOf, held ? "" : note);
   const pairs = [...vote].map((value, d) => `${fixed(value, 2)}${words.and}${fixed(against[d], 2)}`).join("; ");
   $("#edge > canvas").setAttribute("aria-label", words.pairs(called, name, pairs));
   drawBars($("#edge > canvas"), vote, against, look.parents[parent]);
@@ -273,27 +272,22 @@ function drawBars(canvas, vote, against, color) {
 
 function drawSoftmax({ child, edge }, r) {
   const { b, c } = routed.states[r],
-    edges = edgesFrom(child),
-    total = totalOf(edges, b);
+    edges = edgesFrom(child);
   $("#softmax h3").textContent = words.softmaxOf(childName(child));
-  const own = `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`;
-  raised($("#softmax .formula"), `${SOFTMAX} = ${own}`);
+  raised($("#softmax .formula"), `${SOFTMAX}${graph.held[child] >= 0 ? ": " : " = "}${softmaxNumbers(edge, routed.states[r])}`);
   fill($("#softmax tbody"), edges.length, "tr", (row) => {
     row.innerHTML = '<td></td><td></td><td></td><td><span class="bar"></span></td><td></td>';
   });
-  const write = (at, chosen, name, logit, share, color) => {
-    const row = $("#softmax tbody").rows[at];
-    row.classList.toggle("chosen", chosen);
-    row.cells[0].textContent = name;
-    row.cells[1].textContent = fixed(logit, 3);
-    raised(row.cells[2], short(Math.exp(logit)));
-    row.cells[3].firstChild.style.setProperty("--share", share);
-    row.cells[3].firstChild.style.setProperty("--of", color);
-    row.cells[4].textContent = fixed(share, 3);
-  };
   edges.forEach((e, at) => {
-    const parent = layer.dst[e];
-    write(at, e === edge, trace.parents[parent].name, b[e], c[e], look.parents[parent]);
+    const row = $("#softmax tbody").rows[at],
+      parent = layer.dst[e];
+    row.classList.toggle("chosen", e === edge);
+    row.cells[0].textContent = trace.parents[parent].name;
+    row.cells[1].textContent = writtenLogit(b[e], child, parent, 3);
+    raised(row.cells[2], graph.held[child] === parent ? "" : short(Math.exp(b[e])));
+    row.cells[3].firstChild.style.setProperty("--share", c[e]);
+    row.cells[3].firstChild.style.setProperty("--of", look.parents[parent]);
+    row.cells[4].textContent = fixed(c[e], 3);
   });
 }
 

@@ -38,10 +38,6 @@ class NodeGraph extends Graph {
     this.spots = at.map(([x, y]) => [this.middle[0] + unit * (x - (x0 + x1) / 2), this.middle[1] - unit * (y - (y0 + y1) / 2)]);
   }
 
-  wide(text) {
-    return scratch.measureText(text).width;
-  }
-
   radiusOf(node) {
     return this.conv.whole?.[node] === false ? 0.55 * this.radius : this.radius;
   }
@@ -196,7 +192,7 @@ class NodeGraph extends Graph {
     for (const [rank, node] of order.entries()) {
       const name = conv.names[node],
         [x, y] = spots[node],
-        wide = this.wide(name),
+        wide = scratch.measureText(name).width,
         own = node === chosen.node;
       if (wide <= 1.85 * this.radiusOf(node)) {
         Object.assign(context, { textAlign: "center", fillStyle: own ? look.paper : look.ink });

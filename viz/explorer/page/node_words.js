@@ -10,9 +10,14 @@ Object.assign(words, {
     if (chosen.length && undecided) texts.push(`${thousands(undecided)} undecided`);
     return `Which capsule? ${texts.join(", ") || `${counted(edges, "edge", "edges")}, all undecided`}`;
   },
-  lead: (K, equal = $("h1").textContent.endsWith("all undecided")) =>
-    `Along each edge a node sends its neighbour a vote for each of ${K} capsules. ` +
-    (equal ? "Here votes agree alike with all of them: the concentration is low, or nothing asked for several causes. Try unit_votes=True and Spherical(concentration=4.0), or explore_graph(2, graph), which trains a layer on hidden edges." : "Votes that agree pull harder in the next round: their lines grow. Colour: the capsule that gets most."),
+  lead: (K, what) => `Along each edge a node sends its neighbour a vote for each of ${K} capsules. ${words.leads[what]}`,
+  leads: {
+    start: "All edges start equal, in round 1; votes that agree pull harder in the next one.",
+    grow: "Votes that agree pull harder in the next round: their lines grow. Colour: the capsule that gets most.",
+    uniform: "Uniform routing leaves them equal in all rounds.",
+    given: "Here votes agree alike with all of them: the concentration is low, or nothing asked for several causes. Try unit_votes=True and Spherical(concentration=4.0), or explore_graph(2, graph), which trains a layer on hidden edges.",
+    unit: "Here votes agree alike with all of them: edges may have more causes, or one. Try another number of capsules.",
+  },
   layer: ({ routing, iterations, unit_votes: unit, mutual }) =>
     [`${routing} routing, ${counted(iterations, "round", "rounds")}`, ...(unit ? ["unit votes"] : []), ...(mutual ? ["mutual"] : [])].join(", "),
   size: (nodes, edges) => `${counted(nodes, "node", "nodes")}, ${counted(edges, "edge", "edges")}`,
@@ -35,12 +40,14 @@ Object.assign(words, {
   feature: (f) => `feature ${f}`,
   unchanged: "Nothing is changed.",
   goesTo: "Goes",
-  changed: (cut, added, moved, held) => {
+  changed: (cut, added, moved, held, both) => {
     const parts = [cut && `${counted(cut, "edge", "edges")} cut`, added && `${added} added`, moved && `features of ${counted(moved, "node", "nodes")} moved`, held && `${counted(held, "edge", "edges")} held`];
-    return `${sentence(parts.filter(Boolean).join(", "))}.`;
+    return `${sentence(parts.filter(Boolean).join(", "))}.${both && cut + added > 1 ? " Each line is two edges, one per direction." : ""}`;
   },
-  rerouted: (count, names) =>
-    count ? ` ${counted(count, "edge goes", "edges go")} to another capsule than before, outlined: ${names}` : " No edge goes to another capsule.",
+  turned: (n, what) => (n ? ` ${counted(n, "edge is", "edges are")} ${what} now.` : ""),
+  rerouted: (count, names, undecided, decided) =>
+    (count ? ` ${counted(count, "edge goes", "edges go")} to another capsule than before, outlined: ${names}` : " No edge goes to another capsule.") +
+    words.turned(undecided, "undecided") + words.turned(decided, "decided"),
   parent: "capsule",
   capsule: (l) => `capsule ${l}`,
   capsuleOf: (l, node) => `capsule ${l} of ${node}`,

@@ -10,7 +10,7 @@ const ROUNDS = Math.max(10, stored.iterations), // iterations shown
 const graph = new NodeGraph($(".stage > canvas"));
 let layer,
   routed,
-  given, // for each edge of the given graph the capsule with its largest coupling
+  given, // for each edge of the given graph the capsule with its largest coupling, and whether it has chosen it
   past = [], // {name, back()}: how to undo changes, the newest last
   base = null; // features that a node is moved from, and those of another one that it is moved to
 
@@ -41,9 +41,13 @@ function route() {
   const order = [...Array(N).keys()].sort((a, b) => (conv.labels ? conv.labels[a] - conv.labels[b] : 0) || a - b);
   graph.take(conv, layer, order);
   const { c } = states[conv.iterations - 1],
-    chosen = image.linked.map((e) => indexOfLargest(couplingsOf(c, e)));
-  given ??= chosen;
-  const before = conv.edges.number.map((n, e) => given[n] ?? chosen[e]);
+    chosen = image.linked.map((e) => indexOfLargest(couplingsOf(c, e))),
+    decided = chosen.map((l, e) => c[e * K + l] > leastToChoose(K));
+  given ??= { chosen, decided };
+  const { number } = conv.edges,
+    before = number.map((n, e) => given.chosen[n] ?? chosen[e]),
+    turned = (to) => image.linked.filter((e) => decided[e] === to && given.decided[number[e]] === !to).length;
+  routed.turned = [turned(false), turned(true)];
   graph.rerouted = new Set(image.linked.filter((e) => c[e * K + chosen[e]] > c[e * K + before[e]] + PLAINLY));
 }
 
@@ -138,9 +142,13 @@ function countsOf(c) {
 }
 
 function drawHead(c) {
-  const title = words.title(countsOf(c), trace.edges);
+  const title = words.title(countsOf(c), trace.edges),
+    { routing, iterations, unit_votes: unit } = conv,
+    r = Math.round(now.r);
+  const early = r ? "grow" : "start", // equal couplings need a reason in the layer's answer alone
+    equal = routing === "uniform" ? routing : r !== iterations - 1 ? early : unit ? "unit" : "given";
   if ($("h1").textContent !== title) $("h1").textContent = title;
-  $("#lead").textContent = words.lead(conv.K);
+  $("#lead").textContent = words.lead(conv.K, title.endsWith("all undecided") ? equal : "grow");
   $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, trace.edges)].join(" · ");
   $("#graph-head").textContent = words.head(conv.two_way);
 }
@@ -156,7 +164,7 @@ function drawTip(c) {
   if (edge !== undefined) {
     const { l } = graph.strongest(edge, now),
       vote = edge * conv.K + l,
-      numbers = [fixed(c[vote], 3), fixed(state.b[vote], 2), fixed(state.agreement[vote], 2)];
+      numbers = [fixed(c[vote], 3), writtenLogit(state.b[vote], edge, layer.dst[vote]), fixed(state.agreement[vote], 2)];
     lines = [childName(edge), sentence(words.capsule(l)), ...words.tipEdge(...numbers)];
   }
   placeTip(lines, x, y);
@@ -216,7 +224,7 @@ function drawArrivals(c) {
     row.cells[1].firstChild.style.setProperty("--share", c[e * K + l]);
     row.cells[1].firstChild.style.setProperty("--of", look.parents[l]);
     row.cells[2].textContent = fixed(c[e * K + l], 3);
-    row.cells[3].textContent = fixed(b[e * K + l], 2);
+    row.cells[3].textContent = writtenLogit(b[e * K + l], e, node * K + l);
   });
 }
 
@@ -269,7 +277,7 @@ function drawEdit() {
   $("#reset").disabled = !changed;
   $("#undo").disabled = !past.length;
   const named = [...graph.rerouted].slice(0, NAMED).map(childName).join(", ") + (graph.rerouted.size > NAMED ? " …" : ".");
-  const text = changed ? words.changed(cuts, added, conv.moved.size, holds) + words.rerouted(graph.rerouted.size, named) : words.unchanged;
+  const text = changed ? words.changed(cuts, added, conv.moved.size, holds, both) + words.rerouted(graph.rerouted.size, named, ...routed.turned) : words.unchanged;
   if ($("#changes").textContent !== text) $("#changes").textContent = text;
 }
 
@@ -311,12 +319,6 @@ function change(how, name = null) {
   rerouted();
 }
 
-function undo() {
-  past.pop()?.back();
-  base = null;
-  rerouted();
-}
-
 // The list of capsules that the chosen edge can be held by.
 function drawHold() {
   $("#pulls").hidden = now.child === null;
@@ -343,7 +345,11 @@ $("#reset").addEventListener("click", () => {
   base = null;
   change(() => conv.reset());
 });
-$("#undo").addEventListener("click", undo);
+$("#undo").addEventListener("click", () => {
+  past.pop()?.back();
+  base = null;
+  rerouted();
+});
 $("#pull").addEventListener("change", ({ target }) => change(() => conv.hold(now.child, target.value === "" ? null : Number(target.value))));
 $("#node").addEventListener("change", ({ target }) => choosePair(target.value === "" ? null : Number(target.value), now.other));
 $("#other").addEventListener("change", ({ target }) => choosePair(now.node, target.value === "" ? null : Number(target.value)));
@@ -385,10 +391,7 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y, shiftKey }) =>
   else if (found) chooseEdge(found.edge);
   else choose(NOTHING);
 });
-graph.canvas.addEventListener("keydown", (event) => {
-  const { order } = graph;
-  step(event, order, now.node, (node) => choosePair(node, null));
-});
+graph.canvas.addEventListener("keydown", (event) => step(event, graph.order, now.node, (node) => choosePair(node, null)));
 
 function pointedAt({ child, parent }) {
   return { child, edge: child, node: child === undefined ? layer.nodeOf(parent) : undefined };
@@ -400,10 +403,8 @@ function stepChild(event) {
 
 // The two lists of nodes, and what stands below the graph.
 function nameNodes() {
-  for (const [id, none] of [["#node", words.none], ["#other", words.none]]) {
-    const options = [["", none], ...conv.names.map((name, n) => [n, name])];
-    fill($(id), options.length, "option", () => {});
-    options.forEach(([value, name], at) => Object.assign($(id).children[at], { value, textContent: name }));
+  for (const id of ["#node", "#other"]) {
+    $(id).replaceChildren(new Option(words.none, ""), ...conv.names.map((name, n) => new Option(name, n)));
   }
   const marks = ["●", "■", "▲", "⬢", "⬟", "◆"];
   $("#classes").textContent = conv.classes.length <= marks.length ? conv.classes.map((name, at) => `${marks[at]} ${name}`).join("  ") : "";

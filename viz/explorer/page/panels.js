@@ -163,7 +163,7 @@ function shortName(child) {
 // A function that gives the numbers of an edge at a moment: c, b and agreement; of a softmax without votes c alone.
 function numbersAt(moment) {
   const [c, b, agreement] = ["c", "b", "agreement"].map((name) => image[name] && at(image[name], moment));
-  return (edge) => [fixed(c[edge], 3), ...(agreement ? [fixed(b[edge], 2), fixed(agreement[edge], 2)] : [])];
+  return (edge) => [fixed(c[edge], 3), ...(agreement ? [writtenLogit(b[edge], image.src[edge], image.dst[edge]), fixed(agreement[edge], 2)] : [])];
 }
 
 // The image, its strokes in the colours of the parents that get them; or those that move the child under the pointer.

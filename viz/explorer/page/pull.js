@@ -18,6 +18,7 @@ graph.grabs(
 spokenOf = () => now.hovered?.child ?? now.child ?? (pulledLast in held ? pulledLast : null);
 
 const BY_ITSELF = "own",
+  CHANGED = 0.03, // of a length that is worth a word
   UNLIKE = 0.5; // cosine below which votes hardly agree
 $("#pull").addEventListener("change", ({ target }) => hold(now.child, target.value === BY_ITSELF ? null : Number(target.value)));
 $("#release").addEventListener("click", () => {
@@ -26,25 +27,33 @@ $("#release").addEventListener("click", () => {
   changed();
 });
 
-let free = null; // the newest answer without pulls: its question's data, its states, and what is shown of it
+let free = null; // the newest answer without pulls: its question's data, its states, what children choose, and what is shown of it
 beforePulls = () => {
   const known = Object.keys(held).length > 0 && free?.data.every((value, x) => value === asked.data[x]);
   return known ? { fold: free.fold, lengths: free.states[Math.round(now.r)].lengths } : null;
 };
 
-// What pulls do to the lengths of the answers before and after, of the parents pulled to, and of the two that change most.
+// {parent: words of what was pulled away from it or to it}, of the newest pull first.
+function pulledEnds() {
+  const newest = Object.entries(held).sort(([one], [other]) => (other == pulledLast) - (one == pulledLast));
+  const ends = newest.flatMap(([child, to]) => [[free.choices.get(Number(child))?.[0], words.pulledFrom(child)], [to, words.pulledTo(child)]]);
+  return new Map(ends.filter(([j]) => j in trace.parents));
+}
+
+// What pulls do to the answer's lengths: of the parents pulled from and to, and of the two others that change most.
 function sayPulled(some) {
   const last = layer.iterations - 1,
     lengths = routed?.states[last].lengths;
-  if (!some) free = routed && { data: asked.data, states: routed.states, fold: fold.all ? null : fold };
+  if (!some) free = routed && { data: asked.data, states: routed.states, choices: fold.choices, fold: fold.all ? null : fold };
   const before = beforePulls() && free.states[last].lengths,
     change = (j) => Math.abs(lengths[j] - before[j]),
-    moved = before ? [...lengths.keys()].filter((j) => change(j) >= 0.01).sort((a, b) => change(b) - change(a)) : [],
-    named = before ? [...answers([...before]), ...answers([...lengths]), ...Object.values(held), ...moved.slice(0, 2)] : [];
-  const told = moved.filter((j) => named.includes(j)),
-    changes = told.map((j) => words.change(trace.parents[j].name, before[j], lengths[j])),
-    joined = told.find((j) => lengths[j] > before[j] && !Object.values(held).includes(j)),
-    text = before ? `${words.again}${changes.join(", ") || words.noChange}.${whyItFell(before, lengths, last)}${whyItRose(joined, last)}` : "";
+    ends = before ? pulledEnds() : new Map(),
+    moved = before ? [...lengths.keys()].filter((j) => change(j) >= CHANGED && !ends.has(j)) : [],
+    others = moved.sort((a, b) => change(b) - change(a)).slice(0, 2);
+  const changes = [...ends.keys(), ...others].map((j) => words.change(trace.parents[j].name, before[j], lengths[j], ends.get(j))),
+    when = Math.round(now.r) === last ? ": " : words.inAnswer(last + 1),
+    why = before && whyItFell(before, lengths, last) + whyItRose(others.find((j) => lengths[j] > before[j]), last),
+    text = before ? `${words.again}${when}${changes.join(", ") || words.noChange}.${why}` : "";
   if ($("#pulled").textContent !== text) $("#pulled").textContent = text;
 }
 

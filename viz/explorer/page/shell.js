@@ -28,6 +28,11 @@ function choose(selection) {
   redraw();
 }
 
+// The logit of a child and a parent, or that it stands for a pull.
+function writtenLogit(b, child, parent, digits = 2) {
+  return graph.held[child] === parent ? words.pulled : fixed(b, digits);
+}
+
 // Go to whole places of time, within what there is.
 function go({ k = now.k, r = now.r }) {
   stop();

@@ -10,6 +10,7 @@ if (stored.words) {
   Object.assign(words, {
     parent,
     parts: (n) => counted(n, child, many(child)),
+    undecidedParts: (n) => `+ ${thousands(n)} undecided at the last ${step}: show all`,
     children: (n) => counted(n, child, many(child)),
     parents: (n) => counted(n, parent, many(parent)),
     someChildren: (some, all) => `${some} of ${words.children(all)}: those that choose most clearly`,
