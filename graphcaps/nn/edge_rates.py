@@ -21,9 +21,8 @@ def labels_of(name: str, labels: Tensor, num_nodes: int, num_caps: int) -> Tenso
     expect(fits, name, f"labels (N={num_nodes}, K={num_caps}), or logits (N, K, D)", shape)
     if labels.is_floating_point():
         labels = labels.nan_to_num(-1.0, math.inf)
-        expect(
-            (min_max(labels != labels.long()) or (0, 0))[1] == 0, name, "whole numbers, or NaN", "fractions or infinity"
-        )
+        _, others = min_max(labels != labels.long()) or (0, 0)
+        expect(not others, name, "whole numbers, or NaN", "fractions or infinity")
     return labels.long().clamp_min(-1).reshape(num_nodes, num_caps)
 
 
@@ -75,8 +74,8 @@ def counted_rates(graph: DGLGraph, labels: Tensor, degree_corrected: bool) -> tu
 def counted_shares(labels: Tensor, states: Tensor) -> Tensor:
     """Estimate from the known ones of labels (N, K) how frequent each state is, (K, D).
 
-    What was counted is drawn towards equal shares, as in James and Stein's estimator (1961): the less, the larger the
-    chi-square statistic is, and entirely below its mean by chance plus two standard deviations.
+    The counts are shrunk towards equal shares, as in James and Stein's estimator (1961). They are shrunk less if the
+    chi-square statistic is larger, and become equal shares if it is within two standard deviations of its mean by chance.
     """
     count = torch.zeros(len(states), 1 + int(states.max()), device=labels.device, dtype=torch.float64)
     count = count.scatter_add(1, labels.T + 1, torch.ones_like(labels.T, dtype=count.dtype))[:, 1:]
