@@ -75,7 +75,7 @@ def counted_shares(labels: Tensor, states: Tensor) -> Tensor:
     """Estimate from the known ones of labels (N, K) how frequent each state is, (K, D).
 
     The counts are shrunk towards equal shares, as in James and Stein's estimator (1961). They are shrunk less if the
-    chi-square statistic is larger, and become equal shares if it is within two standard deviations of its mean by chance.
+    chi-square statistic is larger, and become equal if it is below its mean by chance plus two standard deviations.
     """
     count = torch.zeros(len(states), 1 + int(states.max()), device=labels.device, dtype=torch.float64)
     count = count.scatter_add(1, labels.T + 1, torch.ones_like(labels.T, dtype=count.dtype))[:, 1:]
