@@ -48,10 +48,8 @@ def test_a_gate_has_loads_dead_experts_and_choices_of_all_epochs_in_its_words(ch
         settle(page)
         child = int(re.match(r"Digit (\d+) divides itself", text(page, "#child h2"))[1])
         rows = [row.split() for row in page.locator("#child tbody tr").all_inner_texts()]
-        assert [row[0] for row in rows] == names["expert"] and page.locator("#child th").all_inner_texts() == [
-            "expert",
-            "c",
-        ]
+        assert [row[0] for row in rows] == names["expert"]
+        assert page.locator("#child th").all_inner_texts() == ["expert", "c"]
         assert np.allclose([read(row[1]) for row in rows], c[child], atol=0.003)
 
 
