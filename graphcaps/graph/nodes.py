@@ -116,6 +116,13 @@ def warn_of_one_way(graph: DGLGraph) -> None:
 
 
 @cached_per_structure
+def warn_of_parallel_edges(graph: DGLGraph) -> None:
+    """Warn if edges join the same two nodes. DGL's CPU build can tell this only of graphs on a CPU."""
+    if graph.device.type == "cpu" and graph.is_multigraph:
+        warnings.warn("graph: each parallel edge is more evidence; dgl.to_simple(graph) merges them", stacklevel=2)
+
+
+@cached_per_structure
 def warn_of_lone_votes(graph: DGLGraph) -> None:
     """Warn if children vote for several parents, but no parent gets more than one vote."""
     ends = links(graph, graph.device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import torch
@@ -13,7 +12,7 @@ from .._dgl import DGLGraph
 from ..errors import check_tensor, check_whole, expect, min_max, warn_of_nan
 from ..functional import at_least_float32
 from ..graph import check_graph, links, reverse_edges
-from ..graph.nodes import check_edges
+from ..graph.nodes import check_edges, warn_of_parallel_edges
 from ..routing.api import uncompiled
 from ..routing.messages import products_of_ends, sum_weighted
 from ..routing.observers import observer_on_nodes
@@ -97,8 +96,7 @@ class NodeBeliefs(HasConstants):
         check_edge_weight(weight, graph.num_edges())
         least = min_max(weight) or (0.0, 0.0)
         expect(not least[0] < 0, "edge_weight", "numbers from 0", least[0], "A weight of 2 counts as two edges")
-        if graph.device.type == "cpu" and run_untraced(lambda: graph.is_multigraph):
-            warnings.warn("graph: each parallel edge is more evidence; dgl.to_simple(graph) merges them", stacklevel=4)
+        warn_of_parallel_edges(graph)
         weight = weight.to(z.dtype).reshape(-1, 1)
         sizes = sizes.to(z.device)
         own = torch.arange(len(sizes), device=z.device).repeat_interleave(sizes, output_size=len(z))
