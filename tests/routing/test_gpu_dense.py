@@ -123,3 +123,6 @@ def test_what_observers_see_second_derivatives_and_infinite_priors(device):
     assert route(graph, u, prior=float("inf")).v.isnan().all()
     prior = torch.tensor([-torch.inf, 0, 0], device=device).repeat(4)
     assert torch.equal(route(graph, 0 * u, prior=prior).coupling[:3, 0], u.new_tensor([0, 0.5, 0.5]))
+    (got,) = torch.autograd.grad(route(graph, u, prior=prior).v.sum(), u)  # the prior needs no gradient
+    with engine("torch"):
+        torch.testing.assert_close(got, torch.autograd.grad(route(graph, u, prior=prior).v.sum(), u)[0])

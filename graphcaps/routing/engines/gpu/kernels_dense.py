@@ -4,8 +4,9 @@ The logits of iteration r are prior + <u_hat, w>, where the query w depends only
 pass needs only w. For a tile of M images and IT children, it computes the logits of one parent after another, twice:
 first for lse, the logarithm of the softmax's denominator, then for the sum of c u_hat. No logits are kept.
 
-Linear votes are never built. With n = (i, p), the matrices of a tile for one parent are x (IT * P, D). The agreement is
-the sum over p of (w x^T) u, and the sum of c u_hat is (c u) x. Given votes are read as x (M, IT, D).
+Linear votes are never built. With n = (p, i), the matrices of a tile for one parent are x (P * IT, D). The agreement is
+the sum over p of (w x^T) u, and the sum of c u_hat is (c u) x. Given votes are read as x (M, IT, D). In n, the children
+come last, so that a thread has all p of a child in its registers, and adds them up alone.
 
 Nothing is added atomically: each program stores its own sums, and `finish` and `finish_back` add them in a fixed order.
 S is `dense.Sizes`. ``stride0`` and ``stride1`` are the strides of matrices (by child and parent) or of given votes (by
@@ -22,16 +23,16 @@ import triton.language as tl
 
 from .kernels_rule import next_query, next_query_backward
 
-ROWS, TILES = tl.constexpr(8), tl.constexpr(8)  # `finish` adds up this many rows and tiles at a time
+ROWS, TILES = tl.constexpr(8), tl.constexpr(32)  # `finish` adds up this many rows and tiles at a time
 
 
 class Tile(NamedTuple):
     """The children of a tile, and its offsets and masks. Those of x and of rows are for parent 0."""
 
-    u: tl.tensor  # (M, IT * P), or 0 for given votes
+    u: tl.tensor  # (M, P * IT), or 0 for given votes
     at_u: tl.tensor
     in_u: tl.tensor
-    at_x: tl.tensor  # (IT * P, D), or (M, IT, D) for given votes
+    at_x: tl.tensor  # (P * IT, D), or (M, IT, D) for given votes
     in_x: tl.tensor
     rows: tl.tensor  # (M, D): the place of a parent's vectors, which are (J, B, D)
     in_rows: tl.tensor
@@ -44,7 +45,7 @@ class Tile(NamedTuple):
 def tile_of(u, children, parents, images, stride0, stride1, S: tl.constexpr):
     b, first = tl.program_id(1).to(tl.int64) * S.M + tl.arange(0, S.M), tl.program_id(0).to(tl.int64) * S.IT
     child, d, n = first + tl.arange(0, S.IT), tl.arange(0, S.D), tl.arange(0, S.IT * S.P)
-    of_n, p = first + n // S.P, n % S.P
+    of_n, p = first + n % S.IT, n // S.IT
     real = (of_n < children) & (p < S.CHILD_DIM)
     at_u, in_u = (of_n * images + b[:, None]) * S.CHILD_DIM + p, (b < images)[:, None] & real
     inside, in_row = (b < images)[:, None] & (child < children), d < S.DIM
@@ -73,15 +74,15 @@ def agreement(x, tile, vectors, at, S: tl.constexpr):
     row = tl.load(vectors + tile.rows + at * S.DIM, mask=tile.in_rows, other=0.0)
     if S.LINEAR:
         along = tl.dot(row.to(x.dtype), tl.trans(x), input_precision=S.DOT)
-        return row, tl.sum(tl.reshape(along * tile.u, S.M, S.IT, S.P), 2), along
+        return row, tl.sum(tl.reshape(along * tile.u, S.M, S.P, S.IT), 1), along
     else:
         return row, tl.sum(x.to(tl.float32) * row[:, None, :], 2), row
 
 
 @triton.jit
 def spread(c, S: tl.constexpr):
-    """(M, IT) -> (M, IT * P): each child's number for all of its components."""
-    return tl.reshape(tl.broadcast_to(c[:, :, None], S.M, S.IT, S.P), S.M, S.IT * S.P)
+    """(M, IT) -> (M, P * IT): each child's number for all of its components."""
+    return tl.reshape(tl.broadcast_to(c[:, None, :], S.M, S.P, S.IT), S.M, S.P * S.IT)
 
 
 @triton.jit
@@ -187,8 +188,8 @@ def gradient(
                 of_u, total = add(of_u, total, x, tile, of_r, w, along_w, S)
         if S.LINEAR:
             n = tl.arange(0, S.IT * S.P)
-            of_n = tl.program_id(0).to(tl.int64) * S.IT + n // S.P
-            matrix = ((tl.program_id(1) * children + of_n) * parents + j) * S.CHILD_DIM + n % S.P
+            of_n = tl.program_id(0).to(tl.int64) * S.IT + n % S.IT
+            matrix = ((tl.program_id(1) * children + of_n) * parents + j) * S.CHILD_DIM + n // S.IT
             tl.store(dweight + matrix[:, None] * S.DIM + tl.arange(0, S.D), total, mask=tile.in_x)
         else:
             if bend is not None:
