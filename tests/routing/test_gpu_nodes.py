@@ -129,8 +129,8 @@ def test_sums_and_products_along_edges(device):
 def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     from graphcaps.routing.engines.gpu import nodes
 
-    z, ratio = torch.randn(7, 1, 3, 4, device=device, requires_grad=True), torch.ones(7, 3, device=device)
-    given = [z, z.new_empty(0), ratio.requires_grad_(), *nodes.edges_by_node(graph(), z.device, False)], [2, 0, 0, 1, 0]
+    z, kappa = torch.randn(7, 1, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
+    given = [z, z.new_empty(0), kappa.requires_grad_(), *nodes.edges_by_node(graph(), z.device, False)], [2, 0, 0, 1, 0]
     torch.library.opcheck(torch.ops.graphcaps.route_nodes.default, given)
     (slope,) = torch.autograd.grad(torch.ops.graphcaps.route_nodes(*given)[0].sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):
@@ -151,7 +151,7 @@ def test_a_step_of_a_layer_is_captured_and_equals_the_cpus(options):
         captured = torch.cuda.CUDAGraph()
         with torch.cuda.graph(captured, stream=stream):
             got = step(layer, joined, x, a)
-        captured.replay()
+    captured.replay()  # on the stream that the comparison waits for
     torch.testing.assert_close([y.cpu() for y in got], wanted, rtol=1e-3, atol=1e-4)
 
 

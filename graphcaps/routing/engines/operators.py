@@ -22,16 +22,17 @@ def or_none(x: Tensor) -> Tensor | None:
 
 
 def operator(
-    name: str, run: Callable, shapes: Callable, differentiate: Callable, learned: int = 1
+    name: str, run: Callable, shapes: Callable, differentiate: Callable, learned: int = 1, kept: int = 0
 ) -> Callable[..., list[Tensor]]:
     """Define the operator ``name`` and its gradient. Return a function of tensors and settings to its results.
 
     Args:
         run: from tensors and settings ``how`` to results: ``learned`` results with a gradient, then the couplings, then
-            what is kept for the gradient.
+            what only the gradient needs.
         shapes: from the same arguments to the shapes of the results.
-        differentiate: from the results' gradients (empty for None), the tensors with all results but the couplings,
-            ``how``, and a flag for each tensor, whether it needs a gradient, to the gradients of the tensors.
+        differentiate: from the results' gradients (empty for None), the tensors with the first ``kept`` results and
+            those after the couplings, ``how``, and a flag for each tensor, whether it needs a gradient, to the
+            gradients of the tensors.
     """
     forward = torch.library.custom_op(
         f"graphcaps::{name}", run, mutates_args=(), schema="(Tensor[] tensors, int[] how) -> Tensor[]"
@@ -51,7 +52,7 @@ def operator(
     def save(ctx: Any, inputs: tuple, output: list[Tensor]) -> None:
         tensors, ctx.how = inputs
         ctx.needed = [x.requires_grad for x in tensors]
-        ctx.save_for_backward(*tensors, *output[:learned], *output[learned + 1 :])
+        ctx.save_for_backward(*tensors, *output[:kept], *output[learned + 1 :])
         ctx.mark_non_differentiable(*output[learned:])
         ctx.set_materialize_grads(False)
 

@@ -36,8 +36,10 @@ def route_dense(
     children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
     u = votes.u.reshape(len(votes.u), -1, votes.u.shape[-1])  # (I, B, P), or (E, B, D)
     weight = votes.matrices() if isinstance(votes, LinearVotes) else None  # (E, P, D)
-    given = u if weight is None else LinearVotes(u.to(prior.dtype), weight.to(prior.dtype))
-    ratio, per_square = ratio_of(graph, given, rule.kappa)
+    ratio = per_square = None
+    if rule.kappa is not None:
+        given = u if weight is None else LinearVotes(u.to(prior.dtype), weight.to(prior.dtype))
+        ratio, per_square = ratio_of(graph, given, rule.kappa)
     weight = None if weight is None else weight.unflatten(0, (children, parents))
     if half is not None and u.dtype == torch.float32:
         u, weight = u.to(half), None if weight is None else weight.to(half)
@@ -164,7 +166,7 @@ def _differentiate(
     grads: list[Tensor], saved: list[Tensor], how: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of u, weight, prior and ratio."""
-    call, (s, _, state, lse), (ds, dv) = _call(saved[:5], how), saved[5:], map(or_none, grads)
+    call, (s, state, lse), (ds, dv) = _call(saved[:5], how), saved[5:], map(or_none, grads)
     S, ratio, weight, first = call.sizes(), call.ratio, call.weight, 0 if needed[2] else 1
     parts, slopes = s.new_empty(call.grid(S)[0], *s.shape), s.new_empty(call.iterations, *s.shape)
     mean, dw, dratio = torch.empty_like(lse), torch.zeros_like(s), None if ratio is None else torch.zeros_like(ratio)
@@ -191,5 +193,5 @@ def _differentiate(
 
 
 route_on_complete = operator(
-    "route_dense", _forward, lambda *inputs: _call(*inputs).shapes(), _differentiate, learned=2
+    "route_dense", _forward, lambda *inputs: _call(*inputs).shapes(), _differentiate, learned=2, kept=1
 )

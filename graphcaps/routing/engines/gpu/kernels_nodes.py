@@ -9,7 +9,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from .kernels_rule import next_query, next_query_backward
+from .kernels_rule import kappa_over_rho, next_query, next_query_backward
 
 
 class Rows(NamedTuple):
@@ -99,37 +99,50 @@ def softmax(b, S: tl.constexpr):
 
 
 @triton.jit
-def sum_rows(rows, begin, end, S: tl.constexpr, w=None, w_of_all=None, ds=None, ds_of_all=None, coupling=None):
+def sum_votes(rows, begin, end, S: tl.constexpr):
+    """Return s (1, K, D) of the first iteration, in which all couplings are equal, and the sum of |u_hat|^2 (1, K)."""
+    total, squares = zeros(S), tl.sum(zeros(S), 2)
+    for at in range(begin, end, S.ROWS):
+        _, source, eid = rows_at(rows, at, end, S)
+        u_hat = scaled(load(rows.z, capsules_at(source, S)), rows, eid, S)
+        total += tl.sum(u_hat, 0)[None]
+        if not S.ADDS:
+            squares += tl.sum(tl.sum(u_hat * u_hat, 2), 0)[None]
+    return total / S.K, squares
+
+
+@triton.jit
+def sum_rows(rows, begin, end, S: tl.constexpr, w, w_of_all=None, ds=None, ds_of_all=None, coupling=None):
     """Return s (1, K, D) of the rows begin:end, the sum of the votes times their couplings.
 
-    In the first iteration, w is None. With ds, the factors are the gradients of the logits instead of the couplings,
-    so the sum is the gradient of w. ``coupling`` is None, or receives the couplings in the graph's order.
+    With ds, the factors are the gradients of the logits instead of the couplings, so the sum is the gradient of w.
+    ``coupling`` is None, or receives the couplings in the graph's order.
     """
     total = zeros(S)
     for at in range(begin, end, S.ROWS):
         edge, source, eid = rows_at(rows, at, end, S)
         u_hat = scaled(load(rows.z, capsules_at(source, S)), rows, eid, S)
-        if w is None:
-            total += tl.sum(u_hat, 0)[None] / S.K
-        else:
-            x = softmax(products(u_hat, w, w_of_all, 0, rows, edge, S), S)
-            if coupling is not None:
-                store(coupling, numbers_at(eid, S), x)
-            if ds is not None:
-                dc = products(u_hat, ds, ds_of_all, 0, rows, edge, S)
-                x = x * (dc - tl.sum(x * dc, 1)[:, None])
-            total += tl.sum(x[:, :, None] * u_hat, 0)[None]
+        x = softmax(products(u_hat, w, w_of_all, 0, rows, edge, S), S)
+        if coupling is not None:
+            store(coupling, numbers_at(eid, S), x)
+        if ds is not None:
+            dc = products(u_hat, ds, ds_of_all, 0, rows, edge, S)
+            x = x * (dc - tl.sum(x * dc, 1)[:, None])
+        total += tl.sum(x[:, :, None] * u_hat, 0)[None]
     return total
 
 
 @triton.jit
-def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, dz, dscale, R, S: tl.constexpr):
-    """Write the gradients of the rows begin:end, from ds of all R iterations, and w of all but the first."""
+def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, bend, dz, dscale, R, S: tl.constexpr):
+    """Write the gradients of the rows begin:end, from ds of all R iterations, and w of all but the first.
+
+    ``bend`` (1, K) times u_hat is the votes' gradient through kappa / rho.
+    """
     for at in range(begin, end, S.ROWS):
         edge, source, eid = rows_at(rows, at, end, S)
         votes = load(rows.z, capsules_at(source, S))
         u_hat = scaled(votes, rows, eid, S)
-        change = tl.zeros_like(votes) + dss[0] / S.K
+        change = dss[0] / S.K + (tl.zeros_like(votes) if S.ADDS else bend[:, :, None] * u_hat)
         for r in tl.static_range(1, R):
             c = softmax(products(u_hat, ws[r - 1], w_of_all, (r - 1) * hubs, rows, edge, S), S)
             dc = products(u_hat, dss[r], ds_of_all, r * hubs, rows, edge, S)
@@ -153,14 +166,36 @@ def rows_of(node, ptr, S: tl.constexpr):
 
 @triton.jit
 def ratio_of(ratio, node, S: tl.constexpr):
-    """Return kappa / rho of a node (1, K), or 0 without a ratio."""
+    """Return kappa / rho of a node (1, K), or 0 if routing has no kappa."""
     return 0.0 if S.ADDS else load(ratio, numbers_at(node, S))
 
 
 @triton.jit
+def new_ratio(ratio, node, squares, count, kappa, S: tl.constexpr):
+    """Compute and store kappa / rho of a node that has ``count`` votes. Return it, or 0 if routing has no kappa."""
+    if S.ADDS:
+        return 0.0
+    else:
+        at = numbers_at(node, S)
+        of_node = kappa_over_rho(squares, tl.maximum(count, 1), load(kappa, numbers_at(0 * node, S)))
+        store(ratio, at, of_node)
+        return of_node
+
+
+@triton.jit
+def bend_of(slope, of_node, count, kappa, node, S: tl.constexpr):
+    """Return ``votes_gradient``'s bend: minus the gradient of kappa / rho, times that ratio / the sum of |u_hat|^2."""
+    if S.ADDS:
+        return 0.0
+    else:
+        share = of_node / load(kappa, numbers_at(0 * node, S))  # 1 / rho
+        return -slope * of_node * share * share / tl.maximum(count, 1)
+
+
+@triton.jit
 def route_node(
-    z, scale, source, eid, ptr, ratio, R: tl.constexpr, S: tl.constexpr,
-    sums=None, coupling=None, grad=None, dz=None, dscale=None, dratio=None,
+    z, scale, source, eid, ptr, kappa, ratio, R: tl.constexpr, S: tl.constexpr,
+    sums=None, coupling=None, grad=None, dz=None, dscale=None, slopes=None,
 ):  # fmt: skip
     """Run all iterations of a node. With ``grad``, run all but the last one, then the backward pass. Skip hubs."""
     node, rows = tl.program_id(0), Rows(z, scale, source, eid, None, None, None)
@@ -168,7 +203,8 @@ def route_node(
     if end - begin > S.SEGMENT * S.CAPS_IN:
         return
     here, ws, ss = node + tl.arange(0, 1), (), ()
-    s, of_node = sum_rows(rows, begin, end, S), ratio_of(ratio, here, S)
+    s, squares = sum_votes(rows, begin, end, S)
+    of_node = new_ratio(ratio, here, squares, end - begin, kappa, S) if grad is None else ratio_of(ratio, here, S)
     w = tl.zeros_like(s)
     for r in tl.static_range(1, R):
         w = next_query(s, w, of_node, S.ADDS)
@@ -178,7 +214,7 @@ def route_node(
     if grad is None:
         store(sums, capsules_at(here, S), s)
     else:
-        ds, dw, slope = load(grad, capsules_at(here, S)), tl.zeros_like(s), 0.0
+        ds, dw, slope = load(grad, capsules_at(here, S)), tl.zeros_like(s), tl.zeros_like(squares)
         dss = (ds,)
         for r in tl.static_range(R - 1, 0, -1):
             change = sum_rows(rows, begin, end, S, ws[r - 1], ds=ds)
@@ -187,55 +223,65 @@ def route_node(
             slope += along
             dss = (ds,) + dss
         if not S.ADDS:
-            store(dratio, numbers_at(here, S), slope)
-        votes_gradient(rows, begin, end, ws, None, dss, None, 0, dz, dscale, R, S)
+            store(slopes, numbers_at(here, S), slope)
+        bend = bend_of(slope, of_node, end - begin, kappa, here, S)
+        votes_gradient(rows, begin, end, ws, None, dss, None, 0, bend, dz, dscale, R, S)
 
 
 @triton.jit
 def route_segment(
-    z, scale, source, eid, back_source, back_eid, src, ptr, hubs, first, hub_of, sums, num_hubs,
+    z, scale, source, eid, back_source, back_eid, src, ptr, kappa, ratio, hubs, first, hub_of, sums, squares, num_hubs,
     R: tl.constexpr, S: tl.constexpr, w=None, ds=None, coupling=None, BACK: tl.constexpr = False, dz=None, dscale=None,
+    slopes=None,
 ):  # fmt: skip
-    """Run `sum_rows` for a segment, a part of a hub's rows, or with BACK `votes_gradient`."""
+    """Sum the votes of a segment, which is a part of a hub's rows; or with BACK run `votes_gradient`."""
     segment, rows = tl.program_id(0), Rows(z, scale, source, eid, back_source, back_eid, src)
     hub = tl.load(hub_of + segment)
-    here, ws, dss = hub + tl.arange(0, 1), (), ()
-    begin, end = rows_of(tl.load(hubs + hub), ptr, S)
-    begin += (segment - tl.load(first + hub)).to(tl.int64) * (S.SEGMENT * S.CAPS_IN)
-    end = tl.minimum(end, begin + S.SEGMENT * S.CAPS_IN)
+    node, here, ws, dss = tl.load(hubs + hub), hub + tl.arange(0, 1), (), ()
+    start, end = rows_of(node, ptr, S)
+    begin = start + (segment - tl.load(first + hub)).to(tl.int64) * (S.SEGMENT * S.CAPS_IN)
+    until = tl.minimum(end, begin + S.SEGMENT * S.CAPS_IN)
     if BACK:
         for r in tl.static_range(0, R):
             ws = ws + (load(w, capsules_at(here + r * num_hubs, S)),) if r < R - 1 else ws
             dss = dss + (load(ds, capsules_at(here + r * num_hubs, S)),)
-        votes_gradient(rows, begin, end, ws, w, dss, ds, num_hubs, dz, dscale, R, S)
+        nodes = node + tl.arange(0, 1)
+        bend = bend_of(ratio_of(slopes, nodes, S), ratio_of(ratio, nodes, S), end - start, kappa, nodes, S)
+        votes_gradient(rows, begin, until, ws, w, dss, ds, num_hubs, bend, dz, dscale, R, S)
+    elif w is None:
+        total, of_segment = sum_votes(rows, begin, until, S)
+        store(sums, capsules_at(segment + tl.arange(0, 1), S), total)
+        if not S.ADDS:
+            store(squares, numbers_at(segment + tl.arange(0, 1), S), of_segment)
     else:
-        w_here = None if w is None else load(w, capsules_at(here, S))
         ds_here = None if ds is None else load(ds, capsules_at(here, S))
-        total = sum_rows(rows, begin, end, S, w_here, w, ds_here, ds, coupling)
+        total = sum_rows(rows, begin, until, S, load(w, capsules_at(here, S)), w, ds_here, ds, coupling)
         store(sums, capsules_at(segment + tl.arange(0, 1), S), total)
 
 
 @triton.jit
 def finish_hub(
-    sums, hubs, first, ratio, S: tl.constexpr,
-    s=None, w=None, w_after=None, result=None, dw=None, ds=None, dratio=None,
+    sums, squares, hubs, first, ptr, kappa, ratio, S: tl.constexpr,
+    s=None, w=None, w_after=None, result=None, dw=None, ds=None, slopes=None,
 ):  # fmt: skip
     """Add up a hub's segments in a fixed order. Then compute w from s, or with ``dw`` the gradient of the s before w.
 
-    The last iteration stores s in ``result`` instead.
+    The first iteration also stores the hub's kappa / rho. The last one stores s in ``result`` instead.
     """
     hub = tl.program_id(0)
-    here, node, last, total = (
-        hub + tl.arange(0, 1),
-        tl.load(hubs + hub) + tl.arange(0, 1),
-        tl.load(first + hub + 1),
-        zeros(S),
-    )
+    here, node, last = hub + tl.arange(0, 1), tl.load(hubs + hub) + tl.arange(0, 1), tl.load(first + hub + 1)
+    total, of_hub = zeros(S), tl.sum(zeros(S), 2)
     for at in range(tl.load(first + hub), last, 4 * S.ROWS):
         segment = at + tl.arange(0, 4 * S.ROWS)
         segment = tl.where(segment < last, segment, -1)
         total += tl.sum(load(sums, capsules_at(segment, S)), 0)[None]
-    of_node = ratio_of(ratio, node, S)
+        if w is None and dw is None and not S.ADDS:
+            of_hub += tl.sum(load(squares, numbers_at(segment, S)), 0)[None]
+    if w is None and dw is None:
+        begin, end = rows_of(tl.load(hubs + hub), ptr, S)
+        of_node = new_ratio(ratio, node, of_hub, end - begin, kappa, S)
+    else:
+        of_node = ratio_of(ratio, node, S)
     if result is not None:
         store(result, capsules_at(node, S), total)
     elif dw is None:
@@ -249,4 +295,4 @@ def finish_hub(
         change, along = next_query_backward(load(s, capsules_at(here, S)), total, of_node, S.ADDS)
         store(ds, capsules_at(here, S), change)
         if not S.ADDS:
-            store(dratio, numbers_at(node, S), along + load(dratio, numbers_at(node, S)))
+            store(slopes, numbers_at(node, S), along + load(slopes, numbers_at(node, S)))

@@ -3,9 +3,16 @@
 import triton
 import triton.language as tl
 
-from ...rule import MIN_NORM
+from ...rule import MIN_NORM, MIN_SQUARED_NORM
 
-SHORTEST = tl.constexpr(MIN_NORM)
+SHORTEST, LEAST_SQUARE = tl.constexpr(MIN_NORM), tl.constexpr(MIN_SQUARED_NORM)
+
+
+@triton.jit
+def kappa_over_rho(squares, count, kappa):
+    """Return kappa / rho from the sum of |u_hat|^2 over ``count`` votes; 0 if all votes are zero."""
+    mean = squares / count
+    return tl.where(mean > LEAST_SQUARE, kappa * tl.rsqrt(mean), 0.0)
 
 
 @triton.jit

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ...._dgl import DGLGraph
 from ....graph import cached_per_structure, links, reverse_edges
-from ...rule import Rule, kappa_over_rho
+from ...rule import Rule
 from ...votes import NodeVotes
 from ..operators import new_results, operator, or_none
 from . import kernels_nodes as kernels
@@ -67,15 +67,9 @@ def sums_of_nodes(
     edges, deterministic = edges_by_node(graph, z.device, mutual), torch.are_deterministic_algorithms_enabled()
     if scale is not None:
         scale = scale.float().expand(len(edges.src), *z.shape[1:3]).contiguous()
-    ratio = None
-    if kappa is not None:  # add up the squared lengths of votes, as if each were a vote of one number
-        squared = torch.linalg.vector_norm(z, dim=-1, keepdim=True, dtype=torch.float32).square()
-        weight = None if scale is None else scale.square()
-        how = 1, mutual, per_edge, False, deterministic
-        squares = route_nodes(squared, weight, None, *edges, how=how)[0] * z.shape[2]
-        ratio = kappa_over_rho(squares.squeeze(-1), edges.ptr.diff().unsqueeze(-1) * z.shape[1], kappa).contiguous()
+    of_capsules = None if kappa is None else kappa.float().expand(z.shape[2]).contiguous()
     how = rule.iterations, mutual, per_edge, get_coupling, deterministic
-    s, c = route_nodes(z, scale, ratio, *edges, how=how)
+    s, c = route_nodes(z, scale, of_capsules, *edges, how=how)
     return s, c if get_coupling else None
 
 
@@ -90,50 +84,51 @@ class Sizes:
     PADDED_D: int
     ROWS: int  # rows at a time
     SEGMENT: int  # edges
-    ADDS: bool  # without a ratio: squash(s) is added to the w before
+    ADDS: bool  # without kappa: squash(s) is added to the w before
     ATOMIC: bool  # whether edges with the same source add their gradients up
 
 
-def launches(backward: bool, tensors: list[Tensor], how: list[int]) -> list[Callable[..., Any]]:
+def launches(backward: bool, tensors: list[Tensor], ratio: Tensor, how: list[int]) -> list[Callable[..., Any]]:
     """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share."""
     (z, *given), (iterations, mutual, per_edge, _, deterministic) = tensors, how
-    (scale, ratio), (ptr, src, eid, hubs, first, hub_of, dst, back_eid) = map(or_none, given[:2]), given[2:]
+    (scale, kappa), (ptr, src, eid, hubs, first, hub_of, dst, back_eid) = map(or_none, given[:2]), given[2:]
     padded = [triton.next_power_of_2(size) for size in z.shape[2:]]
     numbers, atomic = padded[0] * padded[1], not (per_edge or deterministic)
-    sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, ratio is None, atomic))
+    sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic))
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, eid if per_edge else src, eid
     back = (back_eid if per_edge else dst, back_eid, src) if mutual else (None, None, None)
-    num_hubs, num_segments = len(hubs), len(hub_of)
-    sums = z.new_empty(num_segments, *z.shape[2:], dtype=torch.float32)
+    num_hubs, num_segments, of_node = len(hubs), len(hub_of), (ptr, kappa, ratio)
+    sums = ratio.new_empty(num_segments, *z.shape[2:])
+    squares = ratio.new_empty(num_segments, z.shape[2])
 
     def launch(kernel: Any, programs: int, *given: Any, warps: int = warps) -> Callable[..., Any]:
         return partial(kernel[(programs,)], *given, sizes, num_warps=warps) if programs else lambda **_: None
 
-    segment = *rows, *back, ptr, hubs, first, hub_of, sums, num_hubs, iterations
+    segment = *rows, *back, *of_node, hubs, first, hub_of, sums, squares, num_hubs, iterations
     return [
-        launch(kernels.route_node, 0 if mutual else len(ptr) - 1, *rows, ptr, ratio, iterations),
+        launch(kernels.route_node, 0 if mutual else len(ptr) - 1, *rows, *of_node, iterations),
         launch(kernels.route_segment, num_segments, *segment),
-        launch(kernels.finish_hub, num_hubs, sums, hubs, first, ratio, warps=4),
+        launch(kernels.finish_hub, num_hubs, sums, squares, hubs, first, *of_node, warps=4),
     ]
 
 
 def _shapes(tensors: list[Tensor], how: list[int]) -> list[tuple[int, ...]]:
     """Return the shapes of what `_forward` returns."""
-    (z, _, _, ptr, src, _, hubs, *_), (iterations, _, _, get_coupling, _) = tensors, how
+    (z, _, kappa, ptr, src, _, hubs, *_), (iterations, _, _, get_coupling, _) = tensors, how
     num_nodes, num_hubs, dims = ptr.shape[0] - 1, hubs.shape[0], z.shape[2:]
     coupling = (src.shape[0], *z.shape[1:3]) if get_coupling else (0,)
-    return [(num_nodes, *dims), coupling, (2, iterations - 1, num_hubs, *dims)]
+    return [(num_nodes, *dims), coupling, (2, iterations - 1, num_hubs, *dims), (num_nodes, *kappa.shape)]
 
 
 def _forward(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
-    """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, and the hubs' (s, w).
+    """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, the hubs' (s, w), and kappa / rho (N, K).
 
-    The tensors are z, scale, ratio (N, K), which is kappa / rho or empty, and `EdgesByNode`.
+    The tensors are z, scale, kappa (K,) or empty, and `EdgesByNode`.
     """
-    sums, coupling, states = new_results(tensors, _shapes(tensors, how))
+    sums, coupling, states, ratio = new_results(tensors, _shapes(tensors, how))
     iterations, _, _, get_coupling, _ = how
-    route_node, route_segment, finish_hub = launches(False, tensors, how)
+    route_node, route_segment, finish_hub = launches(False, tensors, ratio, how)
     coupled = coupling.fill_(1 / sums.shape[1]) if get_coupling else None
     with torch.cuda.device_of(sums):
         route_node(sums=sums, coupling=coupled)
@@ -142,33 +137,34 @@ def _forward(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
             route_segment(w=w, coupling=coupled if last else None)
             after = {"result": sums} if last else {"s": states[0, r], "w_after": states[1, r]}
             finish_hub(w=w, **after)
-    return [sums, coupling, states]
+    return [sums, coupling, states, ratio]
 
 
 def _differentiate(
     grads: list[Tensor], saved: list[Tensor], how: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients of z, scale and ratio."""
-    (*tensors, _, states), (iterations, _, per_edge, _, deterministic) = saved, how
-    z, edges, (caps_in, *dims) = tensors[0], EdgesByNode(*tensors[3:]), tensors[0].shape[1:]
-    num_nodes, num_edges, num_hubs = len(edges.ptr) - 1, len(edges.src), len(edges.hubs)
-    route_node, route_segment, finish_hub = launches(True, tensors, how)
+    """Return the gradients of z, scale and kappa."""
+    (*tensors, states, ratio), (iterations, _, per_edge, _, deterministic) = saved, how
+    z, kappa, edges, (caps_in, *dims) = tensors[0], tensors[2], EdgesByNode(*tensors[3:]), tensors[0].shape[1:]
+    num_edges, num_hubs = len(edges.src), len(edges.hubs)
+    route_node, route_segment, finish_hub = launches(True, tensors, ratio, how)
     zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
     by_edge = deterministic and not per_edge  # the kernels store each edge's gradient, instead of adding it to dz
     dz = zeros(num_edges if by_edge else len(z), caps_in, *dims) if needed[0] else None
     dscale = zeros(num_edges, caps_in, dims[0]) if needed[1] else None
-    ds, dw, dratio = zeros(iterations, num_hubs, *dims), zeros(num_hubs, *dims), zeros(num_nodes, dims[0])
-    grad, results = grads[0].contiguous(), {"dz": dz, "dscale": dscale}
+    ds, dw, slopes = zeros(iterations, num_hubs, *dims), zeros(num_hubs, *dims), torch.zeros_like(ratio)
+    grad, results = grads[0].contiguous(), {"dz": dz, "dscale": dscale, "slopes": slopes}
     ds[-1] = grad.index_select(0, edges.hubs)
     with torch.cuda.device_of(z):
-        route_node(grad=grad, **results, dratio=dratio)
+        route_node(grad=grad, **results)
         for r in range(iterations - 1, 0, -1):
             route_segment(w=states[1, r - 1], ds=ds[r])
-            finish_hub(s=states[0, r - 1], dw=dw, ds=ds[r - 1], dratio=dratio)
+            finish_hub(s=states[0, r - 1], dw=dw, ds=ds[r - 1], slopes=slopes)
         route_segment(w=states[1], ds=ds, BACK=True, **results)
     if by_edge and dz is not None:  # torch adds in a fixed order, because its deterministic algorithms are on
         dz = zeros(*z.shape).index_add(0, edges.src.long(), dz.index_select(0, edges.eid))
-    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dratio
+    dkappa = (slopes * ratio).sum(0) / kappa if needed[2] else None
+    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa
 
 
 route_nodes = operator("route_nodes", _forward, _shapes, _differentiate)
