@@ -64,7 +64,10 @@ def training_step(
         progress: the share of the training that is done, in [0, 1]; a number or a tensor ().
         weight: factor on this process's loss, so that the mean over processes is right; see ``Batches.weight``.
     """
-    output = learner.model(overlaid(images).contiguous(memory_format=torch.channels_last), labels)
+    batch = overlaid(images)
+    # With one channel, ``contiguous`` changes nothing, and cuDNN would take the strides for those of another layout.
+    channels_last = batch.clone if batch.is_cuda else batch.contiguous
+    output = learner.model(channels_last(memory_format=torch.channels_last), labels)
     loss = learner.network.loss(output, images, labels, progress)
     learner.accelerator.backward(loss if weight == 1 else weight * loss)
     learner.optimizer.step()
