@@ -1,5 +1,6 @@
 """Convert edges in any of PyG's forms, with optional self-loops, to a graph for routing."""
 
+import weakref
 from typing import NamedTuple
 
 import torch
@@ -35,6 +36,10 @@ class RoutedEdges(NamedTuple):
         return torch.cat((kept, scatter(kept, heads, 0, num_nodes, reduce="mean")))
 
 
+_of_tensors: dict[tuple, tuple[int, RoutedEdges]] = {}
+"""``routed_edges`` of the tensors of edges that exist on a GPU, each with the tensor's version."""
+
+
 def is_exported() -> bool:
     """Whether ``torch.export``, ``torch.onnx`` or ``torch.jit.trace`` is recording the call as a program."""
     exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.4 lacks the first
@@ -44,7 +49,24 @@ def is_exported() -> bool:
 def routed_edges(
     edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, as_links: bool = False
 ) -> RoutedEdges:
-    """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with a single self-loop for each node."""
+    """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with a single self-loop for each node.
+
+    On a GPU, this waits for the device. So there the result is kept as long as the tensor exists and torch doesn't
+    change it.
+    """
+    if not edges.is_cuda or edges.is_inference() or as_links:
+        return _routed_edges(edges, num_nodes, loops, as_links)
+    key = id(edges), num_nodes, loops
+    version, routed = _of_tensors.get(key, (-1, None))
+    if routed is None or version != edges._version:
+        if routed is None:
+            weakref.finalize(edges, _of_tensors.pop, key, None)
+        routed = _routed_edges(edges, num_nodes, loops, as_links)
+        _of_tensors[key] = edges._version, routed if loops else routed._replace(edges=edges.new_empty(0))
+    return routed if loops else routed._replace(edges=edges)
+
+
+def _routed_edges(edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool, as_links: bool) -> RoutedEdges:
     num_given, stayed = edges.size(1), None
     if loops:
         stayed = (edges[0] != edges[1]).nonzero()[:, 0]

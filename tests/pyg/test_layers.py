@@ -298,3 +298,21 @@ def test_without_torch_geometric_the_error_says_what_to_install(monkeypatch):
     with pytest.raises(GraphcapsError, match=r'got no torch_geometric. Run: pip install -e "\.\[pyg\]"') as caught:
         importlib.import_module("graphcaps.pyg")
     assert isinstance(caught.value, ImportError)
+
+
+class OnGPU(torch.Tensor):
+    """A tensor on the CPU that claims to be on a GPU."""
+
+    is_cuda = True
+
+
+def test_on_a_gpu_the_graph_of_a_tensor_of_edges_is_kept_until_the_edges_change():
+    edges, routed = edges_of().as_subclass(OnGPU), pyg.edges.routed_edges
+    for loops in (False, True):
+        first = routed(edges, (N, N), loops)
+        assert routed(edges, (N, N), loops).graph is first.graph
+        edges[0, 0] = 5
+        again = routed(edges, (N, N), loops)
+        assert again.graph is not first.graph and again.graph.num_edges() == again.edges.shape[1]
+    del edges, first, again
+    assert not pyg.edges._of_tensors
