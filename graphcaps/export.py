@@ -14,7 +14,6 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ import torch
 from packaging.version import Version
 from torch import nn
 
+from . import __version__
 from .atomic import replacing
 from .config import short_name
 from .data import DATASETS
@@ -87,7 +87,7 @@ def metadata_of(network: ImageNetwork, dataset: str | None) -> dict[str, Any]:
     if dataset in DATASETS and (ink := DATASETS[dataset].ink) is not None:
         images["ink"] = round(ink, 4)
     metadata = {
-        "graphcaps": version("graphcaps"),
+        "graphcaps": __version__,
         "preset": (network.preset or {}).get("name"),
         "dataset": dataset and short_name(dataset),
         "routing": None if layer is None else name_of(layer.routing),
@@ -179,7 +179,7 @@ def _write_onnx(
         written = torch.onnx.export(program, dynamo=True, input_names=["images"], output_names=outputs, verbose=False)
     assert written is not None
     model: Any = written.model
-    model.producer_name, model.producer_version = "graphcaps", version("graphcaps")
+    model.producer_name, model.producer_version = "graphcaps", __version__
     values = [*model.graph.inputs, *model.graph.outputs]
     for part in (model, model.graph, *model.graph.all_nodes(), *values):
         part.metadata_props.clear()  # torch's notes about tracing contain paths on this machine

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .. import __version__
 from ..errors import GraphcapsError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def made_with(accelerator: Accelerator) -> dict[str, str | int]:
     """Versions, hardware, and the precision of convolutions and decoder, to be stored beside measured results."""
     device = accelerator.device.type
     return {
-        "graphcaps": version("graphcaps"),
+        "graphcaps": __version__,
         "torch": torch.__version__,
         "dgl": version("dgl"),
         "python": platform.python_version(),
