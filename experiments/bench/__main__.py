@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 NAMES = ("routing", "sparse", "training", "memory", "nodes")
-ON_GPU = ("training", "routing", "nodes", "runs")
+ON_GPU = ("training", "routing", "runs", "nodes")
 
 
 def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, say: Callable = print) -> dict:

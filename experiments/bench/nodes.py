@@ -37,6 +37,8 @@ def nodes(setup: Setup) -> Iterator[Table]:
     for edges, hub in product(sizes.node_edges, (0, sizes.hub) if on_gpu else (0,)):
         about = f"{edges // DEGREE:,} nodes, {FEATS} features, {CAPS} capsules or heads of {dim}, R {iterations}"
         rows = [Row(name) for name in LAYERS if not (on_gpu and "DGL" in name or hub and name == MUTUAL)]
+        if on_gpu and edges > sizes.node_edges[0]:
+            rows = [row for row in rows if "PyG" in row.name or row.name == CAPSULES]
         for row in rows:
             row.numbers, row.note = in_process(measure, row.name, edges, hub, dim, iterations, device=device)
         name = f"full-graph training step, {edges:,} edges" + f", {hub:,} into one node" * bool(hub)

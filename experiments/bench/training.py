@@ -131,6 +131,7 @@ def training(setup: Setup) -> Iterator[Table]:
     """Make a table of steps for each preset."""
     sizes = setup.sizes
     images = torch.rand(sizes.batch, *sizes.image_shape, device=setup.device)
+    images = images.clone(memory_format=torch.channels_last) if sizes.on_gpu else images
     labels = torch.arange(sizes.batch, device=setup.device) % CLASSES
     for preset in PRESETS:
         trained = ways(preset, setup)
