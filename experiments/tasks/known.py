@@ -135,9 +135,10 @@ def trained(network: str) -> Callable[[Related, Tensor], Tensor]:
         train, sizes = known[~torch.isin(known, val)], (labels.shape[1], int(data.labels.max()) + 1)
         own, best, found = network == "beliefs", float("inf"), None
         for setting in (0.03, 0.1) if own else (1, 2):
-            model = Layer(data.graph, given, sizes[1]) if own else Masked(network, data.graph, sizes, setting)
+            # Rates are counted on all known nodes. Counting fewer, training and then counting all lost what was found.
+            model = Layer(data.graph, labels, sizes[1]) if own else Masked(network, data.graph, sizes, setting)
             rates = {"lr": setting} if own else {"lr": 0.01, "weight_decay": WEIGHT_DECAY}
-            adam, start = torch.optim.Adam(model.parameters(), **rates), copy.deepcopy(model.state_dict())
+            adam = torch.optim.Adam(model.parameters(), **rates)
             for _ in range(LAYER_EPOCHS if own else EPOCHS):
                 model.eval()
                 with torch.no_grad():
@@ -151,9 +152,6 @@ def trained(network: str) -> Callable[[Related, Tensor], Tensor]:
                 lost.backward()
                 adam.step()
         assert found is not None
-        if own:  # rates are counted on all known nodes, then changed as training changed the others
-            new, learned = Layer(data.graph, labels, sizes[1]), found.state_dict()
-            found.load_state_dict({name: learned[name] - start[name] + x for name, x in new.state_dict().items()})
         with torch.no_grad():
             return found.eval()(labels)
 
