@@ -10,7 +10,6 @@ from graphcaps.viz.routing.panel import Panel
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.selection import selected
 from graphcaps.viz.routing.tint import tinted
-from graphcaps.viz.routing_trace import RoutingTrace
 
 _MAX_PANELS = 5  # rounds side by side in a still
 
@@ -37,23 +36,11 @@ class GraphPicture(Picture):
         tint: gives the image (H, W, 3) for couplings (E,) at a position; None if the trace has no image.
     """
 
-    film, still = style.WIDE, style.PAGE
-
-    def __init__(
-        self,
-        trace: RoutingTrace,
-        over: str = "iterations",
-        image: int = 0,
-        *,
-        medium: style.Medium = style.WIDE,
-        show_all: bool = False,
-    ):
-        self._show_all = show_all
-        super().__init__(trace, over, image, medium=medium)
+    film, still, option = style.WIDE, style.PAGE, "show_all"
 
     def draw(self) -> None:
         trace, time, medium = self.trace, self.timeline, self.medium
-        self.chosen = selected(trace, time.c[-1], time.lengths[-1], self._show_all)
+        self.chosen = selected(trace, time.c[-1], time.lengths[-1], self.show_all)
         # Decoded images are those of the last epoch's iterations, so a picture over epochs has none.
         self.votes, self.parents = (
             None if images is None or time.over == "epochs" else images[self.image]

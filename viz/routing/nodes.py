@@ -56,25 +56,15 @@ class NodesPicture(Picture):
         InputError: the trace is of another layer, or there is no such node.
     """
 
-    def __init__(
-        self,
-        trace: RoutingTrace,
-        over: str = "iterations",
-        image: int = 0,
-        *,
-        node: int | None = None,
-        medium: style.Medium = style.SCREEN,
-    ):
-        expect(self.suits(trace), "trace", "one of CapsuleConv on a graph with one kind of node", "another")
-        self._node = node
-        super().__init__(trace, over, image, medium=medium)
+    option = "node"
 
     @staticmethod
     def suits(trace: RoutingTrace) -> bool:
         return trace.nodes is not None
 
     def draw(self) -> None:
-        trace, node = self.trace, self._node
+        trace, node = self.trace, self.node
+        expect(self.suits(trace), "trace", "one of CapsuleConv on a graph with one kind of node", "another")
         pairs, couplings = trace.couplings_of_links(self.timeline.c)
         number = int(pairs.max()) + 1
         if node is not None:
@@ -97,9 +87,9 @@ class NodesPicture(Picture):
 
     def _size_in_words(self, nodes: int, edges: int) -> str:
         what = f"{count(len(self.shown), 'node')}, {count(len(self.edges), 'edge')}"
-        if self._node is not None:
+        if self.node is not None:
             others = len(self.shown) - 1
-            name = self.trace.node_names[self._node] if self.trace.node_names else f"node {self._node}"
+            name = self.trace.node_names[self.node] if self.trace.node_names else f"node {self.node}"
             what = f"{name} and {others:,} that vote for it, of {nodes:,} nodes"
         elif len(self.edges) < edges:
             what = f"the {len(self.shown):,} nodes with the most edges, of {nodes:,}"
@@ -135,7 +125,7 @@ class NodesPicture(Picture):
         axes.add_collection(self.lines, autolim=False)
         scale = min(1.0, 4 / np.sqrt(len(self.shown)))
         self._thick = float(np.clip(42 / np.sqrt(len(self.edges)), 1.5, 5)) * line
-        chosen = np.where(self.shown == self._node, style.GLOW, "white")
+        chosen = np.where(self.shown == self.node, style.GLOW, "white")
         looks: dict[str, Any] = {"facecolors": chosen, "edgecolors": style.MUTED, "lw": 0.6, "zorder": 3}
         self.nodes = axes.scatter(at[:, 0], at[:, 1], s=(18 * scale) ** 2 * line, **looks)
         margin = 0.06 + 0.04 * scale
@@ -173,7 +163,7 @@ class NodesPicture(Picture):
         if own is not None:
             at = own[self.shown].astype(np.float64)
         else:
-            at = laid_out(len(self.shown), self._ends) if self._node is None else self._around(self._node)
+            at = laid_out(len(self.shown), self._ends) if self.node is None else self._around(self.node)
         low, high = at.min(axis=0), at.max(axis=0)
         extent = np.maximum(high - low, 1e-9) if own is None else max(float((high - low).max()), 1e-9)
         return 0.5 + (at - (low + high) / 2) / extent

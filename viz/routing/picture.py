@@ -2,6 +2,7 @@
 
 from matplotlib.figure import Figure
 
+from graphcaps.errors import expect
 from graphcaps.viz import style
 from graphcaps.viz.routing.selection import choice_by_name
 from graphcaps.viz.routing.timeline import Timeline, caption
@@ -17,7 +18,8 @@ class Picture:
         trace: the routing to draw.
         over: iterations (of the last epoch) or epochs (each after the iterations of training).
         image: index of an image of the trace.
-        medium: what the picture is drawn for, a screen or a column of a paper.
+        medium: what the picture is drawn for, a screen or a column of a paper; None: the screen of its films.
+        node, show_all: options of ``NodesPicture`` and of ``GraphPicture``; the others refuse them.
 
     Attributes:
         figure: the matplotlib figure.
@@ -25,17 +27,29 @@ class Picture:
         words: for a child and for several.
 
     Raises:
-        InputError, GraphcapsError: as ``Timeline.of``.
+        InputError, GraphcapsError: as ``Timeline.of``, or an option of another picture.
     """
 
     figure: Figure
     film, still = style.SCREEN, style.COLUMN
     """The media that films and stills of this picture are drawn for."""
+    option = ""
+    """The option that this picture has."""
 
     def __init__(
-        self, trace: RoutingTrace, over: str = "iterations", image: int = 0, *, medium: style.Medium = style.SCREEN
+        self,
+        trace: RoutingTrace,
+        over: str = "iterations",
+        image: int = 0,
+        *,
+        medium: style.Medium | None = None,
+        node: int | None = None,
+        show_all: bool = False,
     ):
-        self.trace, self.image, self.medium = trace, image, medium
+        for name, given in {"node": node is not None, "show_all": show_all}.items():
+            expect(not given or name == self.option, name, f"no such option of {type(self).__name__}", "one")
+        self.trace, self.image, self.medium = trace, image, medium or self.film
+        self.node, self.show_all = node, show_all
         self.timeline = Timeline.of(trace, over, image)
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]
@@ -43,7 +57,7 @@ class Picture:
         self.true = label if 0 <= label < trace.num_parents else None  # the parent that the label names
         child = str(trace.about.get("child", "part" if trace.images is not None else "child"))
         self.words = (child, "children" if child == "child" else f"{child}s")
-        with style.applied(medium):
+        with style.applied(self.medium):
             self.draw()
         self.show(self.timeline.end)
 
