@@ -9,7 +9,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from .kernels_rule import kappa_over_rho, next_query, next_query_backward
+from .kernels_rule import LEAST_SQUARE, next_query, next_query_backward
 
 
 class Rows(NamedTuple):
@@ -176,9 +176,9 @@ def new_ratio(ratio, node, squares, count, kappa, S: tl.constexpr):
     if S.ADDS:
         return 0.0
     else:
-        at = numbers_at(node, S)
-        of_node = kappa_over_rho(squares, tl.maximum(count, 1), load(kappa, numbers_at(0 * node, S)))
-        store(ratio, at, of_node)
+        mean = squares / tl.maximum(count, 1)
+        of_node = tl.where(mean > LEAST_SQUARE, load(kappa, numbers_at(0 * node, S)) * tl.rsqrt(mean), 0.0)
+        store(ratio, numbers_at(node, S), of_node)
         return of_node
 
 

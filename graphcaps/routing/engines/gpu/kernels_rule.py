@@ -9,13 +9,6 @@ SHORTEST, LEAST_SQUARE = tl.constexpr(MIN_NORM), tl.constexpr(MIN_SQUARED_NORM)
 
 
 @triton.jit
-def kappa_over_rho(squares, count, kappa):
-    """Return kappa / rho from the sum of |u_hat|^2 over ``count`` votes; 0 if all votes are zero."""
-    mean = squares / count
-    return tl.where(mean > LEAST_SQUARE, kappa * tl.rsqrt(mean), 0.0)
-
-
-@triton.jit
 def next_query(s, before, ratio, ADDS: tl.constexpr):
     """Return ``before`` plus squash(s) with ADDS, or else ratio s / |s|."""
     axis: tl.constexpr = len(s.shape) - 1
