@@ -96,7 +96,8 @@ class RoutedLayer(HasConstants):
 
     def graph(self, device: torch.device | str = "cpu") -> DGLGraph:
         """The graph of votes, on ``device`` if the installed DGL supports it, else on the CPU."""
-        return graph_of(self.graph_sizes, graph_device(device))
+        supported = torch.device(device).type == "cuda" and has_cuda()
+        return graph_of(self.graph_sizes, device if supported else "cpu")
 
     def blank(self) -> Any:
         """One image's children, all zero, on the layer's device."""
@@ -170,11 +171,6 @@ def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
     if routing == "spherical":
         settings = {"concentration": 0.01, "rate": 10} | settings
     return as_routing(routing, **settings)
-
-
-def graph_device(device: torch.device | str) -> torch.device | str:
-    """``device`` if the installed DGL supports graphs there, else "cpu"."""
-    return device if torch.device(device).type == "cuda" and has_cuda() else "cpu"
 
 
 def check_children(u: Tensor, num_children: int, dim: int) -> None:

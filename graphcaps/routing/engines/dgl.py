@@ -38,7 +38,7 @@ class DGLEdges(Edges):
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         c, u_hat = refuse_second_derivative(c), refuse_second_derivative(u_hat)
         self.graph.edata["c"], self.graph.edata["u_hat"] = c.unsqueeze(-1), u_hat
-        self.graph.update_all(_message, function.sum("m", "s"))
+        self.graph.update_all(lambda edges: {"m": edges.data["c"] * edges.data["u_hat"]}, function.sum("m", "s"))
         return self.graph.dstdata.pop("s")
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
@@ -46,7 +46,3 @@ class DGLEdges(Edges):
         self.graph.edata["u_hat"], self.graph.dstdata["v"] = u_hat, v
         self.graph.apply_edges(function.e_dot_v("u_hat", "v", "agreement"))
         return self.graph.edata.pop("agreement").squeeze(-1)
-
-
-def _message(edges) -> dict[str, Tensor]:
-    return {"m": edges.data["c"] * edges.data["u_hat"]}
