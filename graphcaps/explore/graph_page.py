@@ -88,7 +88,8 @@ def explore_graph(
     """
     trained = isinstance(conv, int)
     if isinstance(graph, networkx.Graph):
-        node_names = [*map(_named, graph)] if node_names is None else node_names
+        if node_names is None:
+            node_names = [", ".join(map(str, node)) if isinstance(node, tuple) else str(node) for node in graph]
         if isinstance(positions, Mapping):
             positions = {k: positions[name] for k, name in enumerate(graph) if name in positions}
         numbered = networkx.convert_node_labels_to_integers(graph.to_undirected() if trained else graph)
@@ -181,8 +182,7 @@ def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Te
     if center is None:
         order = [n for n in degrees.argsort(descending=True, stable=True).tolist() if degrees[n] <= room]
     else:
-        fits = center < count and degrees[center] <= room
-        expect(bool(fits), "center", f"a node below {count} with at most {room} in-edges", center)
+        expect(bool(degrees[center] <= room), "center", f"a node with at most {room} in-edges", center)
         order = [int(n) for step in dgl.bfs_nodes_generator(graph.cpu(), center, reverse=True) for n in step]
     last = int((degrees[order].cumsum(0) <= room).sum())
     whole = torch.zeros(count, dtype=torch.bool).index_fill(0, torch.tensor(order[:last]), True)
@@ -203,10 +203,6 @@ def _positions(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torc
     fits = at.shape == (len(nodes), 2) and bool(np.isfinite(at).all())
     expect(fits, "positions", "two finite numbers for each node", at.shape)
     return at.tolist()
-
-
-def _named(node: Any) -> str:
-    return ", ".join(map(str, node)) if isinstance(node, tuple) else str(node)
 
 
 def _listed(values: Any) -> list:
