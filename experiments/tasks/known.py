@@ -2,7 +2,7 @@
 
 All methods get the edges and the classes of the known nodes. ``BeliefConv`` and belief propagation count their rates on
 the known nodes; they don't get the generator's. Whatever a method chooses or trains (the strength of label propagation,
-one of two settings, the number of epochs), it chooses on a fifth of the known nodes, whose classes are hidden for this.
+one of two settings of a rival, the number of epochs), it chooses on a fifth of the known nodes, whose classes are hidden for this.
 Then it gets all known classes. Scores are micro-F1 on all nodes that aren't known.
 
 Networks get the rows of the adjacency matrix and the known classes as features. In each step, a share of the known
@@ -109,7 +109,11 @@ class Masked(nn.Module):
 
 
 class Layer(nn.Module):
-    """``BeliefConv`` with rates counted on known labels. In training it stops after half of the iterations."""
+    """``BeliefConv`` with rates counted on known labels. In training it stops after half of the iterations.
+
+    ``labels`` are all known ones, also those that choose the epoch. So the layer whose loss is compared, from the
+    untrained one on, is the layer that is used: a change of rates by 5 % can make its iterations diverge.
+    """
 
     def __init__(self, graph: dgl.DGLGraph, labels: Tensor, classes: int):
         super().__init__()
@@ -127,17 +131,17 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
 
 
 def trained(network: str) -> Callable[[Related, Tensor], Tensor]:
-    """A method that trains a network with two settings, and returns the logarithms (N, K, C) of probabilities."""
+    """A method that trains a network with one or two settings, and returns the logarithms (N, K, C) of probabilities."""
 
     def scores(data: Related, labels: Tensor) -> Tensor:
         val, known = held_out(labels), (labels[:, 0] >= 0).nonzero().flatten()
         given = labels.index_fill(0, val, -1)
         train, sizes = known[~torch.isin(known, val)], (labels.shape[1], int(data.labels.max()) + 1)
         own, best, found = network == "beliefs", float("inf"), None
-        for setting in (0.03, 0.1) if own else (1, 2):
-            model = Layer(data.graph, given, sizes[1]) if own else Masked(network, data.graph, sizes, setting)
+        for setting in (0.03,) if own else (1, 2):
+            model = Layer(data.graph, labels, sizes[1]) if own else Masked(network, data.graph, sizes, setting)
             rates = {"lr": setting} if own else {"lr": 0.01, "weight_decay": WEIGHT_DECAY}
-            adam, start = torch.optim.Adam(model.parameters(), **rates), copy.deepcopy(model.state_dict())
+            adam = torch.optim.Adam(model.parameters(), **rates)
             for _ in range(LAYER_EPOCHS if own else EPOCHS):
                 model.eval()
                 with torch.no_grad():
@@ -151,9 +155,6 @@ def trained(network: str) -> Callable[[Related, Tensor], Tensor]:
                 lost.backward()
                 adam.step()
         assert found is not None
-        if own:  # rates are counted on all known nodes, then changed as training changed the others
-            new, learned = Layer(data.graph, labels, sizes[1]), found.state_dict()
-            found.load_state_dict({name: learned[name] - start[name] + x for name, x in new.state_dict().items()})
         with torch.no_grad():
             return found.eval()(labels)
 
