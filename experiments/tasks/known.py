@@ -2,8 +2,8 @@
 
 All methods get the edges and the classes of the known nodes. ``BeliefConv`` and belief propagation count their rates on
 the known nodes; they don't get the generator's. Whatever a method chooses or trains (the strength of label propagation,
-one of two settings of a rival, the number of epochs), it chooses on a fifth of the known nodes, whose classes are hidden for this.
-Then it gets all known classes. Scores are micro-F1 on all nodes that aren't known.
+one of two settings of a rival, the number of epochs), it chooses on a fifth of the known nodes, whose classes are
+hidden for this. Then it gets all known classes. Scores are micro-F1 on all nodes that aren't known.
 
 Networks get the rows of the adjacency matrix and the known classes as features. In each step, a share of the known
 nodes is hidden and predicted from the others (Shi et al. 2021, Masked label prediction, IJCAI).
@@ -131,7 +131,7 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
 
 
 def trained(network: str) -> Callable[[Related, Tensor], Tensor]:
-    """A method that trains a network with one or two settings, and returns the logarithms (N, K, C) of probabilities."""
+    """A method that trains a network, and returns the logarithms (N, K, C) of probabilities."""
 
     def scores(data: Related, labels: Tensor) -> Tensor:
         val, known = held_out(labels), (labels[:, 0] >= 0).nonzero().flatten()
