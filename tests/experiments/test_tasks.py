@@ -130,7 +130,6 @@ def test_no_method_sees_the_classes_that_it_is_to_find(place, monkeypatch, metho
 
 
 def test_the_trained_layer_is_one_whose_loss_was_compared(place, monkeypatch):
-    """A layer with other rates than those compared can diverge."""
     data, seen = known.DATA["4 factors, published"](place.data, 0), []
 
     def evaluated(layer):

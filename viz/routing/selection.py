@@ -96,6 +96,7 @@ def choice_by_name(trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one
         return f"All {many} are undecided"
     texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {name}" for name, number in chosen[:2]]
     texts[0] = texts[0].replace(" ", f" {many if chosen[0][1] > 1 else one} ", 1)
-    others = [sum(number for _, number in chosen[named:]) for named in (1, 2)]
-    one, two = (", ".join(texts[:n]) + f", {rest:,} others" * (rest > 0) for n, rest in enumerate(others, 1))
+    left = (sum(number for _, number in chosen[named:]) for named in (1, 2))
+    others = (f", {number:,} other{'s' * (number > 1)}" * (number > 0) for number in left)
+    one, two = (", ".join(texts[:n]) + rest for n, rest in enumerate(others, 1))
     return two if len(two) <= 52 else one  # 53 letters are wider than a picture

@@ -11,7 +11,7 @@ const words = {
     if (!chosen.length) return `${question} ${words.parts(children)}, ${children === 1 ? "" : "all "}undecided`;
     const texts = chosen.slice(0, SHOWN).map(([name, count], at) => `${at ? thousands(count) : words.parts(count)} ${count === 1 ? "chooses" : "choose"} ${name}`),
       others = chosen.slice(SHOWN).reduce((sum, [, count]) => sum + count, 0);
-    return `${question} ${texts.join(", ")}${others ? `, ${thousands(others)} choose others` : ""}`;
+    return `${question} ${texts.join(", ")}${others ? `, ${others === 1 ? "1 chooses another" : `${thousands(others)} choose others`}` : ""}`;
   },
   plurals: { digit: "digits", class: "classes", parent: "parents" },
   parts: (n) => counted(n, "part", "parts"),
