@@ -129,6 +129,19 @@ def test_no_method_sees_the_classes_that_it_is_to_find(place, monkeypatch, metho
     assert found[0].shape == data.labels.shape and torch.equal(*found)
 
 
+def test_the_trained_layer_is_one_whose_loss_was_compared(place, monkeypatch):
+    data, seen = known.DATA["4 factors, published"](place.data, 0), []
+
+    def evaluated(layer):
+        seen.append(torch.nn.utils.parameters_to_vector(layer.parameters()).detach().clone())
+        return layer.train(False)
+
+    monkeypatch.setattr(known.Layer, "eval", evaluated)
+    monkeypatch.setattr(known, "LAYER_EPOCHS", 2)
+    known.trained("beliefs")(data, data.labels.index_fill(0, torch.arange(0, len(data.labels), 3), -1))
+    assert any(torch.equal(seen[-1], each) for each in seen[:-1])
+
+
 # The command
 
 
