@@ -22,7 +22,7 @@ def or_none(x: Tensor) -> Tensor | None:
 
 
 def operator(
-    name: str, run: Callable, shapes: Callable, differentiate: Callable, learned: int = 1, kept: int = 0
+    name: str, run: Callable, shapes: Callable, differentiate: Callable, learned: int = 1, kept: int = 1
 ) -> Callable[..., list[Tensor]]:
     """Define the operator ``name`` and its gradient. Return a function of tensors and settings to its results.
 

@@ -46,7 +46,7 @@ def _differentiate_route(grads: list[Tensor], saved: list[Tensor], how: list[int
     ctx = SimpleNamespace(call=call, needs_input_grad=needed, reading=None)
     ctx.mode = ONE if call.rule.kind == "sums" else EQUAL if prior is None else SOFTMAX
     by_child = nothing if prior is None else call.edges.by_child(prior)
-    ctx.saved_tensors = u.contiguous(), weight, by_child, ratio, None, index, nothing, *saved[5:]
+    ctx.saved_tensors = u.contiguous(), weight, by_child, ratio, None, index, nothing, *saved[6:]
     return _Route.backward(ctx, grads[0], None)
 
 
@@ -73,7 +73,7 @@ def _shapes_of_sums(tensors: list[Tensor], how: list[int]) -> list[tuple]:
 
 def _differentiate_sums(grads: list[Tensor], saved: list[Tensor], how: list[int], needed: list[bool]) -> tuple:
     (z, scale, prior, kappa, *_), (per_edge, *settings) = saved, how
-    kept = z, or_none(scale), or_none(prior), kappa, *saved[8:]
+    kept = z, or_none(scale), or_none(prior), kappa, *saved[9:]
     ctx = SimpleNamespace(needs_input_grad=needed, saved_tensors=kept)
     ctx.settings = _rows(saved, per_edge), arguments(*settings)
     return _SumsOfNodes.backward(ctx, grads[0])

@@ -193,5 +193,5 @@ def _differentiate(
 
 
 route_on_complete = operator(
-    "route_dense", _forward, lambda *inputs: _call(*inputs).shapes(), _differentiate, learned=2, kept=1
+    "route_dense", _forward, lambda *inputs: _call(*inputs).shapes(), _differentiate, learned=2
 )

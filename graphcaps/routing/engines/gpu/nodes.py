@@ -167,4 +167,4 @@ def _differentiate(
     return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa
 
 
-route_nodes = operator("route_nodes", _forward, _shapes, _differentiate)
+route_nodes = operator("route_nodes", _forward, _shapes, _differentiate, kept=0)
