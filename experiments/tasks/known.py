@@ -115,7 +115,7 @@ class Layer(nn.Module):
         super().__init__()
         self.graph, self.layer = graph, BeliefConv(None, classes, labels.shape[1])
         self.layer.beliefs.count(graph, labels)
-        self.layer.beliefs.bias.requires_grad_(False)  # of K D numbers, few labels teach less than was counted
+        self.layer.beliefs.bias.requires_grad_(False)  # few labels teach less about it than counting
 
     def forward(self, labels: Tensor) -> Tensor:
         self.layer.beliefs.iterations = LAYER_ITERATIONS // (2 if self.training else 1)

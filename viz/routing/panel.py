@@ -163,11 +163,11 @@ class Panel:
         others = len(self._names) - len(self._chosen.parents)
         equal = 1 / np.unique(np.bincount(self._trace.src)[self._trace.src])  # an equal share
         if self._chosen.folded:
-            told = self._chosen.undecided and self._medium.heading
-            stay = " that stay undecided" if told else " other" + "s" * (self._chosen.folded > 1)
-            if len(equal) == 1 and told:
-                stay += f" (couplings ≤ {equal[0] + DECIDED * (1 - equal[0]):.2f})"
-            self._axes.text(left, top + 6, f"+ {self._chosen.folded:,}{stay}", **looks)
+            undecided = self._chosen.undecided and self._medium.heading
+            what = " that stay undecided" if undecided else " other" + "s" * (self._chosen.folded > 1)
+            if len(equal) == 1 and undecided:
+                what += f" (couplings ≤ {equal[0] + DECIDED * (1 - equal[0]):.2f})"
+            self._axes.text(left, top + 6, f"+ {self._chosen.folded:,}{what}", **looks)
         if others:
             rest = " other" + "s" * (others > 1) if self._medium.heading else ""  # a still has less room
             longest = np.delete(self._time.lengths, self._chosen.parents, axis=1).max() + 0.005
