@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
 from torch import Tensor
 
+from experiments.data.cora import load_cora
 from experiments.data.factors import factor_graph
 from graphcaps import dgl
 from graphcaps.errors import expect
@@ -58,6 +59,13 @@ def human_go(path: Path, seed: int) -> Related:
     names, labels = tuple(map(str, arrays["kinds"])), torch.from_numpy(arrays["labels"].astype(np.int64))
     split = _split(nodes, np.random.RandomState(seed))
     return Related(graph, _scaled(arrays["features"]), kinds, names, torch.arange(nodes), labels, *split)
+
+
+def cora(root: Path) -> Related:
+    """Papers, their words and classes. Nobody recorded why one cites another, so edges have no kinds."""
+    data = load_cora(root)
+    items, kinds = torch.arange(len(data.labels)), torch.zeros(data.graph.num_edges(), 0, dtype=torch.bool)
+    return Related(data.graph, data.features, kinds, (), items, data.labels[:, None], data.train, data.val, data.test)
 
 
 def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") -> Related:
