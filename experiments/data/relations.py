@@ -4,6 +4,8 @@ A network gets the graph without the kinds, and a task on nodes or on pairs of n
 compared with what it has learned. Graphs are read from NumPy archives, or drawn from a seed.
 """
 
+import gzip
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import torch
 from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
 from torch import Tensor
+from torch.nn import functional as F
 
 from experiments.data.cora import load_cora
 from experiments.data.factors import factor_graph
@@ -84,9 +87,28 @@ def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") ->
     has = np.stack([np.asarray(matrix[ends[0], ends[1]]).ravel() > 0 for matrix in matrices], axis=1)
     graph, kinds = joined(ends, np.eye(len(names), dtype=bool)[has.argmax(axis=1)], len(labels))
     rows = sparse.load_npz(folder / f"{features}.npz") if features else graph.adj_external(scipy_fmt="csr")
-    rows = TruncatedSVD(min(COMPONENTS, rows.shape[1]), random_state=seed).fit_transform(rows.astype(np.float64))
     items, classes = torch.arange(len(labels)), torch.from_numpy(labels).unsqueeze(1)
-    return Related(graph, _scaled(rows), kinds, names, items, classes, *_split(len(labels), random))
+    return Related(graph, _components(rows, seed), kinds, names, items, classes, *_split(len(labels), random))
+
+
+def aifb(folder: Path, seed: int) -> Related:
+    """AIFB (Bloehdorn & Sure 2007): people, publications, topics and projects of an institute; some have a group.
+
+    Files and split are those of AIFB+ (Wilcke et al. 2020, https://github.com/wxwilcke/mrgcn). Literals are left out.
+    Nodes with a group come first. A pair with several relations, as a publication and its author, has only the rarest
+    one. Features are the first ``COMPONENTS`` singular vectors of the adjacency matrix; the seed draws their start.
+    """
+    files = (folder / f"aifb+{part}.nt.gz" for part in ("", "_train_set", "_valid_set", "_test_set"))
+    triples, *parts = map(_triples, files)
+    people, _, groups = np.concatenate(parts, axis=1)
+    number = {name: n for n, name in enumerate(dict.fromkeys([*people, *triples[0], *triples[2]]))}
+    names, of, counts = np.unique(triples[1], return_inverse=True, return_counts=True)
+    graph, kinds = joined(np.vectorize(number.get)(triples[::2]), np.eye(len(names), dtype=bool)[of], len(number))
+    rarest = (kinds * torch.from_numpy(counts.max() - counts + 1)).argmax(1)
+    classes = torch.from_numpy(np.unique(groups, return_inverse=True)[1]).unsqueeze(1)
+    items, split = torch.arange(len(people)), torch.arange(len(people)).split([part.shape[1] for part in parts])
+    features, kinds = _components(graph.adj_external(scipy_fmt="csr"), seed), F.one_hot(rarest, len(names)).bool()
+    return Related(graph, features, kinds, tuple(map(str, names)), items, classes, *split)
 
 
 def umls(path: Path, seed: int) -> Related:
@@ -151,6 +173,19 @@ def joined(ends: np.ndarray, kinds: np.ndarray, nodes: int) -> tuple[dgl.DGLGrap
     np.logical_or.at(of_pair, number.ravel(), kinds[apart])
     src, dst = torch.from_numpy(np.concatenate([pairs, pairs[::-1]], axis=1))
     return dgl.graph((src, dst), num_nodes=nodes), torch.from_numpy(np.concatenate([of_pair, of_pair]))
+
+
+def _components(rows: sparse.csr_matrix, seed: int) -> Tensor:
+    """The first singular vectors of rows (N, F), scaled."""
+    found = TruncatedSVD(min(COMPONENTS, rows.shape[1]), random_state=seed)
+    return _scaled(found.fit_transform(rows.astype(np.float64)))
+
+
+def _triples(path: Path) -> np.ndarray:
+    """Subjects, relations and objects (3, n) in a file of N-Triples, without triples with literals."""
+    expect(path.is_file(), "graphs", str(path), "no such file", "docs/datasets.md says what it holds")
+    text = gzip.decompress(path.read_bytes()).decode()
+    return np.array(re.findall(r"^<(.*)> <(.*)> <(.*)> \.$", text, re.MULTILINE)).T
 
 
 def _scaled(features: np.ndarray) -> Tensor:

@@ -35,6 +35,7 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
     # Arguments: the folder of the data sets, and a seed.
     "HumanGO": lambda root, seed: relations.human_go(root / "graphs" / "humango.npz", seed),
     "UMLS": lambda root, seed: relations.umls(root / "graphs" / "umls.npz", seed),
+    "AIFB": lambda root, seed: relations.aifb(root / "graphs" / "aifb", seed),
     **{
         name: lambda root, seed, name=name, of=of: relations.heco(root / "graphs" / "heco" / name.lower(), seed, *of)
         for name, of in HECO.items()
@@ -83,7 +84,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
 }
 # The networks in FURTHER see further than a node's neighbours. They are trained only on the graphs in FEATURES. On the
 # others, a node's features are its row of the adjacency matrix. The task ``labels`` has BeliefConv on those graphs.
-FEATURES = ("HumanGO", "UMLS", *HECO)
+FEATURES = ("HumanGO", "UMLS", "AIFB", *HECO)
 FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
 WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
 FLOORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
