@@ -107,24 +107,39 @@ def affnist_table() -> str:
 
 
 def relations_table() -> str:
-    """The results of each network on graphs made by other people: a column per graph, with task and information."""
+    """The results of each network: a column per graph, with task and information. Recorded graphs come first."""
     graphs: dict[str, dict[str, str]] = {}
     for line in table.relations(table.read("relations")).splitlines()[4:]:
         graph, network, task, information = (cell.strip() for cell in line.strip("|").split("|")[:4])
-        both = [cell for cell in (task, information.partition(" ")[0]) if cell != "-"]
+        both = [cell for cell in (task.replace(" +- ", "±"), information.partition(" ")[0]) if cell != "-"]
         graphs.setdefault(graph or list(graphs)[-1], {})[network] = ", ".join(both)
-    shown = [graph for graph in graphs if not graph.endswith("drawn")]
-    names = dict.fromkeys(name for graph in shown for name in graphs[graph] if name != "k-means, products")
-    lines = [f"| network | {' | '.join(shown)} |", "|---" * (1 + len(shown)) + "|"]
-    lines += [f"| {name} | {' | '.join(graphs[graph].get(name, '-') for graph in shown)} |" for name in names]
-    return "\n".join(lines)
+
+    def of(shown: Sequence[str]) -> str:
+        names = dict.fromkeys(name for graph in shown for name in graphs[graph])
+        rows = [[name, *(graphs[graph].get(name, "-") for graph in shown)] for name in names]
+        return table.lines(" | ".join(["network", *shown]), rows)
+
+    published = [graph for graph in graphs if graph.endswith("published")]
+    return f"{of([graph for graph in graphs if 'factors' not in graph])}\n\n{of(published)}"
 
 
 def known_table() -> str:
-    """Three of the six graphs; on the others, the methods have nearly the same order."""
-    result, shown = table.read("known"), ("8 factors, published", "12 factors, published", "6 factors, drawn")
-    rows = [row for row in result["known"] if row["data"] in shown]
-    return select(table.known(result | {"known": rows}), (0, 1, 2, 4, 5))
+    """The methods without features, and those with features. A cell has a score for each share of known nodes."""
+    scores: dict[str, dict[str, list[str]]] = {}
+    for row in table.read("known")["known"]:
+        found = table.percent(*list(table.spread(row["test"]).values())[:2]).replace(" +- ", "±")
+        scores.setdefault(row["data"], {}).setdefault(row["name"], []).append(found)
+
+    def of(names: Sequence[str], graphs: Sequence[str]) -> str:
+        rows = [[graph, *(", ".join(scores[graph].get(name, "-")) for name in names)] for graph in graphs]
+        return table.lines(" | ".join(["graph", *names]), rows)
+
+    bare = "BeliefConv", "BeliefConv, trained", "belief propagation", "label propagation"
+    fitted = [graph for graph, of_graph in scores.items() if "GCN" in of_graph]
+    featured = [name for name in scores[fitted[0]] if name not in (*bare, "without messages")]
+    left_out = "4 factors, published", "8 factors, drawn", "10 factors, drawn"
+    shown = [graph for graph in scores if graph not in left_out]
+    return f"Edges and classes alone:\n\n{of(bare, shown)}\n\nFeatures too:\n\n{of(featured, fitted)}"
 
 
 def defaults_table() -> str:

@@ -106,12 +106,6 @@ def test_every_module_says_what_it_is():
     assert [name for name, file in tables().modules().items() if not tables().purpose(file)] == []
 
 
-def test_the_page_on_architecture_names_all_that_is_at_the_top():
-    top = {path.split("/")[0] + ("/" if "/" in path else "") for path in tracked() if not path.startswith(".")}
-    named = {code for code in in_code(PAGES[ROOT / "docs" / "architecture.md"])}
-    assert top - named == set()
-
-
 def test_every_file_that_a_page_names_is_there():
     known = tracked()
     known |= {f"{parent}/" for path in known for parent in Path(path).parents}
@@ -218,13 +212,3 @@ def test_every_experiment_that_a_page_names_can_be_asked_for():
         assert not words or words[0] in known, line
         experiments().parse_args(words)
     assert len(lines) > 10
-
-
-def test_every_target_of_make_and_every_extra_of_pip_exists():
-    targets = set(re.findall(r"^([a-z-]+)(?: [a-z-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    project = (ROOT / "pyproject.toml").read_text()
-    for page, code in ((page, code) for page, text in PAGES.items() for code in in_code(text)):
-        if match := re.match(r"(?:\w+=\S+ )?make ([a-z-]+)", code):
-            assert match[1] in targets, f"{page.name}: make {match[1]}"
-        for extra in re.findall(r'pip install -e "?\.\[(\w+)\]', code):
-            assert re.search(rf"^{extra} = \[", project, re.MULTILINE), f"{page.name}: {code}"

@@ -70,15 +70,6 @@ def test_the_readmes_ten_lines_run_beside_a_clone_that_has_the_packages_name(kin
     assert "torch.Size([10, 32, 16])" in printed
 
 
-def test_an_editable_install_leaves_other_folders_of_the_path_first(editable, tmp_path):
-    """A second checkout is imported where it is the current folder, as `experiments.bench.versus` needs it."""
-    (tmp_path / "graphcaps").mkdir()
-    (tmp_path / "graphcaps" / "__init__.py").write_text("")
-    assert run(editable / "python", "-c", "import graphcaps; print(graphcaps.__file__)", cwd=tmp_path).startswith(
-        str(tmp_path)
-    )
-
-
 def test_the_wheel_works_from_another_folder(installed, tmp_path):
     """Every module of the checkout is in it, it routes, and its command writes the explorer's page."""
     script = """

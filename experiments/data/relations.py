@@ -64,11 +64,15 @@ def human_go(path: Path, seed: int) -> Related:
     return Related(graph, _scaled(arrays["features"]), kinds, names, torch.arange(nodes), labels, *split)
 
 
-def cora(root: Path) -> Related:
-    """Papers, their words and classes. Nobody recorded why one cites another, so edges have no kinds."""
+def cora(root: Path, seed: int) -> Related:
+    """Cora: papers and their classes. Nobody recorded why one cites another, so edges have no kinds.
+
+    Features are the first ``COMPONENTS`` singular vectors of the words; the seed draws their start.
+    """
     data = load_cora(root)
+    features = _components(sparse.csr_matrix(data.features.numpy()), seed)
     items, kinds = torch.arange(len(data.labels)), torch.zeros(data.graph.num_edges(), 0, dtype=torch.bool)
-    return Related(data.graph, data.features, kinds, (), items, data.labels[:, None], data.train, data.val, data.test)
+    return Related(data.graph, features, kinds, (), items, data.labels[:, None], data.train, data.val, data.test)
 
 
 def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") -> Related:

@@ -32,10 +32,7 @@ from graphcaps.nn.edge_rates import counted_rates
 
 DATA = {name: RELATIONS[name] for name in RELATIONS if "published" in name}
 DATA |= {f"{k} factors, drawn": lambda root, seed, k=k: drawn_factors(seed, k) for k in (6, 8, 10)}
-RECORDED: dict[str, Callable[[Path, int], Related]] = {
-    "Cora": lambda root, seed: cora(root),
-    **{name: RELATIONS[name] for name in HECO},
-}
+RECORDED: dict[str, Callable[[Path, int], Related]] = {"Cora": cora} | {name: RELATIONS[name] for name in HECO}
 DATA |= RECORDED
 SHARES, SEEDS, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), 5, (0.25, 0.5, 1.0, 2.0), 30
 TRAINED = ("8 factors, published", *RECORDED)

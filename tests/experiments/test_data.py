@@ -1,11 +1,13 @@
 """Graphs that are drawn have the properties in their papers; readers are tested on small files."""
 
+import gzip
+
 import numpy as np
 import torch
 from scipy import sparse
 
 from experiments.data.cora import load_cora
-from experiments.data.relations import drawn_factors, heco, human_go, published_factors, umls
+from experiments.data.relations import aifb, drawn_factors, heco, human_go, published_factors, umls
 from experiments.data.tu import load_graphs
 
 from . import small_data
@@ -63,3 +65,23 @@ def test_a_pair_of_several_kinds_has_the_first_and_no_pair_is_drawn_that_no_matr
     src, dst = found.graph.edges()
     assert torch.equal(found.kinds[:, 0], src // 2 == dst // 2) and torch.equal(found.kinds[:, 1], ~found.kinds[:, 0])
     assert len(src) == 3 * 10 * 9 and bool((src // 10 == dst // 10).all()) and found.features.shape[0] == 30
+
+
+def test_resources_have_their_rarest_relation_and_those_with_a_group_come_first(tmp_path):
+    triples = '<a> <wrote> <x> .\n<x> <author> <a> .\n<b> <wrote> <x> .\n<x> <about> <t> .\n<x> <title> "<a> text" .\n'
+    groups = {"_train_set": "<b> <in> <g> .", "_valid_set": "<a> <in> <f> .", "_test_set": "<t> <in> <g> ."}
+    for part, text in {"": triples, **groups}.items():
+        (tmp_path / f"aifb+{part}.nt.gz").write_bytes(gzip.compress(text.encode()))
+    found = aifb(tmp_path, 0)
+    pairs = torch.stack(found.graph.edges(), 1).tolist()
+    named = {
+        "batx"[u] + "batx"[v]: found.names[k] for (u, v), k in zip(pairs, found.kinds.int().argmax(1), strict=True)
+    }
+    assert named == dict.fromkeys(("ax", "xa"), "author") | dict.fromkeys(("bx", "xb"), "wrote") | dict.fromkeys(
+        ("tx", "xt"), "about"
+    )
+    assert found.labels.flatten().tolist() == [1, 0, 1] and [*map(int, (found.train, found.val, found.test))] == [
+        0,
+        1,
+        2,
+    ]
