@@ -30,7 +30,7 @@ import torch
 
 from .._dgl import DGLGraph, dgl
 from ..atomic import reading, write_text
-from ..errors import check_tensor, expect
+from ..errors import check_tensor, did_you_mean, expect
 from ..graph import check_graph
 from ..nn import CapsuleConv
 from ..routing.names import name_of
@@ -43,7 +43,7 @@ from .network import packed
 
 GRAPH_PAGE_ROUTINGS = ("spherical", "dynamic", "uniform")
 """The routings that the page can compute."""
-MOST_EDGES = 2000
+MOST_EDGES, SHAPES = 2000, 6
 UNDECIDED = 0.95, 0.8  # shares of the largest entropy from which couplings of a given or a trained layer count as equal
 TRY = "Try unit_votes=True, Spherical(concentration=4.0) and a task of several causes; or explore_graph(2, graph)"
 
@@ -58,7 +58,7 @@ def explore_graph(
     node_names: Sequence[str] | None = None,
     labels: torch.Tensor | Sequence | None = None,
     positions: Mapping[Any, Sequence[float]] | np.ndarray | torch.Tensor | None = None,
-    center: Count | None = None,
+    center: Count | str | None = None,
 ) -> Path:
     """Write an HTML page with a layer and a graph. The page routes again when you change the graph.
 
@@ -74,9 +74,9 @@ def explore_graph(
         feat: (N, in_feats), the layer's input, in the order of the nodes; None if a layer is trained.
         edge_weight: (E,), the layer's edge weights.
         node_names: N names; default: the nodes' numbers.
-        labels: (N,) classes; the nodes of each class have their own shape.
+        labels: (N,) classes; up to six have their own shape.
         positions: (N, 2) numbers, y upwards, or a dict of pairs as returned by networkx; default: a networkx layout.
-        center: for a larger graph, the node around which it is shown.
+        center: for a larger graph, the number or name of the node around which it is shown.
 
     Raises:
         InputError: the page can't compute the layer, or the arguments don't fit each other.
@@ -109,6 +109,10 @@ def explore_graph(
             with reading(name, f"one for each of {count} nodes"):
                 got = len(given)
             expect(got == count, name, f"one for each of {count} nodes", got)
+    names = [str(name) for name in (range(count) if node_names is None else node_names)]
+    if isinstance(center, str):
+        expect(center in names, "center", "a node's number or name", repr(center), did_you_mean(center, names))
+        center = names.index(center)
     expect(center is None or center < count, "center", f"a node below {count}", center)
     with torch.no_grad():
         _, c = conv.capsules(graph, feat, edge_weight, True)  # raises an error if the arguments don't fit the layer
@@ -120,9 +124,10 @@ def explore_graph(
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
     nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
     src, dst = torch.searchsorted(nodes, src), torch.searchsorted(nodes, dst)
-    names = [str(name) for name in (range(count) if node_names is None else node_names)]
     class_names = [str(label) for label in _listed([] if labels is None else labels)]
     classes, class_of = np.unique(class_names, return_inverse=True)
+    if len(classes) > SHAPES:
+        warnings.warn(f"labels: {len(classes)} classes aren't shown, because there are {SHAPES} shapes", stacklevel=3)
     weight = None if edge_weight is None else packed(edge_weight.cpu().reshape(-1)[chosen], "float32", "edge_weight")
     data = {
         **_layer_data(conv),

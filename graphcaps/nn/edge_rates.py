@@ -31,7 +31,9 @@ def labels_and_states(labels: Tensor, num_nodes: int | None = None) -> tuple[Ten
     check_tensor("labels", labels, floating=False)
     expect(labels.dim() in (1, 2), "labels", "(N, K)", tuple(labels.shape))
     labels = labels_of("labels", labels, num_nodes or len(labels), labels.shape[-1] if labels.dim() > 1 else 1)
-    return labels, (labels.amax(0) + 1).clamp_min(1).tolist()
+    most, sizes = max(len(labels), 1000), (labels.amax(0) + 1).clamp_min(1).tolist()
+    expect(max(sizes) <= most, "labels", f"classes from 0 to {most - 1}", max(sizes) - 1, "Number them: torch.unique")
+    return labels, sizes
 
 
 def counted_rates(graph: DGLGraph, labels: Tensor, degree_corrected: bool) -> tuple[Tensor, Tensor]:

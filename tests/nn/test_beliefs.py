@@ -124,9 +124,18 @@ def test_counted_rates_find_hidden_labels_and_causes_whatever_hubs_do(kind):
     by = states[ends[0, plain]] == states[ends[1, plain]]
     one = by.sum(1) == 1
     assert (c[plain, 0][one].argmax(1) == by[one].int().argmax(1)).float().mean() > 0.95
-    halves = (graph, labels / 2) if kind is BeliefConv else (labels / 2, ends)
+
+    def counted(labels, graph=graph):
+        return kind.from_labels(*((graph, labels) if kind is BeliefConv else (labels, torch.stack(graph.edges()))))
+
     with pytest.raises(InputError, match="labels: expected whole numbers, or NaN"):
-        kind.from_labels(*halves)
+        counted(labels / 2)
+    with pytest.raises(InputError, match="labels: expected classes from 0 to 999, got 4000. Number them: torch.unique"):
+        counted(labels * 1000)
+    with pytest.raises(InputError, match="graph: expected a reverse for each edge"):
+        counted(labels, dgl.graph(tuple(pairs[0].T), num_nodes=nodes + 2))
+    with pytest.warns(UserWarning, match="Are they in the order of the graph's nodes"):
+        counted(labels[torch.randperm(len(labels), generator=random)])
     layer.train()(*given)
     assert 0.15 < layer.beliefs.hidden.float().mean() < 0.45
 
