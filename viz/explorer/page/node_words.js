@@ -59,7 +59,7 @@ Object.assign(words, {
   noneArrives: "Without in-edges its capsules are those of the bias. CapsuleConv takes such graphs with allow_zero_in_degree=True.",
   notHere: "What arrives at this node isn't in the page.",
   class: (name) => `Class ${name}. `,
-  output: (formula) => `Capsule l is ${formula}.`,
+  output: (formula) => `Capsule l is ${formula}; s: the sum of c times vote.`,
   head: (two) => (two ? "Lines: at each end what arrives there" : "Arrows: votes"),
   graphLabel: (nodes, edges, chosen) => `Graph of ${nodes} and ${edges}. Up and down choose a node.${chosen}`,
   isSelected: (name) => ` ${name} is selected.`,

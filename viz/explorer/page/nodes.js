@@ -267,7 +267,7 @@ function drawEdit() {
   $("#join").hidden = !paired;
   if (paired) $("#join").textContent = (joined ? (both ? words.cutBoth : words.cut) : both ? words.addBoth : words.add)(from, to);
   $("#join-note").textContent = now.picking ? words.picking : !paired ? words.chooseTwo : possible ? "" : words.outside(to);
-  $("#features").hidden = node === null;
+  $("#features").hidden = node === null || (conv.F > SLIDERS && (other === null || other === node));
   if (node !== null) drawFeatures(node, other);
   drawHold();
   const kept = conv.edges.number.filter((n) => n >= 0).length,

@@ -106,7 +106,8 @@ function drawTime() {
 function drawParents(lengths, longest, { blank, untrained, wrong }) {
   const answer = blank || untrained ? [] : answers(lengths),
     before = beforePulls(),
-    side = Math.max(LEAST_SIDE, Math.min(LARGEST_SIDE, $(".stage").clientHeight / fold.parents.length - 8));
+    largest = trace.parents.some(({ name }) => name.length > 3) ? 72 : LARGEST_SIDE, // a word needs room beside it
+    side = Math.max(LEAST_SIDE, Math.min(largest, $(".stage").clientHeight / fold.parents.length - 8));
   $("#parents").style.setProperty("--side", `${side}px`);
   $("#parents").classList.toggle("filtered", now.parent !== null);
   fill($("#parents"), fold.parents.length, "button", (row) => {
