@@ -18,9 +18,9 @@ ON_GRAPHS = {
     "mutag": "classify molecules: CapsuleReadout, mean and attention pooling, 10 folds; half an hour",
     "proteins": "the same on PROTEINS; half an hour",
     "factors": "classify nodes of graphs with 4 or 8 latent factors, 10 graphs each; hours",
-    "relations": "do couplings reveal the kinds of edges? Proteins, concepts, latent factors, 5 seeds; an hour",
+    "relations": "do couplings reveal the kinds of edges? Proteins, papers, latent factors, 3 to 5 seeds; three hours",
     "defaults": "does the default routing cost accuracy? 15 graphs and layouts, 3 seeds; two hours",
-    "known": "factors, where some nodes' classes are known: BeliefConv and its rivals, 5 seeds; hours",
+    "known": "some nodes' classes are known: BeliefConv and rivals, factors and papers, 3 to 5 seeds; four hours",
     "labels": "factors, where the training nodes' classes are inputs: BeliefConv and others, 3 seeds; two hours",
     "interests": "recommend films to users of ml-100k, by one vector or several, 3 folds; a quarter of an hour",
 }
