@@ -111,7 +111,7 @@ def settings_text(settings: dict) -> str:
 
 def protocol(counted: str, settings: int, how: str, repeated: bool) -> str:
     """A description of the trainings behind a table, and of the choice of settings and epoch."""
-    spread = ", mean +- standard deviation" * repeated
+    spread = ", mean ± standard deviation" * repeated
     chosen = f"Settings: of {settings} for each, the one with the {how}"
     return f"{counted}{spread}. {chosen}. Epoch: the lowest validation loss."
 
@@ -121,7 +121,7 @@ def counted(number: int, one: str) -> str:
 
 
 def percent(value: float, spread: float | None, sign: str = "") -> str:
-    return f"{value * 100:{sign}.2f}" + ("" if spread is None else f" +- {spread * 100:.2f}")
+    return f"{value * 100:{sign}.2f}" + ("" if spread is None else f"±{spread * 100:.2f}")
 
 
 def interval(gap: float, low: float, high: float) -> str:
@@ -142,7 +142,7 @@ def lines(titles: str, rows: Sequence[Sequence[object]]) -> str:
 
 
 def _score(score: dict) -> str:
-    return f"{score['mean']:.3f}" + (f" +- {score['sd']:.3f}" if score["sd"] is not None else "")
+    return f"{score['mean']:.3f}" + (f"±{score['sd']:.3f}" if score["sd"] is not None else "")
 
 
 # Tables
@@ -151,7 +151,7 @@ def _score(score: dict) -> str:
 def images(results: dict) -> str:
     """A row per network of a plan.
 
-    Accuracies are in %, mean +- sd over seeds. Differences are in points, with their 95 % interval.
+    Accuracies are in %, mean ± sd over seeds. Differences are in points, with their 95 % interval.
     """
     titles, rows = ["network", "parameters", "seeds"], []
     for name, called in results["images"].items():
@@ -197,8 +197,8 @@ def graphs(result: dict) -> str:
         for each in part["rows"]:
             settings, times = next(iter(each["chosen"].items()))
             settings += f" ({times} of {sum(each['chosen'].values())} folds)" * (len(each["chosen"]) > 1)
-            mean, *sd = percent(each["test_mean"], each["test_sd"]).split(" ", 1)
-            cells = [each["name"], " ".join([f"**{mean}**", *sd]), f"{each['validation'] * 100:.2f}"]
+            mean, *sd = percent(each["test_mean"], each["test_sd"]).partition("±")
+            cells = [each["name"], "".join([f"**{mean}**", *sd]), f"{each['validation'] * 100:.2f}"]
             rows.append([*cells, f"{each['parameters']:,}", f"{each['epochs']:.0f}", settings])
         parts.append(lines(f" | test {result['measure']} | validation | parameters | epochs | settings", rows))
         leads = (f"{name} {percent(*lead.values(), '+')}" for name, lead in part["margins"].items())

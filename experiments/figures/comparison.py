@@ -44,7 +44,7 @@ def compared(result: dict) -> Figure:
         settings = rows[0]["settings"]
         units = {"dataset": "", "epochs": " epochs"}
         source = ", ".join(f"{settings[key]}{unit}" for key, unit in units.items() if key in settings)
-        heading.say(f"Compared: {result['plan']}", source, f"{count(most, 'seed')}, a dot each; bar: mean +- sd")
+        heading.say(f"Compared: {result['plan']}", source, f"{count(most, 'seed')}, a dot each; bar: mean ± sd")
     return figure
 
 

@@ -145,7 +145,7 @@ def parts(place: Place, name: str, seeds: int, quick: bool) -> list[dict]:
     made = rows(place, name, seeds=seeds, quick=quick)
     each = f"the mean of {seeds} trainings" if seeds > 1 else "one training"
     protocol = (
-        f"{len(made['mean']['test'])} folds, {each} each, mean +- standard deviation over folds. Settings: for each "
+        f"{len(made['mean']['test'])} folds, {each} each, mean ± standard deviation over folds. Settings: for each "
         f"fold, of {len(SETTINGS)}, the one with the highest accuracy on held-out training graphs. Epoch: the lowest "
         "loss on them."
     )
