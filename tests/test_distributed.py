@@ -1,10 +1,9 @@
-"""Several processes train the network that one does, on one machine or more, and on parts of a graph."""
+"""Several processes train the network that one does, and on parts of a graph."""
 
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -111,20 +110,6 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on_with_one(tmp_pa
     ended(started([sys.executable, "-m", "graphcaps", "train", "--resume", run.path]))
     assert run.metrics()[0] == before and len(run.metrics()) == 2 and run.result()["processes"] == 1
     assert checkpoint.read(run.checkpoint("last"))[1]["state"]["epoch"] == 2
-
-
-@pytest.mark.long
-def test_two_machines_train_the_network_that_one_does(tmp_path, alone):
-    """Two agents that meet at an address, as on two machines, here both on the loopback."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meet = ["--rdzv-backend", "c10d", "--rdzv-id", "here", "--rdzv-endpoint", f"127.0.0.1:{free.getsockname()[1]}"]
-    agent = [*TORCHRUN, "--nnodes", 2, "--nproc-per-node", 1, *meet, "-m", "graphcaps"]
-    said = ended(*(started([*agent, *flags(tmp_path, "far")]) for _ in range(2)))
-    assert sum(text.count("epoch 1/1") for text in said) == 1
-    run = Run.open(tmp_path / "far")
-    assert run.result()["processes"] == 2
-    assert_alike(run, alone)
 
 
 @pytest.mark.long

@@ -43,14 +43,6 @@ def copied(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_each_script_is_tried_and_short():
-    scripts = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
-    assert set(scripts) == {*TINY, "mini_batches", "distributed"}  # test_distributed.py runs the last
-    for name, text in scripts.items():
-        assert len([line for line in text.splitlines() if line.strip()]) < 120, name
-        assert not re.search(r"^from \.|import \.", text, re.MULTILINE), name
-
-
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * (n not in QUICK)) for n in TINY])
 def test_a_script_runs_when_copied(copied, monkeypatch, capsys, name):
     if name == "attention":

@@ -174,12 +174,3 @@ def test_a_quick_look_leaves_the_results_and_has_a_row_for_each_network(place, f
     assert [*dict.fromkeys(row["name"] for row in rows)] == [*known]
     assert all(len(row["test"]) == 2 for row in rows if "test" in row)
     assert name != "factors" or (place.cache / "factors-4.png").is_file()
-
-
-def test_mistakes_are_answered_in_one_line(capsys):
-    assert main(["routing"]) == 2
-    assert capsys.readouterr().err.startswith("experiments: plan: expected a YAML file, got routing: ")
-    assert main([]) == 0
-    listed = capsys.readouterr().out
-    named = "routings", "cora", "factors", "overview", "pruning RUN", "bench NAME"
-    assert all(f"  {name} " in listed for name in named)
