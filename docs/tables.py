@@ -125,19 +125,23 @@ def relations_table() -> str:
 
 def known_table() -> str:
     """The methods without features, and those with features. A cell has a score for each share of known nodes."""
-    scores: dict[str, dict[str, list[str]]] = {}
+    scores: dict[str, dict[str, dict[float, str]]] = {}
     for row in table.read("known")["known"]:
         found = table.percent(*list(table.spread(row["test"]).values())[:2])
-        scores.setdefault(row["data"], {}).setdefault(row["name"], []).append(found)
+        scores.setdefault(row["data"], {}).setdefault(row["name"], {})[row["share"]] = found
 
     def of(names: Sequence[str], graphs: Sequence[str]) -> str:
-        rows = [[graph, *(", ".join(scores[graph].get(name, "-")) for name in names)] for graph in graphs]
+        def cell(graph: str, name: str) -> str:
+            found = scores[graph].get(name, {})
+            return ", ".join(found.get(share, "-") for share in (0.1, 0.3, 0.6)) if found else "-"
+
+        rows = [[graph, *(cell(graph, name) for name in names)] for graph in graphs]
         return table.lines(" | ".join(["graph", *names]), rows)
 
     bare = "BeliefConv", "BeliefConv, trained", "belief propagation", "label propagation"
     featured = "perceptron", "perceptron, BeliefConv", "Correct and Smooth", "APPNP", "GCN", "GAT", "SAGE"
     left_out = "4 factors, published", "8 factors, drawn", "10 factors, drawn"
-    fitted = [graph for graph, of_graph in scores.items() if "GCN" in of_graph]
+    fitted = [graph for graph, of_graph in scores.items() if "GCN" in of_graph and "factors" not in graph]
     first = of(bare, [graph for graph in scores if graph not in left_out])
     return f"Edges and classes alone:\n\n{first}\n\nFeatures too:\n\n{of(featured, fitted)}"
 
