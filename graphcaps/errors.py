@@ -53,7 +53,7 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
 
     if not isinstance(value, torch.Tensor):
         then = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
-        if getattr(getattr(value, "dtype", None), "kind", "") in "USO":
+        if getattr(getattr(value, "dtype", None), "kind", None) in ("U", "S", "O"):
             then = f"Number its words: numpy.unique({name}, return_inverse=True)[1]"
         raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (then and f". {then}"))
     expect(not value.is_nested, name, "a dense tensor", "a nested tensor")

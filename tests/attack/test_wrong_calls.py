@@ -5,6 +5,7 @@ Arguments of a wrong kind are tried in test_signatures.py.
 
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +23,7 @@ GRAPH, VOTES, CLASSES, OUTSIDE = (
 TWO_TYPES = dgl.heterograph({("a", "r", "b"): ([0], [0]), ("a", "q", "b"): ([0], [0])})
 U, MATRICES = torch.ones(3, 8), torch.ones(2, 8, 4)
 RING = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0])))
+PAIRS = dgl.add_reverse_edges(dgl.remove_self_loop(RING))
 ONE_WAY = dgl.add_self_loop(dgl.graph(([0, 1], [1, 2])))
 WORDS = dgl.heterograph({("word", "in", "text"): ([0, 0, 1, 2], [0, 1, 1, 0])})
 X, BELIEFS, EDGES, NODES = torch.rand(3, 4), nn.BeliefConv(4, 3, 2), torch.tensor([[0, 1], [1, 8]]), torch.rand(9, 4)
@@ -110,8 +112,9 @@ WRONG = [
     ("...both ways, ... got a block. Give it mutual=...", lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), X)),
     ("...got sources and destinations. Give it...",
      lambda: conv(mutual=True)(graphcaps.bipartite_graph([0], [0], 1, 1), X[:1])),
-    ("feat: expected labels (N=3, K=2), or logits (N, K, D), got (3, 4)", lambda: nn.BeliefConv(None, 3, 2)(RING, X)),
-    ("edge_weight: expected (E=6,), got (1, 6)...", lambda: BELIEFS(RING, X, torch.ones(1, 6))),
+    ("feat: expected labels (N=3, K=2), or logits (N, K, D), got (3, 4)", lambda: nn.BeliefConv(None, 3, 2)(PAIRS, X)),
+    ("edge_weight: expected (E=6,), got (1, 6)...", lambda: BELIEFS(PAIRS, X, torch.ones(1, 6))),
+    ("labels...got ndarray. Number its words...", lambda: nn.BeliefConv.from_labels(PAIRS, np.array(["a", "b", "a"]))),
     ("graph: expected nodes of one kind, got a block...", lambda: BELIEFS(dgl.to_block(RING), X)),
     ("conv: expected num_caps >= 2, got 1. One capsule has nothing to choose...", lambda: page(conv(num_caps=1))),
     ("...got graphcaps.pyg.conv.CapsuleConv. ... load_state_dict...", lambda: page(pyg_conv())),
