@@ -108,7 +108,7 @@ def adapt_page(_app: Sphinx, page: str, source: list[str]) -> None:
         for caption, pages in MENU.items():
             text += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
     text = re.sub(r"\]\(explorer\.html\)", f"]({DRAW}){{.external}}", text)
-    for there, here in (("README", "index"), ("graphcaps/routing/engines/cpu/README", "reference/fused")):
+    for there, here in (("README", "index"), ("graphcaps/kernels/cpu/README", "reference/fused")):
         text = text.replace(f"](../{there}.md", f"]({here}.md")
     text = re.sub(r"\]\(\.\./experiments/(README|LOG)\.md", r"](reference/experiments-\1.md", text)
     text = re.sub(r"\]\(\.\./(CONTRIBUTING|CHANGELOG)\.md", r"](reference/\1.md", text)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))  # for experiments, which are not installed
 
 from experiments import table  # noqa: E402
 from experiments.bench import markdown as bench  # noqa: E402
-from graphcaps.training.run_folder import Run, pretrained_names  # noqa: E402
+from graphcaps.images.training.run_folder import Run, pretrained_names  # noqa: E402
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -224,6 +224,14 @@ def imported_by(name: str, known: dict[str, Path]) -> Iterator[str]:
                 if target in known:
                     yield target
                     break
+
+
+def foreign(file: Path) -> set[str]:
+    """The libraries that a module imports, also inside functions."""
+    imports = [node for node in ast.walk(parsed(file)) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = [alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in imports if isinstance(node, ast.ImportFrom) and not node.level]
+    return {name.partition(".")[0] for name in names}
 
 
 def rooms() -> dict[str, set[str]]:

@@ -109,7 +109,7 @@ def make(given: argparse.Namespace) -> None:
     from experiments import pretrained
     from experiments.run import Place
     from experiments.tasks import images, overview, pruning
-    from graphcaps.training.run_folder import Run
+    from graphcaps.images.training.run_folder import Run
 
     if given.name in ("decoder", "pretrained", "pruning"):
         expect(len(given.runs) == 1, given.name, "one run folder", len(given.runs))

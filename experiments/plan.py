@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import yaml
 
-from graphcaps.config import TrainConfig
 from graphcaps.errors import InputError, check_name, expect
+from graphcaps.images.config import TrainConfig
 
 PLANS = Path(__file__).parent / "plans"
 ENTRIES = ("train", "networks", "seeds", "test_on", "against")

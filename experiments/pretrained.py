@@ -1,4 +1,4 @@
-"""Turn a run's network into a run folder that comes with graphcaps, ``graphcaps/models/weights/NAME``.
+"""Turn a run's network into a run folder that comes with graphcaps, ``graphcaps/images/models/weights/NAME``.
 
 ``checkpoints/best.safetensors`` has the run's best weights in half precision. Its decoder would be nine tenths of the
 file, so it is left out; ``add_decoder`` trains a small one. The file also has test images: one per class, with their
@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphcaps.analysis.accuracy import EVALUATION_BATCH, Evaluation, evaluate
-from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.atomic import write_text
-from graphcaps.config import TrainConfig
-from graphcaps.data import Batches, Images, Pairs, load_images, to_float
 from graphcaps.errors import GraphcapsError
-from graphcaps.models import CapsNet, routing_network
-from graphcaps.models.answers import is_correct, longest, overlaid
+from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, Evaluation, evaluate
+from graphcaps.images.analysis.capsule_usage import capsule_usage
+from graphcaps.images.config import TrainConfig
+from graphcaps.images.data import Batches, Images, Pairs, load_images, to_float
+from graphcaps.images.models import CapsNet, routing_network
+from graphcaps.images.models.answers import is_correct, longest, overlaid
+from graphcaps.images.recording import one_of_each_class, pictures, routing_of, to_bytes
+from graphcaps.images.training import checkpoint
+from graphcaps.images.training.run_folder import PRETRAINED, Run, load
 from graphcaps.nn import Decoder
 from graphcaps.nn.routed import route_layer
 from graphcaps.progress import bar
-from graphcaps.trace.recording import one_of_each_class, pictures, routing_of, to_bytes
-from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import PRETRAINED, Run, load
 
 MAX_BYTES = 1_000_000
 HARD = 10

@@ -33,8 +33,8 @@ from torch.nn import functional as F
 from graphcaps import __version__, dgl
 from graphcaps.atomic import write_text
 from graphcaps.errors import GraphcapsError, check_name
+from graphcaps.images.training.loop import Interrupted
 from graphcaps.progress import bar
-from graphcaps.training.loop import Interrupted
 
 
 @dataclass(frozen=True)

@@ -24,16 +24,16 @@ __all__ += ["GraphcapsError", "InputError"]
 if TYPE_CHECKING:
     from . import nn, routing, viz
     from ._dgl import dgl
-    from .config import TrainConfig
     from .errors import GraphcapsError, InputError
     from .explore.graph_page import explore_graph
     from .functional import margin_loss, spread_loss, squash
     from .graph import bipartite_graph, complete_graph, coupling_entropy, local_graph, local_index, to_networkx
-    from .models import CapsNet
+    from .images.config import TrainConfig
+    from .images.models import CapsNet
+    from .images.training.run_folder import load
+    from .images.training.train import train
     from .routing import LinearVotes, MatrixVotes, Parents, choose_engine, dynamic_routing, engine, route
     from .trace import watch
-    from .training.run_folder import load
-    from .training.train import train
     from .viz.routing_trace import RoutingTrace
 
 
@@ -41,16 +41,16 @@ if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt
     _MODULES = {
         "": "nn routing viz",
         "_dgl": "dgl",
-        "config": "TrainConfig",
+        "images.config": "TrainConfig",
         "errors": "GraphcapsError InputError",
         "explore.graph_page": "explore_graph",
         "functional": "margin_loss spread_loss squash",
         "graph": "bipartite_graph complete_graph coupling_entropy local_graph local_index to_networkx",
-        "models": "CapsNet",
+        "images.models": "CapsNet",
         "routing": "LinearVotes MatrixVotes Parents choose_engine dynamic_routing engine route",
         "trace": "watch",
-        "training.run_folder": "load",
-        "training.train": "train",
+        "images.training.run_folder": "load",
+        "images.training.train": "train",
         "viz.routing_trace": "RoutingTrace",
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

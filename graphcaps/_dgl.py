@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
 
 def _add_handles(structures: type) -> None:
     """Give every structure that DGL makes from now on a handle, by which ``torch.compile`` passes it to operators."""
-    from .torch_tracing import TAKES_GRAPHS, Handle
+    from .tracing import TAKES_GRAPHS, Handle
 
     make: Any = structures.__new__
 

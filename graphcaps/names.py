@@ -29,7 +29,7 @@ OWN_KINDS = ("folder", "idx", "npz", "csv")  # formats of your own images; their
 class Preset:
     """A network for images and its default settings."""
 
-    network: Literal["CapsNet", "CNN", "MatrixCapsNet"]  # the class in ``graphcaps.models`` that builds it
+    network: Literal["CapsNet", "CNN", "MatrixCapsNet"]  # the class in ``graphcaps.images.models`` that builds it
     learning_rate: float  # default peak of Adam's one-cycle rate
     routings: tuple[str, ...] = ()  # names of its routings, the default first; empty without capsules
     settings: tuple[str, ...] = ()  # the fields of ``TrainConfig`` that its ``from_preset`` takes

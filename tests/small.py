@@ -8,9 +8,9 @@ import torch
 from torch.nn.functional import interpolate
 
 from graphcaps import TrainConfig
-from graphcaps.data import Images, ImageSplits, load_images
-from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import Run
+from graphcaps.images.data import Images, ImageSplits, load_images
+from graphcaps.images.training import checkpoint
+from graphcaps.images.training.run_folder import Run
 
 CLOCKS = {"seconds", "images_per_second", "epoch_seconds"}  # equal trainings differ in these
 
@@ -31,7 +31,7 @@ def digits(train: int = 120, val: int = 40, test: int = 41, size: int = 12) -> I
 def use(monkeypatch, images: ImageSplits | None = None) -> None:
     """Let every command read these images, on one thread, and don't wait for the disk."""
     images = images or digits()
-    for module in ("graphcaps.training.loop", "graphcaps.data"):
+    for module in ("graphcaps.images.training.loop", "graphcaps.images.data"):
         monkeypatch.setattr(f"{module}.load_images", lambda name, root, download=True: images)
     monkeypatch.setattr("os.fsync", lambda handle: None)
     torch.set_num_threads(1)

@@ -8,12 +8,12 @@ import torch
 from PIL import Image
 
 from graphcaps import CapsNet, InputError, load
-from graphcaps.analysis.accuracy import Evaluation
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
-from graphcaps.data import load_images
-from graphcaps.models.answers import longest
-from graphcaps.training.run_folder import Run
+from graphcaps.images.analysis.accuracy import Evaluation
+from graphcaps.images.data import load_images
+from graphcaps.images.models.answers import longest
+from graphcaps.images.training.run_folder import Run
 
 NAMES = ("bar", "dot", "frame")
 SIDE = 12

@@ -17,14 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from graphcaps import CapsNet, TrainConfig, train
-from graphcaps.data import Batches, Images, Pairs
-from graphcaps.data.splits import PARTS
-from graphcaps.models import from_config
+from graphcaps.images.data import Batches, Images, Pairs
+from graphcaps.images.data.splits import PARTS
+from graphcaps.images.models import from_config
+from graphcaps.images.training import capture, checkpoint
+from graphcaps.images.training import loop as training
+from graphcaps.images.training.run_folder import Run
+from graphcaps.images.training.step import Learner, prepare
 from graphcaps.names import NETWORKS, ROUTINGS
-from graphcaps.training import capture, checkpoint
-from graphcaps.training import loop as training
-from graphcaps.training.run_folder import Run
-from graphcaps.training.step import Learner, prepare
 
 from . import small
 from .test_training import interrupted

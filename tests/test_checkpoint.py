@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 import graphcaps
 from graphcaps import CapsNet, GraphcapsError
-from graphcaps.training import checkpoint
+from graphcaps.images.training import checkpoint
 
 SHAPE = (1, 12, 12)
 

@@ -17,8 +17,8 @@ from PIL import Image
 import graphcaps
 from graphcaps.cli import main
 from graphcaps.cli.commands import COMMANDS
-from graphcaps.training import loop as training
-from graphcaps.training.run_folder import Run
+from graphcaps.images.training import loop as training
+from graphcaps.images.training.run_folder import Run
 
 from . import small
 

@@ -9,7 +9,7 @@ import pytest
 
 from graphcaps import GraphcapsError, InputError, TrainConfig
 from graphcaps.cli import main
-from graphcaps.training.run_folder import Run
+from graphcaps.images.training.run_folder import Run
 
 UNUSUAL = TrainConfig(
     dataset="kmnist",
@@ -38,7 +38,7 @@ def test_the_command_makes_the_same_settings(monkeypatch):
         seen.append(config)
         raise GraphcapsError("enough")
 
-    monkeypatch.setattr("graphcaps.training.train.train", stop)
+    monkeypatch.setattr("graphcaps.images.training.train.train", stop)
     main(shlex.split(UNUSUAL.command())[1:])
     assert seen == [dataclasses.replace(UNUSUAL, data=Path("data"), out=Path("runs"), name="")]
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from graphcaps.data import Images, load_affnist, load_images, within
-from graphcaps.data.affnist import affnist_style
+from graphcaps.images.data import Images, load_affnist, load_images, within
+from graphcaps.images.data.affnist import affnist_style
 
 
 def blocks(count):

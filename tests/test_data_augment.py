@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from graphcaps import train
-from graphcaps.data import Batches, Images, ImageSplits, to_float
-from graphcaps.data.augment import in_fixed_places, in_frame, ink_in_fixed_places
+from graphcaps.images.data import Batches, Images, ImageSplits, to_float
+from graphcaps.images.data.augment import in_fixed_places, in_frame, ink_in_fixed_places
 
 from . import small
 

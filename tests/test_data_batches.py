@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from graphcaps.data import AUGMENTS, Batches, Images, to_float
-from graphcaps.data.augment import affine_maps, draw_affine, warp
 from graphcaps.errors import InputError
+from graphcaps.images.data import AUGMENTS, Batches, Images, to_float
+from graphcaps.images.data.augment import affine_maps, draw_affine, warp
 
 
 def numbered(count, shape=(1, 12, 10)):

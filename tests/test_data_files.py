@@ -12,8 +12,8 @@ from sklearn import datasets
 
 from graphcaps import TrainConfig, load, train
 from graphcaps.cli import main
-from graphcaps.data import load_images
 from graphcaps.errors import InputError
+from graphcaps.images.data import load_images
 from graphcaps.viz import confusion, save
 
 from .test_checkpoint import Hostile

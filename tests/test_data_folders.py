@@ -10,10 +10,10 @@ from PIL import Image
 
 from graphcaps import TrainConfig, load
 from graphcaps.cli import main
-from graphcaps.data import load_images, write_image
-from graphcaps.data.listing import image_files
 from graphcaps.errors import InputError
-from graphcaps.training.run_folder import Run
+from graphcaps.images.data import load_images, write_image
+from graphcaps.images.data.listing import image_files
+from graphcaps.images.training.run_folder import Run
 
 from .test_data_files import COLOURS, GREYS, LABELS, every, few, loaded, picture, refuses, write_npz
 

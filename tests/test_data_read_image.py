@@ -5,8 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from graphcaps.data import read_image, to_float
 from graphcaps.errors import InputError
+from graphcaps.images.data import read_image, to_float
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps.data import Images, ImageSplits, load_images, stratified_split, to_float
 from graphcaps.errors import InputError
+from graphcaps.images.data import Images, ImageSplits, load_images, stratified_split, to_float
 
 
 def digest(images):

@@ -16,8 +16,8 @@ import torch
 from scipy import io
 from torchvision import datasets
 
-from graphcaps.data import DATASETS, load_images
 from graphcaps.errors import GraphcapsError
+from graphcaps.images.data import DATASETS, load_images
 
 from .test_checkpoint import Hostile
 

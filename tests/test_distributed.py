@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import Run
+from graphcaps.images.training import checkpoint
+from graphcaps.images.training.run_folder import Run
 
 ROOT = Path(graphcaps.__file__).parents[1]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
@@ -64,7 +64,7 @@ def assert_alike(run: Run, one: Run) -> None:
 SIGNALLED = """
 import os, sys
 from graphcaps.cli import main
-from graphcaps.training import loop
+from graphcaps.images.training import loop
 
 number, at, rank = map(int, os.environ["SIGNAL"].split())
 whole, steps = loop.training_step, iter(range(9))

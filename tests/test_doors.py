@@ -10,7 +10,7 @@ from small import digits
 import graphcaps
 from graphcaps import InputError, TrainConfig
 from graphcaps.cli import main
-from graphcaps.data import load_images
+from graphcaps.images.data import load_images
 from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleReadout
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -10,12 +10,12 @@ import torch
 
 import graphcaps
 from graphcaps import cli, train
-from graphcaps.data import read_image, to_float, write_image
-from graphcaps.models import CapsNetOutput, Limits, doubts
-from graphcaps.models.cnn import CNNOutput
-from graphcaps.models.evidence import BLANK, limits_of, outside
-from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import Run
+from graphcaps.images.data import read_image, to_float, write_image
+from graphcaps.images.models import CapsNetOutput, Limits, doubts
+from graphcaps.images.models.cnn import CNNOutput
+from graphcaps.images.models.evidence import BLANK, limits_of, outside
+from graphcaps.images.training import checkpoint
+from graphcaps.images.training.run_folder import Run
 
 from . import small
 
@@ -87,7 +87,7 @@ def trained(tmp_path_factory):
     """A run of two epochs. Its limits are chosen even if few answers are right."""
     with pytest.MonkeyPatch.context() as patch:
         small.use(patch)
-        patch.setattr("graphcaps.models.evidence.MIN_ANSWERS", 1)
+        patch.setattr("graphcaps.images.models.evidence.MIN_ANSWERS", 1)
         yield Run.open(train(small.config(tmp_path_factory.mktemp("runs")), progress=False)["run"])
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from graphcaps import CapsNet
-from graphcaps.analysis.accuracy import Evaluation, evaluate, wilson_interval
 from graphcaps.cli.tables import accuracy_table
-from graphcaps.data import Batches, to_float
-from graphcaps.models import capsnet_loss
+from graphcaps.images.analysis.accuracy import Evaluation, evaluate, wilson_interval
+from graphcaps.images.data import Batches, to_float
+from graphcaps.images.models import capsnet_loss
 
 from . import small
 

@@ -8,9 +8,9 @@ import torch
 from packaging.version import Version
 
 import graphcaps
-from graphcaps import export
 from graphcaps.errors import GraphcapsError
-from graphcaps.models import from_preset
+from graphcaps.images import export
+from graphcaps.images.models import from_preset
 from graphcaps.names import NETWORKS
 
 CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST_TORCH and export._installed("onnxruntime")
@@ -70,7 +70,7 @@ def program(path: Path):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # see graphcaps.export
+    options.intra_op_num_threads = 1  # see graphcaps.images.export
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return lambda x: dict(zip(names, map(torch.from_numpy, session.run(names, {"images": x.numpy()})), strict=True))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from numba import config
 
-from graphcaps.routing.engines.cpu import kernel_cache
-from graphcaps.routing.engines.cpu.kernel_cache import KERNELS, compiled, hash_of
+from graphcaps.kernels.cpu import kernel_cache
+from graphcaps.kernels.cpu.kernel_cache import KERNELS, compiled, hash_of
 
 
 def doubled(x):

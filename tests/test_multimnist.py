@@ -8,14 +8,14 @@ import torch
 
 import graphcaps
 from graphcaps import CapsNet, train
-from graphcaps.analysis.accuracy import Evaluation, evaluate
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
-from graphcaps.data import Batches, ImageSplits, Pairs
 from graphcaps.functional import margin_loss
-from graphcaps.models import capsnet_loss
-from graphcaps.models.answers import longest, overlaid, present
-from graphcaps.training.run_folder import Run
+from graphcaps.images.analysis.accuracy import Evaluation, evaluate
+from graphcaps.images.data import Batches, ImageSplits, Pairs
+from graphcaps.images.models import capsnet_loss
+from graphcaps.images.models.answers import longest, overlaid, present
+from graphcaps.images.training.run_folder import Run
 
 from . import small
 

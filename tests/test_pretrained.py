@@ -7,12 +7,12 @@ import torch
 
 from experiments import pretrained as maker
 from graphcaps import GraphcapsError, load
-from graphcaps.analysis.accuracy import evaluate
 from graphcaps.cli import main
-from graphcaps.data import Batches, load_images, to_float, write_image
-from graphcaps.models.answers import is_correct, longest
-from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import Run
+from graphcaps.images.analysis.accuracy import evaluate
+from graphcaps.images.data import Batches, load_images, to_float, write_image
+from graphcaps.images.models.answers import is_correct, longest
+from graphcaps.images.training import checkpoint
+from graphcaps.images.training.run_folder import Run
 
 from .traces import stored_in
 

@@ -11,8 +11,8 @@ import graphcaps
 from graphcaps import GraphcapsError, TrainConfig, train
 from graphcaps.atomic import write_text
 from graphcaps.cli.networks import runs_table
-from graphcaps.data import to_float
-from graphcaps.training.run_folder import Run, find_runs
+from graphcaps.images.data import to_float
+from graphcaps.images.training.run_folder import Run, find_runs
 
 from . import small
 

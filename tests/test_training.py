@@ -12,13 +12,13 @@ import torch
 
 import graphcaps
 from graphcaps import GraphcapsError, TrainConfig, train
-from graphcaps.analysis.accuracy import Evaluation
-from graphcaps.data import Images
-from graphcaps.models import capsnet_loss
-from graphcaps.training import checkpoint
-from graphcaps.training import loop as training
-from graphcaps.training.loop import Interrupted
-from graphcaps.training.run_folder import Run
+from graphcaps.images.analysis.accuracy import Evaluation
+from graphcaps.images.data import Images
+from graphcaps.images.models import capsnet_loss
+from graphcaps.images.training import checkpoint
+from graphcaps.images.training import loop as training
+from graphcaps.images.training.loop import Interrupted
+from graphcaps.images.training.run_folder import Run
 
 from . import small
 
@@ -209,7 +209,7 @@ def test_metrics_are_of_the_training_images_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.nn.BatchNorm2d, "forward", lambda self, x: x)
     train(small.config(tmp_path, epochs=1, batch_size=50, augment="none"), progress=False)
     model, data = graphcaps.load(tmp_path / "run").train(), small.digits().train
-    pixels = graphcaps.data.to_float(data.pixels)
+    pixels = graphcaps.images.data.to_float(data.pixels)
     with torch.no_grad():
         output = model(pixels, data.labels)
     row = Run.open(tmp_path / "run").metrics()[0]

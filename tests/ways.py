@@ -7,10 +7,10 @@ import torch
 
 from graphcaps import engine, route
 from graphcaps._dgl import has_cuda
+from graphcaps.algorithms.base import rule_of
+from graphcaps.algorithms.names import ROUTINGS, as_routing
+from graphcaps.algorithms.votes import Votes
 from graphcaps.routing import EM, Inverted, LinearVotes, Parents, Routing, Spherical
-from graphcaps.routing.base import rule_of
-from graphcaps.routing.names import ROUTINGS, as_routing
-from graphcaps.routing.votes import Votes
 
 
 def routings_and_engines() -> list[tuple[str, str]]:

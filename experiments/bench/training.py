@@ -22,11 +22,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from graphcaps import CapsNet, GraphcapsError
-from graphcaps.config import TrainConfig
+from graphcaps.images.config import TrainConfig
+from graphcaps.images.training.hardware import accelerator, has_bfloat16
+from graphcaps.images.training.step import Learner, prepare, training_step
 from graphcaps.names import NETWORKS as SETTINGS
 from graphcaps.routing import Dynamic
-from graphcaps.training.hardware import accelerator, has_bfloat16
-from graphcaps.training.step import Learner, prepare, training_step
 
 from .clock import captured, interleaved, launches
 from .inputs import SEED, Setup
@@ -65,7 +65,7 @@ def ours(own: CapsNet, precision: str, device: str) -> Way:
 
 def captured_step(learner: Learner, *batch: torch.Tensor) -> Callable[[], object]:
     """graphcaps' step as ``graphcaps train`` runs it on a GPU."""
-    from graphcaps.training.capture import CapturedStep
+    from graphcaps.images.training.capture import CapturedStep
 
     obstacles: list[str] = []
     step = CapturedStep(learner, lambda *batch: training_step(learner, *batch)[0], len(batch[0]), obstacles.append)

@@ -41,7 +41,7 @@ def beliefs(
 
     Args:
         given: numbers of the nodes whose classes are given; default: the training nodes.
-        rates: p - q (K,) and K q, as ``graphcaps.nn.edge_rates.counted_rates`` counts them, instead of the generator's.
+        rates: p - q (K,) and K q, as ``graphcaps.beliefs.rates.counted_rates`` counts them, instead of the generator's.
 
     >>> from experiments.data.factors import factor_graph
     >>> data = factor_graph(0, factors=2, nodes=200, classes=4, degree=20)

@@ -12,14 +12,14 @@ from experiments import run, table
 from experiments.plan import Plan
 from experiments.run import Place
 from experiments.statistics import difference, mcnemar
-from graphcaps.analysis.accuracy import EVALUATION_BATCH, evaluate
-from graphcaps.analysis.capsule_usage import capsule_usage
-from graphcaps.config import TrainConfig
-from graphcaps.data import Batches, load_affnist, load_images, within
+from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, evaluate
+from graphcaps.images.analysis.capsule_usage import capsule_usage
+from graphcaps.images.config import TrainConfig
+from graphcaps.images.data import Batches, load_affnist, load_images, within
+from graphcaps.images.training.hardware import pick_device
+from graphcaps.images.training.run_folder import Run, load
+from graphcaps.images.training.train import train
 from graphcaps.progress import bar
-from graphcaps.training.hardware import pick_device
-from graphcaps.training.run_folder import Run, load
-from graphcaps.training.train import train
 
 MAX_VOTES = 2**20
 """Largest number of votes in a batch when the use of capsules is counted."""

@@ -26,9 +26,9 @@ from experiments.tasks.factors import WEIGHT_DECAY
 from experiments.tasks.relations import DATA as RELATIONS
 from experiments.tasks.relations import HECO
 from graphcaps import dgl
+from graphcaps.beliefs.layer import KNOWN
+from graphcaps.beliefs.rates import counted_rates
 from graphcaps.nn import BeliefConv
-from graphcaps.nn.beliefs import KNOWN
-from graphcaps.nn.edge_rates import counted_rates
 
 DATA = {name: RELATIONS[name] for name in RELATIONS if "published" in name}
 DATA |= {f"{k} factors, drawn": lambda root, seed, k=k: drawn_factors(seed, k) for k in (6, 8, 10)}

@@ -23,8 +23,8 @@ from experiments import run, table
 from experiments.data.tu import FOLDS, GraphSet, load_graphs
 from experiments.run import Place
 from graphcaps import dgl
-from graphcaps.data.splits import stratified_split
 from graphcaps.functional import margin_loss
+from graphcaps.images.data.splits import stratified_split
 from graphcaps.nn import CapsuleReadout
 from graphcaps.routing import Routing, Spherical
 

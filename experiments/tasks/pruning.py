@@ -12,15 +12,15 @@ import torch
 from torch import nn
 
 from experiments.run import Place
-from graphcaps.analysis.accuracy import EVALUATION_BATCH, in_eval_mode
-from graphcaps.data import Batches, load_images
 from graphcaps.errors import check_whole, expect, required
-from graphcaps.models import CapsNet, routing_network
-from graphcaps.models.answers import is_correct, longest, overlaid
+from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, in_eval_mode
+from graphcaps.images.data import Batches, load_images
+from graphcaps.images.models import CapsNet, routing_network
+from graphcaps.images.models.answers import is_correct, longest, overlaid
+from graphcaps.images.training.run_folder import Run, load
 from graphcaps.nn import CapsuleLayer
 from graphcaps.nn.routed import route_layer
 from graphcaps.progress import bar
-from graphcaps.training.run_folder import Run, load
 
 DRAWS, KEEP = 5, (1, 2, 3, 5)
 """The number of random controls for each k, and the default values of k."""

@@ -10,8 +10,8 @@ import signal
 import sys
 
 from ..errors import GraphcapsError, InputError
+from ..images.training.signals import StopAtOnce
 from ..names import ALLOW_CODE, clean
-from ..training.signals import StopAtOnce
 from .threads import set_waiting
 
 MIN_COLUMNS = 40  # tyro's help hangs on a terminal of two columns

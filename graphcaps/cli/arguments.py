@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..config import TrainConfig
 from ..errors import expect
+from ..images.config import TrainConfig
 from ..names import DATASETS, OWN_KINDS, ROUTINGS
 from .threads import set_number
 
 if TYPE_CHECKING:
-    from ..training.run_folder import Run as RunFolder
+    from ..images.training.run_folder import Run as RunFolder
 
 # Hide tyro's hint "(default: None)", because the help texts describe the default.
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
@@ -89,7 +89,7 @@ def open_run(named: Path | None, out: Path) -> RunFolder:
     If the user didn't name a run, or named one that comes with graphcaps, print to stderr which run is used.
     """
     set_number()
-    from ..training.run_folder import Run, find_runs
+    from ..images.training.run_folder import Run, find_runs
 
     newest = find_runs(out)[:1] if named is None else []
     run = newest[0] if newest else Run.open(named or "mnist", out)

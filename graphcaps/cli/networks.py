@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..config import MACHINE_SETTINGS
 from ..errors import GraphcapsError, check_name, check_whole, expect
+from ..images.config import MACHINE_SETTINGS
 from ..names import clean
 from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, check_data, names_run, open_run
 from .columns import aligned
 from .threads import set_number
 
 if TYPE_CHECKING:
-    from ..data import Batches
-    from ..models import CapsNet
-    from ..training import run_folder
+    from ..images.data import Batches
+    from ..images.models import CapsNet
+    from ..images.training import run_folder
 
 OTHER_IMAGES = ("rotated", "shifted", "noisy", "scrambled", "affnist")  # the names that --on takes
 
@@ -44,7 +44,7 @@ def train(config: Settings, resume: Folder = None) -> None:
         config.check()
         if fewer := set_number(leave_busy=not config.deterministic):
             print(fewer, file=sys.stderr)
-    from ..training.train import train
+    from ..images.training.train import train
 
     given = FLAGS.get()
     if resume is not None:
@@ -92,7 +92,7 @@ def evaluate(
     for name in names:
         check_name("on", name, OTHER_IMAGES)
     chosen = open_run(run, out)
-    from ..analysis.accuracy import evaluate
+    from ..images.analysis.accuracy import evaluate
     from ..progress import bar
     from .tables import accuracy_table, doubted_line
 
@@ -122,10 +122,10 @@ def load_with_test(run: run_folder.Run, data: Path | None, device: str) -> tuple
     Raises:
         InputError: the data set isn't there, or no longer has the classes of the training.
     """
-    from ..analysis.accuracy import EVALUATION_BATCH
-    from ..data import Batches, load_images
-    from ..training.hardware import pick_device
-    from ..training.run_folder import load
+    from ..images.analysis.accuracy import EVALUATION_BATCH
+    from ..images.data import Batches, load_images
+    from ..images.training.hardware import pick_device
+    from ..images.training.run_folder import load
 
     check_data(data)
     place = pick_device(device)
@@ -138,9 +138,9 @@ def load_with_test(run: run_folder.Run, data: Path | None, device: str) -> tuple
 
 def _evaluate_on(run: run_folder.Run, names: list[str], model: CapsNet, batches: Batches, root: Path) -> None:
     """For each of ``OTHER_IMAGES``, print a table and write JSON. ``root`` contains the data sets."""
-    from ..analysis.robustness import evaluate_affnist, evaluate_transform
     from ..atomic import write_text
-    from ..data import load_affnist
+    from ..images.analysis.robustness import evaluate_affnist, evaluate_transform
+    from ..images.data import load_affnist
     from ..progress import bar
     from .tables import robustness_table
 
@@ -192,8 +192,8 @@ def predict(
     named = len(images) > 0 and names_run(images[0])
     expect(len(images) > named, "images", "at least one file or folder", "none", "graphcaps predict IMAGE")
     check_whole("top", top)
-    from ..data.listing import image_files
-    from ..training.run_folder import load
+    from ..images.data.listing import image_files
+    from ..images.training.run_folder import load
     from .tables import prediction_line, predictions
 
     stdin = [Path(line) for line in sys.stdin.read().splitlines() if line] if Path("-") in images else []
@@ -218,7 +218,7 @@ def predict(
 
 def runs(out: Out = Path("runs")) -> None:
     """List the runs, newest first."""
-    from ..training.run_folder import find_runs
+    from ..images.training.run_folder import find_runs
 
     listed = find_runs(out)
     print(runs_table(listed) if listed else f"no runs in {out}. Train one: graphcaps train --dataset digits")
@@ -260,8 +260,8 @@ def export(
         to: The file to write; default: export/network.onnx in the run folder.
     """
     chosen = open_run(run, out)
-    from .. import export as exporting
-    from ..training.run_folder import load
+    from ..images import export as exporting
+    from ..images.training.run_folder import load
 
     exporting.check_installed()
     network = load(chosen)

@@ -92,8 +92,8 @@ def explain(
         run, picture = None, run
     chosen = open_run(run, out)
     if what == "capsules":
-        from ..analysis.capsule_usage import capsule_usage
-        from ..models import routing_network
+        from ..images.analysis.capsule_usage import capsule_usage
+        from ..images.models import routing_network
         from ..progress import bar
         from .tables import usage_lines
 
@@ -101,13 +101,13 @@ def explain(
         with bar("test images") as on_progress:
             [usage] = capsule_usage(routing_network(network, str(chosen)), batches, on_progress)
         return print(usage_lines(usage))
-    from ..analysis.parse_tree import in_words, parse_tree
+    from ..images.analysis.parse_tree import in_words, parse_tree
     from ..viz import parts, save
 
     trace, name, file = chosen.trace(), f"image {image}", f"image-{image}"
     if picture is not None:
-        from ..trace.recording import record_picture
-        from ..training.run_folder import load
+        from ..images.recording import record_picture
+        from ..images.training.run_folder import load
         from .tables import read_for
 
         model, image, name, file = load(chosen), 0, picture.name, picture.stem

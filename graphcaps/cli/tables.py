@@ -8,14 +8,14 @@ from typing import Literal
 import numpy as np
 import torch
 
-from ..analysis.accuracy import Evaluation, wilson_interval
-from ..analysis.capsule_usage import CapsuleUsage
-from ..data import DATASETS, read_image, write_image
-from ..data.user_images import ImageFile
 from ..errors import InputError
-from ..models import ImageNetwork, Limits, doubts
-from ..models.evidence import outside
-from ..training.run_folder import Run
+from ..images.analysis.accuracy import Evaluation, wilson_interval
+from ..images.analysis.capsule_usage import CapsuleUsage
+from ..images.data import DATASETS, read_image, write_image
+from ..images.data.user_images import ImageFile
+from ..images.models import ImageNetwork, Limits, doubts
+from ..images.models.evidence import outside
+from ..images.training.run_folder import Run
 from .columns import aligned
 
 INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": False}

@@ -29,11 +29,11 @@ import numpy as np
 import torch
 
 from .._dgl import DGLGraph, dgl
+from ..algorithms.names import name_of
 from ..atomic import reading, write_text
 from ..errors import check_tensor, did_you_mean, expect
 from ..graph import check_graph
 from ..nn import CapsuleConv
-from ..routing.names import name_of
 from ..typed import Count, typed
 from ..viz import style
 from ..viz.explorer.html import graph_page

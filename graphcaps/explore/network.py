@@ -26,11 +26,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..algorithms.names import name_of
 from ..errors import GraphcapsError
-from ..models import CapsNet
-from ..models.evidence import BLANK, MOST
+from ..images.models import CapsNet
+from ..images.models.evidence import BLANK, MOST
 from ..nn import ConvCaps, SharedCaps
-from ..routing.names import name_of
 from ..viz.explorer import arrays
 
 NETWORK_PAGE_ROUTINGS = ("dynamic", "uniform", "attention", "spherical")

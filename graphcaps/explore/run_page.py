@@ -2,13 +2,13 @@
 
 import torch
 
-from ..data import DATASETS, DatasetSpec, to_float
 from ..errors import GraphcapsError
-from ..models import CapsNet
+from ..images.data import DATASETS, DatasetSpec, to_float
+from ..images.models import CapsNet
+from ..images.recording import pictures, routing_of
+from ..images.training import checkpoint
+from ..images.training.run_folder import Run, load
 from ..trace import RoutingTrace
-from ..trace.recording import pictures, routing_of
-from ..training import checkpoint
-from ..training.run_folder import Run, load
 from .network import network_data
 
 PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * area / border length

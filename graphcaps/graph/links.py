@@ -10,7 +10,7 @@ import torch
 
 from .._dgl import DGLGraph
 from ..errors import expect
-from ..torch_tracing import run_untraced
+from ..tracing import run_untraced
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -135,3 +135,9 @@ def warn_of_lone_votes(graph: DGLGraph) -> None:
 def some_without_in_edges(graph: DGLGraph) -> bool:
     """Whether a node has no in-edges. The result is cached, because computing it waits for the device."""
     return bool((links(graph, graph.device).in_degrees == 0).any())
+
+
+def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:
+    """Raise ``InputError`` unless sources and destinations are the same nodes."""
+    same = len(graph.ntypes) == 1 and not graph.is_block
+    expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)

@@ -1,6 +1,6 @@
 """Capsule layers for images, the decoder, and routing layers for the nodes of a graph."""
 
-from .beliefs import BeliefConv
+from ..beliefs.layer import BeliefConv
 from .conv_caps import ConvCaps
 from .decoder import Decoder
 from .dense_caps import CapsuleLayer, SharedCaps

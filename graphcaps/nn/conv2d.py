@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ..torch_tracing import is_tracing
+from ..tracing import is_tracing
 
 
 class Conv2d(nn.Conv2d):

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from .._dgl import DGLGraph
-from ..errors import check_tensor, expect
+from ..errors import check_tensor
 from ..graph import Links, membership
-from ..graph.nodes import check_edges
+from ..graph.nodes import check_edges, check_one_kind
+from ..layers import dropped
 from ..routing import Routing
-from ..routing.api import uncompiled
-from ..torch_tracing import TAKES_GRAPHS
+from ..tracing import TAKES_GRAPHS, uncompiled
 from ..typed import Share, Size, typed
-from .node_caps import NodeCapsules, dropped
+from .node_caps import NodeCapsules
 
 
 def _is_traceable(layer: CapsuleConv | CapsuleReadout, graph: DGLGraph, *arguments: Any, **named: Any) -> bool:
@@ -152,7 +152,7 @@ class CapsuleConv(nn.Module):
         """
         edges: DGLGraph | Links = graph
         if torch.compiler.is_dynamo_compiling():
-            from ..routing.compiling import links_of
+            from ..kernels.compiling import links_of
 
             edges = links_of(graph, self.capsules, self.allow_zero_in_degree)
         else:
@@ -241,15 +241,10 @@ class CapsuleReadout(nn.Module):
         """
         check_tensor("feat", feat, floating=False, sparse=True)
         if torch.compiler.is_dynamo_compiling():
-            from ..routing.compiling import links_of
+            from ..kernels.compiling import links_of
 
             members: DGLGraph | Links = links_of(graph, self.capsules, allow_zero_in_degree=True, members=True)
         else:
             members = membership(graph)
         out, c = self.capsules(members, feat, None, get_coupling, prior=prior)
         return (out, c) if get_coupling else out
-
-
-def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:
-    same = len(graph.ntypes) == 1 and not graph.is_block
-    expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)

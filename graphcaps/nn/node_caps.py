@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from types import SimpleNamespace as Names
 from typing import Any
 
 import torch
@@ -10,21 +9,17 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._dgl import DGLGraph
+from ..algorithms.base import rule_of
+from ..algorithms.names import as_routing
+from ..algorithms.rule import squash_saving_memory, with_length
+from ..algorithms.votes import NodeVotes
 from ..errors import check_tensor, check_whole, expect, required, warn_of_nan
 from ..functional import at_least_float32
 from ..graph import Links, links
-from ..routing import Routing, Uniform
-from ..routing.api import route_nodes
-from ..routing.base import rule_of
-from ..routing.engines import use_node_kernels
-from ..routing.names import as_routing
-from ..routing.rule import squash_saving_memory, with_length
-from ..routing.votes import NodeVotes
+from ..layers import DGL, Names, check_dtype, check_edge_weight
+from ..routing import Routing, Uniform, route_nodes, use_node_kernels
 
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
-# The names of the arguments in each library's layers, for error messages.
-DGL = Names(feat="feat", edge_feat="edge_feat", in_feats="in_feats", out_feats="out_feats", edge_feats="edge_feats")
-PYG = Names(feat="x", edge_feat="edge_attr", in_feats="in_channels", out_feats="out_channels", edge_feats="edge_dim")
 
 
 class NodeCapsules(nn.Module):
@@ -236,29 +231,6 @@ class NodeCapsules(nn.Module):
         in_feats = -1 if is_lazy(self.weight) else self.weight.shape[1]
         options = [f"{name}={getattr(self, name)}" for name in ("unit_votes", "squash_output", "normalise", "mutual")]
         return f"{self.in_caps} x {in_feats} -> {self.num_caps} x {self.out_feats}, {', '.join(options)}"
-
-
-def dropped(dropout: nn.Dropout, feat: Tensor) -> Tensor:
-    """Apply dropout to features; in a sparse matrix, only to the stored values."""
-    if feat.layout == torch.strided or not (dropout.training and dropout.p):
-        return dropout(feat) if feat.layout == torch.strided else feat
-    feat = feat.to_sparse_coo().coalesce()
-    values = dropout(feat.values())
-    return torch.sparse_coo_tensor(feat.indices(), values, feat.shape, is_coalesced=True, check_invariants=False)
-
-
-def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
-    """Raise ``InputError`` unless there is one number per edge, (E,) or (E, 1)."""
-    check_tensor("edge_weight", edge_weight, floating=False)
-    if not (edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel() == num_edges):
-        expect(False, "edge_weight", f"(E={num_edges},)", tuple(edge_weight.shape))
-
-
-def check_dtype(name: str, feat: Any, weight: Tensor) -> None:
-    """Raise ``InputError`` unless features have the weights' device and precision, or autocast converts them."""
-    expect(feat.device == weight.device, name, f"device {weight.device}, like the layer's weights", feat.device)
-    fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
-    expect(fits, name, f"{weight.dtype}, like the layer's weights", feat.dtype, "Convert it, or the layer")
 
 
 def multiply(feat: Tensor, weight: Tensor) -> Tensor:

@@ -3,20 +3,20 @@
 import contextlib
 import functools
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .._dgl import DGLGraph, has_cuda
+from ..algorithms.names import as_routing
+from ..algorithms.observers import Observer
 from ..errors import check_tensor, check_unit, expect
 from ..functional import at_least_float32
 from ..graph import Links, graph_of
-from ..routing import LinearVotes, MatrixVotes, Parents, Routing
-from ..routing.api import route_checked, uncompiled
-from ..routing.names import as_routing
-from ..routing.observers import Observer
-from ..torch_tracing import exportable, is_tracing
+from ..layers import HasConstants
+from ..routing import LinearVotes, MatrixVotes, Parents, Routing, route_checked
+from ..tracing import exportable, uncompiled
 
 
 @exportable
@@ -25,27 +25,6 @@ class Poses(NamedTuple):
 
     pose: Tensor
     activation: Tensor
-
-
-class HasConstants(nn.Module):
-    """Base of layers with constant buffers, which aren't saved. They keep their values after ``to_empty``."""
-
-    constants: ClassVar[dict[str, Tensor]] = {}  # replaced in each layer that has some
-
-    def add_constant(self, name: str, values: Tensor | None) -> None:
-        """Register ``values``, a tensor on the CPU, as a buffer on torch's default device, or on the CPU for meta."""
-        device, buffer = torch.get_default_device(), values
-        if values is not None:
-            buffer = values if device.type == "meta" else values.to(device)
-            vars(self)["constants"] = {**self.constants, name: values}
-        self.register_buffer(name, buffer, persistent=False)
-
-    def _apply(self, *arguments: Any, **named: Any) -> Any:
-        super()._apply(*arguments, **named)
-        for name, values in self.constants.items():
-            if not getattr(self, name).is_meta and not is_tracing():
-                getattr(self, name).copy_(values)
-        return self
 
 
 class RoutedLayer(HasConstants):
@@ -125,7 +104,7 @@ def _is_traceable(layer: RoutedLayer, u: Any, on_iteration: Any = None, iteratio
 
 def _constant_links(layer: RoutedLayer, device: torch.device) -> Links:
     """Return the layer's graph as constants, because ``torch.compile`` can't trace DGL."""
-    from ..routing.compiling import constant_ends
+    from ..kernels.compiling import constant_ends
 
     (src, dst), sizes = constant_ends(layer.graph_sizes, str(device)), (layer.num_children, layer.num_parents)
     return Links(src, dst, *sizes, complete=len(src) == math.prod(sizes), origin=layer.graph_sizes)

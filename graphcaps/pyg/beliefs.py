@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import is_sparse
 
+from ..beliefs.layer import NodeBeliefs
+from ..beliefs.rates import labels_and_states
 from ..errors import check_tensor, expect
 from ..graph.links import run_untraced
-from ..nn.beliefs import NodeBeliefs
-from ..nn.edge_rates import labels_and_states
-from ..nn.node_caps import PYG, dropped
-from ..routing.api import uncompiled
+from ..layers import PYG, dropped
+from ..tracing import uncompiled
 from ..typed import Share, Size, typed
 from .edges import coalesced, pairs, routed_edges, values_of
 

@@ -12,9 +12,10 @@ from torch_geometric.utils import is_sparse
 
 from ..errors import check_tensor, expect, required
 from ..graph.links import run_untraced
-from ..nn.node_caps import PYG, NodeCapsules
+from ..layers import PYG
+from ..nn.node_caps import NodeCapsules
 from ..routing import Routing
-from ..routing.api import uncompiled
+from ..tracing import uncompiled
 from ..typed import Share, Size, typed
 from .edges import RoutedEdges, coalesced, in_form_of, is_exported, pairs, routed_edges, values_of
 

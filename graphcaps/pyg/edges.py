@@ -11,7 +11,7 @@ from torch_geometric.utils import is_sparse, is_torch_sparse_tensor, scatter, to
 from .._dgl import DGLGraph, has_cuda
 from ..errors import InputError, check_tensor, expect
 from ..graph import Links, bipartite_graph
-from ..torch_tracing import is_fake, run_untraced
+from ..tracing import is_fake, run_untraced
 
 
 class RoutedEdges(NamedTuple):

@@ -7,10 +7,10 @@ from torch_geometric.nn import Aggregation
 from torch_geometric.typing import OptTensor
 
 from ..errors import check_tensor, expect, min_max, required
-from ..nn.node_caps import PYG, NodeCapsules
+from ..layers import PYG
+from ..nn.node_caps import NodeCapsules
 from ..routing import Routing
-from ..routing.api import uncompiled
-from ..torch_tracing import is_fake
+from ..tracing import is_fake, uncompiled
 from ..typed import Count, Share, Size, typed
 from .edges import members
 

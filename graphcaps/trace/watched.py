@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from .._dgl import DGLGraph
+from ..algorithms.observers import Observer, recording
+from ..beliefs.layer import NodeBeliefs
 from ..errors import check_name, check_whole, expect
 from ..graph import bipartite_graph, to_networkx
-from ..nn.beliefs import NodeBeliefs
 from ..nn.node_caps import NodeCapsules
-from ..routing.observers import Observer, recording
 from ..typed import Size, typed
 from ..viz.routing_trace import RoutingTrace
 from .layer_record import LayerRecord, NodeGraph

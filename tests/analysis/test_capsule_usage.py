@@ -7,10 +7,10 @@ import small
 import torch
 
 from graphcaps import CapsNet, dynamic_routing
-from graphcaps.analysis.capsule_usage import capsule_usage
 from graphcaps.cli.tables import usage_lines
-from graphcaps.data import Batches, Images, to_float
-from graphcaps.models import from_preset
+from graphcaps.images.analysis.capsule_usage import capsule_usage
+from graphcaps.images.data import Batches, Images, to_float
+from graphcaps.images.models import from_preset
 from graphcaps.routing import Dynamic
 
 

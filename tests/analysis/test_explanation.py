@@ -8,7 +8,7 @@ import pytest
 from traces import make_trace, random_trace, with_pictures
 
 from graphcaps import GraphcapsError, InputError
-from graphcaps.analysis.parse_tree import in_words, parse_tree, strongest
+from graphcaps.images.analysis.parse_tree import in_words, parse_tree, strongest
 from graphcaps.viz import parts
 
 

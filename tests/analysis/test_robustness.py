@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from graphcaps.analysis import robustness
-from graphcaps.analysis.accuracy import wilson_interval
-from graphcaps.analysis.robustness import TRANSFORMS, evaluate_affnist, evaluate_transform
-from graphcaps.data import Batches, Images, to_float
-from graphcaps.models import CapsNetOutput
+from graphcaps.images.analysis import robustness
+from graphcaps.images.analysis.accuracy import wilson_interval
+from graphcaps.images.analysis.robustness import TRANSFORMS, evaluate_affnist, evaluate_transform
+from graphcaps.images.data import Batches, Images, to_float
+from graphcaps.images.models import CapsNetOutput
 
 PLACES = torch.arange(6)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from graphcaps import TrainConfig, train
-from graphcaps.training import loop
+from graphcaps.images.training import loop
 
 from .. import small
 from ..test_training import stop_at

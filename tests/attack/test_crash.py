@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from graphcaps import GraphcapsError, TrainConfig, train
-from graphcaps.training import loop
-from graphcaps.training.run_folder import Run, find_runs
+from graphcaps.images.training import loop
+from graphcaps.images.training.run_folder import Run, find_runs
 
 from .. import small
 

@@ -10,8 +10,8 @@ import torch
 
 from graphcaps import GraphcapsError, TrainConfig, train
 from graphcaps.cli import main
-from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import Run
+from graphcaps.images.training import checkpoint
+from graphcaps.images.training.run_folder import Run
 
 from .. import small
 from ..test_checkpoint import Hostile

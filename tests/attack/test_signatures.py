@@ -14,7 +14,7 @@ from torch import Tensor
 
 import graphcaps
 from graphcaps import GraphcapsError, dgl, graph, nn, routing
-from graphcaps.models import CNN, CapsNet, MatrixCapsNet, capsnet_loss
+from graphcaps.images.models import CNN, CapsNet, MatrixCapsNet, capsnet_loss
 from graphcaps.routing import EM, Attention, Dynamic, Inverted, LinearVotes, MatrixVotes, Spherical, Uniform
 
 COMPLETE, VOTES = graphcaps.complete_graph(3, 2), torch.rand(6, 4, 5)

@@ -17,9 +17,9 @@ from PIL import Image
 
 from graphcaps import atomic
 from graphcaps.cli import main
-from graphcaps.data import listing
-from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import PRETRAINED
+from graphcaps.images.data import listing
+from graphcaps.images.training import checkpoint
+from graphcaps.images.training.run_folder import PRETRAINED
 
 ZEROS = bytes(2**20)
 TRAIN, WEIGHTS, CONFIG = "train --epochs 1 --dataset", "run/checkpoints/best.safetensors", "run/config.json"

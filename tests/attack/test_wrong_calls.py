@@ -11,7 +11,7 @@ import torch
 
 import graphcaps
 from graphcaps import CapsNet, InputError, dgl, engine, nn, route
-from graphcaps.models import CNN, MatrixCapsNet, capsnet_loss
+from graphcaps.images.models import CNN, MatrixCapsNet, capsnet_loss
 from graphcaps.routing import EM, Dynamic, LinearVotes
 
 GRAPH, VOTES, CLASSES, OUTSIDE = (

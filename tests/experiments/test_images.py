@@ -11,7 +11,7 @@ from experiments.__main__ import main
 from experiments.plan import plan_names, read_plan
 from experiments.run import Place
 from experiments.tasks import images
-from graphcaps.training.run_folder import Run
+from graphcaps.images.training.run_folder import Run
 
 from .. import small
 from ..test_training import stop_at

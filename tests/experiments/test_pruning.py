@@ -7,7 +7,7 @@ import torch
 
 from experiments.tasks.pruning import DRAWS, mean_coupling, prune, strongest_edges
 from graphcaps import CapsNet, bipartite_graph, dynamic_routing
-from graphcaps.data import Batches, Images
+from graphcaps.images.data import Batches, Images
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from graphcaps import CapsNet, InputError, margin_loss
-from graphcaps.models import CNN, capsnet_loss
+from graphcaps.images.models import CNN, capsnet_loss
 from graphcaps.nn import CapsuleLayer, PrimaryCaps, receptive_fields
 from graphcaps.routing import Dynamic
 

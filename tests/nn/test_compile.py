@@ -12,10 +12,10 @@ from torch.export import Dim
 
 from graphcaps import dgl
 from graphcaps.graph import bipartite
-from graphcaps.models import from_preset
+from graphcaps.images.models import from_preset
+from graphcaps.kernels.cpu.by_node import rows_by_node
 from graphcaps.nn import CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps
 from graphcaps.routing import Spherical
-from graphcaps.routing.engines.cpu.by_node import rows_by_node
 
 RELEASE = Version(torch.__version__).release
 NEW = RELEASE >= (2, 9)
@@ -161,7 +161,7 @@ def test_a_compiled_network_in_a_fresh_process_loads_numba_and_dgl_outside_of_th
 
 
 def test_torch_accepts_the_operators(draw):
-    importlib.import_module("graphcaps.routing.engines.cpu.operators")
+    importlib.import_module("graphcaps.kernels.cpu.operators")
     logits, ratio, nothing = draw(12 * 3, 2), draw(3, 2), draw(0)
     route = [draw(12, 2, 8), draw(12 * 3, 8, 4), logits, ratio, nothing], [3, 1, 1, 1, 3, 12, 3]
     rows = rows_by_node(RING, caps_in=1, per_edge=False, mutual=False)[:4]

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from graphcaps import local_graph, local_index, route
-from graphcaps.models import MatrixCapsNet
-from graphcaps.models.matrix import MIN_SIDE
+from graphcaps.images.models import MatrixCapsNet
+from graphcaps.images.models.matrix import MIN_SIDE
 from graphcaps.nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps, Poses
 from graphcaps.routing import MatrixVotes
 

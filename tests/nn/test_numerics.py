@@ -5,9 +5,9 @@ import torch
 import torch.distributed
 
 from graphcaps import complete_graph, dgl, route, squash
-from graphcaps.models import from_preset
+from graphcaps.algorithms.rule import squash_saving_memory
+from graphcaps.images.models import from_preset
 from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, ConvCaps, MatrixPrimaryCaps, PrimaryCaps
-from graphcaps.routing.rule import squash_saving_memory
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STAR = dgl.graph(([0, 0, 0], [1, 2, 3]))

@@ -5,14 +5,14 @@ import small
 import torch
 
 from graphcaps import route, squash, train
-from graphcaps.analysis.capsule_usage import capsule_usage
-from graphcaps.analysis.parse_tree import NOTES, in_words, parse_tree
-from graphcaps.data import Batches, to_float
+from graphcaps.algorithms.names import ROUTINGS, name_of
+from graphcaps.images.analysis.capsule_usage import capsule_usage
+from graphcaps.images.analysis.parse_tree import NOTES, in_words, parse_tree
+from graphcaps.images.data import Batches, to_float
+from graphcaps.images.recording import routing_of
+from graphcaps.images.training.run_folder import Run, load
 from graphcaps.nn import CapsuleLayer, ConvCaps, SharedCaps
 from graphcaps.routing import Spherical
-from graphcaps.routing.names import ROUTINGS, name_of
-from graphcaps.trace.recording import routing_of
-from graphcaps.training.run_folder import Run, load
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, dynamic_routing, engine, route
+from graphcaps.algorithms.names import ROUTINGS, as_routing
+from graphcaps.kernels.cpu import passes
+from graphcaps.kernels.cpu.tiles import LANES
 from graphcaps.routing import Dynamic, Spherical, Uniform
-from graphcaps.routing.engines.cpu import passes
-from graphcaps.routing.engines.cpu.tiles import LANES
-from graphcaps.routing.names import ROUTINGS, as_routing
 
 FUSED = [name for name in ROUTINGS if name not in ("inverted", "em")]
 
@@ -106,7 +106,7 @@ def test_a_forked_process_can_route():
     code = (
         "import os, signal, torch; from graphcaps import complete_graph, dynamic_routing; torch.set_num_threads(2)\n"
         "graph, votes = complete_graph(64, 10), torch.randn(640, 20, 16)\n"
-        "from graphcaps.routing.engines.cpu import passes; passes.pool(2).submit(int).result()\n"
+        "from graphcaps.kernels.cpu import passes; passes.pool(2).submit(int).result()\n"
         "child = os.fork()\n"
         "if not child: signal.alarm(60); print(passes.pool(2).submit(int).result(), flush=True); os._exit(0)\n"
         "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"

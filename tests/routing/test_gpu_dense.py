@@ -6,9 +6,9 @@ import torch
 from gpu_kernels import INTERPRETED, compile_for_h200, device_of_kernels, outside_only, run_in_interpreter
 
 from graphcaps import LinearVotes, complete_graph, engine, route
+from graphcaps.algorithms.votes import GivenVotes
+from graphcaps.kernels import fused
 from graphcaps.routing import Dynamic, Spherical, Uniform
-from graphcaps.routing.engines import fused
-from graphcaps.routing.votes import GivenVotes
 
 
 @outside_only
@@ -19,9 +19,9 @@ def test_what_follows_holds_in_the_interpreter():
 
 CODE = """
 from graphcaps import complete_graph, route
-from graphcaps.models import CapsNet
+from graphcaps.images.models import CapsNet
 from graphcaps.nn import CapsuleLayer
-from graphcaps.routing.engines import fused
+from graphcaps.routing import fused
 fused.on_gpu = lambda votes: True
 
 def compile_layer(layer, precision="highest", dtype=None):

@@ -5,12 +5,11 @@ import torch
 from gpu_kernels import compile_for_h200, device_of_kernels, outside_only, run_in_interpreter
 
 from graphcaps import dgl, engine
+from graphcaps.algorithms.base import rule_of
+from graphcaps.algorithms.votes import NodeVotes
+from graphcaps.beliefs.sums import products_of_ends, sum_weighted
 from graphcaps.nn import CapsuleConv
-from graphcaps.routing import Dynamic, Spherical, Uniform
-from graphcaps.routing.api import route_nodes
-from graphcaps.routing.base import rule_of
-from graphcaps.routing.messages import products_of_ends, sum_weighted
-from graphcaps.routing.votes import NodeVotes
+from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
 
 
 @outside_only
@@ -23,8 +22,8 @@ def test_what_follows_holds_in_the_interpreter(which):
 CODE = """
 from graphcaps import dgl
 from graphcaps.routing import Rule
-from graphcaps.routing.engines.gpu import nodes
-from graphcaps.routing.votes import NodeVotes
+from graphcaps.kernels.gpu import nodes
+from graphcaps.algorithms.votes import NodeVotes
 
 nodes.SEGMENT, graph = 3, dgl.graph(([0, 1, 1, 2, 1, 1], [1, 0, 2, 1, 1, 1]))
 for caps_in, caps, dim, dtype, kappa, iterations, mutual, per_edge in [
@@ -69,7 +68,7 @@ def routed(device, routing, z, scale, mutual, per_edge, exact=False):
         with engine("torch"):
             s, c = route_nodes(graph(), NodeVotes(*leaves, per_edge), routing, mutual, get_coupling=True)
     else:
-        from graphcaps.routing.engines.gpu.nodes import sums_of_nodes
+        from graphcaps.kernels.gpu.nodes import sums_of_nodes
 
         s, c = sums_of_nodes(graph(), NodeVotes(*leaves, per_edge), rule_of(routing), mutual, True)
     cotangent = torch.randn(s.shape, generator=torch.Generator().manual_seed(2)).to(s)
@@ -91,7 +90,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_equal_engine_torch_in_float64(device, monkeypatch, case):
-    from graphcaps.routing.engines.gpu import nodes
+    from graphcaps.kernels.gpu import nodes
 
     routing, (caps_in, caps, dim), options = CASES[case]
     monkeypatch.setattr(nodes, "SEGMENT", 4 if HUB in options else 128)
@@ -127,7 +126,7 @@ def test_sums_and_products_along_edges(device):
 
 
 def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
-    from graphcaps.routing.engines.gpu import nodes
+    from graphcaps.kernels.gpu import nodes
 
     z, kappa = torch.randn(7, 1, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
     given = [z, z.new_empty(0), kappa.requires_grad_(), *nodes.edges_by_node(graph(), z.device, False)], [2, 0, 0, 1, 0]

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from graphcaps import dgl, engine
+from graphcaps.algorithms.votes import NodeVotes
 from graphcaps.nn import CapsuleConv
-from graphcaps.routing import Attention, Dynamic, Spherical, Uniform
-from graphcaps.routing.api import route_nodes
-from graphcaps.routing.votes import NodeVotes
+from graphcaps.routing import Attention, Dynamic, Spherical, Uniform, route_nodes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

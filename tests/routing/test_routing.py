@@ -20,8 +20,7 @@ from graphcaps import (
     engine,
     route,
 )
-from graphcaps.routing import EM, Dynamic, MatrixVotes, Spherical
-from graphcaps.routing.engines import asked_engine
+from graphcaps.routing import EM, Dynamic, MatrixVotes, Spherical, asked_engine
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,9 +8,9 @@ import torch
 
 import graphcaps
 from graphcaps import CapsNet, train
-from graphcaps.data import to_float
-from graphcaps.trace.recording import record, routing_of, saliency
-from graphcaps.training.run_folder import Run
+from graphcaps.images.data import to_float
+from graphcaps.images.recording import record, routing_of, saliency
+from graphcaps.images.training.run_folder import Run
 
 from .. import small
 

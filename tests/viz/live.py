@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from graphcaps import CapsNet
-from graphcaps.data import DATASETS, Images, ImageSplits, load_images, to_float
 from graphcaps.explore.network import network_data
 from graphcaps.explore.run_page import desk_of
-from graphcaps.models import doubts
-from graphcaps.trace import recording
+from graphcaps.images import recording
+from graphcaps.images.data import DATASETS, Images, ImageSplits, load_images, to_float
+from graphcaps.images.models import doubts
 from graphcaps.viz import explorer_page
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from graphcaps import CapsNet
-from graphcaps.data import to_float
+from graphcaps.images.data import to_float
 
 from .browser import answered, check_axe, opened, read, settle
 from .live import FEW, network, page_of

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from graphcaps import route
-from graphcaps.data import to_float
-from graphcaps.routing.names import as_routing
-from graphcaps.trace.recording import to_bytes
+from graphcaps.algorithms.names import as_routing
+from graphcaps.images.data import to_float
+from graphcaps.images.recording import to_bytes
 
 from .browser import answered, draw, opened, settle
 from .live import FEW, answer, network, page_of

@@ -10,14 +10,14 @@ from torch import nn
 from traces import stored_in
 
 from graphcaps import CapsNet, GraphcapsError, TrainConfig, cli
-from graphcaps.data import ImageSplits
 from graphcaps.explore.network import network_data
 from graphcaps.explore.run_page import page_parts
-from graphcaps.models.matrix import MatrixCapsNet
+from graphcaps.images import recording
+from graphcaps.images.data import ImageSplits
+from graphcaps.images.models.matrix import MatrixCapsNet
+from graphcaps.images.training import checkpoint
+from graphcaps.images.training.run_folder import Run
 from graphcaps.routing import Dynamic, Spherical
-from graphcaps.trace import recording
-from graphcaps.training import checkpoint
-from graphcaps.training.run_folder import Run
 from graphcaps.viz.explorer.html import explorer_page
 
 from .browser import page_that_computes

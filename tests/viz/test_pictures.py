@@ -272,7 +272,7 @@ def test_drawing_needs_no_torch_no_dgl_and_no_pyplot(trace, tmp_path):
         "assert 'matplotlib' not in sys.modules\n"
         "trace = RoutingTrace.load('trace.npz')\n"
         "viz.draw(trace, '.', what='sheet'), viz.explorer_page(trace), viz.draw(trace, '.', format='png')\n"
-        "assert not {'torch', 'dgl', 'matplotlib.pyplot', 'graphcaps.models'} & set(sys.modules)\n"
+        "assert not {'torch', 'dgl', 'matplotlib.pyplot', 'graphcaps.images.models'} & set(sys.modules)\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr

@@ -22,7 +22,7 @@ from graphcaps.viz.routing.tint import smooth
 from graphcaps.viz.routing_trace import RoutingTrace
 
 if TYPE_CHECKING:
-    from graphcaps.analysis.parse_tree import ParseTree
+    from graphcaps.images.analysis.parse_tree import ParseTree
 
 _WIDTH, _HEIGHT = 900, 420  # pixels at 100 dpi
 _TOP, _LEFT, _GAP = 92, 27, 18  # place of the first panel, and the space between panels
@@ -51,7 +51,7 @@ def parts(trace: RoutingTrace, tree: ParseTree) -> Figure:
 
     Args:
         trace: a trace with ``images``, and with ``saliency`` or ``fields``.
-        tree: the trace's tree from ``graphcaps.analysis.parse_tree.parse_tree``.
+        tree: the trace's tree from ``graphcaps.images.analysis.parse_tree.parse_tree``.
 
     Returns:
         A figure without a window, 900 pixels wide at 100 dpi. Its axes have the labels ``input``, ``parts`` and

@@ -1,4 +1,4 @@
-// When an answer is doubtful, by the rules of graphcaps/models.
+// When an answer is doubtful, by the rules of graphcaps/images/models.
 
 // "blank", "short" if only the last of several objects is doubtful, "unlike" the images of training, or "", of pixels in 0 to
 // 255, the longest lengths, descending, and the reconstruction.

@@ -1,5 +1,5 @@
 // The network in the page: pixels -> stem -> primary capsules u -> votes u_hat -> routing -> v -> decoder.
-// As graphcaps/models/capsnet.py and graphcaps/routing/naive.py have it. Vectors of a kind lie one behind another:
+// As graphcaps/images/models/capsnet.py and graphcaps/routing/naive.py have it. Vectors of a kind lie one behind another:
 // child i's capsule at i * dim. Numbers are doubles: engines convert every float32 they touch. lanes.js has convolutions faster.
 
 const READERS = {

@@ -1,4 +1,4 @@
-// The pixels that each child depends on: |d length of u_i / d pixel|, the largest over channels, as graphcaps/trace/recording.py has it.
+// The pixels that each child depends on: |d length of u_i / d pixel|, the largest over channels, as graphcaps/images/recording.py has it.
 // For networks whose last layer's children are primary capsules.
 
 const BLUR = 1.5; // standard deviation in pixels: gradients speckle

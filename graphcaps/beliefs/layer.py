@@ -1,0 +1,305 @@
+"""A graph layer whose capsules are beliefs about a node's state, exchanged between the two ends of each edge."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from .._dgl import DGLGraph
+from ..algorithms.observers import observer_on_nodes
+from ..errors import check_tensor, check_whole, expect, min_max, warn_of_nan
+from ..functional import at_least_float32
+from ..graph import check_graph, links, reverse_edges
+from ..graph.nodes import check_edges, check_one_kind, warn_of_parallel_edges
+from ..layers import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
+from ..tracing import is_tracing, run_untraced, uncompiled
+from ..typed import Share, Size, typed
+from .rates import LEAST, counted_rates, counted_shares, labels_and_states, labels_of
+from .sums import products_of_ends, sum_weighted
+
+EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
+KNOWN = 30.0  # logit of a known label, which no evidence changes
+DAMPING = 0.3  # share of a message's previous value in the next one, so that messages of hubs don't oscillate
+
+
+class NodeBeliefs(HasConstants):
+    """The weights and iterations of ``BeliefConv``. Error messages use the argument names in ``names``."""
+
+    in_caps = 1  # `graphcaps.watch` reads this
+    states: Tensor
+
+    def __init__(
+        self,
+        in_feats: int | None,
+        out_feats: int | Sequence[int],
+        num_caps: int,
+        iterations: int,
+        messages: bool,
+        degree_corrected: bool,
+        hide: float,
+        names: Names = DGL,
+    ):
+        super().__init__()
+        sizes = [out_feats] * num_caps if isinstance(out_feats, int) else list(out_feats)
+        for size in sizes:
+            check_whole(names.out_feats, size)
+        expect(len(sizes) == num_caps, names.out_feats, f"a number, or one for each of {num_caps} capsules", out_feats)
+        self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, max(sizes), num_caps, iterations
+        self.messages, self.degree_corrected, self.names = messages, degree_corrected, names
+        self.hide = nn.Dropout(hide)
+        self.hidden: Tensor | None = None
+        self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, num_caps, self.out_feats))
+        self.bias = nn.Parameter(torch.empty(num_caps, self.out_feats))
+        self.logarithms = nn.Parameter(torch.empty(3))
+        self.log_rates = nn.Parameter(torch.empty(num_caps))
+        self.add_constant("states", torch.tensor(sizes, device="cpu"))  # (K,)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
+        if self.weight is not None:
+            nn.init.normal_(self.weight, std=2 / (len(self.weight) + self.weight[0].numel()) ** 0.5)
+        nn.init.zeros_(self.bias)
+        nn.init.zeros_(self.log_rates)
+        with torch.no_grad():
+            self.logarithms.copy_(torch.tensor(EPSILON_GAIN_NU).log())
+
+    @property
+    def learned(self) -> Tensor:
+        """The current epsilon, g and nu, (3,) > 0."""
+        return self.logarithms.exp()
+
+    @property
+    def rates(self) -> Tensor:
+        """The current rho, (K,) > 0."""
+        return self.log_rates.exp()
+
+    def forward(
+        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, sizes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return beliefs (N, K, D) and detached couplings c (E, 1, K).
+
+        Arguments are those of ``BeliefConv.forward``. ``sizes`` (B,) are the numbers of nodes in the batch's graphs.
+        """
+        z = self.bias + self._logits(feat, graph.num_dst_nodes())
+        z = at_least_float32(z)
+        z = z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
+        epsilon, gain, nu = self.learned.to(z.dtype)
+        rates, ends = self.rates.to(z.dtype), links(graph, z.device)
+        weight = z.new_ones(graph.num_edges()) if edge_weight is None else edge_weight
+        check_edge_weight(weight, graph.num_edges())
+        least = min_max(weight) or (0.0, 0.0)
+        expect(not least[0] < 0, "edge_weight", "numbers from 0", least[0], "A weight of 2 counts as two edges")
+        warn_of_parallel_edges(graph)
+        weight = weight.to(z.dtype).reshape(-1, 1)
+        sizes = sizes.to(z.device)
+        own = torch.arange(len(sizes), device=z.device).repeat_interleave(sizes, output_size=len(z))
+
+        def mean(x: Tensor) -> Tensor:
+            """Replace each node's row of x (N, *) by the mean over the nodes of its graph."""
+            total = x.new_zeros(len(sizes), *x.shape[1:]).index_add(0, own, x)
+            return (total / sizes.clamp_min(1).view(-1, *[1] * (x.dim() - 1))).index_select(0, own)
+
+        degree = z.new_zeros(len(z), 1).index_add(0, ends.dst, weight)
+        relative = degree / mean(degree).clamp_min(LEAST) if self.degree_corrected else torch.ones_like(degree)
+        relative = relative.unsqueeze(-1)  # (N, 1, 1)
+        pairs = (nu * rates * mean(degree) / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
+
+        def step(h: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """Return the next beliefs, the next messages and the agreement (E, K). Without messages, m is h."""
+            a = (m * m.index_select(0, reverse)).sum(-1) if self.messages else products_of_ends(graph, h)
+            explained = rates * a
+            others = (explained.sum(1, keepdim=True) - explained).clamp_min(0)  # rounding can make it slightly negative
+            says = gain * (1 + rates / (epsilon + others)).log() * weight
+            without = z - pairs * mean(relative * h)
+            if not self.messages:
+                h = (without + sum_weighted(graph, h, says)).softmax(-1)
+                return h, h, a
+            weighted = says.unsqueeze(-1) * m  # (E, K, D)
+            total = without.index_add(0, ends.dst, weighted)
+            new = (total.index_select(0, ends.src) - weighted.index_select(0, reverse)).softmax(-1)
+            return total.softmax(-1), torch.lerp(new, m, DAMPING), a
+
+        observer, h = observer_on_nodes(graph, 1, self.num_caps), z.softmax(-1)
+        m = h
+        if self.messages:
+            reverse = reverse_edges(graph).to(z.device)
+            m = h.index_select(0, ends.src)
+        for r in range(self.iterations):
+            # An iteration is computed again for its gradient, so that only its messages are kept.
+            again = self.messages and not is_tracing()
+            h, m, a = checkpoint(step, h, m, use_reentrant=False) if again else step(h, m)
+            shares = (rates * a).detach().clamp_min(torch.finfo(a.dtype).tiny)  # no 0 / 0 if two nodes agree on nothing
+            c = shares / shares.sum(1, keepdim=True)
+            if observer is not None:
+                observer(r, shares.log().unsqueeze(1), c.unsqueeze(1), h.detach(), a.detach().unsqueeze(1))
+        warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
+        return h.to(self.bias.dtype), c.unsqueeze(1)
+
+    def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
+        check_tensor(self.names.feat, feat, floating=False, sparse=self.weight is not None)
+        shape = tuple(feat.shape)
+        if self.weight is None and feat.dim() < 3:
+            return self._logits_of_labels(labels_of(self.names.feat, feat, num_nodes, self.num_caps))
+        if self.weight is None:
+            logits = num_nodes, self.num_caps, self.out_feats
+            expect(shape == logits, self.names.feat, f"logits (N, K, D) = {logits}, or labels (N, K)", shape)
+            return feat
+        sizes = num_nodes, len(self.weight)
+        expect(shape == sizes, self.names.feat, f"(N, F) = {sizes}", shape)
+        check_dtype(self.names.feat, feat, self.weight)
+        return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
+
+    def _logits_of_labels(self, labels: Tensor) -> Tensor:
+        """Logits (N, K, D) of labels (N, K). In training, the labels of the share ``hide`` of nodes are hidden."""
+        kept = self.hide(self.bias.new_ones(len(labels), 1)) > 0
+        self.hidden = ~kept.flatten()
+        if (beyond := min_max(labels - self.states)) and beyond[1] >= 0:
+            expect(False, self.names.feat, f"labels below {self.states.tolist()}", labels.amax(0).tolist())
+        at_label = torch.arange(self.out_feats, device=labels.device) == labels.unsqueeze(-1)
+        return KNOWN * (at_label & kept.unsqueeze(-1)).to(self.bias.dtype)
+
+    def count(self, graph: DGLGraph, labels: Tensor) -> None:
+        """Set epsilon, nu and rho to the rates of labels (N, K), and b to the logarithms of the states' frequencies."""
+        if self.messages:
+            reverse_edges(graph)  # raises an error if an edge has none
+        p, q = counted_rates(graph, labels, self.degree_corrected)
+        mean, num_nodes = p.mean(), len(labels)
+        if (ratio := min_max(q / mean)) and ratio[0] > 2:  # up to 1.1 on tried graphs, 1 to 25 if labels are shuffled
+            then = "Are they in the order of the graph's nodes? dgl.from_networkx sorts nodes by name"
+            warnings.warn(f"labels: edges hardly join equal ones more often than by chance. {then}", stacklevel=3)
+        nu = mean * num_nodes**2 / graph.num_edges() * (1 / self.states).sum()
+        with torch.no_grad():
+            self.log_rates.copy_((p / mean).log())
+            self.bias.copy_(counted_shares(labels, self.states).clamp_min(LEAST).log())
+            self.logarithms.copy_(torch.stack([q / mean, torch.ones_like(q), nu]).log())
+
+    def extra_repr(self) -> str:
+        return f"{self.in_feats}, {self.out_feats}, num_caps={self.num_caps}, iterations={self.iterations}"
+
+
+class BeliefConv(nn.Module):
+    """Graph layer with K beliefs per node as its capsules; nodes update them from their neighbours' beliefs.
+
+    Capsule k of node v is a distribution h_vk over D states. The layer assumes that the two nodes of an edge are in the
+    same state of one capsule, but doesn't know which: two friends may share a school or a club. z_v = x_v W + b are the
+    logits from v's own features. On edge e = (u, v), u tells v the belief m_e, which leaves out what v told u on the
+    reverse edge e'. The layer starts with h = softmax(z) and m_e = h_u, and each iteration computes
+
+        a_ek = <m_ek, m_e'k>                                   the probability that u and v are in the same state of k
+        w_ek = g log(1 + rho_k / (epsilon + sum over l != k of rho_l a_el))
+        t_vk = z_vk + sum over in-edges e of w_ek m_ek - nu rho_k n_k
+        h_vk = softmax(t_vk)
+        m_ek = 0.7 softmax(t_uk - w_e'k m_e'k) + 0.3 m_ek      0.3: so that the messages of hubs don't oscillate
+
+    So an edge moves capsule k of v towards the state of u, strongly if no other capsule explains the edge. The coupling
+    is c_ek = rho_k a_ek / sum over l of rho_l a_el, from the messages before the last iteration. n_k accounts for the
+    pairs of nodes without an edge: it is d_v D / K times the mean of d_u h_uk / d over the graph's nodes u, where d_v
+    is the in-degree and d its mean. epsilon, g, nu and rho (K,) are positive and learned: ``beliefs.learned`` and
+    ``beliefs.rates``.
+
+    This is belief propagation for overlapping groups. Decelle et al. 2011 (Physical Review E 84, 066106) describe it
+    for one grouping. Differs: a function linear in m replaces the logarithm. The two are equal if m is 0 or 1. rho_k is
+    the rate of edges within a state of capsule k, and epsilon the rate of edges without a cause, both divided by the
+    mean of the K rates. ``from_labels`` counts them, and how frequent states are, for b. Nodes of high degree are
+    expected to have more edges to all states (Karrer & Newman 2011, Physical Review E 83, 016107).
+
+    Args:
+        in_feats: F, number of features of a node; None: the layer gets labels or logits instead of features, no W.
+        out_feats: D, number of states of a capsule, or K numbers if capsules differ.
+        num_caps: K, number of capsules of each node.
+        iterations: T >= 1. Information travels along paths of T edges.
+        feat_drop: dropout probability of features.
+        allow_zero_in_degree: if False, a node without in-edges is an error, as in DGL's layers.
+        messages: if False, m_e is h_u, with what v told u. This needs no reverse of each edge, and less memory: with
+            messages, training keeps T E K D numbers. Labels are found less well.
+        degree_corrected: if False, n_k is the same for all nodes: d D / K times the mean of h_k.
+        hide: in training, the share of nodes whose labels are hidden in each step, so that the others predict them.
+            ``beliefs.hidden`` (N,) says which were hidden in the last step.
+
+    Shapes:
+        graph, feat (N, in_feats), or for in_feats=None labels (N, num_caps), -1 or NaN if unknown, or logits
+        (N, num_caps, out_feats) -> (N, num_caps, out_feats), where each capsule's numbers sum to 1; states beyond a
+        capsule's own number are 0; feat (N, in_feats) may be sparse, in torch's COO or CSR
+
+    >>> from graphcaps import dgl
+    >>> graph = dgl.graph(([0, 1, 1, 2], [1, 0, 2, 1]))
+    >>> BeliefConv(10, 2, num_caps=3)(graph, torch.ones(3, 10)).shape
+    torch.Size([3, 3, 2])
+    """
+
+    @typed
+    def __init__(
+        self,
+        in_feats: Size | None,
+        out_feats: Size | Sequence[int],
+        num_caps: Size,
+        iterations: Size = 8,
+        feat_drop: Share = 0.0,
+        allow_zero_in_degree: bool = False,
+        messages: bool = True,
+        degree_corrected: bool = True,
+        hide: Share = 0.0,
+    ):
+        super().__init__()
+        self.allow_zero_in_degree, self.feat_drop = allow_zero_in_degree, nn.Dropout(feat_drop)
+        options = messages, degree_corrected, hide
+        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations, *options)
+
+    @classmethod
+    @typed
+    def from_labels(cls, graph: DGLGraph, labels: Tensor, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
+        """Make a layer for labels (N, K), -1 or NaN if unknown, and count its rates on the edges between known nodes.
+
+        Give the labels to the layer, ``layer(graph, labels)``, and it finds the unknown ones, without any training.
+        Capsule k has as many states as the largest label in column k says.
+
+        Raises:
+            InputError: no edge joins two nodes whose labels are all known.
+
+        >>> from graphcaps import dgl
+        >>> graph = dgl.graph(([0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]))
+        >>> labels = torch.tensor([[0], [0], [-1], [1]])
+        >>> BeliefConv.from_labels(graph, labels)(graph, labels).shape
+        torch.Size([4, 1, 2])
+        """
+        check_graph(graph)
+        labels, sizes = labels_and_states(labels, graph.num_nodes())
+        layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
+        layer.beliefs.count(graph, labels)
+        return layer
+
+    def reset_parameters(self) -> None:
+        """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
+        self.beliefs.reset_parameters()
+
+    @uncompiled
+    @typed
+    def forward(
+        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, get_coupling: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Exchange beliefs along the graph's edges.
+
+        Args:
+            graph: N nodes of one type and E edges of one type. Blocks are refused, because a block gives its source
+                nodes no in-edges. Add self-loops before ``dgl.batch``: ``dgl.add_self_loop`` makes a batch one graph.
+            feat: (N, in_feats), or for in_feats=None labels (N, num_caps) or logits (N, num_caps, out_feats).
+            edge_weight: (E,), a factor >= 0 for each edge's w_ek; default 1. An in-degree is the sum of these weights.
+            get_coupling: also return c (E, 1, num_caps), detached.
+
+        Raises:
+            DGLError: a node has no in-edges, and ``allow_zero_in_degree`` is False.
+            InputError: shapes don't fit, the graph's sources aren't its destinations, or an edge has no reverse.
+        """
+        check_graph(graph)
+        check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")
+        if self.beliefs.messages:
+            reverse_edges(graph)  # before a node's missing in-edges are an error, which self-loops would only hide
+        check_edges(graph, self.allow_zero_in_degree)
+        check_tensor("feat", feat, floating=False, sparse=True)
+        h, c = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, run_untraced(graph.batch_num_nodes))
+        return (h, c) if get_coupling else h

@@ -1,0 +1,237 @@
+"""Batches of images. The images stay on the training device as uint8, where a whole batch is augmented at once."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ...errors import check_whole, expect
+from ...names import AUGMENTS
+from ...typed import Count, Size, typed
+from .augment import draw_affine, draw_moves, ink_room, warp, windows
+from .images import FIXED_SEED, REACH, Images, Pairs, to_float
+
+Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
+"""A function from places in an order to the images or layers at these places, float32 in [0, 1], and their labels."""
+
+
+class Batches:
+    """Makes the batches of any epoch, from any step on.
+
+    All random numbers of an epoch are drawn on the CPU from (seed, epoch), before the first batch. So an epoch that is
+    resumed at step k continues with the same batches, bit for bit, and the numbers are the same on every device.
+
+    Args:
+        images: N images, or ``Pairs``, whose digits are always shifted by up to 4 pixels.
+        batch_size: images per step in all processes together, from ``world`` to N.
+        device: device of the images and the batches.
+        augment: as in ``TrainConfig``. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
+        rank, world: the number of this process, which gets a slice of each batch, and the number of processes.
+        balance: use all classes equally often. An epoch still has N images: it repeats the images of a rare class, and
+            uses only some images of a frequent class, others in the next epoch.
+
+    Raises:
+        InputError: an argument is outside its range.
+
+    >>> images = Images(torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10))
+    >>> [len(labels) for _, labels in Batches(images, 4).epoch(0)]
+    [4, 4, 2]
+    """
+
+    @typed
+    def __init__(
+        self,
+        images: Images,
+        batch_size: Size,
+        *,
+        device: torch.device | str = "cpu",
+        seed: Count = 0,
+        augment: str = "none",
+        rank: int = 0,
+        world: int = 1,
+        balance: bool = False,
+    ) -> None:
+        expect(augment in AUGMENTS, "augment", f"one of {', '.join(AUGMENTS)}", repr(augment))
+        expect(world >= 1 and 0 <= rank < world, "rank", f"0 to world - 1 = {world - 1}", rank)
+        check_whole("batch_size", batch_size, world, wanted=f"an integer >= {world}, one image per process")
+        fits = not balance or images.objects == 1
+        expect(fits, "balance", "a class per image", images.objects or "any number", "Leave --balance out")
+        self.batch_size, self.augment = batch_size, augment
+        self._balance, self._seed, self._rank, self._world = balance, seed, rank, world
+        self._source: _PairSource | _ImageSource
+        if isinstance(images, Pairs):
+            expect(augment in ("none", "shift"), "augment", "none or shift for pairs", repr(augment))
+            self._source = _PairSource(images, device)
+        else:
+            self._source = _ImageSource(images.to(device), augment)
+
+    def __len__(self) -> int:
+        """Number of steps in an epoch."""
+        return len(self._bounds()) - 1
+
+    @property
+    def num_images(self) -> int:
+        """N, the number of images in all processes together."""
+        return len(self._source.labels)
+
+    @typed
+    def epoch(self, epoch: Count, start: Count = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Iterate over the shuffled, augmented batches of an epoch >= 0, from step ``start`` (0 to ``len(self)``) on.
+
+        Returns:
+            iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,). For pairs, it yields layers
+            (B, 2, C, H, W) with one digit each and labels (B, 2), the lower class first.
+
+        Raises:
+            InputError: ``start`` or ``epoch`` is outside its range, or the batch size is larger than N.
+        """
+        bounds = self._bounds()
+        expect(0 <= start < len(bounds), "start", f"0 to {len(self)}, the steps of an epoch", start)
+        seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
+        generator = torch.Generator().manual_seed(seed)
+        order, labels = torch.randperm(self.num_images, generator=generator), self._source.labels
+        if self._balance:
+            order = _balanced(epoch * len(order) + order, labels.cpu(), self._seed)
+        take = self._source.drawn(order.to(labels.device), generator)
+        return (take(self._slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
+
+    def weight(self, step: int) -> float:
+        """The weight of this process's mean in an average over processes at a step; 1 if all slices are equal."""
+        first, last = self._bounds()[step : step + 2]
+        return len(range(self.num_images)[self._slice(first, last)]) * self._world / (last - first)
+
+    def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Iterate over all images in order, without augmentation. Each process gets its slice of each batch."""
+        take = self._source.fixed()
+        for first in range(0, self.num_images, self.batch_size):
+            here = self._slice(first, min(first + self.batch_size, self.num_images))
+            if here.start < here.stop:
+                yield take(here)
+
+    def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """The images at ``places`` (B,) int64 of the order of ``in_order``, and their labels."""
+        return self._source.fixed()(places)
+
+    def _bounds(self) -> list[int]:
+        """The start of each batch in an epoch, and the end of the last batch.
+
+        If a process would get only one image of the last batch, or none, this batch is merged with the one before it,
+        because batch norm can't train on one image.
+        """
+        count = self.num_images
+        expect(self.batch_size <= count, "batch_size", f"at most {count}, the number of images", self.batch_size)
+        bounds = [*range(0, count, self.batch_size), count]
+        if 0 < count % self.batch_size < 2 * self._world:
+            del bounds[-2]
+        return bounds
+
+    def _slice(self, first: int, last: int) -> slice:
+        """This process's slice of the batch from ``first`` up to ``last``, exclusive."""
+        size = last - first
+        return slice(first + size * self._rank // self._world, first + size * (self._rank + 1) // self._world)
+
+
+def _balanced(turns: Tensor, labels: Tensor, seed: int) -> Tensor:
+    """The rows (M,) of the images for turns (M,) >= 0.
+
+    The classes take turns, and a class uses its images in turn, in an order that depends on the seed.
+    """
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    rows, sizes = shuffled[labels[shuffled].argsort(stable=True)], labels.unique(return_counts=True)[1]
+    turn_class, first = turns % len(sizes), sizes.cumsum(0) - sizes
+    return rows[first[turn_class] + turns // len(sizes) % sizes[turn_class]]
+
+
+class _ImageSource:
+    """Source of images for ``Batches``, either unchanged or with random moves or maps for an epoch."""
+
+    def __init__(self, images: Images, augment: str) -> None:
+        self.labels, self._images, self._augment = images.labels, images, augment
+        self._room, self._reach = None, images.shift if augment == "shift" else 0  # largest move in pixels
+        if augment == "anywhere":
+            self._room = ink_room(images.pixels).cpu()
+            self._reach = int(self._room.max())
+
+    def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
+        """The images in the order ``order`` (N,), each with its own random move or map."""
+        count, maps = len(order), None
+        if self._room is None:
+            corners = torch.randint(0, 2 * self._reach + 1, (2, count), generator=generator)
+        else:
+            numbers = torch.rand(2, count, generator=generator, dtype=torch.float64)
+            corners = self._reach - draw_moves(self._room[:, :, order.cpu()], numbers)
+        if self._augment == "affine":
+            maps = draw_affine(count, self._images.image_shape[1:], generator, self._images.shift).to(order.device)
+        return self._taking(order, corners, maps)
+
+    def fixed(self) -> Take:
+        """The images in their original order, unchanged."""
+        order = torch.arange(len(self.labels), device=self.labels.device)
+        return self._taking(order, torch.full((2, len(order)), self._reach))
+
+    def _taking(self, order: Tensor, corners: Tensor, maps: Tensor | None = None) -> Take:
+        """The images in this order, each cut out of its padded frame at a corner (2, N), then warped."""
+        top, left = corners.to(order.device)
+
+        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
+            rows = order[here]
+            frames = pad(self._images.pixels[rows], [self._reach] * 4)
+            images = to_float(windows(frames, top[here], left[here], self._images.image_shape[1:]))  # (B, C, H, W)
+            return images if maps is None else warp(images, maps[here]), self.labels[rows]
+
+        return take
+
+
+class _PairSource:
+    """Source of layers (B, 2, C, H, W) with one digit each, and of their labels (B, 2), the lower class first.
+
+    Every digit is combined with a digit of another class; both are shifted by up to ``REACH`` pixels each way (Sabour,
+    Frosst & Hinton 2017, section 6.1).
+    """
+
+    def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
+        self.labels, self._size = pairs.labels.to(device), pairs.image_shape[1:]
+        self._padded = pad(pairs.pixels.to(device), [2 * REACH] * 4)
+
+    def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
+        """The pairs whose first digits are in the order ``order`` (N,), with new partners and shifts."""
+        return self._taking(order, torch.rand(5, len(order), generator=generator, dtype=torch.float64))
+
+    def fixed(self) -> Take:
+        """The pairs whose first digits are in their original order. Partners and shifts are the same on any machine."""
+        order = torch.arange(len(self.labels), device=self.labels.device)
+        numbers = np.random.RandomState(FIXED_SEED).random_sample((5, len(order)))
+        return self._taking(order, torch.from_numpy(numbers))
+
+    def _taking(self, order: Tensor, numbers: Tensor) -> Take:
+        """The pairs with first digits in this order, and partners and shifts from random numbers (5, N) in [0, 1)."""
+        device = self.labels.device
+        partners = draw_partners(self.labels.cpu(), numbers[0]).to(device)
+        corners = (numbers[1:] * (2 * REACH + 1)).long().unflatten(0, (2, 2)).to(device)  # (axes 2, digits 2, N)
+
+        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
+            rows = order[here]
+            both = torch.stack([rows, partners[rows]], dim=1)  # (B, 2)
+            labels, ascending = self.labels[both].sort(dim=1)
+            top, left = corners[:, :, rows].mT.flatten(1)  # (2 B,)
+            layers = windows(self._padded[both.gather(1, ascending).flatten()], top, left, self._size)
+            return to_float(layers).unflatten(0, (-1, 2)), labels
+
+        return take
+
+
+def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:
+    """Choose partners of another class: rows (N,), from labels int64 (N,) and random float64 numbers (N,) in [0, 1).
+
+    >>> draw_partners(torch.tensor([0, 1, 0, 2]), torch.tensor([0.0, 0.99, 0.99, 0.5], dtype=torch.float64))
+    tensor([1, 3, 3, 2])
+    """
+    by_class = labels.argsort(stable=True)
+    sizes = labels.bincount()
+    first, size = (sizes.cumsum(0) - sizes)[labels], sizes[labels]  # first: where the image's class starts in by_class
+    others = len(labels) - size
+    place = (numbers * others).long().minimum(others - 1)  # the product may round up
+    return by_class[torch.where(place < first, place, place + size)]

@@ -1,0 +1,138 @@
+"""Reading of named data sets or your own files, and splitting them into training, validation and test images."""
+
+import contextlib
+import logging
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch.nn.functional import interpolate
+
+from ...errors import GraphcapsError, check_name, expect
+from ...names import DATASETS, own_images
+from .augment import in_fixed_places, in_frame
+from .images import Images, Pairs
+from .splits import ImageSplits, stratified_split
+from .user_datasets import read_user_dataset
+
+log = logging.getLogger(__name__)
+
+
+def _read_digits() -> tuple[Images, Images]:
+    """Read scikit-learn's 1797 handwritten digits, 8 x 8 with values from 0 to 16, and enlarge them to 28 x 28."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    small = torch.from_numpy(digits.images)[:, None] * (255 / 16)
+    pixels = interpolate(small, size=(28, 28), mode="bilinear").round().to(torch.uint8)
+    images = Images(pixels, torch.from_numpy(digits.target).to(torch.int64))
+    train, test = stratified_split(images.labels, 250)
+    return images.take(train), images.take(test)
+
+
+def _read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
+    """Read the training and test images of ``torchvision.datasets.<name>``.
+
+    If they aren't in ``root`` and ``download`` is true, they are downloaded.
+
+    Raises:
+        GraphcapsError: files are missing and can't be downloaded, files are damaged, or torchvision can't be imported.
+    """
+    try:
+        from torchvision import datasets
+    except Exception as error:  # if built for another torch: ImportError, RuntimeError, AttributeError or OSError
+        raise GraphcapsError(
+            f"torchvision: expected one that fits torch {torch.__version__}, got {type(error).__name__}: {error}. "
+            "Install both together (pip install --upgrade torch torchvision), or use --dataset digits without it"
+        ) from error
+    # Never read the pickles that old versions of torchvision wrote next to the raw files: a pickle can run code.
+    own: dict[str, Any] = {"_check_legacy_exist": lambda self: False}
+    # MNIST's four files may also be in the folder itself.
+    for folder in (root, root / "raw"):
+        if any(folder.glob("train-images-idx3-ubyte*")):
+            own["raw_folder"] = str(folder)
+    dataset = type(name, (getattr(datasets, name),), own)
+    parts = [{"split": "train"}, {"split": "test"}] if name == "SVHN" else [{"train": True}, {"train": False}]
+    try:
+        try:
+            train, test = (_images(dataset(root, **part)) for part in parts)
+        except RuntimeError:  # files are missing or damaged
+            if not download:
+                raise
+            log.warning("%s isn't in %s: trying to download it", name, root.absolute())
+            root.mkdir(parents=True, exist_ok=True)
+            with FileLock(root / ".download.lock"), contextlib.ExitStack() as stack:
+                # torchvision sets no timeout, so a firewall that drops packets would block it for minutes.
+                stack.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
+                socket.setdefaulttimeout(30)
+                train, test = (_images(dataset(root, download=True, **part)) for part in parts)
+    except Exception as error:  # torchvision checks little, so damaged files raise exceptions of any type
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise GraphcapsError(
+            f"{name}: expected its files in {root.absolute()}, got: {reason}. Name the folder that contains them "
+            "with --data DIR, or delete damaged ones to download them again. --dataset digits needs no download"
+        ) from error
+    return train, test
+
+
+def _images(dataset: Any) -> Images:
+    pixels = torch.as_tensor(dataset.data)
+    if pixels.dim() == 3:
+        pixels = pixels[:, None]
+    elif pixels.shape[3] == 3:  # CIFAR-10 has channels last
+        pixels = pixels.permute(0, 3, 1, 2)
+    labels = dataset.labels if hasattr(dataset, "labels") else dataset.targets
+    return Images(pixels.contiguous(), torch.as_tensor(np.asarray(labels, np.int64)))
+
+
+def load_images(
+    name: str,
+    root: Path | str = Path("data"),
+    download: bool = True,
+    *,
+    size: int | None = None,
+    channels: int | None = None,
+    skip_bad: bool = False,
+    seed: int = 0,
+    separator: str | None = None,
+    recorded: Path | None = None,
+) -> ImageSplits:
+    """Read a data set and split it. Every command that needs a data set calls this function.
+
+    Validation images are held out of the training files, stratified by class, with a fixed seed, so the split is the
+    same on every machine. All test images are kept.
+
+    Args:
+        name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
+        root: the folder with the files, in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs no files.
+        download: whether to download missing files.
+        size, channels, skip_bad, seed, separator: for your own images, as in ``TrainConfig``. The seed determines their
+            split.
+        recorded: the file images.csv of a run. If it exists, its images are taken.
+
+    Raises:
+        InputError: the name is unknown, or one of your own files doesn't fit; the message says which file, and why.
+        GraphcapsError: files are missing or damaged and can't be downloaded, or torchvision can't be imported.
+    """
+    root = Path(root).expanduser()
+    if own_images(name):
+        return read_user_dataset(name, root, size, channels, skip_bad, seed, separator, recorded)
+    check_name("dataset", name, list(DATASETS))
+    spec = DATASETS[name]
+    if spec.source == "digits":
+        train, test = _read_digits()
+    else:
+        train, test = _read_torchvision(spec.source, root, download)
+    for part, images, count in (("training", train, spec.train), ("test", test, spec.test)):
+        wanted, got = (count, *spec.image_shape), (len(images), *images.image_shape)
+        expect(got == wanted, f"{name} {part} images", f"{wanted}", f"{got}", f"Delete its files in {root}")
+    kept, held_out = stratified_split(train.labels, spec.val)
+    parts: tuple[Images, ...] = train.take(kept), train.take(held_out), test
+    if spec.pairs:
+        return ImageSplits(name, spec.class_names, *(Pairs(part.pixels, part.labels) for part in parts))
+    if spec.border:
+        parts = in_frame(parts[0], spec.border), *(in_fixed_places(images, spec.border) for images in parts[1:])
+    return ImageSplits(name, spec.class_names, *parts)

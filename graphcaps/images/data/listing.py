@@ -1,0 +1,198 @@
+"""The files of your own images: which are read, and what their folders mean.
+
+Each image belongs to the class that its folder is called; the folders of classes may be in folders for training,
+validation and testing. The layout is decided from the whole tree. Where it can be read in two ways, it is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...atomic import MADE_HERE, MOST_TEXT, checked, contents, reading
+from ...errors import expect
+from ...names import clean
+from .user_images import decodable
+
+if TYPE_CHECKING:
+    import pandas
+
+PART_OF = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+PART_OF |= dict.fromkeys(("val", "valid", "validation", "dev"), "val")
+"""The part whose images are in a folder or file of this name, in lower case."""
+JUNK = ("__MACOSX", "@eaDir", "$RECYCLE.BIN")  # folders in which other programs store thumbnails and leftovers
+UNREADABLE = [".heic", ".heif", ".jxl", ".svg", ".dng", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".pdf"]
+"""Endings of pictures that Pillow can't read. They count as bad images, so that none is missing without a word."""
+MAX_NAMES = 8  # names that a message lists
+
+HEADERS = {
+    "file": ("file", "filename", "file_name", "filepath", "path", "image", "img"),
+    "label": ("label", "labels", "class", "classes", "target", "category"),
+    "split": ("split", "part", "subset", "set"),
+}
+"""The names of the columns in a CSV of files, in lower case."""
+
+Left = dict[str, list[str]]  # why something isn't read -> its names
+
+
+def list_folder(path: Path) -> tuple[pandas.DataFrame, str]:
+    """List the images in each class's folder, and describe in one line what was taken for what, and what wasn't.
+
+    The table has the columns file, label and split.
+
+    Raises:
+        InputError: ``path`` isn't a folder, has no folder of a class, or can be read in two ways.
+    """
+    expect(path.is_dir(), str(path), "a folder", "a file")
+    import pandas
+
+    files, left = find_images(path)
+    folders, part = [file.parts[len(path.parts) : -1] for file in files], None
+    while part is None and len(tops := {each[0] for each in folders if each}) == 1 and max(map(len, folders)) > 1:
+        part = PART_OF.get((only := tops.pop()).lower())
+        wanted, then = "images for training", "Put the folders of their classes into a folder train"
+        expect(part in (None, "train"), str(path), wanted, f"only {only}", then)
+        folders = [each[1:] for each in folders]  # all were in the folder of an archive
+    inner = dict[str, set[str]]()
+    for top, *below in filter(None, folders):
+        inner.setdefault(top, set()).update(below[:1])
+    expect(len(inner) > 0, str(path), "a folder per class, with its images", f"no folder of images{_what(left)}")
+    parts = {} if part else _parts(str(path), inner)
+    shared = [name for name, count in Counter(name for names in inner.values() for name in names).items() if count > 1]
+    fits = parts or len(inner) == 1 or (len(shared) < 2 and not any(name.lower() in PART_OF for name in shared))
+    got, then = f"{short(inner)}, which hold {short(sorted(shared))}", "Or list the files in a CSV: csv:PATH"
+    expect(bool(fits), str(path), "a folder per class, or train, val and test", got, then)
+    rows, counts = [], defaultdict[str, Counter](Counter)
+    for file, folder in zip(files, folders, strict=True):
+        top = folder[0] if parts and folder else ""
+        part = parts.get(top) if parts else "train"
+        depth = (len(parts) > 0) + (inner.get(top) == {top})  # in train/train, the second is meant
+        label = clean("".join(folder[depth : depth + 1]))
+        if part and label:
+            rows.append((file, label, part))
+            counts[f"{top} is {part}: " if top else ""][label] += 1
+        else:
+            left["images outside these folders"].append(str(file.relative_to(path)))
+    shown = (where + short(f"{label} {n}" for label, n in each.items()) for where, each in counts.items())
+    return pandas.DataFrame(rows, columns=[*HEADERS]), f"{path}: {'; '.join(shown)}{_what(left)}"
+
+
+def list_csv(path: Path) -> pandas.DataFrame | None:
+    """List the images of a CSV with columns of files, which are beside it, labels and perhaps parts.
+
+    The columns are called as in ``HEADERS``; without a header, they are files and labels. Returns None if the first row
+    names neither a file nor a column of files: it is a CSV of pixels.
+    """
+    import pandas
+
+    if path.is_dir():
+        return None
+    first = [cell.strip() for cell in read_csv(path, nrows=1).iloc[0]]
+    names = [cell.lower() for cell in first]
+    at = {kind: next((k for k, name in enumerate(names) if name in known), None) for kind, known in HEADERS.items()}
+    has_header = not any(cell and (path.parent / cell).is_file() for cell in first)
+    if has_header and at["file"] is None:
+        return None
+    if len(names) == 2 and (not has_header or at["label"] is None):
+        file = at["file"] or 0 if has_header else int((path.parent / first[1]).is_file())
+        at |= {"file": file, "label": 1 - file}
+    wanted = f"a column of labels, called {' or '.join(HEADERS['label'])}"
+    expect(None not in (at["file"], at["label"]), str(path), wanted, ", ".join(first))
+    table = read_csv(path, skiprows=int(has_header))
+    expect(len(table) > 0, str(path), "a row for each image", "none")
+    listed = pandas.DataFrame({kind: "train" if k is None else table[k].str.strip() for kind, k in at.items()})
+    parts = listed["split"].str.lower()
+    wrong = sorted({*parts} - {*PART_OF})
+    expect(not wrong, str(path), f"{', '.join(PART_OF)} in column {at['split']}", short(wrong))
+    files = [path.parent / file for file in listed["file"]]
+    return listed.assign(file=files, label=listed["label"].map(clean), split=parts.map(PART_OF))
+
+
+def read_csv(path: Path, **options: Any) -> pandas.DataFrame:
+    """Read a CSV without a header in which every cell is text: "NA" is a name, and blank is blank."""
+    import pandas
+
+    settings = {"header": None, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", **options}
+    with (
+        reading(path, "rows of a label and pixels, or of a file and its label"),
+        io.BytesIO(contents(path)) if path.suffix == ".gz" else checked(path).open("rb") as file,
+    ):
+        if len(file.readline(MOST_TEXT)) == MOST_TEXT:
+            raise ValueError(f"a line of {MOST_TEXT:,} bytes or more")
+        file.seek(0)
+        return pandas.read_csv(file, **settings)
+
+
+def _parts(path: str, inner: dict[str, set[str]]) -> dict[str, str]:
+    """The part of each folder for training, validation or testing; empty if the folders are classes.
+
+    ``inner`` contains the folders at the top, and the names of the folders with images in each.
+    """
+    named = {name: PART_OF[name.lower()] for name in inner if name.lower() in PART_OF}
+    others = [name for name in inner if name not in named]
+    deep = {name: part for name, part in named.items() if inner[name]}
+    if not deep and set(named.values()) <= {"train"}:
+        return {}  # train is a class: images for training would be in folders of their classes
+    got = f"{short(named)} beside {short(others)}" if others else short(named)
+    then = "Put the folders of all classes into a folder train, even if one is called test"
+    certain = "train" in deep.values() and (len(named) > 1 or not others)
+    expect(certain, path, "either folders of classes, or train, val and test that contain such folders", got, then)
+    twice = len(set(deep.values())) < len(deep)
+    expect(not twice, path, "one folder each for training, validation and testing", short(deep), "Rename one")
+    classes = set().union(*(inner[name] for name in deep))
+    more = [name for name in others if name in classes or inner[name] & classes]
+    then = "Call it train, val or test, or move it away"
+    expect(not more, path, f"images only in {short(deep)}", f"the same classes in {short(more)}", then)
+    return deep
+
+
+def image_files(path: Path) -> list[Path]:
+    """List the images in a folder and its subfolders, except hidden files. If ``path`` is a file, return only it."""
+    if not path.is_dir():
+        return [path]
+    made_here = (path / MADE_HERE).exists()
+    expect(not made_here, str(path), "images", "a run of graphcaps", "A run comes first: graphcaps predict RUN IMAGE")
+    files, left = find_images(path)
+    then = "Their names must end in .png, .jpg, or another ending that Pillow knows"
+    expect(len(files) > 0, str(path), "a folder with images", f"none{_what(left)}", then)
+    return files
+
+
+def find_images(path: Path) -> tuple[list[Path], Left]:
+    """List the images in a folder and its subfolders, and what is left out: hidden files, other formats, and so on."""
+    found, above, left = list[Path](), dict[str, set[str]](), defaultdict[str, list[str]](list)
+    unopened = left["that can't be opened"]
+    for top, folders, files in os.walk(path, followlinks=True, onerror=lambda error: unopened.append(error.filename)):
+        above[top] = above.get(os.path.dirname(top), set()) | {os.path.realpath(top)}
+        if not folders and not files:
+            left["empty"].append(os.path.relpath(top, path))
+        for name in sorted(folders):
+            folder = Path(top, name)
+            why = "hidden" if name.startswith(".") else "of other programs" if name in JUNK else ""
+            why = why or "made by graphcaps" * os.path.exists(folder / MADE_HERE)
+            if why := why or "linked in a circle" * (os.path.realpath(folder) in above[top]):
+                folders.remove(name)
+                left[why].append(str(folder.relative_to(path)))
+        for name in files:
+            ending = os.path.splitext(name)[1].lower()
+            if name.startswith(".") or not (ending in decodable() or ending in UNREADABLE):
+                why = "hidden" if name.startswith(".") else "of other formats"
+                left[why].append(os.path.relpath(os.path.join(top, name), path))
+            else:
+                found.append(Path(top, name))
+    return sorted(found), left
+
+
+def short(names: Iterable[str]) -> str:
+    """Names for a message, at most ``MAX_NAMES``."""
+    names = [clean(name) for name in names]
+    return ", ".join(names[:MAX_NAMES]) + f" and {len(names) - MAX_NAMES} more" * (len(names) > MAX_NAMES)
+
+
+def _what(left: Left) -> str:
+    text = ", ".join(f"{len(names)} {why} ({short(names)})" for why, names in left.items() if names)
+    return f". Left out: {text}" if text else ""

@@ -1,0 +1,234 @@
+"""The three parts of a data set (training, validation and test images), and how images are split into them.
+
+``stratified_split`` holds out images of named data sets, and ``split`` splits your own images. The same seed gives the
+same split on any machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import expect
+from ...names import short_name
+from .augment import ink_in_fixed_places
+from .images import Images
+from .listing import short
+
+if TYPE_CHECKING:
+    import pandas
+
+PARTS = ("train", "val", "test")
+HELD_OUT_SHARE = 0.15
+"""For each missing part, this share of each class's training images is held out, but at least one image."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSplits:
+    """A data set: ``train`` for training, ``val`` for choosing the best epoch, ``test`` to be used once, at the end.
+
+    If one is ``Pairs``, all three are. Both digits of a pair come from the same part.
+
+    Raises:
+        InputError: the parts differ in image shape, or a label has no class name.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    train: Images
+    val: Images
+    test: Images
+    files: pandas.DataFrame | None = field(default=None, kw_only=True)
+    """The images of your own in the three parts, in order: columns file, label, split and sha256."""
+
+    def __post_init__(self) -> None:
+        for part in PARTS:
+            images, most, of_part = getattr(self, part), self.num_classes - 1, f"{self.name} {part}"
+            shape = images.image_shape
+            expect(shape == self.image_shape, f"{of_part} images", f"shape {self.image_shape}", f"{shape}")
+            if images.objects is not None:
+                low, high = images.labels.min().item(), images.labels.max().item()
+                expect(low >= 0 and high <= most, f"{of_part} labels", f"0 to {most}", f"{low} to {high}")
+
+    def with_train(self, count: int) -> ImageSplits:
+        """The same data set with ``count`` >= 1 training images, always the same ones, each class in proportion."""
+        total = len(self.train)
+        expect(1 <= count <= total, "train_images", f"1 to {total}, the training images of {self.name}", count)
+        if count == total:
+            return self
+        return replace(self, train=self.train.take(stratified_split(self.train.labels, count)[1]))
+
+    def for_augment(self, augment: str) -> ImageSplits:
+        """The same data set. For ``"anywhere"``, the ink of its validation images is moved to fixed random places.
+
+        Test images stay the same, so that networks trained with different augmentations can be compared.
+        """
+        if augment != "anywhere":
+            return self
+        return replace(self, val=ink_in_fixed_places(self.val))
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of every image."""
+        return self.train.image_shape
+
+    @property
+    def objects(self) -> int | None:
+        """K, the number of objects in an image: 1, or 2 for pairs; None: any number of classes (multi-label)."""
+        return self.train.objects
+
+    @property
+    def num_classes(self) -> int:
+        """J, the number of class names."""
+        return len(self.class_names)
+
+
+def stratified_split(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Take ``count`` images at random, from each class in proportion (largest remainders, ties to the lower class).
+
+    With multi-label images, the images are sorted by their sets of classes, and every n-th one is taken.
+
+    Args:
+        labels: int64 (N,), or bool (N, J).
+        count: 1 to N - 1.
+
+    Returns:
+        indices of the kept images (N - count,) and of the taken images (count,), int64, both ascending.
+
+    >>> kept, taken = stratified_split(torch.tensor([0, 1, 0, 1, 0, 1]), 2)
+    >>> sorted(torch.tensor([0, 1, 0, 1, 0, 1])[taken].tolist())
+    [0, 1]
+    """
+    total = len(labels)
+    expect(0 < count < total, "count", f"1 to {total - 1}, fewer than the images", count)
+    numbers, random = labels.numpy(), np.random.RandomState(seed)
+    if labels.dim() == 2:
+        order = np.lexsort((random.permutation(total), *numbers.T))
+        taken = np.sort(order[(np.arange(count) * total + random.randint(total)) // count])
+    else:
+        classes, sizes = np.unique(numbers, return_counts=True)
+        quota, remainder = np.divmod(sizes * count, total)
+        quota[np.argsort(-remainder, kind="stable")[: count - quota.sum()]] += 1
+        drawn = [random.permutation(np.flatnonzero(numbers == k))[:q] for k, q in zip(classes, quota, strict=True)]
+        taken = np.sort(np.concatenate(drawn))
+    return torch.from_numpy(np.setdiff1d(np.arange(total), taken)), torch.from_numpy(taken)
+
+
+def split(
+    pixels: np.ndarray,
+    labels: np.ndarray,
+    table: pandas.DataFrame,
+    dataset: str,
+    seed: int,
+    separator: str | None,
+    recorded: pandas.DataFrame | None,
+) -> ImageSplits:
+    """Split your own images as ``recorded``; else by their parts. Missing parts are held out of the training images.
+
+    Args:
+        pixels: uint8 (N, C, H, W).
+        labels: (N,) numbers or text, or (N, J) bool.
+        table: N rows as in ``ImageSplits.files``; split is "" for an image that is left out.
+        recorded: the images.csv of a run.
+    """
+    rows = {part: np.flatnonzero(table["split"] == part) for part in PARTS}
+    if recorded is not None:
+        rows = _rows_of(recorded, table, dataset)
+    missing = [part for part in ("test", "val") if not len(rows[part])]
+    used = np.isin(np.arange(len(table)), np.concatenate([*rows.values()]))
+    names, labels = _classes(labels, used, dataset, separator)
+    if labels.ndim == 1:
+        counts = np.bincount(labels[rows["train"]], minlength=len(names))
+        expect(len(names) > 1, dataset, "training images of two classes or more", ", ".join(map(str, names)) or "none")
+        wanted = f"{1 + len(missing)} images or more of each class, one for each of {', '.join(['train', *missing])}"
+        got = f"{counts.min()} of {names[counts.argmin()]}"
+        expect(int(counts.min()) > len(missing), dataset, wanted, got, "Add some, or leave the class out")
+    _hold_out(rows, missing, labels, seed)
+    if labels.ndim == 2:
+        unseen = ", ".join(map(str, names[~labels[rows["train"]].any(axis=0)]))
+        expect(not unseen, dataset, "training images of each class", f"none of {unseen}", "Add some, or another --seed")
+    images = Images(torch.from_numpy(pixels), torch.from_numpy(labels))
+    loaded = {part: images.take(torch.from_numpy(k)) for part, k in rows.items()}
+    files = table.iloc[np.concatenate([*rows.values()])].assign(split=np.repeat(PARTS, [*map(len, rows.values())]))
+    known = dict(files.loc[files["split"] == "train", ["sha256", "file"]].to_numpy().tolist())
+    twice = files[files["sha256"].isin(known) & (files["split"] != "train")]
+    if len(twice):
+        shown = short(twice["sha256"].map(known) + " = " + twice["file"] + " (" + twice["split"] + ")")
+        log.warning("%d images are both in training and in validation or test: %s", len(twice), shown)
+    return ImageSplits(short_name(dataset), tuple(map(str, names)), **loaded, files=files)
+
+
+def _rows_of(recorded: pandas.DataFrame, table: pandas.DataFrame, dataset: str) -> dict[str, np.ndarray]:
+    """Find the rows of a run's images by their hashes. Raise ``InputError`` if one is missing or has another label."""
+    key = ["sha256", "label"]
+    there = table[table["split"] != ""].reset_index(names="row").drop_duplicates(key)
+    found = recorded.merge(there[[*key, "row"]], on=key, how="left")
+    lost = found[found["row"].isna()]
+    is_there = lost["sha256"].isin(there["sha256"])
+    gone, moved = lost["file"][~is_there], (lost["file"] + " of " + lost["label"])[is_there]
+    got = [f"{len(gone)} removed or changed ({short(gone)})"] * (len(gone) > 0)
+    got += [f"{len(moved)} now of another class ({short(moved)})"] * (len(moved) > 0)
+    wanted = f"the {len(recorded)} images of the run, as in its images.csv"
+    expect(lost.empty, dataset, wanted, " and ".join(got), "Restore them, or train another run")
+    return {part: np.array(found["row"][found["split"] == part], int) for part in PARTS}
+
+
+def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarray, seed: int) -> None:
+    """Move ``HELD_OUT_SHARE`` of the training rows to each missing part.
+
+    The share is the same for each class; for labels (N, J), for each set of classes.
+    """
+    train, random = rows["train"], np.random.RandomState(np.random.SeedSequence(seed).generate_state(4))
+    shares = [max(1, round(HELD_OUT_SHARE * count)) for count in np.bincount(labels[train])] if labels.ndim == 1 else []
+    count = max(1, round(HELD_OUT_SHARE * len(train)))
+    for number, part in enumerate(missing):
+        if labels.ndim == 1:
+            drawn = [random.permutation(train[labels[train] == k])[:share] for k, share in enumerate(shares)]
+            rows[part] = np.sort(np.concatenate(drawn))
+        else:
+            state = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+            rows[part] = train[stratified_split(torch.from_numpy(labels[train]), count, state)[1].numpy()]
+        train = np.setdiff1d(train, rows[part])
+    rows["train"] = train
+
+
+def classes_of(label: object, separator: str | None) -> list:
+    """The classes that a label names. A separator alone, or an empty label, names no class.
+
+    >>> [classes_of(label, "+") for label in ("cat+dog", "cat", "+", "c++")], classes_of("c+c", None)
+    ([['cat', 'dog'], ['cat'], [], ['c++']], ['c+c'])
+    """
+    if not separator or not isinstance(label, str):
+        return [label]
+    names = [name.strip() for name in label.split(separator)]
+    return names if all(names) else [label] if label.strip(separator) else []
+
+
+def _classes(labels: np.ndarray, used: np.ndarray, name: str, separator: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return class names (J,) and labels: int64 (N,), or bool (N, J) if some images show several classes or none.
+
+    Only images that are ``used``, bool (N,), determine the class names.
+    """
+    if labels.ndim == 2:
+        if (labels.sum(axis=1) != 1).any():
+            return np.arange(labels.shape[1]), labels
+        labels = labels.argmax(axis=1)
+    sets = [classes_of(label, separator) for label in labels.tolist()]
+    blank = sum(each == [""] for each in sets)
+    then = "For images of no class or of several, use --separator +"
+    expect(not blank, name, "a label for each image", f"{blank} of {len(sets)} without", then)
+    if any(len(each) != 1 for each in sets):
+        several = sorted(set().union(*(each for each, is_used in zip(sets, used, strict=True) if is_used)))
+        return np.array(several), np.array([[name in each for name in several] for each in sets])
+    names = np.unique(labels[used])
+    joined = [each for each in names.tolist() if isinstance(each, str) and len({*classes_of(each, "+")} & {*names}) > 1]
+    if joined and not separator:
+        log.warning("%s: each a class of its own; with --separator +, they name several", ", ".join(joined))
+    return names, np.searchsorted(names, labels).astype(np.int64)

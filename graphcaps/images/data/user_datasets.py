@@ -1,0 +1,173 @@
+"""Your own images as a data set: read from image files or arrays, and split by ``splits.split``.
+
+Image files are decoded once, into a cache: an .npz file with ``pixels`` uint8 (N, C, H, W) and ``about``, JSON with the
+files' names and hashes. You can delete it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ...atomic import checked, replacing
+from ...errors import GraphcapsError, InputError, did_you_mean, expect, read_json, required
+from ...names import clean, own_images
+from ...progress import bar
+from .array_files import read_arrays
+from .listing import list_csv, list_folder, read_csv
+from .splits import PARTS, ImageSplits, split
+from .user_images import common_size, read_pixels, size_and_colour
+
+if TYPE_CHECKING:
+    import pandas
+
+MAX_LISTED = 10  # number of bad files that an error message lists
+DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile)  # errors of reading a damaged cache
+
+log = logging.getLogger(__name__)
+
+
+def read_user_dataset(
+    name: str,
+    root: Path,
+    size: int | None,
+    channels: int | None,
+    skip_bad: bool,
+    seed: int,
+    separator: str | None,
+    recorded: Path | None,
+) -> ImageSplits:
+    """Read and split ``KIND:PATH``, or take the images in the file ``recorded``, if it exists.
+
+    If PATH has moved, look in ``root``. Files are decoded into ``root/cache``.
+    """
+    kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
+    if not path.exists() and (root / path.name).exists():
+        path = root / path.name
+    near = did_you_mean(path.name, [each.name for each in path.absolute().parent.glob("*")])
+    wanted, then = f"something at {path.absolute()}", f"{near}It may also be in {root}"
+    expect(path.exists(), name, wanted, "nothing there", then)
+    known = None
+    if recorded is not None and recorded.exists():
+        known = read_csv(recorded, names=["file", "label", "split", "sha256"])[1:]
+        fits = {*known["split"]} == {*PARTS}
+        expect(fits, str(recorded), "the images of a run in three parts", f"{len(known)} rows that aren't")
+    listed = list_csv(path) if kind == "csv" else None
+    if kind == "folder":
+        listed, told = list_folder(path)
+        log.info("%s", clean(told))
+    if listed is None:
+        images = read_arrays(kind, path, size, channels)
+    else:
+        cache = root / "cache"
+        if path.resolve() in cache.resolve().parents:  # never write into the folder that is read
+            cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphcaps"
+        images = _read_files(path, listed, cache, size, channels, skip_bad, known)
+    return split(*images, f"{kind}:{path}", seed, separator, known)
+
+
+def _read_files(
+    path: Path,
+    listed: pandas.DataFrame,
+    cache: Path,
+    size: int | None,
+    channels: int | None,
+    skip_bad: bool,
+    recorded: pandas.DataFrame | None,
+) -> tuple[np.ndarray, np.ndarray, pandas.DataFrame]:
+    """Decode the ``listed`` files for ``split``; if a run's images are ``recorded``, only those with their hashes."""
+    place, top = path.resolve(), path if path.is_dir() else path.parent
+    name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
+    caches = _caches(cache, name)
+    known = {each[:-1]: each[-1] for about in caches.values() for each in about["files"]}
+    table = listed.assign(about=[_identity(top, file, known) for file in listed["file"]])
+    table["sha256"] = table["about"].str[-1]
+    if recorded is not None and (kept := table["sha256"].isin(recorded["sha256"])).any():
+        if more := int((~kept).sum()):
+            log.info("%s: %d images that the run was not trained or tested with are left out", clean(str(path)), more)
+        table = table[kept].reset_index(drop=True)
+    named = [(each[0], each[-1]) for each in table["about"]]
+    for stored, about in caches.items():
+        # A cache that was made with defaults also fits if its actual size and channels are asked for.
+        fits = size in (about["size"], max(about["shape"][1:])) and channels in (about["channels"], about["shape"][0])
+        if fits and [(each[0], each[-1]) for each in about["files"]] == named:
+            with contextlib.suppress(*DAMAGED), np.load(stored) as arrays:
+                pixels, bad = arrays["pixels"], about["bad"]
+                break
+    else:
+        pixels, bad = _decode([*table["file"]], size, channels)
+        about = {"size": size, "channels": channels, "shape": pixels.shape[1:], "bad": bad, "files": [*table["about"]]}
+        with replacing(cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.npz") as temporary:
+            np.savez(temporary, pixels=pixels, about=np.frombuffer(json.dumps(about).encode(), np.uint8))
+    if bad:
+        text = clean("\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)]))
+        wanted, then = f"{len(table)} images that can be read", "Repair or remove them, or skip them with --skip-bad"
+        if not skip_bad:
+            raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{text}\n{then}")
+        log.warning("left out %d files that can't be read:%s", len(bad), text)
+        table.loc[[*map(int, bad)], "split"] = ""
+    table["file"] = table["about"].str[0].map(clean)
+    return pixels, table["label"].to_numpy(str), table.drop(columns="about")
+
+
+def _caches(folder: Path, name: str) -> dict[Path, dict]:
+    """The path and the description of each cache with this name that isn't damaged."""
+    caches = {}
+    for path in sorted(folder.glob(f"{glob.escape(name)}-*.npz")):
+        with contextlib.suppress(*DAMAGED), np.load(path) as arrays:
+            about = read_json(bytes(arrays["about"]).decode(), bad=dict, shape=list)
+            about["files"] = [tuple(each) for each in about["files"]]
+            caches[path] = about
+    return caches
+
+
+def _identity(top: Path, file: Path, known: dict[tuple, str]) -> tuple:
+    """A file's name, size, times, inode and hash. The hash is computed only if all others aren't ``known`` together."""
+    name = os.path.relpath(file, top)
+    with contextlib.suppress(OSError, ValueError):  # a link to nothing, a device, or a file that may not be read
+        stat = checked(file).stat()
+        # A program can set back the time of the last change of the content, but not that of the inode.
+        about = (name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+        return *about, known.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    return name, ""
+
+
+def _decode(files: list[Path], size: int | None, channels: int | None) -> tuple[np.ndarray, dict[str, str]]:
+    """Return the pixels (N, C, H, W) of all files, black for bad files, and why these can't be read.
+
+    Without ``channels``, they are grey if no file has colour.
+    """
+    with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
+        probed = pool.map(lambda file: _value_or_reason(size_and_colour, file), files)
+        heads = [head for head in probed if not isinstance(head, str)]
+        expect(len(heads) > 0, str(files[0].parent), "an image that can be read", "none")
+        height, width = common_size(np.array([head[:2] for head in heads]), size)
+        shape = channels or (3 if any(head[2] for head in heads) else 1), height, width
+        bad, pixels = {}, np.zeros((len(files), *shape), np.uint8)
+        decoded = pool.map(lambda file: _value_or_reason(read_pixels, file, shape, False), files)
+        for k, result in enumerate(decoded):
+            on_share((k + 1) / len(files))
+            if isinstance(result, str):
+                bad[str(k)] = result
+            else:
+                pixels[k] = result[0]
+    coloured = channels is not None or any((image != image[:1]).any() for image in pixels)
+    return pixels if coloured else pixels[:, :1], bad  # files in a colour format may contain only greys
+
+
+def _value_or_reason(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except GraphcapsError as error:
+        return str(error)

@@ -1,0 +1,203 @@
+"""Export of a trained network to an ONNX file for other programs.
+
+    images (batch, C, H, W) in [0, 1] --the file--> lengths (batch, J), capsules (batch, J, D), couplings (batch, I, J)
+
+Outputs are named like the fields of the network's output; the first contains the scores. The couplings are those of the
+last layer, after its last iteration. The routing is that of the engine ``torch``, with unrolled iterations, and with
+the edges as constants. ``metadata_of`` describes the network in the file.
+"""
+
+import contextlib
+import importlib.util
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from packaging.version import Version
+from torch import nn
+
+from .. import __version__
+from ..algorithms.names import name_of
+from ..atomic import replacing
+from ..errors import GraphcapsError, MissingError, required
+from ..nn.routed import route_layer
+from ..routing import engine
+from .config import short_name
+from .data import DATASETS
+from .models import CNN, ImageNetwork, MatrixCapsNet, RoutingNetwork
+from .models.network import check_images
+
+TOLERANCE = 1e-4  # largest accepted difference of scores
+TESTED_ON = 32  # number of random images for which scores are compared
+OLDEST_TORCH = (2, 9)  # oldest tested torch that exports all networks to ONNX; 2.6 fails for some
+
+
+class ExportedFile(NamedTuple):
+    """Result of ``export``."""
+
+    path: Path
+    outputs: dict[str, tuple[int, ...]]  # shapes for one image, by name
+    difference: float | None  # largest difference of scores from graphcaps; None if onnxruntime isn't installed
+
+
+class Exportable(nn.Module):
+    """The module that is exported: a network without its decoder, which also returns the last layer's couplings."""
+
+    def __init__(self, network: ImageNetwork):
+        super().__init__()
+        self.image_shape, self.has_poses = network.image_shape, isinstance(network, MatrixCapsNet)
+        # Leave out the decoder of capsule networks: it would be most of the file.
+        self.layers: Any = network if isinstance(network, CNN) else None
+        if isinstance(network, RoutingNetwork):
+            self.front = nn.Sequential(network.stem, network.primary, network.between)
+            self.capsules: Any = network.capsules
+
+    def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Map images (B, C, H, W) in [0, 1] to named outputs, whose first dimension is the batch."""
+        if self.layers is not None:
+            return {"scores": self.layers(images).scores}
+        check_images(images, self.image_shape)
+        parents = route_layer(self.capsules, self.front(images), coupling=True)
+        coupling = required(parents.coupling, "routing", "one that returns its couplings")
+        couplings = coupling.unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
+        if self.has_poses:
+            poses = parents.pose.transpose(0, 1)  # (B, J, 16)
+            return {"scores": parents.activation.transpose(0, 1), "poses": poses, "couplings": couplings}
+        capsules = parents.v.transpose(0, 1)  # (B, J, D)
+        lengths = torch.linalg.vector_norm(capsules, dim=-1)  # (B, J)
+        return {"lengths": lengths, "capsules": capsules, "couplings": couplings}
+
+
+def metadata_of(network: ImageNetwork, dataset: str | None) -> dict[str, Any]:
+    """Describe a network trained on ``dataset``, as plain data. Entries that aren't known are left out.
+
+    ``input`` says how images must be prepared: their shape, the range of their values and their channels. If all
+    drawings of the data set have the same size, ``ink`` is their longer side, divided by that of the image.
+    """
+    layer = getattr(network, "capsules", None)
+    channels, height, width = network.image_shape
+    images: dict[str, Any] = {"shape": ["batch", channels, height, width], "range": [0, 1]}
+    if channels in (1, 3):
+        images["channels"] = "grey" if channels == 1 else "RGB"
+    if dataset in DATASETS and (ink := DATASETS[dataset].ink) is not None:
+        images["ink"] = round(ink, 4)
+    metadata = {
+        "graphcaps": __version__,
+        "preset": (network.preset or {}).get("name"),
+        "dataset": dataset and short_name(dataset),
+        "routing": None if layer is None else name_of(layer.routing),
+        "iterations": None if layer is None else layer.routing.iterations,
+        "class_names": list(network.class_names) or None,
+        "objects": "any" if network.objects is None else network.objects,
+        "input": images,
+    }
+    return {key: value for key, value in metadata.items() if value is not None}
+
+
+def export(network: ImageNetwork, path: str | Path, dataset: str | None = None) -> ExportedFile:
+    """Write a network to an ONNX file. An existing file is replaced only by a complete new one.
+
+    If onnxruntime is installed, the file's scores for 32 images of random pixels are compared with those of graphcaps.
+
+    Args:
+        network: a network as returned by ``graphcaps.load``, on the CPU in float32. It is exported in eval mode.
+        path: the file to write.
+        dataset: the data set of the training, for the description in the file.
+
+    Raises:
+        MissingError: onnx or onnxscript isn't installed, or torch is too old.
+        GraphcapsError: scores differ by more than 1e-4, or the file can't be written. No partial file remains.
+    """
+    check_installed()
+    path, metadata, training = Path(path), metadata_of(network, dataset), network.training
+    network.eval()
+    try:
+        program, outputs = _traced(network)
+        with replacing(path) as temporary:
+            _write_onnx(program, temporary, metadata, list(outputs))
+            difference = None
+            if _installed("onnxruntime"):
+                images = torch.rand(TESTED_ON, *network.image_shape, generator=torch.Generator().manual_seed(0))
+                with torch.no_grad():
+                    own = network(images).scores
+                difference = float((_scores(temporary, images) - own).abs().max())
+                if not difference <= TOLERANCE:
+                    wanted = f"scores within {TOLERANCE:g} of graphcaps' own"
+                    raise GraphcapsError(f"{path}: expected {wanted}, got {difference:.1e} off. It was not written")
+    finally:
+        network.train(training)
+    return ExportedFile(path, outputs, difference)
+
+
+def _scores(path: Path, images: torch.Tensor) -> torch.Tensor:
+    """Run a file on images and return the scores."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # with more, sums of ScatterND lose terms now and then
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
+
+
+def check_installed() -> None:
+    """Raise ``MissingError`` if a required library is missing or too old."""
+    missing = [name for name in ("onnx", "onnxscript") if not _installed(name)]
+    if missing:
+        then = 'Run: pip install -e ".[export]"'
+        raise MissingError(f"{' and '.join(missing)}: expected to be installed, to write ONNX, got none. {then}")
+    if Version(torch.__version__).release < OLDEST_TORCH:
+        wanted = f"{'.'.join(map(str, OLDEST_TORCH))} or newer, to write ONNX"
+        raise MissingError(f"torch: expected {wanted}, got {torch.__version__}. Update it")
+
+
+def _installed(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _traced(network: ImageNetwork) -> tuple[torch.export.ExportedProgram, dict[str, tuple[int, ...]]]:
+    """Trace the network as a program for one or more images; also return the shape of each output for one image."""
+    model, images = Exportable(network), torch.zeros(2, *network.image_shape)
+    with engine("torch"), torch.no_grad():
+        outputs = model(images)  # DGL makes its graphs here, because torch can't trace DGL
+        batch = {"images": {0: torch.export.Dim("batch", max=2**20)}}
+        with _quiet():
+            program = torch.export.export(model, (images,), dynamic_shapes=batch, strict=False)
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # it contains paths on this machine
+    return program, {name: tuple(values.shape[1:]) for name, values in outputs.items()}
+
+
+def _write_onnx(
+    program: torch.export.ExportedProgram, path: Path, metadata: dict[str, Any], outputs: list[str]
+) -> None:
+    with contextlib.redirect_stdout(io.StringIO()), _quiet():
+        written = torch.onnx.export(program, dynamo=True, input_names=["images"], output_names=outputs, verbose=False)
+    assert written is not None
+    model: Any = written.model
+    model.producer_name, model.producer_version = "graphcaps", __version__
+    values = [*model.graph.inputs, *model.graph.outputs]
+    for part in (model, model.graph, *model.graph.all_nodes(), *values):
+        part.metadata_props.clear()  # torch's notes about tracing contain paths on this machine
+    for value in values:
+        value.shape = type(value.shape)(["batch", *value.shape[1:]])
+    model.metadata_props.update({key: v if isinstance(v, str) else json.dumps(v) for key, v in metadata.items()})
+    written.save(str(path), external_data=False)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide torch's messages and warnings about tracing."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,51 @@
+"""A network's answer: the class of one object, the classes of K overlapping objects, or any number of classes.
+
+    one object    images (B, C, H, W), labels (B,) int64
+    K objects     layers (B, K, C, H, W), one object per layer, labels (B, K) int64, rows ascending
+    any number    images (B, C, H, W), labels (B, J) bool: whether the image shows each class (multi-label)
+
+The network's input for layers is their overlay.
+"""
+
+import torch
+
+from ...errors import check_labels
+
+MIN_LENGTH = 0.5  # a class is present if its capsule is longer; the margin loss trains lengths >= 0.9 or <= 0.1
+
+
+def overlaid(images: torch.Tensor) -> torch.Tensor:
+    """The network's input (B, C, H, W): images (B, C, H, W) unchanged, or the sum of the layers, limited to 1."""
+    return images if images.dim() == 4 else images.sum(dim=1).clamp(max=1)
+
+
+def longest(lengths: torch.Tensor, objects: int | None) -> torch.Tensor:
+    """The network's answer for lengths (B, J): the classes of the K = ``objects`` longest capsules.
+
+    It is (B,) int64 for K = 1, and (B, K) int64 with ascending rows for K > 1. For ``objects=None`` it is (B, J) bool:
+    whether the capsule of each class is longer than 0.5.
+
+    >>> longest(torch.tensor([[0.1, 0.9, 0.5]]), 1), longest(torch.tensor([[0.8, 0.1, 0.9]]), 2)
+    (tensor([1]), tensor([[0, 2]]))
+    """
+    if objects is None:
+        return lengths > MIN_LENGTH
+    return lengths.argmax(dim=1) if objects == 1 else lengths.topk(objects, dim=1).indices.sort(dim=1).values
+
+
+def is_correct(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """(B,) bool: whether each answer names exactly the image's classes. Labels have the same format as answers.
+
+    >>> is_correct(torch.tensor([[3, 5], [3, 8]]), torch.tensor([[3, 5], [3, 5]]))
+    tensor([ True, False])
+    """
+    return (answers == labels).reshape(len(labels), -1).all(dim=1)
+
+
+def present(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
+    """(B, J) bool: the classes in each image, for labels (B,) or (B, K) int64. Labels (B, J) bool are unchanged."""
+    if labels.dtype == torch.bool:
+        return labels
+    check_labels(labels, num_classes)
+    none = torch.zeros(len(labels), num_classes, dtype=torch.bool, device=labels.device)
+    return none.scatter(1, labels.view(len(labels), -1), True)

@@ -1,0 +1,132 @@
+"""Recording during training: a network's routing of a few images, its reconstructions and its saliency."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..algorithms.names import ROUTINGS, name_of
+from ..functional import squash
+from ..nn.routed import activation_of, route_layer
+from ..trace.watched import watch
+from ..viz.routing_trace import RoutingTrace
+from .data import Batches, ImageSplits
+from .models import CapsNet
+from .models.answers import overlaid, present
+
+ITERATIONS = 10  # at least this many are recorded, because three would give three nearly equal frames
+MOST_DECODED_PARENTS = 20
+MOST_DRAWN_CHILDREN = 64  # with more children, there is no saliency and no decoded vote for each child
+
+
+def kept_epochs(last: int) -> list[int]:
+    """Epochs whose routing is recorded: 0 (untrained), powers of two, and the last.
+
+    >>> kept_epochs(10)
+    [0, 1, 2, 4, 8, 10]
+    """
+    return sorted({0, last, *(2**k for k in range(last.bit_length()) if 2**k <= last)})
+
+
+def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
+    """Index of the first image of each class, in the order of classes, for labels (N,) or (N, J) bool."""
+    by_class = present(labels, num_classes).unbind(dim=1)
+    return torch.tensor([int(shows.nonzero()[0]) for shows in by_class if shows.any()])
+
+
+@torch.no_grad()
+def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
+    """Trace of the last layer's routing of images (N, C, H, W) in [0, 1], for at least ten iterations.
+
+    A user-defined routing runs only for its own number of iterations, because that number may affect all of them.
+    """
+    layer, trained = model.capsules, model.capsules.routing.iterations
+    iterations = max(ITERATIONS, trained) if name_of(layer.routing) in ROUTINGS else trained
+    with watch(images=None, edges=None) as seen:
+        route_layer(layer, model.children_of(images), iterations=iterations)
+    fields = model.receptive_fields().numpy().astype(np.int32)
+    known: dict[str, Any] = {"images": to_bytes(images), "fields": fields, "v": None}
+    return dataclasses.replace(seen["route"], trained_iterations=trained, **known)
+
+
+def record(
+    trace: RoutingTrace | None,
+    model: CapsNet,
+    splits: ImageSplits,
+    epoch: int,
+    device: torch.device | str,
+    about: dict[str, str | int | float],
+) -> RoutingTrace:
+    """Add the routing after ``epoch`` to the trace, or to a new one if it is None."""
+    images, labels = Batches(splits.test, 1).at(one_of_each_class(splits.test.labels, splits.num_classes))
+    images = overlaid(images).to(device)
+    training = model.training
+    model.eval()
+    routed = dataclasses.replace(routing_of(model, images), epochs=np.array([epoch], np.int32))
+    if trace is None:
+        one_each = labels.numpy() if labels.dim() == 1 else None  # a trace can't hold several labels per image
+        trace = dataclasses.replace(routed, labels=one_each, class_names=splits.class_names, about=about)
+    trace = trace.with_epoch(epoch, routed, **pictures(model, images))
+    model.train(training)
+    return trace
+
+
+def record_picture(trace: RoutingTrace, model: CapsNet, images: torch.Tensor, file: str) -> RoutingTrace:
+    """Trace of the routing of images (1, C, H, W) in [0, 1] of a file, described as the trace of a run."""
+    about = trace.about | {"file": file}
+    known = {"class_names": trace.class_names, "about": about, "epochs": trace.epochs[-1:]}
+    return dataclasses.replace(routing_of(model, images), **known, **pictures(model, images))  # type: ignore[arg-type]
+
+
+def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:
+    """Reconstructions and saliency of images (N, C, H, W), and decoded votes, as fields of ``RoutingTrace``.
+
+    Without a trained decoder, there are no reconstructions. With more than 64 children, there is no saliency.
+    """
+    few = model.capsules.num_children <= MOST_DRAWN_CHILDREN
+    seen = {"saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None}
+    if not model.reconstructs or not model.reconstruction_weight:
+        return seen
+    with torch.no_grad():
+        output = CapsNet.forward(model, images)  # not model(images): Accelerate wraps that in autocast
+        reconstructions = model.decoder(output.capsules, output.lengths.argmax(dim=1))
+    if few and model.capsules.num_parents <= MOST_DECODED_PARENTS:
+        seen |= decoded(model, images)
+    return {"reconstructions": to_bytes(reconstructions), **seen}
+
+
+@torch.no_grad()
+def decoded(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
+    """Decode the votes and the parents of images (N, C, H, W), as fields of ``RoutingTrace``.
+
+    A vote is squashed first, which makes it the parent that this vote alone would give.
+    """
+    layer, u = model.capsules, model.children_of(images)
+    graph = layer.graph(u.device)
+    parents: list[torch.Tensor] = []
+    last = route_layer(layer, u, lambda r, b, c, v, agreement: parents.append(v.transpose(0, 1)), coupling=True)
+    assert last.coupling is not None
+    shape = (layer.num_children, layer.num_parents, len(images))
+    votes = squash(layer.votes(u).build(graph)).unflatten(0, shape[:2])  # (I, J, N, D)
+    best = last.coupling.unflatten(0, shape[:2]).argmax(dim=1)  # (I, N)
+    alone = votes.permute(2, 0, 1, 3).flatten(0, 1)  # (N I, J, D); the decoder masks all but one
+    seen = model.decoder(alone, best.t().flatten()).unflatten(0, (len(images), -1))
+    v = torch.stack(parents, dim=1)  # (N, T, J, D)
+    every = torch.arange(layer.num_parents, device=v.device).expand(v.shape[0] * v.shape[1], -1)
+    drawn = model.decoder(v.flatten(0, 1), every).unflatten(0, v.shape[:2])
+    return {"decoded_votes": to_bytes(seen), "decoded_parents": to_bytes(drawn)}
+
+
+def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
+    """Saliency (N, I, H, W) of each child: |d length / d pixel|, its maximum over channels, scaled to at most 1."""
+    images = images.detach().requires_grad_()
+    lengths = activation_of(model.children_of(images))  # (I, N)
+    gradients = (torch.autograd.grad(child.sum(), images, retain_graph=True)[0] for child in lengths)  # (N, C, H, W)
+    slopes = torch.stack([gradient.abs().amax(dim=1) for gradient in gradients], dim=1)  # (N, I, H, W)
+    return slopes / slopes.amax(dim=(2, 3), keepdim=True).clamp_min(torch.finfo(slopes.dtype).tiny)
+
+
+def to_bytes(images: torch.Tensor) -> np.ndarray:
+    """Convert images in [0, 1] to uint8 on the CPU."""
+    return (images * 255).round().to(torch.uint8).cpu().numpy()

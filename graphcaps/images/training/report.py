@@ -1,0 +1,111 @@
+"""Descriptions of a training: the introduction that is printed when it starts, and the content of result.json."""
+
+import math
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from ...algorithms.base import rule_of
+from ...algorithms.names import name_of
+from ...routing import choose_engine
+from ..analysis.accuracy import Evaluation
+from ..config import TrainConfig
+from ..data import ImageSplits
+from ..models import ImageNetwork, routing_network
+from ..models.answers import present
+from ..models.evidence import BLANK
+from .hardware import made_with
+from .run_folder import Run
+from .saving import State
+from .step import Learner
+
+FEW_STEPS = 100  # steps after which the running means of batch normalisation are close to the true means
+
+
+def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner) -> str:
+    """The text that is printed first: the images, the capsules and their routing, the device and the run folder."""
+    own, network, device, precision = "", learner.network, learner.device, made_with(learner.accelerator)["precision"]
+    if config.of_images:
+        sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
+        shape = " x ".join(map(str, splits.image_shape))
+        each = sizes.max() if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
+        own = f"\n{len(sizes)} classes of {each} training images, each {shape}"
+        own += _blank(splits.train.pixels)
+    return (
+        f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
+        f"and {len(splits.test)} test images{own}\n"
+        f"{_routing_in_words(config, network, device)}\n"
+        f"device {device}, {precision}, run {run}{_few_steps(config, network, splits)}"
+    )
+
+
+def _blank(images: torch.Tensor) -> str:
+    """A warning if most images have almost no contrast, like 12-bit camera images stored in 16-bit files; else ""."""
+    pixels = images[:: math.ceil(len(images) / 1000)].flatten(start_dim=1).int()
+    share = float((pixels.amax(dim=1) - pixels.amin(dim=1) < 255 * BLANK).float().mean())
+    blank = f"\n{share:.0%} of them are blank: their lightest and darkest pixel differ by less than {BLANK} of 1. "
+    return blank + "In 16-bit files 65535 is white: stretch their greys first" if share > 0.5 else ""
+
+
+def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) -> str:
+    """A warning if training has too few steps for the running means of batch normalisation; else ""."""
+    steps = math.ceil(len(splits.train) / config.batch_size) * config.epochs
+    if steps >= FEW_STEPS or not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()):
+        return ""
+    more = "use a smaller --batch-size or more --epochs"
+    return f"\nonly {steps} steps: in the first {FEW_STEPS}, validation may lag far behind training; {more}"
+
+
+def result(
+    config: TrainConfig, best: ImageNetwork, state: State, test: Evaluation, accelerator: Accelerator
+) -> dict[str, Any]:
+    """The content of result.json. ``best`` is the network of the best epoch; ``state`` is the final state."""
+    sizes = {name: weight.numel() for name, weight in best.named_parameters()}
+    kappas = [getattr(part, "kappa", None) for part in best.modules()]
+    return {
+        "command": config.command(),
+        "model": config.model,
+        "dataset": config.dataset,
+        "epochs": config.epochs,
+        "seed": config.seed,
+        "test_accuracy": test.accuracy,
+        "test_interval_95": [*test.interval],
+        "test_correct": test.correct,
+        "test_images": len(test.labels),
+        "val_accuracy": state.best_val_accuracy,
+        "best_epoch": state.best_epoch,
+        "parameters": sum(sizes.values()),
+        "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
+        "concentration": [float(kappa.detach()) for kappa in kappas if isinstance(kappa, torch.Tensor)],
+        "seconds": state.seconds,
+        "engine": engine_of(config, best, accelerator.device),
+        **made_with(accelerator),
+    }
+
+
+def engine_of(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str | None:
+    """The engine that routes the last layer; None if the network has no capsules.
+
+    Raises:
+        InputError: the engine in the settings doesn't support this layer's routing.
+    """
+    if not network.routes:
+        return None
+    layer: Any = routing_network(network, config.model).capsules
+    return choose_engine(layer.graph(device), layer.votes(layer.blank()), layer.routing)
+
+
+def _routing_in_words(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str:
+    if not network.routes:
+        return "no capsules and no routing"
+    routed: Any = routing_network(network, config.model)
+    layer = routed.capsules
+    below = "".join(f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in routed.between)
+    rule = rule_of(layer.routing)
+    passes = "one pass" if rule is not None and rule.shown > 1 else f"{layer.routing.iterations} iterations"
+    edges = layer.graph().num_edges()
+    return (
+        f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
+        f"{passes} of {name_of(layer.routing)} routing on engine '{engine_of(config, network, device)}'"
+    )

@@ -1,0 +1,1 @@
+"""Kernels that run whole iterations of a routing: for a CPU by Numba, for a GPU by Triton."""

@@ -1,0 +1,349 @@
+"""Routing between two capsule layers: these functions check the arguments, choose an engine and run it.
+
+Each algorithm is a subclass of `Routing` in `graphcaps.algorithms`. The engines are `graphcaps.edges.scatter.Edges` and
+its subclasses there, and the kernels, which run whole iterations and know a routing only by its `Rule`.
+"""
+
+import contextlib
+import numbers
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from ._dgl import DGLGraph
+from .algorithms.attention import Attention
+from .algorithms.base import Parents, Routing, rule_of, squashed
+from .algorithms.dynamic import Dynamic
+from .algorithms.em import EM
+from .algorithms.inverted import Inverted
+from .algorithms.names import as_routing
+from .algorithms.observers import Observer, combined
+from .algorithms.rule import Rule
+from .algorithms.spherical import Spherical
+from .algorithms.uniform import Uniform
+from .algorithms.votes import LinearVotes, MatrixVotes, NodeVotes, Votes, as_votes
+from .edges.dense import DenseEdges
+from .edges.dgl import DGLEdges
+from .edges.nodes import NodeEdges
+from .edges.scatter import Edges
+from .errors import GraphcapsError, InputError, check_name, check_tensor, expect, min_max, warn_of_nan
+from .graph import Links, check_graph, expand
+from .graph.nodes import warn_of_lone_votes
+from .kernels.fused import FusedEdges, fits_node_kernels, fused_sums, lacks_for_nodes
+from .names import ENGINES as NAMES
+from .tracing import uncompiled
+from .typed import Logit, Size, typed
+
+__all__ = ["choose_engine", "dynamic_routing", "engine", "route"]
+__all__ += ["EM", "Attention", "Dynamic", "Inverted", "Spherical", "Uniform"]
+__all__ += ["LinearVotes", "MatrixVotes", "Parents", "Routing", "Rule", "squashed"]
+
+ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
+"""The order of preference: ``auto`` uses the first engine that supports the call."""
+
+_asked: ContextVar[str] = ContextVar("engine", default="auto")
+
+
+@contextlib.contextmanager
+def engine(name: str) -> Iterator[None]:
+    """Run all routing of this thread within the block on one engine. Engines differ only in rounding.
+
+    Args:
+        name: ``"dgl"``, ``"torch"``, ``"fused"``, or ``"auto"`` for the fastest engine that can run the call.
+
+    Raises:
+        InputError: the name is unknown, or the engine can't run a call within the block.
+
+    >>> import torch
+    >>> from graphcaps import complete_graph, dynamic_routing
+    >>> with engine("torch"):
+    ...     dynamic_routing(complete_graph(3, 2), torch.ones(6, 4)).shape
+    torch.Size([2, 4])
+    """
+    check_name("engine", name, NAMES)
+    token = _asked.set(name)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def asked_engine() -> str:
+    """Return the engine's name in this thread's innermost ``engine`` block, or "auto"."""
+    return _asked.get()
+
+
+def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
+    """Return the first engine in ENGINES that supports these votes and has the name that an ``engine`` block asks for.
+
+    Raises:
+        InputError: the block's engine can't run this call.
+    """
+    if not (graph.num_edges() and votes.u.numel() and votes.dim):
+        return Edges  # the other engines' kernels fail on empty tensors
+    asked, reason = asked_engine(), ""
+    for kind in ENGINES:
+        if asked in ("auto", kind.engine):
+            reason = kind.supports(graph, votes, routing)
+            if not reason:
+                return kind
+    got = f"{type(routing).__name__} of {tuple(votes.u.shape)} on {votes.device}"
+    raise InputError(
+        f"engine {asked}: expected {reason}, got {got}. Use engine 'torch', on the command line --engine torch"
+    )
+
+
+def choose_for_nodes(graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool) -> str:
+    """Return how ``route_nodes`` computes: by "kernels", by "torch", or by "route" on the graph of all capsules.
+
+    Raises:
+        InputError: the block's engine can't run this call.
+    """
+    asked, reason = asked_engine(), lacks_for_nodes(votes, routing)
+    if asked in ("auto", "fused") and not reason:
+        return "kernels"
+    if asked in ("auto", "torch") or isinstance(graph, Links):
+        return "torch"
+    then = f"Engine fused lacks {reason}" if asked == "fused" else ""
+    expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), then)
+    return "route"
+
+
+def use_node_kernels(z: Tensor) -> bool:
+    """Whether to sum z (N, 1, K, D) along edges by node kernels: they support z and no block names another engine."""
+    return asked_engine() in ("auto", "fused") and fits_node_kernels(z)
+
+
+@uncompiled
+@typed
+def route(
+    graph: DGLGraph,
+    votes: torch.Tensor | Votes,
+    routing: Routing | str = "dynamic",
+    *,
+    activation: torch.Tensor | None = None,
+    prior: torch.Tensor | Logit | None = None,
+    on_iteration: Observer | None = None,
+) -> Parents:
+    """Route the children's votes to the parents.
+
+    ``route`` keeps no state, doesn't change ``graph``, and routes each item of the trailing dims on its own. Votes in
+    half precision are routed in float32, but on CUDA ``LinearVotes`` are multiplied in half precision; the result has
+    the votes' dtype. graphcaps chooses the engine unless you name one: ``with graphcaps.engine("torch"):``.
+
+    Args:
+        graph: any DGLGraph with E edges of one canonical edge type, from children (sources) to parents (destinations).
+        votes: (E, *, D), one vote per edge in edge-id order, or ``LinearVotes`` or ``MatrixVotes``. ``*`` is any number
+            of trailing dims, such as the images of a batch or heads. Only the size of the edge dim is checked: if
+            B = E, votes (B, E, D) pass the check, and the images are mistaken for edges.
+        routing: a ``Routing``, such as ``Dynamic(3)`` or an object of your own subclass. A name (``"dynamic"``,
+            ``"uniform"``, ``"attention"``, ``"spherical"``, ``"inverted"``, ``"em"``) selects the default settings.
+        activation: (I, *) in [0, 1], the probability that each child exists; default 1. Only ``EM`` uses it.
+        prior: logits that are added to b; default 0. A number, or a tensor that broadcasts to (E, *) from the left,
+            such as (E,), (E, 1) or (E, *).
+        on_iteration: called R times as ``on_iteration(r, b, c, v, agreement)``, first with r = 0. The tensors are
+            detached: the logits b (E, *), their softmax c (E, *), parents v (J, *, D), agreement <u_hat, v> (E, *).
+
+    Returns:
+        ``Parents``: ``v`` (J, *, D), shorter than 1; ``activation`` (J, *), the length of v (but with ``inverted`` and
+        ``em``, a zero pose gives v = 0 at any activation); ``pose`` (J, *, D), v before the last squash; ``coupling``
+        (E, *), the couplings of the last iteration, detached. The v of a parent without votes is zero.
+
+    Raises:
+        InputError: a shape, dtype, device or name doesn't fit or, on the CPU, an activation is below 0.
+
+    >>> from graphcaps import complete_graph
+    >>> parents = route(complete_graph(3, 2), torch.ones(6, 5, 4))
+    >>> parents.v.shape, parents.activation.shape, parents.coupling.shape
+    (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
+    """
+    return route_checked(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
+
+
+def route_checked(
+    graph: DGLGraph | Links,
+    votes: torch.Tensor | Votes,
+    routing: Routing,
+    activation: torch.Tensor | None = None,
+    prior: torch.Tensor | float | None = None,
+    on_iteration: Observer | None = None,
+    coupling: bool = False,
+    half: torch.dtype | None = None,
+) -> Parents:
+    """Check the arguments and route. Layers call this, users ``route``.
+
+    ``coupling``: whether to return couplings. ``half``: the dtype in which kernels on a GPU may multiply float32 votes.
+    """
+    if not isinstance(graph, Links):
+        check_graph(graph)
+        warn_of_lone_votes(graph)
+    votes = as_votes(votes)
+    votes.check(graph)
+    trailing, device = votes.trailing, votes.device
+    for name, parameter in routing.named_parameters():
+        expect(parameter.device == device, f"routing.{name}", f"device {device} as the votes", parameter.device)
+    kind = choose(graph, votes, routing)
+    b = _checked_prior(prior, (graph.num_edges(), *trailing), votes)
+    if activation is not None:
+        _check_activation(activation, (graph.num_src_nodes(), *trailing), device)
+    edges, observer = kind(graph, votes), combined(graph, on_iteration)
+    edges.observer, edges.half = observer and _detached_copies(observer), half
+    pose, v, a, c = edges.route(routing, b, activation, coupling)
+    dtype = votes.dtype
+    warn_of_nan(v, u_hat=votes.u, weight=getattr(votes, "weight", None), prior=b, activation=activation)
+    return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
+
+
+@overload
+def dynamic_routing(
+    graph: DGLGraph,
+    u_hat: torch.Tensor | Votes,
+    iterations: int = 3,
+    prior: torch.Tensor | float | None = None,
+    on_iteration: Observer | None = None,
+    return_graph: Literal[False] = False,
+) -> torch.Tensor: ...
+
+
+@overload
+def dynamic_routing(
+    graph: DGLGraph,
+    u_hat: torch.Tensor | Votes,
+    iterations: int = 3,
+    prior: torch.Tensor | float | None = None,
+    on_iteration: Observer | None = None,
+    *,
+    return_graph: Literal[True],
+) -> tuple[torch.Tensor, DGLGraph]: ...
+
+
+@uncompiled
+@typed
+def dynamic_routing(
+    graph: DGLGraph,
+    u_hat: torch.Tensor | Votes,
+    iterations: Size = 3,
+    prior: torch.Tensor | Logit | None = None,
+    on_iteration: Observer | None = None,
+    return_graph: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, DGLGraph]:
+    """Route by agreement (Sabour, Frosst & Hinton 2017, Procedure 1). The arguments are those of ``route``.
+
+    Returns:
+        v (J, *, D). With ``return_graph``, ``(v, routed)``: ``routed`` is a DGLGraph with the structure of ``graph``.
+        Its edges carry ``u_hat`` (E, *, D) and the last ``b`` and ``c`` (E, *), its parents carry ``v``, all detached.
+
+    >>> from graphcaps import complete_graph
+    >>> v, routed = dynamic_routing(complete_graph(3, 2), torch.ones(6, 4), return_graph=True)
+    >>> sorted(routed.edata), v.shape
+    (['b', 'c', 'u_hat'], torch.Size([2, 4]))
+    """
+    last: dict[str, torch.Tensor] = {}
+
+    def keep_last(r, b, c, v, agreement):
+        last.update(b=b, c=c)
+        if on_iteration is not None:
+            on_iteration(r, b, c, v, agreement)
+
+    observer = keep_last if return_graph else on_iteration
+    v = route_checked(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=observer).v
+    if not return_graph:
+        return v
+    view = graph.local_var()
+    for name, feature in dict(last, u_hat=as_votes(u_hat).build(graph)).items():
+        view.edata[name] = feature.detach().to(graph.device)
+    view.dstnodes[graph.canonical_etypes[0][2]].data["v"] = v.detach().to(graph.device)
+    return v, view
+
+
+def route_nodes(
+    graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool = False, get_coupling: bool = False
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Route the capsules of each edge's source to those of its destination. Each softmax is over the votes on one edge.
+
+    Args:
+        graph: E edges from N_src to N_dst nodes, as a DGLGraph, or as ``Links`` if torch traces the call.
+        votes: built from z (N_src, *, K_in, K_out, D), or with ``per_edge`` from z (E, *, K_in, K_out, D).
+        routing: an algorithm whose poses are sums of votes.
+        mutual: whether the two directions of an edge share their logits. Each edge then needs a reverse, and K_in = 1.
+        get_coupling: whether to return couplings.
+
+    Returns:
+        The last sums s (N_dst, *, K_out, D), not squashed, and the couplings (E, *, K_in, K_out), detached, or None.
+    """
+    by, rule = choose_for_nodes(graph, votes, routing, mutual), rule_of(routing)
+    if by == "kernels" and rule is not None:
+        s, c = fused_sums(graph, votes, rule, mutual, get_coupling)
+    elif by == "torch":
+        s, c = NodeEdges(graph, votes, mutual).sums(routing, get_coupling)
+    else:
+        u_hat = votes.build(graph)
+        caps_in, caps_out = u_hat.shape[-3:-1]
+        by_link = u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2)  # (E * K_in * K_out, *, D)
+        b = None if votes.prior is None else votes.prior.movedim((-2, -1), (1, 2)).flatten(0, 2)
+        parents = route_checked(expand(graph, caps_in, caps_out), by_link, routing, prior=b, coupling=get_coupling)
+        s, c = parents.pose.unflatten(0, (-1, caps_out)).movedim(1, -2), parents.coupling
+        c = None if c is None else c.unflatten(0, (-1, caps_in, caps_out)).movedim((1, 2), (-2, -1))
+    if get_coupling and c is None:
+        raise GraphcapsError(
+            f"{type(routing).__name__}: expected forward to give Parents with couplings, got sums alone. "
+            "Return graphcaps.routing.squashed(s, c)"
+        )
+    return s, c
+
+
+def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:
+    """Return the name of the engine that would route these votes.
+
+    Without a ``with engine(...)`` block, it is ``fused`` if that engine has kernels for the routing on the votes'
+    device; on CUDA, they need a complete graph, and votes of at most 64 numbers that aren't float64. Else it is
+    ``torch`` if the graph is complete or on another device than the votes, and ``dgl`` if not.
+    Under ``torch.export`` and ``torch.func`` it is ``torch``, the only engine that torch can trace.
+
+    >>> from graphcaps import complete_graph
+    >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
+    'fused'
+    """
+    check_graph(graph)
+    votes = as_votes(votes)
+    votes.check(graph)
+    return choose(graph, votes, as_routing(routing)).engine
+
+
+def _detached_copies(on_iteration: Observer) -> Observer:
+    """Give the observer detached copies, so that it can change them without changing the routing."""
+    gradients = torch.is_grad_enabled()  # the caller's mode: autograd functions turn gradients off
+
+    def hand_out(r: int, *state: torch.Tensor) -> None:
+        same = torch.is_grad_enabled() == gradients
+        with contextlib.nullcontext() if same else torch.set_grad_enabled(gradients):  # torch.export records a change
+            on_iteration(r, *(tensor.detach().clone() for tensor in state))
+
+    return hand_out
+
+
+def _check_activation(activation: torch.Tensor, wanted: tuple[int, ...], device: torch.device) -> None:
+    check_tensor("activation", activation)
+    expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
+    expect(activation.device == device, "activation", f"device {device} as the votes", activation.device)
+    ends = min_max(activation)  # values above 1 are allowed, as the lengths of capsules that were not squashed
+    least = 0.0 if ends is None else ends[0]
+    expect(not least < 0, "activation", "numbers in [0, 1]", f"{least:g}", "They are probabilities, not logits")
+
+
+def _checked_prior(prior: torch.Tensor | float | None, wanted: tuple[int, ...], votes: Votes) -> torch.Tensor:
+    """Return the prior as logits (E, *) in the dtype of the computation: float32 for votes in half precision."""
+    dtype = torch.float32 if votes.dtype in (torch.float16, torch.bfloat16) else votes.dtype
+    if prior is None:
+        return torch.zeros((), device=votes.device, dtype=dtype).expand(wanted)
+    if isinstance(prior, numbers.Real) and not isinstance(prior, bool):
+        prior = torch.full((), float(prior), device=votes.device, dtype=dtype)
+    prior = check_tensor("prior", prior)
+    expect(prior.device == votes.device, "prior", f"device {votes.device} as the votes", prior.device)
+    shape = (*prior.shape, *[1] * (len(wanted) - prior.dim()))
+    fits = len(shape) == len(wanted) and all(have in (1, want) for have, want in zip(shape, wanted, strict=True))
+    expect(fits, "prior", f"broadcastable from the left to (E, *)={wanted}", tuple(prior.shape))
+    return prior.reshape(shape).to(dtype).expand(wanted)

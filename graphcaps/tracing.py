@@ -1,0 +1,85 @@
+"""Whether torch traces the current call, and how to compute outside the trace."""
+
+import functools
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+import torch.utils._pytree
+from torch.autograd import forward_ad
+
+try:
+    from torch._custom_class_base import CustomClassBase
+    from torch._library.opaque_object import register_custom_class
+except ImportError:  # torch below 2.14
+    CustomClassBase = object  # type: ignore[misc, assignment]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+K = TypeVar("K", bound=type)
+TAKES_GRAPHS = CustomClassBase is not object  # whether compiled programs can pass Python objects to operators
+
+
+class Handle(CustomClassBase):
+    """What operators get in place of an object of DGL, because torch only passes classes with its own metaclass."""
+
+    def __init__(self, structure: Any):
+        self.structure = weakref.ref(structure)
+
+
+if TAKES_GRAPHS:
+    register_custom_class(Handle, typ="symbolic")
+
+
+def is_tracing() -> bool:
+    """Whether torch is tracing or transforming the current call; tensors may then have no values."""
+    return (
+        torch.compiler.is_compiling()  # comes first, because the compiler can't trace the other checks
+        or torch.jit.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or is_fake()
+    )
+
+
+def is_fake() -> bool:
+    """Whether a mode of torch, such as ``torch.export``'s, makes tensors without numbers."""
+    return type(torch.empty(0)) is not torch.Tensor
+
+
+def exportable(kind: K) -> K:
+    """Let ``torch.export.save`` write programs whose results are of this named tuple."""
+    torch.utils._pytree._register_namedtuple(kind, serialized_type_name=f"graphcaps.{kind.__name__}")
+    return kind
+
+
+def run_untraced(make: Callable[[], T]) -> T:
+    """Return ``make()``. Its tensors have values even while torch is tracing or transforming the current call.
+
+    A trace or transform affects only its own thread, so ``make`` runs in another one. DGL can't make graphs on another
+    default device than the CPU.
+    """
+    if not is_tracing():
+        with torch.device("cpu"):
+            return make()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(make).result()
+
+
+def uncompiled(function: Callable[P, T], unless: Callable[..., bool] | None = None) -> Callable[P, T]:
+    """Make ``torch.compile`` run ``function`` outside its graph, because it can't trace DGL or Numba.
+
+    ``unless`` gets the function's arguments and returns whether the call can be traced.
+    """
+
+    @functools.wraps(function)
+    def call_or_break(*arguments: P.args, **named: P.kwargs) -> T:
+        if torch.compiler.is_dynamo_compiling() and not (unless and unless(*arguments, **named)):
+            from .compiling import call
+
+            return call(function, *arguments, **named)
+        return function(*arguments, **named)
+
+    return call_or_break
