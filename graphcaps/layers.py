@@ -1,4 +1,4 @@
-"""What capsule layers and `BeliefConv` share: constant buffers, names of arguments, and checks of their inputs."""
+"""What all layers share: constant buffers and checks of inputs."""
 
 from types import SimpleNamespace as Names
 from typing import Any, ClassVar

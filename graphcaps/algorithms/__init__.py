@@ -1,1 +1,1 @@
-"""Routing algorithms: `Routing`, their base class, the votes that they route, and one file for each algorithm."""
+"""Routing algorithms: the votes, the base class, and a file for each."""

@@ -1,4 +1,4 @@
-"""``BeliefConv``: a graph layer that exchanges beliefs along edges, from rates that are counted or learned."""
+"""``BeliefConv``: a graph layer that exchanges beliefs along edges."""
 
 from .layer import BeliefConv, NodeBeliefs
 

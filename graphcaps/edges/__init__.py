@@ -1,1 +1,1 @@
-"""The operations on edges that routings are written with: torch, dense, DGL, and between nodes' capsules."""
+"""The operations on edges that routings are written with."""

@@ -1,1 +1,1 @@
-"""Image classification with capsules: data sets, networks, training, analysis and export."""
+"""Image networks: data sets, networks, training, analysis and export."""

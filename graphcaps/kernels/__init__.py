@@ -1,1 +1,1 @@
-"""Kernels that run whole iterations of a routing: for a CPU by Numba, for a GPU by Triton."""
+"""Kernels for whole iterations: Numba on a CPU, Triton on a GPU."""

@@ -34,9 +34,8 @@ def hash_of(*sources: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-KERNELS = (
-    f"kernels-{hash_of(Path(__file__).parents[2] / 'algorithms' / 'rule.py', *Path(__file__).parent.glob('*.py'))}"
-)
+RULE = Path(__file__).parents[2] / "algorithms" / "rule.py"
+KERNELS = f"kernels-{hash_of(RULE, *Path(__file__).parent.glob('*.py'))}"
 
 
 def cache_folder() -> Path | None:
