@@ -45,7 +45,7 @@ def _is_constant(prior: Tensor) -> bool:
     """Whether the prior is one finite number for all edges, by its strides. It then doesn't change the softmax."""
     if any(prior.stride()) or (torch.is_grad_enabled() and prior.requires_grad):
         return False
-    return torch.compiler.is_compiling() or bool(prior.flatten()[:1].isfinite().all())
+    return torch.compiler.is_compiling() or bool(prior[(0,) * prior.dim()].isfinite())
 
 
 class _Call(NamedTuple):
