@@ -47,23 +47,6 @@ def test_a_last_batch_of_one_joins_the_one_before(count, batch_size, expected):
     assert sorted(labels.tolist()) == list(range(count)) and torch.equal(images, to_float(data.pixels[labels]))
 
 
-def test_balanced_classes_come_equally_often_and_all_of_their_images_in_turn():
-    images = Images(torch.arange(100).byte()[:, None, None, None], torch.tensor([2] * 4 + [5] * 26 + [7] * 70))
-    shown, firsts = torch.zeros(100, dtype=torch.int64), []
-    for epoch in range(6):
-        batches = Batches(images, 15, seed=3, augment="none", balance=True).epoch(epoch)
-        pixels, labels = map(torch.cat, zip(*batches, strict=True))
-        rows = (pixels * 255).round().long().flatten()
-        assert torch.equal(images.labels[rows], labels)
-        assert sorted(labels.bincount()[[2, 5, 7]].tolist()) == [33, 33, 34]
-        shown += rows.bincount(minlength=100)
-        firsts.append(labels[:50].tolist())
-    for label in (2, 5, 7):  # each class was shown 200 times
-        times = shown[label == images.labels]
-        assert times.sum() == 200 and times.max() - times.min() <= 1
-    assert firsts[0] != firsts[3]
-
-
 def test_each_image_is_shifted_by_a_draw_of_its_own_up_to_two_pixels_each_way():
     pixels = torch.zeros(400, 1, 12, 10, dtype=torch.uint8)
     pixels[:, :, 6, 5] = 255

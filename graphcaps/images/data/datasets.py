@@ -97,7 +97,6 @@ def load_images(
     channels: int | None = None,
     skip_bad: bool = False,
     seed: int = 0,
-    separator: str | None = None,
     recorded: Path | None = None,
 ) -> ImageSplits:
     """Read a data set and split it. Every command that needs a data set calls this function.
@@ -109,8 +108,7 @@ def load_images(
         name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
         root: the folder with the files, in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs no files.
         download: whether to download missing files.
-        size, channels, skip_bad, seed, separator: for your own images, as in ``TrainConfig``. The seed determines their
-            split.
+        size, channels, skip_bad, seed: for your own images, as in ``TrainConfig``. The seed determines their split.
         recorded: the file images.csv of a run. If it exists, its images are taken.
 
     Raises:
@@ -119,7 +117,7 @@ def load_images(
     """
     root = Path(root).expanduser()
     if own_images(name):
-        return read_user_dataset(name, root, size, channels, skip_bad, seed, separator, recorded)
+        return read_user_dataset(name, root, size, channels, skip_bad, seed, recorded)
     check_name("dataset", name, list(DATASETS))
     spec = DATASETS[name]
     if spec.source == "digits":
@@ -129,8 +127,7 @@ def load_images(
     for part, images, count in (("training", train, spec.train), ("test", test, spec.test)):
         wanted, got = (count, *spec.image_shape), (len(images), *images.image_shape)
         expect(got == wanted, f"{name} {part} images", f"{wanted}", f"{got}", f"Delete its files in {root}")
-    kept, held_out = stratified_split(train.labels, spec.val)
-    parts: tuple[Images, ...] = train.take(kept), train.take(held_out), test
+    parts: tuple[Images, ...] = *map(train.take, stratified_split(train.labels, spec.val)), test
     if spec.pairs:
         return ImageSplits(name, spec.class_names, *(Pairs(part.pixels, part.labels) for part in parts))
     if spec.border:

@@ -45,7 +45,6 @@ def read_user_dataset(
     channels: int | None,
     skip_bad: bool,
     seed: int,
-    separator: str | None,
     recorded: Path | None,
 ) -> ImageSplits:
     """Read and split ``KIND:PATH``, or take the images in the file ``recorded``, if it exists.
@@ -74,7 +73,7 @@ def read_user_dataset(
         if path.resolve() in cache.resolve().parents:  # never write into the folder that is read
             cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphcaps"
         images = _read_files(path, listed, cache, size, channels, skip_bad, known)
-    return split(*images, f"{kind}:{path}", seed, separator, known)
+    return split(*images, f"{kind}:{path}", seed, known)
 
 
 def _read_files(
