@@ -102,7 +102,7 @@ LAYOUTS = [  # folders of 4 images each -> their classes, and what is said; or o
     ("Training/a Training/b Testing/a Testing/b", "a b", "Testing is test: a 4, b 4; Training is train: a 4, b 4"),
     ("train/a train/b dev/a dev/b more", "a b", "Left out: 5 images outside these folders (beside.png, more/0.png, "),
     ("own/own/a own/own/b", "a b", "own: a 4, b 4"),
-    ("a b __MACOSX/a .cache/a", "a b", "1 hidden (.cache), 1 of other programs (__MACOSX)"),
+    ("a b __MACOSX/a .cache/a", "a b", "2 hidden (.cache, __MACOSX)"),
     ("car plane train", "car plane train", "car 4, plane 4, train 4"),
     ("train/a train/test", "a test", "a 4, test 4"),
     ("a b test", None, "either folders of classes, or train, val and test .* got test beside a, b. Put the folders of"),

@@ -1,6 +1,7 @@
 """Reading of named data sets or your own files, and splitting them into training, validation and test images."""
 
 import contextlib
+import fcntl
 import logging
 import socket
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch.nn.functional import interpolate
 
 from ...errors import GraphcapsError, check_name, expect
@@ -29,8 +29,8 @@ def _read_digits() -> tuple[Images, Images]:
     small = torch.from_numpy(digits.images)[:, None] * (255 / 16)
     pixels = interpolate(small, size=(28, 28), mode="bilinear").round().to(torch.uint8)
     images = Images(pixels, torch.from_numpy(digits.target).to(torch.int64))
-    train, test = stratified_split(images.labels, 250)
-    return images.take(train), images.take(test)
+    train, test = map(images.take, stratified_split(images.labels, 250))
+    return train, test
 
 
 def _read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
@@ -64,7 +64,8 @@ def _read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Im
                 raise
             log.warning("%s isn't in %s: trying to download it", name, root.absolute())
             root.mkdir(parents=True, exist_ok=True)
-            with FileLock(root / ".download.lock"), contextlib.ExitStack() as stack:
+            with open(root / ".download.lock", "w") as lock, contextlib.ExitStack() as stack:
+                fcntl.flock(lock, fcntl.LOCK_EX)
                 # torchvision sets no timeout, so a firewall that drops packets would block it for minutes.
                 stack.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
                 socket.setdefaulttimeout(30)
