@@ -117,8 +117,8 @@ def explore_graph(
     with torch.no_grad():
         _, c = conv.capsules(graph, feat, edge_weight, True)  # raises an error if the arguments don't fit the layer
     if torch.special.entr(c).sum(-1).mean() > UNDECIDED[trained] * math.log(conv.capsules.num_caps):
-        then = "Edges may have more causes, or one: try another number of capsules" if trained else TRY
-        warnings.warn(f"couplings stay nearly equal. {then}", stacklevel=3)
+        advice = "Edges may have more causes, or one: try another number of capsules" if trained else TRY
+        warnings.warn(f"couplings stay nearly equal. {advice}", stacklevel=3)
     mutual = conv.capsules.mutual
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
@@ -166,18 +166,18 @@ def _layer_data(conv: CapsuleConv) -> dict:
 
 
 def _check_layer(conv: CapsuleConv) -> None:
-    then, got = "The page doesn't compute it", f"{type(conv).__module__}.{type(conv).__name__}"
+    advice, got = "The page doesn't compute it", f"{type(conv).__module__}.{type(conv).__name__}"
     if got.endswith(f".{CapsuleConv.__name__}"):
-        then = "Make a layer of graphcaps.nn, and copy the weights with load_state_dict"
-    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv, or a number of capsules", got, then)
-    capsules, then = conv.capsules, "The page doesn't compute it"
+        advice = "Make a layer of graphcaps.nn, and copy the weights with load_state_dict"
+    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv, or a number of capsules", got, advice)
+    capsules, advice = conv.capsules, "The page doesn't compute it"
     known = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
-    expect(known, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, then)
+    expect(known, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, advice)
     expect(capsules.num_caps > 1, "conv", "num_caps >= 2", capsules.num_caps, "One capsule has nothing to choose")
-    expect(capsules.in_caps == 1, "conv", "in_caps=1", capsules.in_caps, then)
+    expect(capsules.in_caps == 1, "conv", "in_caps=1", capsules.in_caps, advice)
     parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}
     for name, part in parts.items():
-        expect(part is None, "conv", f"no {name}", "one", then)
+        expect(part is None, "conv", f"no {name}", "one", advice)
 
 
 def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Tensor, torch.Tensor]:

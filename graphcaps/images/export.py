@@ -148,8 +148,8 @@ def check_installed() -> None:
     """Raise ``MissingError`` if a required library is missing or too old."""
     missing = [name for name in ("onnx", "onnxscript") if not _installed(name)]
     if missing:
-        then = 'Run: pip install -e ".[export]"'
-        raise MissingError(f"{' and '.join(missing)}: expected to be installed, to write ONNX, got none. {then}")
+        advice = 'Run: pip install -e ".[export]"'
+        raise MissingError(f"{' and '.join(missing)}: expected to be installed, to write ONNX, got none. {advice}")
     if Version(torch.__version__).release < OLDEST_TORCH:
         wanted = f"{'.'.join(map(str, OLDEST_TORCH))} or newer, to write ONNX"
         raise MissingError(f"torch: expected {wanted}, got {torch.__version__}. Update it")

@@ -84,9 +84,9 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
     expect(fits, name, "(N, H, W), (N, H, W, C) or (N, C, H, W), 1 or 3 channels", shape)
     expect(images.dtype.kind in "biuf", name, "numbers", images.dtype)
     white, low, high = 1 if images.dtype.kind in "bf" else 255, images.min(), images.max()
-    then = f"Divide them by the largest possible value: images / {255 if high > 16 else 16}"
+    advice = f"Divide them by the largest possible value: images / {255 if high > 16 else 16}"
     wanted, got = "integers from 0 to 255, or fractions from 0 to 1", f"{images.dtype} from {low:g} to {high:g}"
-    expect(bool(low >= 0 and high <= white), name, wanted, got, then)  # also false for NaN
+    expect(bool(low >= 0 and high <= white), name, wanted, got, advice)  # also false for NaN
     return images if images.dtype == np.uint8 else np.rint(images * (255 // white)).astype(np.uint8)
 
 
@@ -174,9 +174,9 @@ def _read_npz(path: Path) -> Arrays:
     Arrays named images and labels, x and y, or data and target (scikit-learn) are training images and their labels. All
     may also be .npy files in the folder ``path``, or beside the .npy file ``path``.
     """
-    then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
+    advice = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
     folder = path.parent if path.suffix == ".npy" else path
-    with reading(path, "arrays by numpy.savez", then):
+    with reading(path, "arrays by numpy.savez", advice):
         if folder.is_dir():
             arrays = {
                 file.stem.lower(): np.load(checked(file), allow_pickle=False) for file in sorted(folder.glob("*.npy"))
