@@ -82,13 +82,12 @@ def test_a_file_that_is_no_whole_image_or_too_large_is_refused_with_the_reason(s
     refuses(saved(digit()), "an image file that Pillow reads, got: Image size (784 pixels) exceeds limit")
 
 
-@pytest.mark.parametrize("ink, box", [(20 / 28, 20), (1.0, 28)])
-def test_a_drawing_is_cut_out_and_fills_its_share_of_the_frame(saved, ink, box):
+def test_a_drawing_is_cut_out_and_fills_its_share_of_the_frame(saved):
     paper = np.full((200, 300), 255, np.uint8)
     paper[30:90, 40:60] = 0  # a stroke of 60 x 20 in a corner
-    pixels = read_image(saved(paper), GREY, ink=ink).pixels[0]
+    pixels = read_image(saved(paper), GREY, ink=20 / 28).pixels[0]
     rows, columns = (pixels > 0.5).any(1).nonzero()[:, 0], (pixels > 0.5).any(0).nonzero()[:, 0]
-    assert len(rows) == box and len(columns) == round(box / 3)
+    assert len(rows) == 20 and len(columns) == round(20 / 3)
     assert abs(int(rows[0]) + int(rows[-1]) - 27) <= 1 and abs(int(columns[0]) + int(columns[-1]) - 27) <= 1
 
 
@@ -104,13 +103,11 @@ def in_bytes(levels):
     return (levels * 255).round().astype(np.uint8)
 
 
-FRAMED, DUSTY = five(), five()
-FRAMED[[10, -11], 10:-10] = FRAMED[10:-10, [10, -11]] = DUSTY[20:24, 30:34] = DUSTY[220:223, 180:184] = 0
+FRAMED = five()
+FRAMED[[10, -11], 10:-10] = FRAMED[10:-10, [10, -11]] = FRAMED[20:24, 30:34] = 0
 ON_A_SHEET = {
-    **{f"paper {p}, ink {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(240, 20), (255, 180), (40, 0)]},
-    **{f"board {p}, chalk {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(175, 215), (0, 40)]},
-    "in a frame": in_bytes(FRAMED),
-    "with dust": in_bytes(DUSTY),
+    "a board": in_bytes(five(175 / 255, 215 / 255)),
+    "in a frame with dust": in_bytes(FRAMED),
     "in a soft shadow": in_bytes(five(0.9, 0.1) * (0.7 + 0.3 * np.tanh(5 - np.arange(200) / 20))),
     "white on nothing": np.dstack([np.full((240, 200, 3), 255, np.uint8), in_bytes(five(0, 1))]),
 }
@@ -129,8 +126,7 @@ def test_a_file_of_the_networks_size_has_its_levels_set_and_stays_in_place(saved
     assert torch.equal(pixels[0] > 0, torch.from_numpy(digit() == 255)) and pixels.max() == 1
 
 
-@pytest.mark.parametrize("paper, ink", [(1, 1), (0.5, 0.45)])
-def test_a_sheet_without_ink_stays_blank(saved, paper, ink):
+def test_a_sheet_without_ink_stays_blank(saved):
     grain = np.random.RandomState(0).randint(-3, 4, five().shape)
-    sheet = (five(paper, ink) * 255 + grain).clip(0, 255).astype(np.uint8)
+    sheet = (five(0.5, 0.45) * 255 + grain).clip(0, 255).astype(np.uint8)
     assert read_image(saved(sheet), GREY, ink=1.0).pixels.max() < 0.1
