@@ -104,11 +104,11 @@ def explore_graph(
     _check_layer(conv)
     feat = check_tensor("feat", feat)
     expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
-    for name, given in {"node_names": node_names, "labels": labels, "positions": positions}.items():
-        if given is not None:
+    for name, values in {"node_names": node_names, "labels": labels, "positions": positions}.items():
+        if values is not None:
             with reading(name, f"one for each of {count} nodes"):
-                got = len(given)
-            expect(got == count, name, f"one for each of {count} nodes", got)
+                length = len(values)
+            expect(length == count, name, f"one for each of {count} nodes", length)
     names = [str(name) for name in (range(count) if node_names is None else node_names)]
     if isinstance(center, str):
         expect(center in names, "center", "a node's number or name", repr(center), did_you_mean(center, names))
@@ -171,8 +171,8 @@ def _check_layer(conv: CapsuleConv) -> None:
         advice = "Make a layer of graphcaps.nn, and copy the weights with load_state_dict"
     expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv, or a number of capsules", got, advice)
     capsules, advice = conv.capsules, "The page doesn't compute it"
-    known = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
-    expect(known, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, advice)
+    computed = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
+    expect(computed, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, advice)
     expect(capsules.num_caps > 1, "conv", "num_caps >= 2", capsules.num_caps, "One capsule has nothing to choose")
     expect(capsules.in_caps == 1, "conv", "in_caps=1", capsules.in_caps, advice)
     parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}

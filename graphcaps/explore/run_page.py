@@ -1,5 +1,7 @@
 """The explorer page of a run. It shows the routing trace, and contains the network, which routes your drawings."""
 
+from typing import Any
+
 import torch
 
 from ..errors import GraphcapsError
@@ -24,6 +26,7 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
     trace, best = run.trace(), run.checkpoint("best")
     if not best.exists():
         return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
+    model: Any
     model, head = read_model(best)
     run.check_trained(head)
     epoch = head["state"]["epoch"]

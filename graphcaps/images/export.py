@@ -153,10 +153,11 @@ def _installed(name: str) -> bool:
 def _write_onnx(network: ImageNetwork, path: Path, metadata: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Trace the network for one or more images, and write the file. Return each output's shape for one image."""
     model, images = Exportable(network).eval(), torch.zeros(2, *network.image_shape)
-    names = {"input_names": ["images"], "dynamic_shapes": {"images": {0: torch.export.Dim("batch", max=2**20)}}}
+    batch = {"images": {0: torch.export.Dim("batch", max=2**20)}}
+    options: dict[str, Any] = {"input_names": ["images"], "dynamic_shapes": batch, "verbose": False}
     with engine("torch"), torch.no_grad():
         outputs = model(images)  # DGL makes its graphs here, because torch can't trace DGL
-        written: Any = torch.onnx.export(model, (images,), dynamo=True, output_names=[*outputs], verbose=False, **names)
+        written: Any = torch.onnx.export(model, (images,), dynamo=True, output_names=[*outputs], **options)
     for part in (written.model.graph, *written.model.graph.all_nodes()):
         part.metadata_props.clear()  # torch's notes about tracing contain paths on this machine
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
