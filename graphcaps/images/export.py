@@ -74,7 +74,7 @@ def metadata_of(network: ImageNetwork, dataset: str | None) -> dict[str, Any]:
     ``input`` says how images must be prepared: their shape, the range of their values and their channels. If all
     drawings of the data set have the same size, ``ink`` is their longer side, divided by that of the image.
     """
-    routing = network.capsules.routing if network.routes else None
+    routing: Any = getattr(getattr(network, "capsules", None), "routing", None)
     images: dict[str, Any] = {"shape": ["batch", *network.image_shape], "range": [0, 1]}
     images |= {1: {"channels": "grey"}, 3: {"channels": "RGB"}}.get(network.image_shape[0], {})
     if dataset in DATASETS and (ink := DATASETS[dataset].ink) is not None:
