@@ -86,7 +86,8 @@ class Batches:
         expect(0 <= start < len(bounds), "start", f"0 to {len(self)}, the steps of an epoch", start)
         seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
         generator = torch.Generator().manual_seed(seed)
-        take = self._source.ordered(torch.randperm(self.num_images, generator=generator), generator)
+        order = torch.randperm(self.num_images, generator=generator).to(self._source.labels.device)
+        take = self._source.drawn(order, generator)
         return (take(self._slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
 
     def weight(self, step: int) -> float:
@@ -96,7 +97,7 @@ class Batches:
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over all images in order, without augmentation. Each process gets its slice of each batch."""
-        take = self._source.ordered(torch.arange(self.num_images))
+        take = self._source.fixed()
         for first in range(0, self.num_images, self.batch_size):
             here = self._slice(first, min(first + self.batch_size, self.num_images))
             if here.start < here.stop:
@@ -104,7 +105,7 @@ class Batches:
 
     def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """The images at ``places`` (B,) int64 of the order of ``in_order``, and their labels."""
-        return self._source.ordered(torch.arange(self.num_images))(places)
+        return self._source.fixed()(places)
 
     def _bounds(self) -> list[int]:
         """The start of each batch in an epoch, and the end of the last batch.
@@ -135,27 +136,31 @@ class _ImageSource:
             self._room = ink_room(images.pixels).cpu()
             self._reach = int(self._room.max())
 
-    def ordered(self, order: Tensor, generator: torch.Generator | None = None) -> Take:
-        """The images in this order (N,), unchanged; or each with its own random move or map, if there is a generator.
-
-        Each image is cut out of its padded frame at a corner, then warped.
-        """
-        count, size, maps = len(order), self._images.image_shape[1:], None
-        if generator is None:
-            corners = torch.full((2, count), self._reach)
-        elif self._room is None:
+    def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
+        """The images in the order ``order`` (N,), each with its own random move or map."""
+        count, maps = len(order), None
+        if self._room is None:
             corners = torch.randint(0, 2 * self._reach + 1, (2, count), generator=generator)
         else:
             numbers = torch.rand(2, count, generator=generator, dtype=torch.float64)
-            corners = self._reach - draw_moves(self._room[:, :, order], numbers)
-        if self._augment == "affine" and generator is not None:
-            maps = draw_affine(count, size, generator, self._images.shift).to(self.labels.device)
-        order, (top, left) = order.to(self.labels.device), corners.to(self.labels.device)
+            corners = self._reach - draw_moves(self._room[:, :, order.cpu()], numbers)
+        if self._augment == "affine":
+            maps = draw_affine(count, self._images.image_shape[1:], generator, self._images.shift).to(order.device)
+        return self._taking(order, corners, maps)
+
+    def fixed(self) -> Take:
+        """The images in their original order, unchanged."""
+        order = torch.arange(len(self.labels), device=self.labels.device)
+        return self._taking(order, torch.full((2, len(order)), self._reach))
+
+    def _taking(self, order: Tensor, corners: Tensor, maps: Tensor | None = None) -> Take:
+        """The images in this order, each cut out of its padded frame at a corner (2, N), then warped."""
+        top, left = corners.to(order.device)
 
         def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
             rows = order[here]
             frames = pad(self._images.pixels[rows], [self._reach] * 4)
-            images = to_float(windows(frames, top[here], left[here], size))  # (B, C, H, W)
+            images = to_float(windows(frames, top[here], left[here], self._images.image_shape[1:]))  # (B, C, H, W)
             return images if maps is None else warp(images, maps[here]), self.labels[rows]
 
         return take
@@ -172,19 +177,21 @@ class _PairSource:
         self.labels, self._size = pairs.labels.to(device), pairs.image_shape[1:]
         self._padded = pad(pairs.pixels.to(device), [2 * REACH] * 4)
 
-    def ordered(self, order: Tensor, generator: torch.Generator | None = None) -> Take:
-        """The pairs whose first digits are in this order (N,), with partners and shifts from the generator.
+    def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
+        """The pairs whose first digits are in the order ``order`` (N,), with new partners and shifts."""
+        return self._taking(order, torch.rand(5, len(order), generator=generator, dtype=torch.float64))
 
-        Without a generator, partners and shifts are the same on any machine.
-        """
-        shape, device = (5, len(order)), self.labels.device
-        if generator is None:
-            numbers = torch.from_numpy(np.random.RandomState(FIXED_SEED).random_sample(shape))
-        else:
-            numbers = torch.rand(shape, generator=generator, dtype=torch.float64)
+    def fixed(self) -> Take:
+        """The pairs whose first digits are in their original order. Partners and shifts are the same on any machine."""
+        order = torch.arange(len(self.labels), device=self.labels.device)
+        numbers = np.random.RandomState(FIXED_SEED).random_sample((5, len(order)))
+        return self._taking(order, torch.from_numpy(numbers))
+
+    def _taking(self, order: Tensor, numbers: Tensor) -> Take:
+        """The pairs with first digits in this order, and partners and shifts from random numbers (5, N) in [0, 1)."""
+        device = self.labels.device
         partners = draw_partners(self.labels.cpu(), numbers[0]).to(device)
         corners = (numbers[1:] * (2 * REACH + 1)).long().unflatten(0, (2, 2)).to(device)  # (axes 2, digits 2, N)
-        order = order.to(device)
 
         def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
             rows = order[here]
