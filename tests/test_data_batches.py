@@ -47,15 +47,6 @@ def test_a_last_batch_of_one_joins_the_one_before(count, batch_size, expected):
     assert sorted(labels.tolist()) == list(range(count)) and torch.equal(images, to_float(data.pixels[labels]))
 
 
-def test_each_image_is_shifted_by_a_draw_of_its_own_up_to_two_pixels_each_way():
-    pixels = torch.zeros(400, 1, 12, 10, dtype=torch.uint8)
-    pixels[:, :, 6, 5] = 255
-    shown, _ = next(Batches(Images(pixels, torch.arange(400)), 400, augment="shift").epoch(0))
-    assert shown.sum((1, 2, 3)).tolist() == [1] * 400
-    shifts = [(k // 10 - 6, k % 10 - 5) for k in shown.flatten(1).argmax(1).tolist()]
-    assert set(shifts) == {(down, right) for down in range(-2, 3) for right in range(-2, 3)}
-
-
 def test_affine_maps_shift_by_whole_pixels_and_keep_angles_on_images_that_are_not_square():
     image, one = to_float(numbered(1).pixels), torch.ones(1)
     moved = warp(image, affine_maps(0 * one, one, torch.tensor([[2.0], [-1.0]]), (12, 10)))
