@@ -13,11 +13,9 @@ GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
 @pytest.fixture
 def saved(tmp_path):
-    def save(array, name="image.png", **options):
-        path = tmp_path / name
-        image = array if isinstance(array, Image.Image) else Image.fromarray(array)
-        image.save(path, **options)
-        return path
+    def save(array, name="image.png"):
+        Image.fromarray(array).save(tmp_path / name)
+        return tmp_path / name
 
     return save
 
@@ -47,8 +45,7 @@ def test_a_wide_image_keeps_its_proportions_and_is_padded_with_its_border_and_re
 
 def test_an_image_in_the_data_sets_own_form_comes_back_as_it_was_and_ink_on_paper_inverted(saved):
     transparent = np.dstack([np.zeros((28, 28, 3), np.uint8), digit()])  # black ink on nothing, which counts as white
-    wide = digit().astype(np.uint16) * 257
-    for array, dark in ((digit(), False), (255 - digit(), True), (wide, False), (transparent, True)):
+    for array, dark in ((digit(), False), (255 - digit(), True), (transparent, True)):
         pixels, inverted = read_image(saved(array), GREY)
         assert torch.equal(pixels, DIGIT) and inverted is dark
     for invert in (True, False):
@@ -56,9 +53,6 @@ def test_an_image_in_the_data_sets_own_form_comes_back_as_it_was_and_ink_on_pape
         assert inverted is invert and pixels[0, 0, 0] == float(invert)
     pixels, inverted = read_image(saved(np.full((32, 32, 3), 250, np.uint8)), COLOUR)
     assert not inverted and pixels.min() > 0.9  # a colour image isn't inverted by itself
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was held on its side: turn by 270 degrees to see it upright
-    assert torch.equal(read_image(saved(digit(), exif=exif), GREY).pixels, torch.rot90(DIGIT, -1, (1, 2)))
 
 
 def refuses(path, text):

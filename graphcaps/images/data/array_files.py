@@ -54,8 +54,8 @@ def read_arrays(
     shape = (*common_size(np.array([whole.shape[1:3]]), size), channels or whole.shape[3])
     if shape != whole.shape[1:]:
         whole = np.stack([fit_pixels(image, *shape) for image in whole])
-    classes, parts = np.concatenate(labels), np.repeat(list(arrays), [len(each) for each in labels])
-    named = ["".join(map(str, each)) for each in classes.astype(int)] if classes.ndim == 2 else [*map(str, classes)]
+    classes, parts = np.concatenate(labels), np.repeat(list(arrays), [*map(len, labels)])
+    named = ["".join(map(str, row)) for row in classes.astype(int)] if classes.ndim == 2 else [*map(str, classes)]
     files = [*map(str, range(len(named)))]
     table = pandas.DataFrame({"file": files, "label": named, "split": parts, "sha256": hashes})
     return np.ascontiguousarray(whole.transpose(0, 3, 1, 2)), classes, table
@@ -120,7 +120,7 @@ def _read_files(kind: str, path: Path) -> Arrays:
             if (match := pattern.fullmatch(file.name)) and file.is_file():
                 files.setdefault(PART_NAMES[match[2].lower()], {}).setdefault(match[1], file)
     arrays: Arrays = {}
-    for part, (first, *others) in ((part, each.values()) for part, each in files.items()):
+    for part, (first, *others) in ((part, copies.values()) for part, copies in files.items()):
         several = f"also {', '.join(other.name for other in others)}"
         expect(not others, f"{first}", f"no other file of {part} images", several, "Use a folder for each data set")
         if (pair := _read_idx(first, path) if kind == "idx" else _read_csv(first)) is not None:
