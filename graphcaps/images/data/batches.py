@@ -52,7 +52,6 @@ class Batches:
         world: int = 1,
     ) -> None:
         expect(augment in AUGMENTS, "augment", f"one of {', '.join(AUGMENTS)}", repr(augment))
-        expect(world >= 1 and 0 <= rank < world, "rank", f"0 to world - 1 = {world - 1}", rank)
         check_whole("batch_size", batch_size, world, wanted=f"an integer >= {world}, one image per process")
         self.batch_size, self._seed, self._rank, self._world = batch_size, seed, rank, world
         self._source: _PairSource | _ImageSource
@@ -96,12 +95,10 @@ class Batches:
         return len(range(self.num_images)[self._slice(first, last)]) * self._world / (last - first)
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Iterate over all images in order, without augmentation. Each process gets its slice of each batch."""
+        """Iterate over all images in order, without augmentation. Every process receives whole batches."""
         take = self._source.fixed()
         for first in range(0, self.num_images, self.batch_size):
-            here = self._slice(first, min(first + self.batch_size, self.num_images))
-            if here.start < here.stop:
-                yield take(here)
+            yield take(slice(first, first + self.batch_size))
 
     def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """The images at ``places`` (B,) int64 of the order of ``in_order``, and their labels."""
