@@ -203,9 +203,9 @@ def purpose(file: Path) -> str:
     return said.partition("\n")[0].replace("``", "`").replace("|", "\\|")
 
 
-def imported_by(name: str, known: dict[str, Path]) -> Iterator[str]:
-    """The package's modules that a module imports, also inside functions, but not those only for type checkers."""
-    tree = parsed(known[name])
+def real_imports(file: Path) -> list[ast.Import | ast.ImportFrom]:
+    """A module's imports, also inside functions, but not those only for type checkers."""
+    tree = parsed(file)
     for_types = {
         id(inner)
         for node in ast.walk(tree)
@@ -213,9 +213,15 @@ def imported_by(name: str, known: dict[str, Path]) -> Iterator[str]:
         for line in node.body
         for inner in ast.walk(line)
     }
+    imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return [node for node in imports if id(node) not in for_types]
+
+
+def imported_by(name: str, known: dict[str, Path]) -> Iterator[str]:
+    """The package's modules that a module imports, also inside functions, but not those only for type checkers."""
     inside = name.split(".") if known[name].name == "__init__.py" else name.split(".")[:-1]
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or id(node) in for_types:
+    for node in real_imports(known[name]):
+        if not isinstance(node, ast.ImportFrom):
             continue
         above = inside[: len(inside) + 1 - node.level] if node.level else []
         source = ".".join([*above, *([node.module] if node.module else [])])
@@ -228,7 +234,7 @@ def imported_by(name: str, known: dict[str, Path]) -> Iterator[str]:
 
 def foreign(file: Path) -> set[str]:
     """The libraries that a module imports, also inside functions."""
-    imports = [node for node in ast.walk(parsed(file)) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    imports = real_imports(file)
     names = [alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in imports if isinstance(node, ast.ImportFrom) and not node.level]
     return {name.partition(".")[0] for name in names}

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from dgl import DGLGraph, function, ops
     from dgl.nn.functional import edge_softmax
 
-__all__ = ["DGLGraph", "dgl", "edge_softmax", "function", "has_cuda", "install", "install_command", "ops"]
+__all__ = [
+    "DGLGraph",
+    "dgl",
+    "edge_softmax",
+    "function",
+    "has_cuda",
+    "install",
+    "install_command",
+    "is_installed",
+    "ops",
+]
 
 NEWEST_PYTHON = (3, 12)  # DGL has no wheels for newer versions
 
@@ -36,33 +46,33 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "dgl":
             raise
+        if name == "DGLGraph":  # for annotations and isinstance, which PyG's layers need no DGL for
+            return NoDGLGraph
         raise GraphcapsError(f"dgl: expected it to be installed, got none. Run: {install_command()}") from error
     from dgl import function, ops
     from dgl.nn.functional import edge_softmax
 
-    _add_handles(dgl.heterograph_index.HeteroGraphIndex)
     globals().update(dgl=dgl, DGLGraph=dgl.DGLGraph, function=function, ops=ops, edge_softmax=edge_softmax)
     return globals()[name]
 
 
-def _add_handles(structures: type) -> None:
-    """Give every structure that DGL makes from now on a handle, by which ``torch.compile`` passes it to operators."""
-    from .tracing import TAKES_GRAPHS, Handle
+class NoDGLGraph:
+    """Takes the place of ``dgl.DGLGraph`` where DGL isn't installed. It has no objects."""
 
-    make: Any = structures.__new__
 
-    def make_with_handle(cls: type) -> Any:
-        structure = make(cls)
-        structure.graphcaps_handle = Handle(structure)
-        return structure
-
-    if TAKES_GRAPHS:
-        structures.__new__ = make_with_handle  # type: ignore[method-assign, assignment]
+@functools.cache
+def is_installed() -> bool:
+    """Whether DGL can be imported."""
+    return sys.modules.get("dgl") is not None or (
+        "dgl" not in sys.modules and importlib.util.find_spec("dgl") is not None
+    )
 
 
 @functools.cache
 def has_cuda() -> bool:
     """Whether DGL can use a CUDA device. The wheels on the Python package index are built without CUDA."""
+    if not is_installed():
+        return False
     dgl = __getattr__("dgl")
     try:
         dgl.graph(([0], [0])).to("cuda")

@@ -13,6 +13,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from . import kernels
 from ._dgl import DGLGraph
 from .algorithms.attention import Attention
 from .algorithms.base import Parents, Routing, rule_of, squashed
@@ -20,29 +21,26 @@ from .algorithms.dynamic import Dynamic
 from .algorithms.em import EM
 from .algorithms.inverted import Inverted
 from .algorithms.names import as_routing
-from .algorithms.observers import Observer, combined
+from .algorithms.observers import Observer, combined, watched
 from .algorithms.rule import Rule
 from .algorithms.spherical import Spherical
 from .algorithms.uniform import Uniform
-from .algorithms.votes import LinearVotes, MatrixVotes, NodeVotes, Votes, as_votes
+from .algorithms.votes import GivenVotes, LinearVotes, MatrixVotes, NodeVotes, Votes, as_votes
 from .edges.dense import DenseEdges
 from .edges.dgl import DGLEdges
 from .edges.nodes import NodeEdges
 from .edges.scatter import Edges
 from .errors import GraphcapsError, InputError, check_name, check_tensor, expect, min_max, warn_of_nan
-from .graph import Links, check_graph, expand
+from .functional import at_least_float32
+from .graph import Links, check_graph, links
 from .graph.nodes import warn_of_lone_votes
-from .kernels.fused import FusedEdges, fits_node_kernels, fused_sums, lacks_for_nodes
 from .names import ENGINES as NAMES
-from .tracing import uncompiled
+from .tracing import is_tracing, uncompiled
 from .typed import Logit, Size, typed
 
 __all__ = ["choose_engine", "dynamic_routing", "engine", "route"]
 __all__ += ["EM", "Attention", "Dynamic", "Inverted", "Spherical", "Uniform"]
 __all__ += ["LinearVotes", "MatrixVotes", "Parents", "Routing", "Rule", "squashed"]
-
-ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
-"""The order of preference: ``auto`` uses the first engine that supports the call."""
 
 _asked: ContextVar[str] = ContextVar("engine", default="auto")
 
@@ -76,45 +74,48 @@ def asked_engine() -> str:
     return _asked.get()
 
 
-def choose(graph: DGLGraph, votes: Votes, routing: Routing) -> type[Edges]:
+class FusedEdges(Edges):
+    """The engine that runs a routing by its rule, in kernels, instead of its ``forward``."""
+
+    engine = "fused"
+
+    @classmethod
+    def supports(cls, ends: Links, votes: Votes, routing: Routing) -> str:
+        return kernels.lacks(ends, votes, rule_of(routing))
+
+    def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
+        rule = rule_of(routing)
+        assert rule is not None
+        if self.observer is not None:  # the kernels keep nothing that an observer could see
+            edges = (DenseEdges if self.ends.complete else Edges)(self.ends, self.votes)
+            edges.observer = self.observer
+            return edges.route(routing, prior, activation, coupling)
+        s, c, v = kernels.sums(self.ends, self.votes, rule, prior, coupling=coupling, half=self.half)
+        return squashed(s, c) if v is None else Parents(s, v, torch.linalg.vector_norm(v, dim=-1), c)
+
+
+ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
+"""The order of preference: ``auto`` uses the first engine that supports the call."""
+
+
+def choose(edges: Links, votes: Votes, routing: Routing) -> type[Edges]:
     """Return the first engine in ENGINES that supports these votes and has the name that an ``engine`` block asks for.
 
     Raises:
         InputError: the block's engine can't run this call.
     """
-    if not (graph.num_edges() and votes.u.numel() and votes.dim):
+    if not (edges.num_edges and votes.u.numel() and votes.dim):
         return Edges  # the other engines' kernels fail on empty tensors
     asked, reason = asked_engine(), ""
     for kind in ENGINES:
         if asked in ("auto", kind.engine):
-            reason = kind.supports(graph, votes, routing)
+            reason = kind.supports(edges, votes, routing)
             if not reason:
                 return kind
-    got = f"{type(routing).__name__} of {tuple(votes.u.shape)} on {votes.device}"
+    call = f"{type(routing).__name__} of {tuple(votes.u.shape)} on {votes.device}"
     raise InputError(
-        f"engine {asked}: expected {reason}, got {got}. Use engine 'torch', on the command line --engine torch"
+        f"engine {asked}: expected {reason}, got {call}. Use engine 'torch', on the command line --engine torch"
     )
-
-
-def choose_for_nodes(graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool) -> str:
-    """Return how ``route_nodes`` computes: by "kernels", by "torch", or by "route" on the graph of all capsules.
-
-    Raises:
-        InputError: the block's engine can't run this call.
-    """
-    asked, reason = asked_engine(), lacks_for_nodes(votes, routing)
-    if asked in ("auto", "fused") and not reason:
-        return "kernels"
-    if asked in ("auto", "torch") or isinstance(graph, Links):
-        return "torch"
-    then = f"Engine fused lacks {reason}" if asked == "fused" else ""
-    expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), then)
-    return "route"
-
-
-def use_node_kernels(z: Tensor) -> bool:
-    """Whether to sum z (N, 1, K, D) along edges by node kernels: they support z and no block names another engine."""
-    return asked_engine() in ("auto", "fused") and fits_node_kernels(z)
 
 
 @uncompiled
@@ -160,12 +161,22 @@ def route(
     >>> parents.v.shape, parents.activation.shape, parents.coupling.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
-    return route_checked(graph, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
+    votes = as_votes(votes)
+    return route_links(
+        _links_for(graph, votes), votes, as_routing(routing), activation, prior, on_iteration, coupling=True
+    )
 
 
-def route_checked(
-    graph: DGLGraph | Links,
-    votes: torch.Tensor | Votes,
+def _links_for(graph: DGLGraph, votes: Votes) -> Links:
+    """Return the links of a user's graph on the votes' device."""
+    check_graph(graph)
+    warn_of_lone_votes(graph)
+    return links(graph, check_tensor("u_hat" if isinstance(votes, GivenVotes) else "u", votes.u).device)
+
+
+def route_links(
+    edges: Links,
+    votes: Votes,
     routing: Routing,
     activation: torch.Tensor | None = None,
     prior: torch.Tensor | float | None = None,
@@ -177,21 +188,17 @@ def route_checked(
 
     ``coupling``: whether to return couplings. ``half``: the dtype in which kernels on a GPU may multiply float32 votes.
     """
-    if not isinstance(graph, Links):
-        check_graph(graph)
-        warn_of_lone_votes(graph)
-    votes = as_votes(votes)
-    votes.check(graph)
+    votes.check(edges)
     trailing, device = votes.trailing, votes.device
     for name, parameter in routing.named_parameters():
         expect(parameter.device == device, f"routing.{name}", f"device {device} as the votes", parameter.device)
-    kind = choose(graph, votes, routing)
-    b = _checked_prior(prior, (graph.num_edges(), *trailing), votes)
+    kind = choose(edges, votes, routing)
+    b = _checked_prior(prior, (edges.num_edges, *trailing), votes)
     if activation is not None:
-        _check_activation(activation, (graph.num_src_nodes(), *trailing), device)
-    edges, observer = kind(graph, votes), combined(graph, on_iteration)
-    edges.observer, edges.half = observer and _detached_copies(observer), half
-    pose, v, a, c = edges.route(routing, b, activation, coupling)
+        _check_activation(activation, (edges.num_children, *trailing), device)
+    chosen, observer = kind(edges, votes), combined(edges, on_iteration)
+    chosen.observer, chosen.half = observer and _detached_copies(observer), half
+    pose, v, a, c = chosen.route(routing, b, activation, coupling)
     dtype = votes.dtype
     warn_of_nan(v, u_hat=votes.u, weight=getattr(votes, "weight", None), prior=b, activation=activation)
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
@@ -249,50 +256,62 @@ def dynamic_routing(
             on_iteration(r, b, c, v, agreement)
 
     observer = keep_last if return_graph else on_iteration
-    v = route_checked(graph, u_hat, Dynamic(iterations), prior=prior, on_iteration=observer).v
+    votes = as_votes(u_hat)
+    edges = _links_for(graph, votes)
+    v = route_links(edges, votes, Dynamic(iterations), prior=prior, on_iteration=observer).v
     if not return_graph:
         return v
     view = graph.local_var()
-    for name, feature in dict(last, u_hat=as_votes(u_hat).build(graph)).items():
+    for name, feature in dict(last, u_hat=votes.build(edges)).items():
         view.edata[name] = feature.detach().to(graph.device)
     view.dstnodes[graph.canonical_etypes[0][2]].data["v"] = v.detach().to(graph.device)
     return v, view
 
 
 def route_nodes(
-    graph: DGLGraph | Links, votes: NodeVotes, routing: Routing, mutual: bool = False, get_coupling: bool = False
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Route the capsules of each edge's source to those of its destination. Each softmax is over the votes on one edge.
+    edges: Links, votes: NodeVotes, routing: Routing, mutual: bool = False, coupling: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Route along the edges of a graph to the K capsules of each node. Each softmax is over the K votes on one edge.
 
     Args:
-        graph: E edges from N_src to N_dst nodes, as a DGLGraph, or as ``Links`` if torch traces the call.
-        votes: built from z (N_src, *, K_in, K_out, D), or with ``per_edge`` from z (E, *, K_in, K_out, D).
+        edges: E edges from N_src to N_dst nodes.
+        votes: built from z (N_src, *, K, D), or with ``per_edge`` from z (E, *, K, D).
         routing: an algorithm whose poses are sums of votes.
-        mutual: whether the two directions of an edge share their logits. Each edge then needs a reverse, and K_in = 1.
-        get_coupling: whether to return couplings.
+        mutual: whether the two directions of an edge share their logits. Each edge then needs a reverse.
+        coupling: whether to return couplings.
 
     Returns:
-        The last sums s (N_dst, *, K_out, D), not squashed, and the couplings (E, *, K_in, K_out), detached, or None.
+        The last sums s (N_dst, *, K, D), not squashed, and the couplings (E, *, K), detached, or None.
+
+    Raises:
+        InputError: an ``engine`` block's engine can't run this call.
     """
-    by, rule = choose_for_nodes(graph, votes, routing, mutual), rule_of(routing)
-    if by == "kernels" and rule is not None:
-        s, c = fused_sums(graph, votes, rule, mutual, get_coupling)
-    elif by == "torch":
-        s, c = NodeEdges(graph, votes, mutual).sums(routing, get_coupling)
+    rule, asked = rule_of(routing), asked_engine()
+    reason = "couplings of single iterations, for an observer" if watched() else kernels.lacks(edges, votes, rule)
+    if asked in ("auto", "fused") and not reason and rule is not None:
+        s, c, _ = kernels.sums(edges, votes, rule, mutual=mutual, coupling=coupling)
+    elif asked in ("auto", "torch") or edges.traced or is_tracing():
+        s, c = NodeEdges(edges, votes, mutual).sums(routing, coupling)
     else:
-        u_hat = votes.build(graph)
-        caps_in, caps_out = u_hat.shape[-3:-1]
-        by_link = u_hat.movedim((-3, -2), (1, 2)).flatten(0, 2)  # (E * K_in * K_out, *, D)
-        b = None if votes.prior is None else votes.prior.movedim((-2, -1), (1, 2)).flatten(0, 2)
-        parents = route_checked(expand(graph, caps_in, caps_out), by_link, routing, prior=b, coupling=get_coupling)
-        s, c = parents.pose.unflatten(0, (-1, caps_out)).movedim(1, -2), parents.coupling
-        c = None if c is None else c.unflatten(0, (-1, caps_in, caps_out)).movedim((1, 2), (-2, -1))
-    if get_coupling and c is None:
+        then = f"Engine fused lacks {reason}" if asked == "fused" else ""
+        expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), then)
+        s, c = _route_expanded(edges, votes, routing, coupling)
+    if coupling and c is None:
         raise GraphcapsError(
             f"{type(routing).__name__}: expected forward to give Parents with couplings, got sums alone. "
             "Return graphcaps.routing.squashed(s, c)"
         )
     return s, c
+
+
+def _route_expanded(edges: Links, votes: NodeVotes, routing: Routing, coupling: bool) -> tuple[Tensor, Tensor | None]:
+    """Route as two layers of capsules: each edge is a child that votes for the K capsules of its parent."""
+    u_hat = at_least_float32(votes.build(edges)).movedim(-2, 1).flatten(0, 1)  # (E * K, *, D)
+    prior = None if votes.prior is None else votes.prior.movedim(-1, 1).flatten(0, 1)
+    parents = route_links(edges.expand(votes.num_caps), as_votes(u_hat), routing, prior=prior, coupling=coupling)
+    s, c = (None if x is None else x.unflatten(0, (-1, votes.num_caps)) for x in (parents.pose, parents.coupling))
+    assert s is not None
+    return s.movedim(1, -2), None if c is None else c.movedim(1, -1)
 
 
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:
@@ -307,10 +326,10 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
     'fused'
     """
-    check_graph(graph)
     votes = as_votes(votes)
-    votes.check(graph)
-    return choose(graph, votes, as_routing(routing)).engine
+    edges = _links_for(graph, votes)
+    votes.check(edges)
+    return choose(edges, votes, as_routing(routing)).engine
 
 
 def _detached_copies(on_iteration: Observer) -> Observer:

@@ -1,36 +1,17 @@
 """Whether torch traces the current call, and how to compute outside the trace."""
 
 import functools
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import torch
 import torch.utils._pytree
 from torch.autograd import forward_ad
 
-try:
-    from torch._custom_class_base import CustomClassBase
-    from torch._library.opaque_object import register_custom_class
-except ImportError:  # torch below 2.14
-    CustomClassBase = object  # type: ignore[misc, assignment]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 K = TypeVar("K", bound=type)
-TAKES_GRAPHS = CustomClassBase is not object  # whether compiled programs can pass Python objects to operators
-
-
-class Handle(CustomClassBase):
-    """What operators get in place of an object of DGL, because torch only passes classes with its own metaclass."""
-
-    def __init__(self, structure: Any):
-        self.structure = weakref.ref(structure)
-
-
-if TAKES_GRAPHS:
-    register_custom_class(Handle, typ="symbolic")
 
 
 def is_tracing() -> bool:
@@ -42,6 +23,12 @@ def is_tracing() -> bool:
         or forward_ad._current_level >= 0
         or is_fake()
     )
+
+
+def is_exported() -> bool:
+    """Whether ``torch.export``, ``torch.onnx`` or ``torch.jit.trace`` is recording the call as a program."""
+    exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.4 lacks the first
+    return exporting() or torch.jit.is_tracing()
 
 
 def is_fake() -> bool:

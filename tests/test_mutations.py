@@ -73,8 +73,8 @@ MUTATIONS = [
     Mutation(
         "fact 7: edges of a complete graph taken for parent-major",
         "algorithms/votes.py",
-        "return self.build(graph).unflatten(0, (graph.num_src_nodes(), graph.num_dst_nodes()))",
-        "return self.build(graph).unflatten(0, (graph.num_dst_nodes(), graph.num_src_nodes())).transpose(0, 1)",
+        "return self.build(edges).unflatten(0, (edges.num_children, edges.num_parents))",
+        "return self.build(edges).unflatten(0, (edges.num_parents, edges.num_children)).transpose(0, 1)",
         "test_facts.py equals_dense_routing and dynamic-torch",
     ),
     Mutation(

@@ -55,4 +55,4 @@ class Attention(Routing):
         return squashed(s, c)
 
     def rule(self) -> Rule:
-        return Rule(2, "sums", shown=self.iterations)
+        return Rule(2, "sums")

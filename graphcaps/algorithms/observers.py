@@ -7,12 +7,11 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from .._dgl import DGLGraph
-from ..graph import expand
+from ..graph import Links
 
 Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # called with r, b, c, v, agreement
 
-Recorder = Callable[[DGLGraph], Observer]  # called with the graph of every routing that starts
+Recorder = Callable[[Links], Observer]  # called with the links of every routing that starts
 
 _recorders: ContextVar[tuple[Recorder, ...]] = ContextVar("recorders", default=())
 
@@ -32,11 +31,11 @@ def watched() -> bool:
     return not torch.compiler.is_compiling() and bool(_recorders.get())
 
 
-def combined(graph: DGLGraph, on_iteration: Observer | None) -> Observer | None:
+def combined(edges: Links, on_iteration: Observer | None) -> Observer | None:
     """Combine the recorders' observers with the caller's; without recorders, return the caller's."""
     if not watched():
         return on_iteration
-    observers = [recorder(graph) for recorder in _recorders.get()]
+    observers = [recorder(edges) for recorder in _recorders.get()]
     if on_iteration is not None:
         observers.append(on_iteration)  # last, so that its changes to the tensors are not recorded
 
@@ -47,18 +46,18 @@ def combined(graph: DGLGraph, on_iteration: Observer | None) -> Observer | None:
     return hand_out
 
 
-def observer_on_nodes(graph: DGLGraph, caps_in: int, caps_out: int) -> Observer | None:
+def observer_on_nodes(edges: Links, num_caps: int) -> Observer | None:
     """Return one observer for the recorders of a routing among nodes, or None without recorders.
 
-    It receives edge numbers (E, *, K_in, K_out) and parents (N, *, K_out, D), and passes them on in the shapes of
-    ``expand(graph, caps_in, caps_out)``: (E * K_in * K_out, *) and (N * K_out, *, D).
+    It receives edge numbers (E, *, K) and parents (N, *, K, D), and passes them on in the shapes of
+    ``edges.expand(num_caps)``: (E * K, *) and (N * K, *, D).
     """
-    recorded = combined(expand(graph, caps_in, caps_out), None) if watched() else None
+    recorded = combined(edges.expand(num_caps), None) if watched() else None
     if recorded is None:
         return None
 
     def hand_out(r: int, b: Tensor, c: Tensor, v: Tensor, agreement: Tensor) -> None:
-        b, c, agreement = (x.movedim((-2, -1), (1, 2)).flatten(0, 2) for x in (b, c, agreement))
+        b, c, agreement = (x.movedim(-1, 1).flatten(0, 1) for x in (b, c, agreement))
         recorded(r, b, c, v.movedim(-2, 1).flatten(0, 1), agreement)
 
     return hand_out

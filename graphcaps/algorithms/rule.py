@@ -13,9 +13,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from .._dgl import DGLGraph
 from ..functional import squash
-from ..graph import Links, links
+from ..graph import Links
 from ..tracing import is_tracing
 from .votes import LinearVotes
 
@@ -36,8 +35,6 @@ class Rule(NamedTuple):
     kind: Literal["capsules", "directions", "sums"] = "capsules"
     kappa: Tensor | None = None
     """The concentration of ``directions``, () or (J,), > 0."""
-    shown: int = 1
-    """How often observers get each state: R times for a routing that computes a single state, else once."""
 
     @property
     def adds(self) -> bool:
@@ -87,9 +84,7 @@ def kappa_over_rho(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
     return torch.where(some, kappa.to(mean.dtype) * torch.where(some, mean, 1).rsqrt(), 0)
 
 
-def ratio_of(
-    graph: DGLGraph | Links, votes: Tensor | LinearVotes, kappa: Tensor | None
-) -> tuple[Tensor | None, Tensor | None]:
+def ratio_of(edges: Links, votes: Tensor | LinearVotes, kappa: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """Return ratio = kappa / rho (J, B) and, for votes (E, B, D), per_square = ratio / sum of |u_hat|^2 (0 for 0 / 0).
 
     Both are None without kappa. For given votes, autograd sees ratio as a function of kappa alone, because the squares
@@ -98,34 +93,33 @@ def ratio_of(
     """
     if kappa is None:
         return None, None
-    ends = links(graph, votes.device)
     if isinstance(votes, LinearVotes):
-        squares = _squared_lengths(votes, ends)
+        squares = _squared_lengths(votes, edges)
     else:
         dtype = torch.promote_types(votes.dtype, torch.float32)
-        squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1, dtype=dtype).square_(), ends)
-    ratio = kappa_over_rho(squares, ends.in_degrees.to(squares.dtype).unsqueeze(-1), kappa)
+        squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1, dtype=dtype).square_(), edges)
+    ratio = kappa_over_rho(squares, edges.in_degrees.to(squares.dtype).unsqueeze(-1), kappa)
     value = ratio.detach()
     return ratio, None if isinstance(votes, LinearVotes) else torch.where(value > 0, value / squares, 0)
 
 
-def _squared_lengths(votes: LinearVotes, ends: Links) -> Tensor:
+def _squared_lengths(votes: LinearVotes, edges: Links) -> Tensor:
     """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children in ``votes`` are (I, B, P).
 
     As |u W|^2 = <u u^T, W W^T>, no votes are built on a complete graph with a matrix for each edge.
     """
-    if not ends.complete or votes.index is not None:
-        return _sum_to_parents(votes.build(ends).square().sum(-1), ends)
-    weight = votes.weight.unflatten(0, (ends.num_children, ends.num_parents))  # (I, J, P, D)
+    if not edges.complete or votes.index is not None:
+        return _sum_to_parents(votes.build(edges).square().sum(-1), edges)
+    weight = votes.weight.unflatten(0, (edges.num_children, edges.num_parents))  # (I, J, P, D)
     # einsum adds in the order of letters: the children t come last.
     products = torch.einsum("tbp,tbq->tbpq", votes.u, votes.u)
     return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
 
 
-def _sum_to_parents(numbers: Tensor, ends: Links) -> Tensor:
-    if numbers.is_cuda and ends.complete:  # there, index_add adds in any order, and thousands of numbers wait in line
-        return numbers.unflatten(0, (ends.num_children, -1)).sum(0)
-    return numbers.new_zeros(ends.num_parents, numbers.shape[1]).index_add(0, ends.dst, numbers)
+def _sum_to_parents(numbers: Tensor, edges: Links) -> Tensor:
+    if numbers.is_cuda and edges.complete:  # there, index_add adds in any order, and thousands of numbers wait in line
+        return numbers.unflatten(0, (edges.num_children, -1)).sum(0)
+    return numbers.new_zeros(edges.num_parents, numbers.shape[1]).index_add(0, edges.dst, numbers)
 
 
 def squash_backward(s: Tensor, dv: Tensor) -> Tensor:

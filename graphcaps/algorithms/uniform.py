@@ -41,4 +41,4 @@ class Uniform(Routing):
         return squashed(s, c)
 
     def rule(self) -> Rule:
-        return Rule(1, shown=self.iterations)
+        return Rule(1)

@@ -48,31 +48,31 @@ class Votes:
             moved[field.name] = x if keep else x.to(target)
         return replace(self, **moved)
 
-    def check(self, graph: DGLGraph) -> None:
+    def check(self, edges: Links) -> None:
         """Raise ``InputError`` if shapes, dtypes or devices don't fit each other or the graph."""
         raise NotImplementedError
 
     def tensor(self, graph: DGLGraph) -> Tensor:
         """Check the votes, then build them (E, *, D) in the graph's edge order."""
-        self.check(graph)
-        return self.build(graph)
+        edges = links(graph, self.device)
+        self.check(edges)
+        return self.build(edges)
 
-    def build(self, graph: DGLGraph) -> Tensor:
+    def build(self, edges: Links) -> Tensor:
         """Build the votes (E, *, D) in the graph's edge order, without checks."""
         raise NotImplementedError
 
-    def grid(self, graph: DGLGraph) -> Tensor:
+    def grid(self, edges: Links) -> Tensor:
         """Build the votes of a complete graph as (I, J, *, D), in any memory layout."""
-        return self.build(graph).unflatten(0, (graph.num_src_nodes(), graph.num_dst_nodes()))
+        return self.build(edges).unflatten(0, (edges.num_children, edges.num_parents))
 
 
 @dataclass(frozen=True)
 class GivenVotes(Votes):
     """Votes given as a tensor: ``u`` is u_hat (E, *, D), in the graph's edge order."""
 
-    def check(self, graph: DGLGraph) -> None:
-        u_hat, num_edges = self.u, graph.num_edges()
-        children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
+    def check(self, edges: Links) -> None:
+        u_hat, num_edges, children, parents = self.u, edges.num_edges, edges.num_children, edges.num_parents
         check_tensor("u_hat", u_hat)
         shape, then = tuple(u_hat.shape), ""
         fits = len(shape) >= 2 and shape[0] == num_edges
@@ -84,7 +84,7 @@ class GivenVotes(Votes):
             then = "Edges come first: u_hat.flatten(1, 2).transpose(0, 1), if the graph is complete_graph's"
         expect(fits, "u_hat", f"(E={num_edges}, *, D)", shape, then)
 
-    def build(self, graph: DGLGraph) -> Tensor:
+    def build(self, edges: Links) -> Tensor:
         return self.u
 
 
@@ -113,13 +113,13 @@ class LinearVotes(Votes):
     def dim(self) -> int:
         return self.weight.shape[-1]
 
-    def check(self, graph: DGLGraph) -> None:
+    def check(self, edges: Links) -> None:
         """Raise ``InputError`` if shapes, dtypes or devices don't fit each other or the graph.
 
         The values of ``index`` are checked only on the CPU: on a GPU, the check would wait for the device.
         """
         u, weight = self.u, self.weight
-        num_children, num_edges = graph.num_src_nodes(), graph.num_edges()
+        num_children, num_edges = edges.num_children, edges.num_edges
         check_tensor("u", u)
         check_tensor("weight", weight)
         expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
@@ -129,7 +129,7 @@ class LinearVotes(Votes):
         expect(weight.dim() == 3, "weight", "(E, P, D), or (M, P, D) with an index", tuple(weight.shape), then)
         expect(weight.shape[-2] == u.shape[-1], "weight", f"P={u.shape[-1]} as in u", tuple(weight.shape))
         if self.index is not None:
-            _check_index(self.index, len(weight), u, graph)
+            _check_index(self.index, len(weight), u, edges)
         else:
             expect(len(weight) == num_edges, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape), then)
 
@@ -137,14 +137,13 @@ class LinearVotes(Votes):
         """Return the matrix of each edge, (E, P, D)."""
         return self.weight if self.index is None else self.weight.index_select(0, self.index)
 
-    def build(self, graph: DGLGraph) -> Tensor:
-        edges = links(graph, self.device)
+    def build(self, edges: Links) -> Tensor:
         if edges.complete:
-            return self.grid(graph).flatten(0, 1)
+            return self.grid(edges).flatten(0, 1)
         return torch.einsum("e...p,epd->e...d", self.u.index_select(0, edges.src), self.matrices())
 
-    def grid(self, graph: DGLGraph) -> Tensor:
-        by_child = self.matrices().unflatten(0, (len(self.u), graph.num_dst_nodes()))  # (I, J, P, D)
+    def grid(self, edges: Links) -> Tensor:
+        by_child = self.matrices().unflatten(0, (len(self.u), edges.num_parents))  # (I, J, P, D)
         return torch.einsum("i...p,ijpd->ij...d", self.u, by_child)
 
 
@@ -170,22 +169,22 @@ class MatrixVotes(Votes):
     index: Tensor
     shift: Tensor | None = None
 
-    def check(self, graph: DGLGraph) -> None:
+    def check(self, edges: Links) -> None:
         u, weight, shift = check_tensor("u", self.u), check_tensor("weight", self.weight), self.shift
         expect(u.dim() >= 2 and u.shape[-1] == 16, "u", "(I, *, 16)", tuple(u.shape))
         expect(weight.dim() == 3 and weight.shape[1:] == (4, 4), "weight", "(M, 4, 4)", tuple(weight.shape))
-        self._rows().check(graph)
+        self._rows().check(edges)
         if shift is not None:
             check_tensor("shift", shift)
             expect(shift.shape == (len(u), 16), "shift", f"(I={len(u)}, 16)", tuple(shift.shape))
             same = shift.dtype == u.dtype and shift.device == u.device
             expect(same, "shift", f"{u.dtype} on {u.device} as u", f"{shift.dtype} on {shift.device}")
 
-    def build(self, graph: DGLGraph) -> Tensor:
-        votes = self._rows().build(graph).flatten(-2)
+    def build(self, edges: Links) -> Tensor:
+        votes = self._rows().build(edges).flatten(-2)
         if self.shift is None:
             return votes
-        shift = self.shift.detach().index_select(0, links(graph, self.device).src)  # (E, 16)
+        shift = self.shift.detach().index_select(0, edges.src)  # (E, 16)
         return votes + shift.reshape(len(shift), *[1] * (votes.dim() - 2), 16)
 
     def _rows(self) -> LinearVotes:
@@ -195,14 +194,14 @@ class MatrixVotes(Votes):
 
 @dataclass(frozen=True)
 class NodeVotes(Votes):
-    """Votes along edges e = (u, v): capsule k of u gives capsule l of v the vote w_e z_ukl.
+    """Votes along edges e = (u, v): node u gives capsule k of v the vote w_ek z_uk.
 
     Args:
-        u: z (N_src, *, K_in, K_out, D), shared by all out-edges of a node; or with ``per_edge`` (E, *, K_in, K_out, D).
-            With a prior, K_out may be 1: the votes for all capsules are then the same.
-        scale: w, the factors of the votes, broadcastable with (E, *, K_in, K_out), or None for 1.
+        u: z (N_src, *, K, D), shared by all out-edges of a node; or with ``per_edge`` (E, *, K, D). With a prior, K may
+            be 1 here: the votes for all capsules are then the same.
+        scale: w, the factors of the votes, (E, *, K) or broadcastable with it, or None for 1.
         per_edge: whether each edge has its own votes.
-        prior: logits (E, *, K_in, K_out) that are added to b, or None.
+        prior: logits (E, *, K) that are added to b, or None.
     """
 
     scale: Tensor | None = None
@@ -210,25 +209,25 @@ class NodeVotes(Votes):
     prior: Tensor | None = None
 
     @property
-    def z(self) -> Tensor:
-        """``u`` with a vote for each of the K_out capsules."""
-        return self.u if self.prior is None else self.u.expand(*self.u.shape[:-2], self.prior.shape[-1], -1)
+    def num_caps(self) -> int:
+        """K, the number of capsules of a node."""
+        return self.u.shape[-2] if self.prior is None else self.prior.shape[-1]
 
     @property
     def trailing(self) -> tuple[int, ...]:
-        return (*self.u.shape[1:-3], self.z.shape[-2])  # those of the parents: (*, K_out)
+        return (*self.u.shape[1:-2], self.num_caps)  # those of the parents: (*, K)
 
-    def build(self, graph: DGLGraph | Links) -> Tensor:
-        """Build the votes (E, *, K_in, K_out, D) in edge order."""
-        ends = links(graph, self.device)
-        votes = self.z if self.per_edge else self.z.index_select(0, ends.src)
+    def build(self, edges: Links) -> Tensor:
+        """Build the votes (E, *, K, D) in edge order."""
+        z = self.u.expand(*self.u.shape[:-2], self.num_caps, -1)
+        votes = z if self.per_edge else z.index_select(0, edges.src)
         return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
 
 
-def _check_index(index: Tensor, num_matrices: int, u: Tensor, graph: DGLGraph) -> None:
+def _check_index(index: Tensor, num_matrices: int, u: Tensor, edges: Links) -> None:
     check_tensor("index", index, floating=False)
     expect(index.dtype in (torch.int32, torch.int64), "index", "int32 or int64", index.dtype)
-    expect(index.shape == (graph.num_edges(),), "index", f"(E={graph.num_edges()},)", tuple(index.shape))
+    expect(index.shape == (edges.num_edges,), "index", f"(E={edges.num_edges},)", tuple(index.shape))
     expect(index.device == u.device, "index", f"device {u.device} as u", index.device)
     if (ends := min_max(index)) is not None:
         inside = ends[0] >= 0 and ends[1] < num_matrices

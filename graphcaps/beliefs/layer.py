@@ -13,10 +13,11 @@ from .._dgl import DGLGraph
 from ..algorithms.observers import observer_on_nodes
 from ..errors import check_tensor, check_whole, expect, min_max, warn_of_nan
 from ..functional import at_least_float32
-from ..graph import check_graph, links, reverse_edges
-from ..graph.nodes import check_edges, check_one_kind, warn_of_parallel_edges
+from ..graph import Links, check_graph, links
+from ..graph.nodes import check_edges, check_one_kind, membership_links, warn_of_parallel_edges
+from ..kernels import prepare
 from ..layers import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
-from ..tracing import is_tracing, run_untraced, uncompiled
+from ..tracing import is_tracing, uncompiled
 from ..typed import Share, Size, typed
 from .rates import LEAST, counted_rates, counted_shares, labels_and_states, labels_of
 from .sums import products_of_ends, sum_weighted
@@ -29,7 +30,6 @@ DAMPING = 0.3  # share of a message's previous value in the next one, so that me
 class NodeBeliefs(HasConstants):
     """The weights and iterations of ``BeliefConv``. Error messages use the argument names in ``names``."""
 
-    in_caps = 1  # `graphcaps.watch` reads this
     states: Tensor
 
     def __init__(
@@ -79,56 +79,56 @@ class NodeBeliefs(HasConstants):
         return self.log_rates.exp()
 
     def forward(
-        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, sizes: Tensor
+        self, edges: Links, feat: Tensor, edge_weight: Tensor | None, batch: Tensor, num_graphs: int
     ) -> tuple[Tensor, Tensor]:
         """Return beliefs (N, K, D) and detached couplings c (E, 1, K).
 
-        Arguments are those of ``BeliefConv.forward``. ``sizes`` (B,) are the numbers of nodes in the batch's graphs.
+        Arguments are those of ``BeliefConv.forward``. ``batch`` (N,) is the number of each node's graph, below
+        ``num_graphs``.
         """
-        z = self.bias + self._logits(feat, graph.num_dst_nodes())
+        z = self.bias + self._logits(feat, edges.num_parents)
         z = at_least_float32(z)
         z = z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
         epsilon, gain, nu = self.learned.to(z.dtype)
-        rates, ends = self.rates.to(z.dtype), links(graph, z.device)
-        weight = z.new_ones(graph.num_edges()) if edge_weight is None else edge_weight
-        check_edge_weight(weight, graph.num_edges())
+        rates = self.rates.to(z.dtype)
+        weight = z.new_ones(edges.num_edges) if edge_weight is None else edge_weight
+        check_edge_weight(weight, edges.num_edges)
         least = min_max(weight) or (0.0, 0.0)
         expect(not least[0] < 0, "edge_weight", "numbers from 0", least[0], "A weight of 2 counts as two edges")
-        warn_of_parallel_edges(graph)
+        warn_of_parallel_edges(edges)
         weight = weight.to(z.dtype).reshape(-1, 1)
-        sizes = sizes.to(z.device)
-        own = torch.arange(len(sizes), device=z.device).repeat_interleave(sizes, output_size=len(z))
+        sizes = batch.new_zeros(num_graphs).index_add(0, batch, torch.ones_like(batch)).clamp_min(1)
 
         def mean(x: Tensor) -> Tensor:
             """Replace each node's row of x (N, *) by the mean over the nodes of its graph."""
-            total = x.new_zeros(len(sizes), *x.shape[1:]).index_add(0, own, x)
-            return (total / sizes.clamp_min(1).view(-1, *[1] * (x.dim() - 1))).index_select(0, own)
+            total = x.new_zeros(num_graphs, *x.shape[1:]).index_add(0, batch, x)
+            return (total / sizes.view(-1, *[1] * (x.dim() - 1))).index_select(0, batch)
 
-        degree = z.new_zeros(len(z), 1).index_add(0, ends.dst, weight)
+        degree = z.new_zeros(z.shape[0], 1).index_add(0, edges.dst, weight)
         relative = degree / mean(degree).clamp_min(LEAST) if self.degree_corrected else torch.ones_like(degree)
         relative = relative.unsqueeze(-1)  # (N, 1, 1)
         pairs = (nu * rates * mean(degree) / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
 
         def step(h: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             """Return the next beliefs, the next messages and the agreement (E, K). Without messages, m is h."""
-            a = (m * m.index_select(0, reverse)).sum(-1) if self.messages else products_of_ends(graph, h)
+            a = (m * m.index_select(0, reverse)).sum(-1) if self.messages else products_of_ends(edges, h)
             explained = rates * a
             others = (explained.sum(1, keepdim=True) - explained).clamp_min(0)  # rounding can make it slightly negative
             says = gain * (1 + rates / (epsilon + others)).log() * weight
             without = z - pairs * mean(relative * h)
             if not self.messages:
-                h = (without + sum_weighted(graph, h, says)).softmax(-1)
+                h = (without + sum_weighted(edges, h, says)).softmax(-1)
                 return h, h, a
             weighted = says.unsqueeze(-1) * m  # (E, K, D)
-            total = without.index_add(0, ends.dst, weighted)
-            new = (total.index_select(0, ends.src) - weighted.index_select(0, reverse)).softmax(-1)
+            total = without.index_add(0, edges.dst, weighted)
+            new = (total.index_select(0, edges.src) - weighted.index_select(0, reverse)).softmax(-1)
             return total.softmax(-1), torch.lerp(new, m, DAMPING), a
 
-        observer, h = observer_on_nodes(graph, 1, self.num_caps), z.softmax(-1)
+        observer, h = observer_on_nodes(edges, self.num_caps), z.softmax(-1)
         m = h
         if self.messages:
-            reverse = reverse_edges(graph).to(z.device)
-            m = h.index_select(0, ends.src)
+            reverse = edges.reverse
+            m = h.index_select(0, edges.src)
         for r in range(self.iterations):
             # An iteration is computed again for its gradient, so that only its messages are kept.
             again = self.messages and not is_tracing()
@@ -136,7 +136,7 @@ class NodeBeliefs(HasConstants):
             shares = (rates * a).detach().clamp_min(torch.finfo(a.dtype).tiny)  # no 0 / 0 if two nodes agree on nothing
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
-                observer(r, shares.log().unsqueeze(1), c.unsqueeze(1), h.detach(), a.detach().unsqueeze(1))
+                observer(r, shares.log(), c, h.detach(), a.detach())
         warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
@@ -163,16 +163,16 @@ class NodeBeliefs(HasConstants):
         at_label = torch.arange(self.out_feats, device=labels.device) == labels.unsqueeze(-1)
         return KNOWN * (at_label & kept.unsqueeze(-1)).to(self.bias.dtype)
 
-    def count(self, graph: DGLGraph, labels: Tensor) -> None:
+    def count(self, edges: Links, labels: Tensor) -> None:
         """Set epsilon, nu and rho to the rates of labels (N, K), and b to the logarithms of the states' frequencies."""
         if self.messages:
-            reverse_edges(graph)  # raises an error if an edge has none
-        p, q = counted_rates(graph, labels, self.degree_corrected)
+            _ = edges.reverse  # raises an error if an edge has none
+        p, q = counted_rates(edges, labels, self.degree_corrected)
         mean, num_nodes = p.mean(), len(labels)
         if (ratio := min_max(q / mean)) and ratio[0] > 2:  # up to 1.1 on tried graphs, 1 to 25 if labels are shuffled
             then = "Are they in the order of the graph's nodes? dgl.from_networkx sorts nodes by name"
             warnings.warn(f"labels: edges hardly join equal ones more often than by chance. {then}", stacklevel=3)
-        nu = mean * num_nodes**2 / graph.num_edges() * (1 / self.states).sum()
+        nu = mean * num_nodes**2 / edges.num_edges * (1 / self.states).sum()
         with torch.no_grad():
             self.log_rates.copy_((p / mean).log())
             self.bias.copy_(counted_shares(labels, self.states).clamp_min(LEAST).log())
@@ -270,14 +270,13 @@ class BeliefConv(nn.Module):
         check_graph(graph)
         labels, sizes = labels_and_states(labels, graph.num_nodes())
         layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
-        layer.beliefs.count(graph, labels)
+        layer.beliefs.count(links(graph, labels.device), labels)
         return layer
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         self.beliefs.reset_parameters()
 
-    @uncompiled
     @typed
     def forward(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, get_coupling: bool = False
@@ -295,11 +294,24 @@ class BeliefConv(nn.Module):
             DGLError: a node has no in-edges, and ``allow_zero_in_degree`` is False.
             InputError: shapes don't fit, the graph's sources aren't its destinations, or an edge has no reverse.
         """
-        check_graph(graph)
-        check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")
-        if self.beliefs.messages:
-            reverse_edges(graph)  # before a node's missing in-edges are an error, which self-loops would only hide
-        check_edges(graph, self.allow_zero_in_degree)
         check_tensor("feat", feat, floating=False, sparse=True)
-        h, c = self.beliefs(graph, dropped(self.feat_drop, feat), edge_weight, run_untraced(graph.batch_num_nodes))
+        edges, batch, num_graphs = _door(graph, self, feat.device)
+        h, c = self.beliefs(edges, dropped(self.feat_drop, feat), edge_weight, batch, num_graphs)
         return (h, c) if get_coupling else h
+
+
+@uncompiled
+def _door(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Links, Tensor, int]:
+    """Check a graph, and return its links, the number of each node's graph (N,) and the number of graphs.
+
+    ``torch.compile`` can't trace DGL, and runs this outside its trace.
+    """
+    check_graph(graph)
+    check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")
+    edges = links(graph, device)
+    if layer.beliefs.messages:
+        _ = edges.reverse  # before a node's missing in-edges are an error, which self-loops would only hide
+    check_edges(graph, layer.allow_zero_in_degree)
+    prepare(edges, mutual=False)
+    members = membership_links(graph, device)
+    return edges, members.dst, members.num_parents

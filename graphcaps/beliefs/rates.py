@@ -5,9 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from .._dgl import DGLGraph
 from ..errors import check_tensor, expect, min_max
-from ..graph import links
+from ..graph import Links
 
 LEAST = 1e-12  # replaces zero in a denominator or a logarithm
 ASSUMED = 10.0  # edges per capsule, assumed beside those counted; chosen among 0, 10, 20, 30 on generated graphs
@@ -36,7 +35,7 @@ def labels_and_states(labels: Tensor, num_nodes: int | None = None) -> tuple[Ten
     return labels, sizes
 
 
-def counted_rates(graph: DGLGraph, labels: Tensor, degree_corrected: bool) -> tuple[Tensor, Tensor]:
+def counted_rates(edges: Links, labels: Tensor, degree_corrected: bool) -> tuple[Tensor, Tensor]:
     """Count the edges between nodes whose labels (N, K) are all known: none is -1.
 
     The model is that an edge is drawn by a capsule in which its ends have the same label, or by none. A pair of nodes
@@ -50,11 +49,11 @@ def counted_rates(graph: DGLGraph, labels: Tensor, degree_corrected: bool) -> tu
     Returns:
         p (K,) and q (), float64 > 0, of the highest posterior probability, found by expectation maximisation.
     """
-    ends, known = links(graph, labels.device), (labels >= 0).all(1)
-    degree = ends.in_degrees.double()
+    known = (labels >= 0).all(1)
+    degree = edges.in_degrees.double()
     relative = degree / degree.mean().clamp_min(LEAST) if degree_corrected else torch.ones_like(degree)
-    both = known[ends.src] & known[ends.dst] & (ends.src != ends.dst)
-    same = (labels[ends.src[both]] == labels[ends.dst[both]]).double()  # (M, K)
+    both = known[edges.src] & known[edges.dst] & (edges.src != edges.dst)
+    same = (labels[edges.src[both]] == labels[edges.dst[both]]).double()  # (M, K)
     then = "Give more labels, or make the layer without counting: BeliefConv(None, D, K)"
     expect(len(same) > 0, "labels", "edges between nodes with known labels", "none", then)
     share, of_known = relative[known], labels[known].T  # (n,), (K, n)

@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor
 
-from .._dgl import DGLGraph
 from ..algorithms.base import Routing
 from ..algorithms.votes import Votes
-from ..graph import links
+from ..graph import Links
 from .scatter import AlignedEdges
 
 
@@ -21,11 +20,11 @@ class DenseEdges(AlignedEdges):
     child_dim = 0
 
     @classmethod
-    def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
-        return "" if links(graph).complete else "a complete graph"
+    def supports(cls, ends: Links, votes: Votes, routing: Routing) -> str:
+        return "" if ends.complete else "a complete graph"
 
-    def __init__(self, graph: DGLGraph, votes: Votes):
-        super().__init__(graph, votes)
+    def __init__(self, ends: Links, votes: Votes):
+        super().__init__(ends, votes)
         self.vector_dims = len(votes.trailing) + 2
 
     def numbers_in(self, x: Tensor) -> Tensor:
@@ -35,7 +34,7 @@ class DenseEdges(AlignedEdges):
         return x.movedim(-1, 0).flatten(0, 1)  # (E, *)
 
     def vectors_in(self, dtype: torch.dtype) -> Tensor:
-        return self.votes.grid(self.graph).to(dtype).movedim(0, -2).contiguous()  # (I, J, *, D) -> (J, *, I, D)
+        return self.votes.grid(self.ends).to(dtype).movedim(0, -2).contiguous()  # (I, J, *, D) -> (J, *, I, D)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         return torch.matmul(c.unsqueeze(-2), u_hat).squeeze(-2)  # (J, *, 1, I) (J, *, I, D) -> (J, *, D)

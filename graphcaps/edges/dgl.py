@@ -2,17 +2,17 @@
 
 from torch import Tensor
 
-from .._dgl import DGLGraph, edge_softmax, function, has_cuda
+from .. import _dgl
 from ..algorithms.base import Routing
 from ..algorithms.votes import Votes
-from ..graph import Links
+from ..graph import Links, bipartite_graph
 from ..tracing import is_tracing
 from .scatter import Edges
 from .second_derivative import refuse_second_derivative
 
 
 class DGLEdges(Edges):
-    """DGL's operations on a view of the graph, so that the caller's graph doesn't change.
+    """DGL's operations on the bipartite DGLGraph of the links. Its edges hold votes ``u_hat`` and couplings ``c``.
 
     DGL can't compute second derivatives, so they raise an error. Other operations are torch's, which are as fast.
     """
@@ -20,29 +20,31 @@ class DGLEdges(Edges):
     engine = "dgl"
 
     @classmethod
-    def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
-        if is_tracing() or isinstance(graph, Links):
+    def supports(cls, ends: Links, votes: Votes, routing: Routing) -> str:
+        if is_tracing() or ends.traced:
             return "a call that torch doesn't trace or transform"
-        if votes.device != graph.device:
-            then = f", as graph.to('{votes.device}') has" if votes.device.type == "cuda" and has_cuda() else ""
-            return f"votes and graph on one device{then}; they are on {votes.device} and {graph.device}"
+        if not _dgl.is_installed():
+            return f"DGL: {_dgl.install_command()}"
+        if votes.device.type != "cpu" and not _dgl.has_cuda():
+            return f"a DGL that was built for {votes.device.type}"
         return ""
 
-    def __init__(self, graph: DGLGraph, votes: Votes):
-        super().__init__(graph, votes)
-        self.graph = graph.local_var()
+    def __init__(self, ends: Links, votes: Votes):
+        super().__init__(ends, votes)
+        sizes = ends.num_children, ends.num_parents
+        self.graph = ends.cached("graph", lambda: bipartite_graph(ends.src, ends.dst, *sizes)).local_var()
 
     def child_softmax(self, b: Tensor) -> Tensor:
-        return edge_softmax(self.graph, refuse_second_derivative(b), norm_by="src")
+        return _dgl.edge_softmax(self.graph, refuse_second_derivative(b), norm_by="src")
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         c, u_hat = refuse_second_derivative(c), refuse_second_derivative(u_hat)
         self.graph.edata["c"], self.graph.edata["u_hat"] = c.unsqueeze(-1), u_hat
-        self.graph.update_all(lambda edges: {"m": edges.data["c"] * edges.data["u_hat"]}, function.sum("m", "s"))
+        self.graph.update_all(lambda edges: {"m": edges.data["c"] * edges.data["u_hat"]}, _dgl.function.sum("m", "s"))
         return self.graph.dstdata.pop("s")
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
         u_hat, v = refuse_second_derivative(u_hat), refuse_second_derivative(v)
         self.graph.edata["u_hat"], self.graph.dstdata["v"] = u_hat, v
-        self.graph.apply_edges(function.e_dot_v("u_hat", "v", "agreement"))
+        self.graph.apply_edges(_dgl.function.e_dot_v("u_hat", "v", "agreement"))
         return self.graph.edata.pop("agreement").squeeze(-1)

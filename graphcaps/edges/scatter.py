@@ -2,23 +2,21 @@
 
 "Edge numbers" are a tensor with one number per edge, "edge vectors" one with one vector per edge. Each engine has its
 own layout for them: (E, *) and (E, *, D) in edge order here, (J, *, I) and (J, *, I, D) in ``DenseEdges``, and
-(E, *, K_in, K_out) and (E, *, K_in, K_out, D) in ``NodeEdges``. Elementwise arithmetic works in all; D comes last.
+(E, *, K) and (E, *, K, D) in ``NodeEdges``. Elementwise arithmetic works in all; D comes last.
 
 E edges, I children, J parents, * any trailing dims, D numbers in a vote.
 """
 
-import functools
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from .._dgl import DGLGraph
 from ..algorithms.base import Parents, Routing, squashed
 from ..algorithms.observers import Observer
 from ..algorithms.votes import Votes
 from ..errors import GraphcapsError, expect
-from ..graph import Links, links
+from ..graph import Links
 from ..tracing import is_tracing
 
 
@@ -36,18 +34,12 @@ class Edges:
     """How often ``observe`` was called."""
 
     @classmethod
-    def supports(cls, graph: DGLGraph, votes: Votes, routing: Routing) -> str:
+    def supports(cls, ends: Links, votes: Votes, routing: Routing) -> str:
         """Return what would be needed for the engine to route these votes, or "" if it can route them."""
         return ""
 
-    def __init__(self, graph: DGLGraph | Links, votes: Votes):
-        self.graph: Any = graph
-        self.votes = votes
-
-    @functools.cached_property
-    def ends(self) -> Links:
-        """The graph's edges as index tensors on the votes' device."""
-        return links(self.graph, self.votes.device)
+    def __init__(self, ends: Links, votes: Votes):
+        self.ends, self.votes = ends, votes
 
     def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
         """Route by the routing's ``forward``. ``prior`` (E, *) is in edge order and has the dtype of the computation.
@@ -70,7 +62,7 @@ class Edges:
                 "Observers and graphcaps.watch are handed the state there"
             )
         parents = result if isinstance(result, Parents) else squashed(result)
-        sizes = self.graph.num_dst_nodes(), *self.votes.trailing, self.votes.dim
+        sizes = self.ends.num_parents, *self.votes.trailing, self.votes.dim
         for part, x, shape in zip(Parents._fields, parents, (sizes, sizes, sizes[:-1], prior.shape), strict=True):
             if x is not None and x.shape != shape and not is_tracing():
                 expect(False, name, f"{part} of shape {tuple(shape)}", tuple(x.shape))
@@ -86,7 +78,7 @@ class Edges:
 
     def vectors_in(self, dtype: torch.dtype) -> Any:
         """The votes as edge vectors of this dtype."""
-        return self.votes.build(self.graph).to(dtype)
+        return self.votes.build(self.ends).to(dtype)
 
     def child_softmax(self, b: Tensor) -> Tensor:
         """Edge numbers -> edge numbers: softmax over each child's out-edges."""

@@ -32,7 +32,7 @@ from .._dgl import DGLGraph, dgl
 from ..algorithms.names import name_of
 from ..atomic import reading, write_text
 from ..errors import check_tensor, did_you_mean, expect
-from ..graph import check_graph
+from ..graph import check_graph, links
 from ..nn import CapsuleConv
 from ..typed import Count, typed
 from ..viz import style
@@ -67,7 +67,7 @@ def explore_graph(
     except with ``mutual``, where they also depend on nodes further away.
 
     Args:
-        conv: a layer with ``Spherical``, ``Dynamic`` or ``Uniform`` routing and ``num_caps`` >= 2, without ``in_caps``,
+        conv: a layer with ``Spherical``, ``Dynamic`` or ``Uniform`` routing and ``num_caps`` >= 2, without
             ``edge_feats``, ``residual`` or ``activation``. The page computes the results of ``conv.eval()``. Or K >= 2:
             a layer of K capsules is trained to predict hidden edges, from the graph alone, whose edges go both ways.
         graph: a homogeneous graph with N nodes and E edges, or a networkx graph, whose nodes' names are kept.
@@ -115,7 +115,8 @@ def explore_graph(
         center = names.index(center)
     expect(center is None or center < count, "center", f"a node below {count}", center)
     with torch.no_grad():
-        _, c = conv.capsules(graph, feat, edge_weight, True)  # raises an error if the arguments don't fit the layer
+        # This raises an error if the arguments don't fit the layer.
+        _, c = conv.capsules(links(graph, feat.device), feat, edge_weight, True)
     if torch.special.entr(c).sum(-1).mean() > UNDECIDED[trained] * math.log(conv.capsules.num_caps):
         advice = "Edges may have more causes, or one: try another number of capsules" if trained else TRY
         warnings.warn(f"couplings stay nearly equal. {advice}", stacklevel=3)
@@ -174,7 +175,6 @@ def _check_layer(conv: CapsuleConv) -> None:
     computed = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
     expect(computed, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, advice)
     expect(capsules.num_caps > 1, "conv", "num_caps >= 2", capsules.num_caps, "One capsule has nothing to choose")
-    expect(capsules.in_caps == 1, "conv", "in_caps=1", capsules.in_caps, advice)
     parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}
     for name, part in parts.items():
         expect(part is None, "conv", f"no {name}", "one", advice)

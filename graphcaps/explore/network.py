@@ -90,7 +90,8 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
 
 def _layer(layer: Any) -> dict:
     """Convert a layer of capsules. Edges are in the order of their ids."""
-    src, dst = layer.graph().edges(order="eid")
+    edges = layer.links(torch.device("cpu"))
+    src, dst = edges.src, edges.dst
     places = None
     if isinstance(layer, ConvCaps):
         matrix = layer.index

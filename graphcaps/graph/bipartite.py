@@ -10,11 +10,12 @@ import functools
 import torch
 from numpy.typing import ArrayLike
 
-from .._dgl import DGLGraph, dgl
+from .. import _dgl
+from .._dgl import DGLGraph
 from ..atomic import reading
 from ..errors import expect
+from ..tracing import run_untraced
 from ..typed import Count, Device, Size, typed
-from .links import run_untraced
 
 EDGE_TYPE = ("child", "votes", "parent")
 
@@ -82,7 +83,7 @@ def bipartite_graph(
         ends.append(index)
     expect(len(ends[0]) == len(ends[1]), "dst", f"as many indices as src, {len(ends[0])}", len(ends[1]))
     expect(ends[0].dtype == ends[1].dtype, "dst", f"{ends[0].dtype} like src", ends[1].dtype)
-    return dgl.heterograph({EDGE_TYPE: tuple(ends)}, {"child": num_children, "parent": num_parents})
+    return _dgl.dgl.heterograph({EDGE_TYPE: tuple(ends)}, {"child": num_children, "parent": num_parents})
 
 
 def check_graph(graph: DGLGraph) -> None:

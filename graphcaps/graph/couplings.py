@@ -7,7 +7,7 @@ from .._dgl import DGLGraph
 from ..errors import check_tensor, check_unit, expect
 from ..typed import typed
 from .bipartite import check_graph
-from .links import links
+from .links import Links, links
 
 
 def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Tensor:
@@ -35,8 +35,13 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
         c = graph.edata["c"]
     check_tensor("c", c)
     edges = links(graph, c.device)
-    expect(c.dim() >= 1 and len(c) == len(edges.src), "c", f"(E={len(edges.src)}, *)", tuple(c.shape))
+    expect(c.dim() >= 1 and len(c) == edges.num_edges, "c", f"(E={edges.num_edges}, *)", tuple(c.shape))
     check_unit("c", c, "They are couplings, not logits")
+    return entropy_of(edges, c)
+
+
+def entropy_of(edges: Links, c: torch.Tensor) -> torch.Tensor:
+    """Compute ``coupling_entropy`` without checks, for couplings on the links' device."""
     entropy = c.new_zeros(edges.num_children, *c.shape[1:])
     return entropy.index_add(0, edges.src, torch.special.entr(c))  # (I, *)
 

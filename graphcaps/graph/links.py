@@ -1,87 +1,220 @@
-"""Index tensors and other results computed from a graph's structure, cached as long as the structure exists."""
+"""A graph inside graphcaps: the ends of its edges as index tensors, and the orders of edges that engines read.
 
-import functools
+``links`` makes them from a graph of DGL, ``graphcaps.pyg`` from an ``edge_index``. Nothing but ``Links`` reaches
+routing, layers and kernels.
+"""
+
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import torch
+from torch import Tensor
 
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import InputError, expect
 from ..tracing import run_untraced
 
-P = ParamSpec("P")
 T = TypeVar("T")
+BOTH_WAYS = (
+    "Add them: dgl.to_bidirected(graph), or to keep features dgl.add_reverse_edges(graph, copy_edata=True); "
+    "in PyG torch_geometric.utils.to_undirected"
+)
 
 
-@dataclass(frozen=True)
+class ByChild(NamedTuple):
+    """Edges sorted by child. k is an edge's place in this order."""
+
+    indptr: Tensor  # (I + 1,) int64: the edges of child i are at indptr[i]:indptr[i + 1]
+    eid: Tensor  # (E,): the number of edge k in the graph; int32 if E < 2^31, else int64, as in all orders
+    dst: Tensor  # (E,): the parent of edge k
+    most: int  # the largest number of edges of a child, at least 1
+    sorted: bool  # whether the graph's own edges are in this order
+
+    def in_this_order(self, values: Tensor) -> Tensor:
+        """Sort values (E, ...), which are in the graph's order, by child."""
+        return values.contiguous() if self.sorted else values[self.eid]
+
+    def in_edge_order(self, values: Tensor) -> Tensor:
+        """Bring values (E, ...) that are sorted by child into the graph's order."""
+        if self.sorted:
+            return values
+        ordered = torch.empty_like(values)
+        ordered[self.eid] = values
+        return ordered
+
+
+class ByParent(NamedTuple):
+    """Edges sorted by parent. k is an edge's place in this order."""
+
+    indptr: Tensor  # (J + 1,) int64: the edges of parent j are at indptr[j]:indptr[j + 1]
+    src: Tensor  # (E,): the child of edge k
+    eid: Tensor  # (E,): the number of edge k in the graph
+    reverse: Tensor  # (E,): the place of edge k's reverse, or empty if the order was computed without reverses
+
+
+@dataclass(frozen=True, eq=False)
 class Links:
-    """A graph's structure as index tensors on one device, for engines without DGL's kernels."""
+    """The edges of a graph, from children to parents. Nothing of it changes; orders are computed once and kept.
 
-    src: torch.Tensor  # (E,) int64, child of each edge
-    dst: torch.Tensor  # (E,) int64, parent of each edge
+    Args:
+        src, dst: (E,) int64 on one device, the child and the parent of each edge.
+        num_children, num_parents: I, J >= 0.
+        one_kind: whether children and parents are the same nodes, or the parents are the first of the children.
+        traced: whether torch traces ``src`` and ``dst`` as inputs of a program, which then computes the orders.
+
+    >>> edges = Links(torch.tensor([0, 0, 1]), torch.tensor([1, 0, 1]), num_children=2, num_parents=2)
+    >>> edges.in_degrees, edges.complete
+    (tensor([1, 2]), False)
+    """
+
+    src: Tensor
+    dst: Tensor
     num_children: int
     num_parents: int
-    complete: bool  # whether each child has one edge to each parent, sorted by child, then by parent
-    origin: Any = None  # under torch.compile, what operators know the graph by: `graph_of`'s sizes, or rows by node
-    reverse: torch.Tensor | None = None  # ``reverse_edges``, if torch.compile traces a call that needs them
+    one_kind: bool = False
+    traced: bool = False
+    orders: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
-    def num_src_nodes(self) -> int:
-        return self.num_children
-
-    def num_dst_nodes(self) -> int:
-        return self.num_parents
-
+    @property
     def num_edges(self) -> int:
         return self.src.shape[0]
 
-    @functools.cached_property
-    def in_degrees(self) -> torch.Tensor:
-        """(J,) int64, in-edges of each parent."""
-        # torch can't trace bincount, but it can trace this.
-        return self.dst.new_zeros(self.num_parents).index_add(0, self.dst, torch.ones_like(self.dst))
+    @property
+    def device(self) -> torch.device:
+        return self.src.device
 
-
-class cached_per_structure(Generic[P, T]):
-    """Decorator for ``make(graph, *arguments)`` that caches results as long as the graph's edges stay the same.
-
-    A key contains the id of DGL's structure object. A graph that gains an edge gets a new structure object.
-    """
-
-    def __init__(self, make: Callable[Concatenate[DGLGraph, P], T]):
-        functools.update_wrapper(self, make)  # keeps its docstring and signature for help() and the reference
-        self.make = make
-        self.cache: dict[tuple[object, ...], T] = {}
-
-    def __call__(self, graph: DGLGraph, *arguments: P.args, **named: P.kwargs) -> T:
-        expect(hasattr(graph, "_graph"), "graph", "a DGLGraph", type(graph).__name__)
-        structure = graph._graph
-        key = (id(structure), *arguments, *named.items())
-        if key not in self.cache:
+    def cached(self, name: Hashable, compute: Callable[[], T]) -> T:
+        """Return ``compute()``, computed at the first call of this name. A program that torch traces computes it."""
+        if self.traced:
+            return compute()
+        if name not in self.orders:
             with torch.inference_mode(False):  # training can't use inference tensors
-                made = run_untraced(lambda: self.make(graph, *arguments, **named))
-            weakref.finalize(structure, self.cache.pop, key, None)
-            self.cache[key] = made
-        return self.cache[key]
+                self.orders[name] = run_untraced(compute)
+        return self.orders[name]
+
+    @property
+    def complete(self) -> bool:
+        """Whether each child has one edge to each parent, sorted by child, then by parent."""
+        return not self.traced and self.cached("complete", self._is_complete)
+
+    def _is_complete(self) -> bool:
+        count = self.num_edges
+        if count != self.num_children * self.num_parents:
+            return False
+        return bool((self.src * self.num_parents + self.dst == torch.arange(count, device=self.device)).all())
+
+    @property
+    def in_degrees(self) -> Tensor:
+        """(J,) int64, the number of each parent's edges."""
+        return self.cached("in_degrees", lambda: _counts(self.dst, self.num_parents))
+
+    @property
+    def by_child(self) -> ByChild:
+        return self.cached("by_child", self._sort_by_child)
+
+    def _sort_by_child(self) -> ByChild:
+        eid = torch.argsort(self.src, stable=True)
+        counts = _counts(self.src, self.num_children)
+        most, in_order = max(1, int(counts.max())), bool((self.src[1:] >= self.src[:-1]).all())
+        return ByChild(_starts(counts), self._index(eid), self._index(self.dst[eid]), most, in_order)
+
+    def by_parent(self, with_reverse: bool = False) -> ByParent:
+        """Sort edges by parent. With reverses, each edge must have one."""
+        return self.cached(("by_parent", with_reverse), lambda: self._sort_by_parent(with_reverse))
+
+    def _sort_by_parent(self, with_reverse: bool) -> ByParent:
+        eid = torch.argsort(self.dst, stable=True)
+        reverse = torch.argsort(eid)[self.reverse[eid]] if with_reverse else eid[:0]
+        return ByParent(_starts(self.in_degrees), *map(self._index, (self.src[eid], eid, reverse)))
+
+    @property
+    def reverse(self) -> Tensor:
+        """(E,) int64, the number of each edge's reverse: (v, u) for (u, v). A self-loop is its own reverse.
+
+        Sources and destinations must be the same nodes. If two nodes have several edges, the first in one direction is
+        paired with the first in the other, and so on.
+
+        Raises:
+            InputError: some edges have no reverse. A program that torch traces can't report this.
+        """
+        return self.cached("reverse", self._find_reverse)
+
+    def _find_reverse(self) -> Tensor:
+        # In a trace, an edge may lead to a node that doesn't exist; it counts as a self-loop.
+        far = torch.where(self.dst < self.num_children, self.dst, self.src) if self.traced else self.dst
+        there, back = self.src * self.num_children + far, far * self.num_children + self.src
+        order, other = torch.argsort(there, stable=True), torch.argsort(back, stable=True)
+        if not self.traced and not bool((there[order] == back[other]).all()):
+            alone = torch.cat([(~torch.isin(back, there)).nonzero().flatten(), order[there[order] != back[other]]])[0]
+            edge = f"the edge {int(self.src[alone])} -> {int(self.dst[alone])} without one"
+            expect(False, "graph", "a reverse for each edge", edge, BOTH_WAYS)
+        return torch.empty_like(order).index_copy(0, order, other)
+
+    @property
+    def turned(self) -> "Links":
+        """The same edges from parents to children."""
+        return self.cached("turned", lambda: Links(self.dst, self.src, self.num_parents, self.num_children))
+
+    def expand(self, num_caps: int) -> "Links":
+        """Link each edge to each of K capsules of its parent: edge e * K + k links child e to parent j * K + k."""
+        return self.cached(("expand", num_caps), lambda: self._expand(num_caps))
+
+    def _expand(self, num_caps: int) -> "Links":
+        child = torch.arange(self.num_edges, device=self.device).repeat_interleave(num_caps)
+        parent = (self.dst.unsqueeze(1) * num_caps + torch.arange(num_caps, device=self.device)).flatten()
+        return Links(child, parent, self.num_edges, self.num_parents * num_caps, traced=self.traced)
+
+    def _index(self, values: Tensor) -> Tensor:
+        return values.to(torch.int32 if self.num_edges < 2**31 else torch.int64)
 
 
-def links(graph: DGLGraph | Links, device: torch.device | str = "cpu") -> Links:
-    """Return a graph's edges in edge order on ``device``, read from DGL once per structure; or ``Links`` unchanged."""
-    return graph if isinstance(graph, Links) else links_on(graph, torch.device(device))
+def _counts(ends: Tensor, count: int) -> Tensor:
+    # torch can't trace bincount, but it can trace this.
+    return ends.new_zeros(count).index_add(0, ends, torch.ones_like(ends))
 
 
-@cached_per_structure
-def links_on(graph: DGLGraph, device: torch.device) -> Links:
-    """Compute ``links``. The device is a ``torch.device``, so that it can be part of the cache's key."""
+def _starts(counts: Tensor) -> Tensor:
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+_of_structures: dict[tuple[int, torch.device], Links] = {}
+"""A key contains the id of the graph's structure object. A graph that gains an edge has a new structure."""
+
+
+def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
+    """Return a DGL graph's edges in edge order on ``device``. They are read once and kept as long as the graph exists.
+
+    Raises:
+        InputError: ``graph`` isn't a DGLGraph, or its formats don't keep the order of its edges.
+    """
+    expect(hasattr(graph, "_graph"), "graph", "a DGLGraph", type(graph).__name__)
+    structure, device = graph._graph, torch.device(device)
+    key = id(structure), device
+    if key not in _of_structures:
+        with torch.inference_mode(False):
+            made = run_untraced(lambda: _read(graph, device))
+        weakref.finalize(structure, _of_structures.pop, key, None)
+        _of_structures[key] = made
+    return _of_structures[key]
+
+
+def _read(graph: DGLGraph, device: torch.device) -> Links:
     formats = [name for some in graph.formats().values() for name in some]
     then = 'Only coo keeps the order of edges: graph.formats(["coo", "csr", "csc"])'
     expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), then)
     src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
-    children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
-    grid = torch.arange(len(src), device=device) if len(src) == children * parents else None
-    complete = grid is not None and bool((src * parents + dst == grid).all())
-    edges = Links(src, dst, children, parents, complete)
-    _ = edges.in_degrees  # cache this now, because a later call may be traced
-    return edges
+    one_kind = len(graph.ntypes) == 1 or bool(graph.is_block)
+    # Computed on the CPU, because other devices would have to be waited for, and meta has no numbers.
+    orders: dict[Hashable, Any] = {} if device.type == "cpu" else {"complete": links(graph).complete}
+    return Links(src, dst, graph.num_src_nodes(), graph.num_dst_nodes(), one_kind, orders=orders)
+
+
+def check_ends(name: str, src: Tensor, dst: Tensor, num_children: int, num_parents: int) -> None:
+    """Raise ``InputError`` unless all ends of edges are children or parents. On a GPU, this waits for the device."""
+    for end, layer, count in ((src, "sources", num_children), (dst, "targets", num_parents)):
+        if end.numel():
+            low, high = (int(x) for x in end.aminmax())
+            if low < 0 or high >= count:
+                raise InputError(f"{name}: expected {layer} in [0, {count}), got {low} to {high}")

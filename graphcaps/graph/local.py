@@ -11,8 +11,10 @@ import torch
 
 from .._dgl import DGLGraph
 from ..errors import expect
+from ..tracing import run_untraced
 from ..typed import Device, Size, typed
 from .bipartite import bipartite_graph, complete_graph
+from .links import Links
 
 Pair = Size | tuple[Size, Size]
 
@@ -48,7 +50,7 @@ def local_graph(
           num_edges={('child', 'votes', 'parent'): 18432},
           metagraph=[('child', 'parent', 'votes')])
     """
-    return _local(*_checked(grid, kernel, stride), child_types, parent_types, str(device))[0].local_var()
+    return _local(*_checked(grid, kernel, stride), child_types, parent_types, str(device)).local_var()
 
 
 @typed
@@ -64,7 +66,7 @@ def local_index(
     >>> local_index((1, 3), kernel=(1, 2))  # children 0, 1, 1, 2 for parents 0, 0, 1, 1
     tensor([0, 1, 0, 1])
     """
-    return _local(*_checked(grid, kernel, stride), child_types, parent_types, "cpu")[1].clone()
+    return _local_ends(*_checked(grid, kernel, stride), child_types, parent_types)[0][2].clone()
 
 
 @typed
@@ -84,6 +86,23 @@ def graph_of(sizes: tuple[int, ...], device: torch.device | str = "cpu") -> DGLG
         return complete_graph(*sizes, device=device)
     height, width, rows, columns, down, across, child_types, parent_types = sizes
     return local_graph((height, width), (rows, columns), (down, across), child_types, parent_types, device)
+
+
+@functools.lru_cache(maxsize=64)
+def links_of(sizes: tuple[int, ...], device: torch.device) -> Links:
+    """Return the links of ``graph_of(sizes)``, which need no DGL."""
+    return run_untraced(lambda: _links_of(sizes, device))
+
+
+def _links_of(sizes: tuple[int, ...], device: torch.device) -> Links:
+    with torch.inference_mode(False):
+        if len(sizes) == 2:
+            src = torch.arange(sizes[0], device=device).repeat_interleave(sizes[1])
+            dst = torch.arange(sizes[1], device=device).repeat(sizes[0])
+            return Links(src, dst, *sizes)
+        height, width, rows, columns, down, across, *types = sizes
+        (src, dst, _), counts = _local_ends((height, width), (rows, columns), (down, across), *types)
+        return Links(src.to(device), dst.to(device), *counts)
 
 
 def as_pair(size: Pair) -> tuple[int, int]:
@@ -106,7 +125,16 @@ def _local(
     child_types: int,
     parent_types: int,
     device: str,
-) -> tuple[DGLGraph, torch.Tensor]:
+) -> DGLGraph:
+    (src, dst, _), counts = _local_ends(grid, kernel, stride, child_types, parent_types)
+    return bipartite_graph(src, dst, *counts).to(device)
+
+
+@functools.lru_cache(maxsize=32)
+def _local_ends(
+    grid: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], child_types: int, parent_types: int
+) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], tuple[int, int]]:
+    """Return the child, the parent and the matrix of each edge, (E,) on the CPU, and the numbers of both layers."""
     height, width = local_grid(grid, kernel, stride)
     with torch.device("cpu"):
         rows, columns = (_windows(*axis) for axis in zip((height, width), kernel, stride, strict=True))
@@ -118,7 +146,7 @@ def _local(
         index = ((dy * kernel[1] + dx) * child_types + child_type) * parent_types + parent_type
         num_children, num_parents = child_types * grid[0] * grid[1], parent_types * height * width
         order = torch.argsort(child * num_parents + parent)
-        return bipartite_graph(child[order], parent[order], num_children, num_parents).to(device), index[order]
+        return (child[order], parent[order], index[order]), (num_children, num_parents)
 
 
 def _windows(count: int, side: int, step: int) -> torch.Tensor:

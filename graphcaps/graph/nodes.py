@@ -1,20 +1,22 @@
-"""Graphs of votes for a graph whose nodes have several capsules: each edge becomes links between capsules.
+"""Graphs of votes for a graph of DGL's whose nodes have several capsules, and the checks at the doors of DGL's layers.
 
     graph of nodes        u ----> v
     with K = 2 capsules   (u, 0), (u, 1) ----> (v, 0), (v, 1)
 
-All results are cached as long as the graph's structure exists.
+All results are kept as long as the graph's structure exists.
 """
 
 import warnings
 
 import torch
 
-from .._dgl import DGLGraph, dgl
+from .. import _dgl
+from .._dgl import DGLGraph
 from ..errors import expect
+from ..tracing import run_untraced
 from ..typed import Size, typed
 from .bipartite import EDGE_TYPE, bipartite_graph, check_graph
-from .links import cached_per_structure, links, run_untraced
+from .links import Links, links
 
 DIRECTION = "Edges go from who votes to whom: dgl.reverse(graph) turns them, dgl.to_bidirected(graph) adds the others"
 
@@ -38,10 +40,9 @@ def expand(graph: DGLGraph, caps_in: Size = 1, caps_out: Size = 1) -> DGLGraph:
     12
     """
     check_graph(graph)
-    return _expanded(graph, caps_in, caps_out).local_var()
+    return links(graph).cached(("expanded", caps_in, caps_out), lambda: _expanded(graph, caps_in, caps_out)).local_var()
 
 
-@cached_per_structure
 def _expanded(graph: DGLGraph, caps_in: int, caps_out: int) -> DGLGraph:
     dst = graph.edges(order="eid")[1]
     e, k, l = (torch.arange(count, dtype=dst.dtype, device=dst.device) for count in (len(dst), caps_in, caps_out))  # noqa: E741
@@ -50,12 +51,8 @@ def _expanded(graph: DGLGraph, caps_in: int, caps_out: int) -> DGLGraph:
     return bipartite_graph(children.flatten(), parents.flatten(), len(e) * caps_in, graph.num_dst_nodes() * caps_out)
 
 
-@cached_per_structure
 def reverse_edges(graph: DGLGraph) -> torch.Tensor:
-    """Return the edge number of each edge's reverse, (E,) int64: (v, u) for (u, v). A self-loop is its own reverse.
-
-    Sources and destinations must be the same nodes. If two nodes have several edges, the first in one direction is
-    paired with the first in the other, and so on.
+    """Return the edge number of each edge's reverse, (E,) int64: see ``Links.reverse``.
 
     Raises:
         InputError: some edges have no reverse.
@@ -64,15 +61,7 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     >>> reverse_edges(dgl.graph(([0, 1, 2], [1, 0, 2])))
     tensor([1, 0, 2])
     """
-    src, dst = (end.long() for end in graph.edges(order="eid"))
-    there, back = (one * graph.num_src_nodes() + other for one, other in ((src, dst), (dst, src)))
-    order, other = torch.argsort(there, stable=True), torch.argsort(back, stable=True)
-    if not bool((there[order] == back[other]).all()):
-        alone = torch.cat([(~torch.isin(back, there)).nonzero().flatten(), order[there[order] != back[other]]])[0]
-        got = f"the edge {int(src[alone])} -> {int(dst[alone])} without one"
-        then = "Add them: dgl.to_bidirected(graph), or to keep features dgl.add_reverse_edges(graph, copy_edata=True)"
-        expect(False, "graph", "a reverse for each edge", got, f"{then}; in PyG torch_geometric.utils.to_undirected")
-    return torch.empty_like(order).index_copy(0, order, other)
+    return links(graph, graph.device).reverse
 
 
 def membership(graph: DGLGraph) -> DGLGraph:
@@ -82,59 +71,73 @@ def membership(graph: DGLGraph) -> DGLGraph:
     >>> membership(dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(2, 1)])).edges()[1]
     tensor([0, 0, 0, 1, 1])
     """
+    members = membership_links(graph, graph.device)
+    src, dst = members.src.to(graph.idtype), members.dst.to(graph.idtype)
+    return bipartite_graph(src, dst, members.num_children, members.num_parents)
+
+
+def membership_links(graph: DGLGraph, device: torch.device) -> Links:
+    """Return the links of ``membership(graph)`` on a device."""
     check_graph(graph)
     expect(len(graph.ntypes) == 1, "graph", "one node type", graph.ntypes)
-    return _members(graph, tuple(run_untraced(graph.batch_num_nodes).tolist())).local_var()
+    sizes = tuple(run_untraced(graph.batch_num_nodes).tolist())
+    return links(graph, device).cached(("members", sizes), lambda: _members(sizes, device))
 
 
-@cached_per_structure
-def _members(graph: DGLGraph, sizes: tuple[int, ...]) -> DGLGraph:
-    like = dict(dtype=graph.idtype, device=graph.device)
-    owners = torch.arange(len(sizes), **like).repeat_interleave(torch.tensor(sizes, **like))
-    return bipartite_graph(torch.arange(len(owners), **like), owners, len(owners), len(sizes))
+def _members(sizes: tuple[int, ...], device: torch.device) -> Links:
+    graphs = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    return Links(torch.arange(len(graphs), device=device), graphs.to(device), len(graphs), len(sizes))
 
 
 def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
     """Check the graph. Raise ``DGLError`` if a node has no in-edges and that isn't allowed, as DGL's layers do."""
     check_graph(graph)
-    if not allow_zero_in_degree and some_without_in_edges(graph):
-        raise dgl.DGLError(
+    edges = links(graph, graph.device)
+    if not allow_zero_in_degree and edges.cached("lonely", lambda: bool((edges.in_degrees == 0).any())):
+        raise _dgl.dgl.DGLError(
             "graph: expected an in-edge for every node, got nodes without one. Add self-loops with "
             "dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
         )
-    warn_of_one_way(graph)
+    if len(graph.ntypes) == 1 and not graph.is_block and edges.cached("one way", lambda: _goes_one_way(edges)):
+        warn_once(edges, f"graph: no node both votes and gets votes. {DIRECTION}")
 
 
-@cached_per_structure
-def warn_of_one_way(graph: DGLGraph) -> None:
-    """Warn if the nodes are of one kind, and none has both in-edges and out-edges, except for self-loops."""
-    ends = links(graph, graph.device)
-    apart = ends.src != ends.dst
-    src, dst = ends.src[apart], ends.dst[apart]
-    if len(graph.ntypes) == 1 and not graph.is_block and len(src) and not bool(torch.isin(src, dst).any()):
-        warnings.warn(f"graph: no node both votes and gets votes. {DIRECTION}", stacklevel=2)
+def _goes_one_way(edges: Links) -> bool:
+    """Whether no node has both in-edges and out-edges, except for self-loops. It takes no sorting, which is slow."""
+    between = (edges.src != edges.dst).long()
+    votes, receives = (
+        between.new_zeros(edges.num_children).index_add(0, end, between) for end in (edges.src, edges.dst)
+    )
+    return bool(between.any()) and not bool(((votes > 0) & (receives > 0)).any())
 
 
-@cached_per_structure
-def warn_of_parallel_edges(graph: DGLGraph) -> None:
-    """Warn if edges join the same two nodes. DGL's CPU build can tell this only of graphs on a CPU."""
-    if graph.device.type == "cpu" and graph.is_multigraph:
-        warnings.warn("graph: each parallel edge is more evidence; dgl.to_simple(graph) merges them", stacklevel=2)
+def warn_of_parallel_edges(edges: Links) -> None:
+    """Warn if several edges join the same two nodes in one direction. On a GPU, this isn't checked."""
+    if edges.device.type == "cpu" and not edges.traced and edges.cached("parallel", lambda: _has_parallel_edges(edges)):
+        warn_once(edges, "graph: each parallel edge is more evidence; dgl.to_simple(graph) merges them")
 
 
-@cached_per_structure
+def _has_parallel_edges(edges: Links) -> bool:
+    pairs = (edges.src * edges.num_parents + edges.dst).sort().values
+    return bool((pairs[1:] == pairs[:-1]).any())
+
+
 def warn_of_lone_votes(graph: DGLGraph) -> None:
     """Warn if children vote for several parents, but no parent gets more than one vote."""
-    ends = links(graph, graph.device)
-    many = graph.canonical_etypes != [EDGE_TYPE] and graph.num_edges() and int(ends.src.bincount().max()) > 1
-    if many and int(ends.in_degrees.max()) == 1:
-        warnings.warn(f"graph: no vote has another to agree with. {DIRECTION}", stacklevel=2)
+    edges = links(graph)
+    if graph.canonical_etypes != [EDGE_TYPE] and edges.cached("lone votes", lambda: _are_lone(edges)):
+        warn_once(edges, f"graph: no vote has another to agree with. {DIRECTION}")
 
 
-@cached_per_structure
-def some_without_in_edges(graph: DGLGraph) -> bool:
-    """Whether a node has no in-edges. The result is cached, because computing it waits for the device."""
-    return bool((links(graph, graph.device).in_degrees == 0).any())
+def _are_lone(edges: Links) -> bool:
+    return edges.num_edges > 0 and edges.by_child.most > 1 and int(edges.in_degrees.max()) == 1
+
+
+def warn_once(edges: Links, text: str) -> None:
+    """Warn at the first call with these links."""
+    if text not in edges.orders:
+        edges.orders[text] = True
+        warnings.warn(text, stacklevel=5)
 
 
 def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:

@@ -103,12 +103,11 @@ def decoded(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
     A vote is squashed first, which makes it the parent that this vote alone would give.
     """
     layer, u = model.capsules, model.children_of(images)
-    graph = layer.graph(u.device)
     parents: list[torch.Tensor] = []
     last = route_layer(layer, u, lambda r, b, c, v, agreement: parents.append(v.transpose(0, 1)), coupling=True)
     assert last.coupling is not None
     shape = (layer.num_children, layer.num_parents, len(images))
-    votes = squash(layer.votes(u).build(graph)).unflatten(0, shape[:2])  # (I, J, N, D)
+    votes = squash(layer.votes(u).build(layer.links(u.device))).unflatten(0, shape[:2])  # (I, J, N, D)
     best = last.coupling.unflatten(0, shape[:2]).argmax(dim=1)  # (I, N)
     alone = votes.permute(2, 0, 1, 3).flatten(0, 1)  # (N I, J, D); the decoder masks all but one
     seen = model.decoder(alone, best.t().flatten()).unflatten(0, (len(images), -1))

@@ -1,13 +1,13 @@
-"""Operators of torch for kernels that ``torch.compile`` can't trace, with their gradients."""
+"""Kernels as functions with a gradient: autograd functions, and operators of torch where ``torch.compile`` traces."""
 
 from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..edges.second_derivative import refuse
+from ..edges.second_derivative import once_differentiable, refuse
 
 
 def new_results(tensors: list[Tensor], shapes: list[tuple[int, ...]]) -> list[Tensor]:
@@ -21,36 +21,74 @@ def or_none(x: Tensor) -> Tensor | None:
     return x if x.numel() else None
 
 
+class _Kernels(NamedTuple):
+    run: Callable
+    differentiate: Callable
+    learned: int
+    kept: int
+
+
+class _Differentiable(torch.autograd.Function):
+    """The autograd function that eager calls use, because an operator of torch takes 0.1 ms longer to call."""
+
+    @staticmethod
+    def forward(ctx: Any, kernels: _Kernels, settings: list[int], *tensors: Tensor) -> tuple[Tensor, ...]:
+        results, learned = kernels.run(list(tensors), settings), kernels.learned
+        if any(ctx.needs_input_grad):
+            ctx.save_for_backward(*tensors, *results[: kernels.kept], *results[learned + 1 :])
+        ctx.kernels, ctx.settings = kernels, settings
+        ctx.mark_non_differentiable(*results[learned : learned + 1])
+        ctx.set_materialize_grads(False)  # don't allocate zeros as the couplings' gradient
+        return tuple(results[: learned + 1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        (_, differentiate, learned, _), needed = ctx.kernels, list(ctx.needs_input_grad[2:])
+        if all(grad is None for grad in grads[:learned]):
+            return None, None, *(None for _ in needed)
+        saved = list(ctx.saved_tensors)
+        given = [saved[0].new_empty(0) if grad is None else grad for grad in grads[:learned]]
+        gradients = differentiate(given, saved, ctx.settings, needed)
+        return None, None, *(gradient if needs else None for gradient, needs in zip(gradients, needed, strict=True))
+
+
 def operator(
     name: str, run: Callable, shapes: Callable, differentiate: Callable, learned: int = 1, kept: int = 1
 ) -> Callable[..., list[Tensor]]:
     """Define the operator ``name`` and its gradient. Return a function of tensors and settings to its results.
 
     Args:
-        run: from tensors and settings ``how`` to results: ``learned`` results with a gradient, then the couplings, then
+        run: from tensors and integer settings to results: ``learned`` results with a gradient, then the couplings, then
             what only the gradient needs.
         shapes: from the same arguments to the shapes of the results.
         differentiate: from the results' gradients (empty for None), the tensors with the first ``kept`` results and
-            those after the couplings, ``how``, and a flag for each tensor, whether it needs a gradient, to the
+            those after the couplings, the settings, and a flag for each tensor, whether it needs a gradient, to the
             gradients of the tensors.
     """
+    kernels = _Kernels(run, differentiate, learned, kept)
     forward = torch.library.custom_op(
-        f"graphcaps::{name}", run, mutates_args=(), schema="(Tensor[] tensors, int[] how) -> Tensor[]"
+        f"graphcaps::{name}", run, mutates_args=(), schema="(Tensor[] tensors, int[] settings) -> Tensor[]"
     )
-    forward.register_fake(lambda tensors, how: new_results(tensors, shapes(tensors, how)))
+    forward.register_fake(lambda tensors, settings: new_results(tensors, shapes(tensors, settings)))
 
-    def differentiate_some(grads: list[Tensor], saved: list[Tensor], how: list[int], needed: list[bool]):
-        return list(compress(differentiate(grads, saved, how, needed), needed))
+    def differentiate_some(grads: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]):
+        gradients = compress(differentiate(grads, saved, settings, needed), needed)
+        return [gradient.contiguous() for gradient in gradients]
 
-    schema = "(Tensor[] grads, Tensor[] saved, int[] how, bool[] needed) -> Tensor[]"
     backward = torch.library.custom_op(
-        f"graphcaps::{name}_backward", differentiate_some, mutates_args=(), schema=schema
+        f"graphcaps::{name}_backward",
+        differentiate_some,
+        mutates_args=(),
+        schema="(Tensor[] grads, Tensor[] saved, int[] settings, bool[] needed) -> Tensor[]",
     )
-    backward.register_fake(lambda grads, saved, how, needed: [x.new_empty(x.shape) for x in compress(saved, needed)])
+    backward.register_fake(
+        lambda grads, saved, settings, needed: [x.new_empty(x.shape) for x in compress(saved, needed)]
+    )
     backward.register_autograd(refuse)
 
     def save(ctx: Any, inputs: tuple, output: list[Tensor]) -> None:
-        tensors, ctx.how = inputs
+        tensors, ctx.settings = inputs
         ctx.needed = [x.requires_grad for x in tensors]
         ctx.save_for_backward(*tensors, *output[:kept], *output[learned + 1 :])
         ctx.mark_non_differentiable(*output[learned:])
@@ -59,13 +97,16 @@ def operator(
     def gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[list[Tensor | None], None]:
         saved = list(ctx.saved_tensors)
         given = [saved[0].new_empty(0) if grad is None else grad for grad in grads[:learned]]
-        found = iter(backward(given, saved, ctx.how, ctx.needed))
+        found = iter(backward(given, saved, ctx.settings, ctx.needed))
         return [next(found) if needs else None for needs in ctx.needed], None
 
     forward.register_autograd(gradients, setup_context=save)
 
-    def call(first: Tensor, *others: Tensor | None, how: Sequence[int]) -> list[Tensor]:
+    def call(first: Tensor, *others: Tensor | None, settings: Sequence[int]) -> list[Tensor]:
         tensors = [first, *(first.new_empty(0) if x is None else x for x in others)]
-        return forward(tensors, [*map(int, how)])[: learned + 1]
+        numbers = [*map(int, settings)]
+        if torch.compiler.is_compiling():
+            return forward(tensors, numbers)[: learned + 1]
+        return list(_Differentiable.apply(kernels, numbers, *tensors))
 
     return call

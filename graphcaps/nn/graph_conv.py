@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedParameter
 
 from .._dgl import DGLGraph
 from ..errors import check_tensor
-from ..graph import Links, membership
-from ..graph.nodes import check_edges, check_one_kind
+from ..graph import Links, links
+from ..graph.nodes import check_edges, check_one_kind, membership_links
+from ..kernels import prepare
 from ..layers import dropped
 from ..routing import Routing
-from ..tracing import TAKES_GRAPHS, uncompiled
+from ..tracing import uncompiled
 from ..typed import Share, Size, typed
-from .node_caps import NodeCapsules
+from .node_caps import NodeCapsules, NodeOptions
 
 
-def _is_traceable(layer: CapsuleConv | CapsuleReadout, graph: DGLGraph, *arguments: Any, **named: Any) -> bool:
-    """Whether ``torch.compile`` can trace the call of a layer."""
-    one_kind = isinstance(graph, DGLGraph) and len(graph._srctypes_invmap) == len(graph._dsttypes_invmap) == 1
-    known = not any(isinstance(weight, UninitializedParameter) for weight in layer.capsules.parameters())
-    return TAKES_GRAPHS and one_kind and known and hasattr(graph._graph, "graphcaps_handle")
+@uncompiled
+def _door(graph: DGLGraph, layer: CapsuleConv, device: torch.device) -> Links:
+    """Check a graph, and return its links. ``torch.compile`` can't trace DGL, and runs this outside its trace."""
+    check_edges(graph, layer.allow_zero_in_degree)
+    if layer.capsules.mutual:
+        check_one_kind(graph, "edges that go both ways, with mutual=True", "Give it mutual=False")
+    edges = links(graph, device)
+    prepare(edges, layer.capsules.mutual)
+    return edges
+
+
+@uncompiled
+def _members(graph: DGLGraph, device: torch.device) -> Links:
+    """Return the links from nodes to their graphs, as ``_door`` does."""
+    edges = membership_links(graph, device)
+    prepare(edges, mutual=False)
+    return edges
 
 
 class CapsuleConv(nn.Module):
@@ -54,9 +64,9 @@ class CapsuleConv(nn.Module):
     a sampled block gives the same result as the whole graph.
 
     Args:
-        in_feats: number of features of a node, or of each of its capsules if ``in_caps`` > 1; -1: inferred from the
-            first input. For bipartite graphs, a pair (source, destination), as in DGL's layers. Only ``residual`` uses
-            the destination's features; None declares them unused.
+        in_feats: number of features of a node; -1: inferred from the first input. For bipartite graphs, a pair (source,
+            destination), as in DGL's layers. Only ``residual`` uses the destination's features; None declares them
+            unused.
         out_feats: D, numbers per capsule.
         num_caps: K, number of capsules of each node in the result.
         routing: a routing such as ``Spherical(concentration=4.0)`` or ``Dynamic(3)``, a name, or a ``Routing`` of your
@@ -64,7 +74,6 @@ class CapsuleConv(nn.Module):
         squash_output: whether capsules are squashed to length < 1. Set it to False if you need logits.
         feat_drop: dropout probability of features.
         vote_drop: dropout probability of votes, like ``GATConv``'s ``attn_drop``. All iterations share one mask.
-        in_caps: number of capsules of each node in the input. Each has its own W, and their votes are summed.
         bias: whether a bias is learned.
         allow_zero_in_degree: if False, a node without in-edges is an error, as in DGL's layers; if True, its result is
             squash(bias).
@@ -77,13 +86,13 @@ class CapsuleConv(nn.Module):
             this edge: z_ul + a_e U_l replaces z_ul, and f_v covers the elements of x_u and a_e.
         mutual: whether the two directions of an edge share their logits: the logit of (v, u) is added to b_el. This
             suits graphs in which each link has one cause and the votes of both ends are evidence for it. Each edge must
-            have a reverse, so blocks are refused, and ``in_caps`` must be 1.
+            have a reverse, so blocks are refused.
         unit_votes: whether each vote is divided by its length; f_v is then 1. Try it, with a concentration of about 4,
             if edges have several hidden causes.
 
     Shapes:
-        graph, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1 -> (N, *, num_caps, out_feats);
-        feat (N, in_feats) may be sparse, in torch's COO or CSR
+        graph, feat (N, *, in_feats) -> (N, *, num_caps, out_feats); feat (N, in_feats) may be sparse, in torch's COO or
+        CSR. To give the capsules of another layer as features, join them: ``.flatten(-2)``
 
     >>> import torch
     >>> from graphcaps import dgl
@@ -102,7 +111,6 @@ class CapsuleConv(nn.Module):
         squash_output: bool = True,
         feat_drop: Share = 0.0,
         vote_drop: Share = 0.0,
-        in_caps: Size = 1,
         bias: bool = True,
         allow_zero_in_degree: bool = False,
         normalise: bool = True,
@@ -115,8 +123,18 @@ class CapsuleConv(nn.Module):
         super().__init__()
         self.allow_zero_in_degree, self.activation = allow_zero_in_degree, activation
         self.feat_drop = nn.Dropout(feat_drop)
-        options = squash_output, vote_drop, in_caps, bias, normalise, unit_votes, mutual, edge_feats, residual
-        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options)
+        options = NodeOptions(
+            routing=routing,
+            squash_output=squash_output,
+            vote_drop=vote_drop,
+            bias=bias,
+            normalise=normalise,
+            unit_votes=unit_votes,
+            mutual=mutual,
+            edge_feats=edge_feats,
+            residual=residual,
+        )
+        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, options)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
@@ -126,7 +144,6 @@ class CapsuleConv(nn.Module):
         """Set ``allow_zero_in_degree``; DGL's ``HeteroGraphConv`` calls this."""
         self.allow_zero_in_degree = set_value
 
-    @functools.partial(uncompiled, unless=_is_traceable)
     @typed
     def forward(
         self,
@@ -143,33 +160,25 @@ class CapsuleConv(nn.Module):
             feat: (N, *, in_feats) of the source nodes, or a pair of the source and the destination nodes' features.
                 Without a pair, a block's destination nodes are its first source nodes.
             edge_weight: (E,), a factor for each edge's votes: w z_ul replaces z_ul; default 1.
-            get_coupling: also return c (E, *, in_caps, num_caps), detached.
+            get_coupling: also return c (E, *, 1, num_caps), detached.
             edge_feat: (E, edge_feats), or (E,) for a single feature, if edges have features.
 
         Raises:
             DGLError: a node has no in-edges, and ``allow_zero_in_degree`` is False.
             InputError: shapes don't fit.
         """
-        edges: DGLGraph | Links = graph
-        if torch.compiler.is_dynamo_compiling():
-            from ..kernels.compiling import links_of
-
-            edges = links_of(graph, self.capsules, self.allow_zero_in_degree)
-        else:
-            check_edges(graph, self.allow_zero_in_degree)
-        if self.capsules.mutual:
-            check_one_kind(graph, "edges that go both ways, with mutual=True", "Give it mutual=False")
+        source, target = self.capsules.source_and_target(feat)
+        edges = _door(graph, self, source.device)
         edge_feat = None if edge_feat is None else check_tensor("edge_feat", edge_feat)
-        source, target = self.capsules.source_and_target(feat, warn=not graph.is_block)
+        if target is not None:
+            self.capsules.warn_of_target(edges)
         source = dropped(self.feat_drop, source)
         if self.capsules.weight_target is None:
             target = None
         elif target is not None:
             target = dropped(self.feat_drop, target)
-        elif graph.is_block:
-            target = source[: edges.num_dst_nodes()]
-        elif len(graph.ntypes) == 1:
-            target = source
+        elif edges.one_kind:
+            target = source if edges.num_children == edges.num_parents else source[: edges.num_parents]
         out, c = self.capsules(edges, source, edge_weight, get_coupling, edge_feat, target)
         out = out if self.activation is None else self.activation(out)
         return (out, c) if get_coupling else out
@@ -186,15 +195,15 @@ class CapsuleReadout(nn.Module):
     layer learns nothing.
 
     Args:
-        in_feats: number of features of a node, or of each of its capsules if ``in_caps`` > 1.
+        in_feats: number of features of a node.
         out_feats: D, numbers per capsule.
         num_caps: C, number of capsules of each graph, one per class.
         shared: whether all capsules of a graph share W, so that a node gives each of them the same vote. Without a
             ``prior``, the sums are then equal, and nothing is routed.
 
     Shapes:
-        batch of B graphs with N nodes in all, feat (N, *, in_feats), or (N, *, in_caps, in_feats) for in_caps > 1
-        -> (B, *, num_caps, out_feats); the result of a graph without nodes is squash(bias)
+        batch of B graphs with N nodes in all, feat (N, *, in_feats) -> (B, *, num_caps, out_feats); the result of a
+        graph without nodes is squash(bias)
 
     >>> import torch
     >>> from graphcaps import dgl
@@ -212,21 +221,19 @@ class CapsuleReadout(nn.Module):
         routing: Routing | str = "spherical",
         squash_output: bool = True,
         vote_drop: Share = 0.0,
-        in_caps: Size = 1,
         bias: bool = True,
         normalise: bool = True,
         unit_votes: bool = False,
         shared: bool = False,
     ):
         super().__init__()
-        options = squash_output, vote_drop, in_caps, bias, normalise, unit_votes
-        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, routing, *options, shared=shared)
+        options = NodeOptions(routing, squash_output, vote_drop, bias, normalise, unit_votes, shared=shared)
+        self.capsules = NodeCapsules(in_feats, out_feats, num_caps, options)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
         self.capsules.reset_parameters()
 
-    @functools.partial(uncompiled, unless=_is_traceable)
     @typed
     def forward(
         self, graph: DGLGraph, feat: Tensor, get_coupling: bool = False, prior: Tensor | None = None
@@ -236,15 +243,10 @@ class CapsuleReadout(nn.Module):
         Args:
             graph: one homogeneous graph, or several from ``dgl.batch``. Its edges aren't used.
             feat: (N, *, in_feats).
-            get_coupling: also return c (N, *, in_caps, num_caps), detached: the classes that each node supports.
+            get_coupling: also return c (N, *, 1, num_caps), detached: the classes that each node supports.
             prior: (N, num_caps) or the shape of c, logits that are added to b; default 0.
         """
         check_tensor("feat", feat, floating=False, sparse=True)
-        if torch.compiler.is_dynamo_compiling():
-            from ..kernels.compiling import links_of
-
-            members: DGLGraph | Links = links_of(graph, self.capsules, allow_zero_in_degree=True, members=True)
-        else:
-            members = membership(graph)
-        out, c = self.capsules(members, feat, None, get_coupling, prior=prior)
+        members = _members(graph, feat.device)
+        out, c = self.capsules(members, feat, coupling=get_coupling, prior=prior)
         return (out, c) if get_coupling else out

@@ -2,28 +2,44 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from .._dgl import DGLGraph
 from ..algorithms.base import rule_of
 from ..algorithms.names import as_routing
 from ..algorithms.rule import squash_saving_memory, with_length
 from ..algorithms.votes import NodeVotes
 from ..errors import check_tensor, check_whole, expect, required, warn_of_nan
 from ..functional import at_least_float32
-from ..graph import Links, links
+from ..graph import Links
 from ..layers import DGL, Names, check_dtype, check_edge_weight
-from ..routing import Routing, Uniform, route_nodes, use_node_kernels
+from ..routing import Routing, Uniform, route_nodes
 
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
 
 
+@dataclass(frozen=True)
+class NodeOptions:
+    """The options of a routing among nodes. ``CapsuleConv`` and ``CapsuleReadout`` describe them."""
+
+    routing: Routing | str = "spherical"
+    squash_output: bool = True
+    vote_drop: float = 0.0
+    bias: bool = True
+    normalise: bool = True
+    unit_votes: bool = False
+    mutual: bool = False
+    edge_feats: int | None = None
+    residual: bool = False
+    shared: bool = False
+
+
 class NodeCapsules(nn.Module):
-    """The weights, routing, bias and squash of ``CapsuleConv``, whose docstring gives the formula and the arguments.
+    """The weights, routing, bias and squash of ``CapsuleConv``, whose docstring gives the formula.
 
     Error messages use the argument names in ``names``, which is ``DGL`` or ``PYG``.
     """
@@ -33,66 +49,64 @@ class NodeCapsules(nn.Module):
         in_feats: int | Sequence[int | None],
         out_feats: int,
         num_caps: int,
-        routing: Routing | str,
-        squash_output: bool,
-        vote_drop: float,
-        in_caps: int,
-        bias: bool,
-        normalise: bool,
-        unit_votes: bool,
-        mutual: bool = False,
-        edge_feats: int | None = None,
-        residual: bool = False,
+        options: NodeOptions,
         names: Names = DGL,
-        shared: bool = False,
     ):
         super().__init__()
-        expect(in_caps == 1 or not mutual, "in_caps", "1 with mutual=True", in_caps)
-        self.names, self.unit_votes, self.mutual, self.squash_output = names, unit_votes, mutual, squash_output
+        self.names, self.unit_votes, self.mutual = names, options.unit_votes, options.mutual
+        self.squash_output = options.squash_output
         pair = in_feats if isinstance(in_feats, Sequence) else (in_feats, in_feats)
         expect(len(pair) == 2, names.in_feats, "a number, or a pair of (source, target)", in_feats)
         source, target = required(pair[0], names.in_feats, "a source's features", str(in_feats)), pair[1]
-        expect(target is not None or not residual, names.in_feats, "a target's features for residual=True", in_feats)
-        self.warns_of_target = target is not None and not residual  # in_feats=(F, None) declares them unused
-        for name, feats in ((names.in_feats, source), (names.in_feats, target), (names.edge_feats, edge_feats)):
+        usable = target is not None or not options.residual
+        expect(usable, names.in_feats, "a target's features for residual=True", in_feats)
+        self.warns_of_target = target is not None and not options.residual  # in_feats=(F, None) declares them unused
+        of_edges = names.edge_feats, options.edge_feats
+        for name, feats in ((names.in_feats, source), (names.in_feats, target), of_edges):
             if feats is not None and feats != -1:
                 check_whole(name, feats)
-        routing = as_routing(routing)
+        routing = as_routing(options.routing)
         expect(routing.sums_votes, "routing", "one whose poses are sums of votes: Spherical, Dynamic, Uniform", routing)
         if num_caps == 1 and rule_of(routing) is not None:
             # The softmax over one capsule is 1 for any logit, so a parameter such as kappa would get no gradient.
             routing = Uniform(routing.iterations)
-        self.normalise_residual = normalise and squash_output
-        self.normalise = self.normalise_residual and not unit_votes
-        self.vote_drop = nn.Dropout(vote_drop)
-        self.in_caps, self.num_caps, self.out_feats, self.edge_feats = in_caps, num_caps, out_feats, edge_feats
-        self.matrices = 1 if shared else num_caps  # for each capsule of a source
+        self.normalise_residual = options.normalise and options.squash_output
+        self.normalise = self.normalise_residual and not options.unit_votes
+        self.vote_drop = nn.Dropout(options.vote_drop)
+        self.num_caps, self.out_feats, self.edge_feats = num_caps, out_feats, options.edge_feats
+        self.matrices = 1 if options.shared else num_caps
         self.weight = self._matrices(source)
-        self.weight_edge = None if edge_feats is None else self._matrices(edge_feats)
-        self.weight_target = self._matrices(required(target, names.in_feats, "targets")) if residual else None
-        self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if bias else None
+        self.weight_edge = None if options.edge_feats is None else self._matrices(options.edge_feats)
+        self.weight_target = self._matrices(required(target, names.in_feats, "targets")) if options.residual else None
+        self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if options.bias else None
         self.routing = routing.for_layer(-1, num_caps, out_feats, num_caps)
         self.reset_parameters()
 
-    def source_and_target(self, feat: Any, warn: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Return the features of sources and targets (or None); warn once if target features are given but unused."""
+    def source_and_target(self, feat: Any) -> tuple[Tensor, Tensor | None]:
+        """Return the features of sources and of targets (or None)."""
         pair = isinstance(feat, (tuple, list)) and len(feat) == 2
         source, target = feat if pair else (feat, None)
         check_tensor(self.names.feat, source, floating=False, sparse=True)
         if target is not None:
             check_tensor(self.names.feat, target, floating=False, sparse=True)
-            if warn and self.warns_of_target:
-                self.warns_of_target = False
-                text = f"{self.names.feat}: target nodes' features are not used: in-edges alone vote for a node's"
-                then = f"capsules. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
-                warnings.warn(f"{text} {then}", stacklevel=4)
         return source, target
+
+    def warn_of_target(self, edges: Links) -> None:
+        """Warn once that target features are given but not used. A block's targets are among its sources."""
+        if self.warns_of_target and not edges.one_kind:
+            self.warns_of_target = False
+            text = f"{self.names.feat}: target nodes' features are not used: in-edges alone vote for a node's"
+            then = f"capsules. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
+            warnings.warn(f"{text} {then}", stacklevel=4)
 
     def _matrices(self, feats: int) -> nn.Parameter:
         if feats == -1:
             unknown: Any = UninitializedParameter()
             return unknown
-        return nn.Parameter(torch.empty(self.in_caps, feats, self.matrices, self.out_feats))
+        return nn.Parameter(torch.empty(self._shape(feats)))
+
+    def _shape(self, feats: int) -> tuple[int, int, int, int]:
+        return 1, feats, self.matrices, self.out_feats  # the first dim is kept for weights that were saved with it
 
     def reset_parameters(self) -> None:
         """Draw the weights like DGL's ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
@@ -104,12 +118,12 @@ class NodeCapsules(nn.Module):
         self.routing.reset_parameters()
 
     def _draw(self, weight: Tensor) -> None:
-        nn.init.normal_(weight, std=2 / (self.in_caps * weight.shape[1] + self.matrices * self.out_feats) ** 0.5)
+        nn.init.normal_(weight, std=2 / (weight.shape[1] + self.matrices * self.out_feats) ** 0.5)
 
     def _materialize(self, weight: Tensor, feat: Tensor) -> None:
         """Create a weight whose number of features was -1."""
         if isinstance(weight, UninitializedParameter):
-            weight.materialize((self.in_caps, feat.shape[-1], self.matrices, self.out_feats))
+            weight.materialize(self._shape(feat.shape[-1]))
             self._draw(weight)
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
@@ -122,72 +136,73 @@ class NodeCapsules(nn.Module):
     # Use .shape, not len(), from here on: torch.export would bake len() in as a constant.
     def forward(
         self,
-        graph: DGLGraph | Links,
+        edges: Links,
         feat: Tensor,
-        edge_weight: Tensor | None,
-        get_coupling: bool,
+        edge_weight: Tensor | None = None,
+        coupling: bool = False,
         edge_feat: Tensor | None = None,
         target: Tensor | None = None,
         prior: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Route along the edges of any graph with one canonical edge type, or of ``Links`` if torch traces the edges.
+        """Route along the edges. The arguments are those of ``CapsuleConv.forward`` and ``CapsuleReadout.forward``.
 
-        Arguments and result are those of ``CapsuleConv.forward``, but couplings are None if they weren't asked for.
-        ``edge_feat`` may also be (E, *, edge_feats), with the same ``*`` as ``feat``. ``target`` holds the destination
-        nodes' features, for a residual. ``prior`` is that of ``CapsuleReadout``, for edges in the place of nodes.
+        ``edge_feat`` may also be (E, *, edge_feats), with the same ``*`` as ``feat``. ``target`` (N_dst, *, F) are the
+        destination nodes' features, for a residual.
+
+        Returns:
+            Capsules (N_dst, *, K, D), and the couplings (E, *, 1, K), or None without ``coupling``.
         """
-        edges = links(graph, feat.device)
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
         self._check(edges, feat, edge_weight, edge_feat, target)
-        z = multiply(feat, self.weight)  # (N_src, *, K_in, K_out, D)
+        votes = self._votes(edges, feat, edge_weight, edge_feat, prior)  # z_u = x_u W
+        s, c = route_nodes(edges, votes, self.routing, self.mutual, coupling)  # s_v = sum over in-edges of c_e z_u
+        s = s * self._factor(edges, feat, edge_feat, s)  # s K / in-degree / f
+        if self.weight_target is not None and target is not None:
+            s = s + self._residual(target, self.weight_target).to(s.dtype)  # s + x_v R / f'
+        s = s if self.bias is None else s + self.bias
+        warn_of_nan(s, **{self.names.feat: feat, "edge_weight": edge_weight, self.names.edge_feat: edge_feat})
+        capsules = squash_saving_memory(s) if self.squash_output else s
+        return capsules.to(self.weight.dtype), None if c is None else c.unsqueeze(-2)
+
+    def _votes(
+        self, edges: Links, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None, prior: Tensor | None
+    ) -> NodeVotes:
+        z = multiply(feat, self.weight)  # (N_src, *, K, D)
         if self.weight_edge is not None and edge_feat is not None:
-            along = (edge_feat @ self.weight_edge.movedim(1, 0).flatten(1)).unflatten(-1, z.shape[-3:])
-            z = z.index_select(0, edges.src) + spread(along, z.dim())  # (E, *, K_in, K_out, D)
-        number = torch.promote_types(z.dtype, torch.float32)  # sums of many votes overflow float16, and so do squares
-        z = with_length(z.to(number), torch.ones_like(z[..., 0])).to(z.dtype) if self.unit_votes else z
-        z = z if use_node_kernels(z) else z.to(number)
+            z = z.index_select(0, edges.src) + spread(multiply(edge_feat, self.weight_edge), z.dim())  # (E, *, K, D)
+        number = torch.promote_types(z.dtype, torch.float32)  # squares and sums of many votes overflow float16
+        if self.unit_votes:
+            z = with_length(z.to(number), torch.ones_like(z[..., 0])).to(z.dtype)
         scale = None if edge_weight is None else spread(edge_weight.to(number).flatten(), z.dim() - 1)
         if self.training and self.vote_drop.p > 0:
-            mask = self.vote_drop(z.new_ones(edges.src.shape[0], *z.shape[1:-1], dtype=number))  # (E, *, K_in, K_out)
+            mask = self.vote_drop(z.new_ones(edges.num_edges, *z.shape[1:-1], dtype=number))  # (E, *, K)
             scale = mask if scale is None else mask * scale
-        if prior is not None or self.weight.shape[2] < self.num_caps:
+        if prior is not None or self.matrices < self.num_caps:
             prior = self._logits(prior, edges, z)
-        votes = NodeVotes(z, scale, self.weight_edge is not None, prior)
-        s, c = route_nodes(graph, votes, self.routing, self.mutual, get_coupling)  # s (N_dst, *, K_out, D)
+        return NodeVotes(z, scale, self.weight_edge is not None, prior)
+
+    def _factor(self, edges: Links, feat: Tensor, edge_feat: Tensor | None, s: Tensor) -> Tensor:
+        """K / in-degree / f, (N_dst, *, 1, 1) or broadcastable with it."""
         factor = s.new_full((), self.num_caps) / spread(edges.in_degrees.clamp_min(1).to(s.dtype), s.dim())
-        if self.normalise:
-            factor = factor * self._per_rms(feat, edge_feat, edges)
-        s = s * factor.to(s.dtype)
-        if self.weight_target is not None and target is not None:
-            own = multiply(target, self.weight_target).sum(-3)  # (N_dst, *, K_out, D)
-            own = own * per_root(self._mean_square(target)) if self.normalise_residual else own
-            s = s + own.to(s.dtype)
-        if self.bias is not None:
-            s = s + self.bias
-        warn_of_nan(s, **{self.names.feat: feat, "edge_weight": edge_weight, self.names.edge_feat: edge_feat})
-        return (squash_saving_memory(s) if self.squash_output else s).to(self.weight.dtype), c
+        return (factor * self._per_rms(feat, edge_feat, edges)).to(s.dtype) if self.normalise else factor
+
+    def _residual(self, target: Tensor, weight: Tensor) -> Tensor:
+        own = multiply(target, weight)  # (N_dst, *, K, D)
+        return own * per_root(mean_square(target)) if self.normalise_residual else own
 
     def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, edges: Links) -> Tensor:
         """1 / the root mean square of the features of a node's in-edges, (N_dst, *, 1, 1); 0 if all are zero."""
-        power = self._mean_square(feat).index_select(0, edges.src)  # (E, *)
+        power = mean_square(feat).index_select(0, edges.src)  # (E, *)
         if edge_feat is not None:
             own, more = feat.shape[-1], squares(edge_feat).sum(-1)
             power = (own * power + spread(more, power.dim())) / (own + edge_feat.shape[-1])
         total = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(0, edges.dst, power)
         return per_root(total / spread(edges.in_degrees.clamp_min(1).to(total.dtype), total.dim()))
 
-    def _mean_square(self, feat: Tensor) -> Tensor:
-        """The mean square of each node's features, (N, *)."""
-        if feat.layout != torch.strided:
-            feat = feat.to_sparse_coo().coalesce()
-            values = squares(feat.values())
-            return values.new_zeros(feat.shape[0]).index_add(0, feat.indices()[0], values) / feat.shape[1]
-        return squares(feat).mean((-2, -1) if self.in_caps > 1 else -1)
-
     def _check(
         self, edges: Links, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None, target: Tensor | None
     ) -> None:
-        num_edges, names = edges.src.shape[0], self.names
+        num_edges, names = edges.num_edges, self.names
         self._check_nodes(names.feat, feat, edges.num_children, self.weight)
         if edge_weight is not None:
             check_edge_weight(edge_weight, num_edges)
@@ -197,7 +212,7 @@ class NodeCapsules(nn.Module):
                 edge_feat = required(edge_feat, names.edge_feat, wanted, then=then)
             self._materialize(self.weight_edge, edge_feat)
             sizes, shape = (num_edges, self.weight_edge.shape[1]), tuple(edge_feat.shape)
-            if sizes != (*shape[:1], *shape[-1:]) or len(shape) not in (2, feat.dim() - (self.in_caps > 1)):
+            if sizes != (*shape[:1], *shape[-1:]) or len(shape) not in (2, feat.dim()):
                 expect(False, names.edge_feat, "(E={}, {})".format(*sizes), shape)
             check_dtype(names.edge_feat, edge_feat, self.weight)
         elif edge_feat is not None:
@@ -209,35 +224,44 @@ class NodeCapsules(nn.Module):
             self._check_nodes(f"{names.feat}[1]", target, edges.num_parents, self.weight_target)
 
     def _logits(self, prior: Tensor | None, edges: Links, z: Tensor) -> Tensor:
-        """Return the prior as (E, *, K_in, K_out)."""
-        prior = z.new_zeros(edges.src.shape[0], self.num_caps) if prior is None else check_tensor("prior", prior)
-        shape = (edges.src.shape[0], *z.shape[1:-2], self.num_caps)
+        """Return the prior as (E, *, K)."""
+        prior = z.new_zeros(edges.num_edges, self.num_caps) if prior is None else check_tensor("prior", prior)
+        shape = (edges.num_edges, *z.shape[1:-2], self.num_caps)
+        # c has a dim of size 1 before its last one, so its shape is allowed, too.
+        if prior.dim() == len(shape) + 1 and prior.shape[-2] == 1:
+            prior = prior.squeeze(-2)
         short = shape[0], shape[-1]
         expect(prior.shape in (short, shape), "prior", f"(N, num_caps)={short} or {shape}", tuple(prior.shape))
         return spread(prior, len(shape)).expand(shape)
 
     def _check_nodes(self, name: str, feat: Tensor, num_nodes: int, weight: Tensor) -> None:
         self._materialize(weight, feat)
-        capsules = (self.in_caps, weight.shape[1]) if self.in_caps > 1 else (weight.shape[1],)
-        fits = feat.dim() > len(capsules) and feat.shape[0] == num_nodes and feat.shape[-len(capsules) :] == capsules
-        if not fits:  # format sizes only on failure: torch.compile would take them for constants
-            wanted = f"(N={num_nodes}, *, {', '.join(map(str, capsules))})"
-            joined = self.in_caps == 1 and feat.dim() > 2 and feat.shape[-2:].numel() == weight.shape[1]
-            then = "If these are a layer's capsules, join them with .flatten(-2), or keep them with in_caps={}"
-            expect(False, name, wanted, tuple(feat.shape), then.format(feat.shape[-2]) if joined else "")
+        feats = weight.shape[1]
+        if feat.dim() < 2 or feat.shape[0] != num_nodes or feat.shape[-1] != feats:
+            joined = feat.dim() > 2 and feat.shape[-2:].numel() == feats
+            then = "If these are a layer's capsules, join them with .flatten(-2)" if joined else ""
+            # Format sizes only on failure: torch.compile would take them for constants.
+            expect(False, name, f"(N={num_nodes}, *, {feats})", tuple(feat.shape), then)
         check_dtype(name, feat, self.weight)
 
     def extra_repr(self) -> str:
         in_feats = -1 if is_lazy(self.weight) else self.weight.shape[1]
         options = [f"{name}={getattr(self, name)}" for name in ("unit_votes", "squash_output", "normalise", "mutual")]
-        return f"{self.in_caps} x {in_feats} -> {self.num_caps} x {self.out_feats}, {', '.join(options)}"
+        return f"{in_feats} -> {self.num_caps} x {self.out_feats}, {', '.join(options)}"
 
 
 def multiply(feat: Tensor, weight: Tensor) -> Tensor:
-    """Votes (N, *, K_in, K_out, D) of feat (N, *, F), or (N, *, K_in, F) for K_in > 1."""
-    if weight.shape[0] == 1:
-        return (feat @ weight[0].flatten(1)).unflatten(-1, (1, *weight.shape[2:]))
-    return torch.einsum("...kf,kfld->...kld", feat, weight)
+    """Votes (N, *, K, D) of feat (N, *, F), for a weight (1, F, K, D)."""
+    return (feat @ weight[0].flatten(1)).unflatten(-1, weight.shape[2:])
+
+
+def mean_square(feat: Tensor) -> Tensor:
+    """The mean square of each node's features, (N, *)."""
+    if feat.layout != torch.strided:
+        feat = feat.to_sparse_coo().coalesce()
+        values = squares(feat.values())
+        return values.new_zeros(feat.shape[0]).index_add(0, feat.indices()[0], values) / feat.shape[1]
+    return squares(feat).mean(-1)
 
 
 def spread(x: Tensor, dims: int) -> Tensor:

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import math
 from typing import Any, NamedTuple
 
 import torch
@@ -13,9 +12,9 @@ from ..algorithms.names import as_routing
 from ..algorithms.observers import Observer
 from ..errors import check_tensor, check_unit, expect
 from ..functional import at_least_float32
-from ..graph import Links, graph_of
+from ..graph import Links, graph_of, links, links_of
 from ..layers import HasConstants
-from ..routing import LinearVotes, MatrixVotes, Parents, Routing, route_checked
+from ..routing import LinearVotes, MatrixVotes, Parents, Routing, route_links
 from ..tracing import exportable, uncompiled
 
 
@@ -78,6 +77,16 @@ class RoutedLayer(HasConstants):
         supported = torch.device(device).type == "cuda" and has_cuda()
         return graph_of(self.graph_sizes, device if supported else "cpu")
 
+    def links(self, device: torch.device) -> Links:
+        """The links of ``graph``, without DGL unless a subclass has its own graph."""
+        if type(self).graph is not RoutedLayer.graph:
+            return links(self.graph(device), device)
+        if torch.compiler.is_dynamo_compiling():
+            from .compiling import constant_links
+
+            return constant_links(self.graph_sizes, device)
+        return links_of(self.graph_sizes, device)
+
     def blank(self) -> Any:
         """One image's children, all zero, on the layer's device."""
         return self.weight.new_zeros(self.num_children, 1, self.child_dim)
@@ -102,14 +111,6 @@ def _is_traceable(layer: RoutedLayer, u: Any, on_iteration: Any = None, iteratio
     return on_iteration is None and iterations is None and type(layer).graph is RoutedLayer.graph
 
 
-def _constant_links(layer: RoutedLayer, device: torch.device) -> Links:
-    """Return the layer's graph as constants, because ``torch.compile`` can't trace DGL."""
-    from ..kernels.compiling import constant_ends
-
-    (src, dst), sizes = constant_ends(layer.graph_sizes, str(device)), (layer.num_children, layer.num_parents)
-    return Links(src, dst, *sizes, complete=len(src) == math.prod(sizes), origin=layer.graph_sizes)
-
-
 @functools.partial(uncompiled, unless=_is_traceable)
 def route_layer(
     layer: RoutedLayer,
@@ -130,9 +131,8 @@ def route_layer(
     half = torch.get_autocast_dtype(device.type) if autocast else None
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         activation = activation_of(u) if routing.uses_activation else None
-        graph = _constant_links(layer, device) if torch.compiler.is_dynamo_compiling() else layer.graph(device)
-        given = graph, layer.votes(u), routing, activation, layer.prior
-        return route_checked(*given, on_iteration, coupling, half)
+        edges, votes = layer.links(device), layer.votes(u)
+        return route_links(edges, votes, routing, activation, layer.prior, on_iteration, coupling, half)
 
 
 def activation_of(u: Tensor | Poses) -> Tensor:

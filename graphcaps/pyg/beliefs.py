@@ -12,9 +12,8 @@ from torch_geometric.utils import is_sparse
 from ..beliefs.layer import NodeBeliefs
 from ..beliefs.rates import labels_and_states
 from ..errors import check_tensor, expect
-from ..graph.links import run_untraced
 from ..layers import PYG, dropped
-from ..tracing import uncompiled
+from ..tracing import is_tracing
 from ..typed import Share, Size, typed
 from .edges import coalesced, pairs, routed_edges, values_of
 
@@ -57,14 +56,13 @@ class BeliefConv(nn.Module):
         """Make a layer for labels (N, K), and count its rates: see ``graphcaps.nn.BeliefConv.from_labels``."""
         labels, sizes = labels_and_states(labels)
         layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
-        layer.beliefs.count(routed_edges(pairs(coalesced(edge_index)), (len(labels), len(labels))).graph, labels)
+        layer.beliefs.count(routed_edges(pairs(coalesced(edge_index)), (len(labels), len(labels))).links, labels)
         return layer
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         self.beliefs.reset_parameters()
 
-    @uncompiled
     @typed
     def forward(
         self,
@@ -85,16 +83,22 @@ class BeliefConv(nn.Module):
         dims = check_tensor("x", x, floating=False, sparse=True).dim()
         expect(dims > 0, "x", "(N, ...)", "no dims")
         num_nodes, edge_index = int(x.size(0)), coalesced(edge_index)
-        graph = run_untraced(lambda: routed_edges(pairs(edge_index), (num_nodes, num_nodes))).graph
+        edges = routed_edges(pairs(edge_index), (num_nodes, num_nodes), one_kind=True).links
         if edge_weight is None and is_sparse(edge_index):
             edge_weight = values_of(edge_index)
-        sizes = torch.tensor([num_nodes], device="cpu")
-        if batch is not None:
-            check_tensor("batch", batch, floating=False)
-            fits = batch.shape == (num_nodes,) and batch.dtype == torch.int64
-            expect(fits, "batch", f"int64 (N={num_nodes},)", f"{batch.dtype} {tuple(batch.shape)}")
-            ascending = bool((batch.diff() >= 0).all()) and bool((batch[:1] >= 0).all())
-            expect(ascending, "batch", "graph numbers from 0 in ascending order", "others")
-            sizes = batch.bincount()
-        h, c = self.beliefs(graph, dropped(self.feat_drop, x), edge_weight, sizes)
+        batch, num_graphs = self._batch(batch, x, num_nodes)
+        h, c = self.beliefs(edges, dropped(self.feat_drop, x), edge_weight, batch, num_graphs)
         return (h, c) if return_coupling else h
+
+    def _batch(self, batch: OptTensor, x: Tensor, num_nodes: int) -> tuple[Tensor, int]:
+        """Return the number of each node's graph, (N,), and the number of graphs; in a trace, N as a bound of it."""
+        if batch is None:
+            return torch.zeros(num_nodes, dtype=torch.int64, device=x.device), 1
+        check_tensor("batch", batch, floating=False)
+        fits = batch.shape == (num_nodes,) and batch.dtype == torch.int64
+        expect(fits, "batch", f"int64 (N={num_nodes},)", f"{batch.dtype} {tuple(batch.shape)}")
+        if is_tracing():
+            return batch, num_nodes
+        ascending = bool((batch.diff() >= 0).all()) and bool((batch[:1] >= 0).all())
+        expect(ascending, "batch", "graph numbers from 0 in ascending order", "others")
+        return batch, int(batch[-1]) + 1 if num_nodes else 0

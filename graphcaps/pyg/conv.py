@@ -1,9 +1,9 @@
 """Routing along the edges of a graph, as a ``MessagePassing`` layer."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor
@@ -11,13 +11,12 @@ from torch_geometric.typing import Size as GraphSizes
 from torch_geometric.utils import is_sparse
 
 from ..errors import check_tensor, expect, required
-from ..graph.links import run_untraced
+from ..graph import Links
 from ..layers import PYG
-from ..nn.node_caps import NodeCapsules
+from ..nn.node_caps import NodeCapsules, NodeOptions
 from ..routing import Routing
-from ..tracing import uncompiled
 from ..typed import Share, Size, typed
-from .edges import RoutedEdges, coalesced, in_form_of, is_exported, pairs, routed_edges, values_of
+from .edges import RoutedEdges, coalesced, in_form_of, pairs, routed_edges, values_of
 
 
 class CapsuleConv(MessagePassing):
@@ -27,7 +26,7 @@ class CapsuleConv(MessagePassing):
     ``out_feats``, ``vote_drop`` and ``edge_feats`` are ``in_channels``, ``out_channels``, ``dropout`` and ``edge_dim``.
 
     ``message`` returns the weights (E, 1) of the votes, and ``aggregate`` does the routing, which doesn't store votes.
-    So an explainer's edge mask multiplies the weights. Hooks get the couplings as ``alpha`` (E, in_caps * num_caps),
+    So an explainer's edge mask multiplies the weights. Hooks get the couplings as ``alpha`` (E, num_caps),
     for ``AttentionExplainer``. An edge's couplings sum to 1, so their mean is constant: use their maximum.
 
     Args:
@@ -39,9 +38,9 @@ class CapsuleConv(MessagePassing):
             whose edges never change. ``reset_parameters`` empties the cache.
 
     Shapes:
-        x (*, N, in_channels), or (*, N, in_caps, in_channels) for in_caps > 1; edge_index (2, E)
-        -> (*, N, num_caps, out_channels), or with ``concat`` (*, N, num_caps * out_channels); the result of a node
-        without in-edges is squash(bias). ``*`` is a batch on one static graph; its entries are independent
+        x (*, N, in_channels), edge_index (2, E) -> (*, N, num_caps, out_channels), or with ``concat``
+        (*, N, num_caps * out_channels). The result of a node without in-edges is squash(bias). ``*`` is a batch on one
+        static graph; its entries are independent
 
     >>> import torch
     >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
@@ -59,7 +58,6 @@ class CapsuleConv(MessagePassing):
         routing: Routing | str = "spherical",
         squash_output: bool = True,
         dropout: Share = 0.0,
-        in_caps: Size = 1,
         add_self_loops: bool | None = None,
         bias: bool = True,
         normalise: bool = True,
@@ -70,20 +68,29 @@ class CapsuleConv(MessagePassing):
         mutual: bool = False,
         unit_votes: bool = False,
     ):
-        super().__init__(aggr=None, node_dim=-3 if in_caps != 1 else -2)
+        super().__init__(aggr=None, node_dim=-2)
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.add_self_loops, self.edge_dim, self.residual, self.concat = add_self_loops, edge_dim, residual, concat
         self.cached = cached
         self._routed: RoutedEdges | None = None
-        options = squash_output, dropout, in_caps, bias, normalise, unit_votes, mutual, edge_dim, residual, PYG
-        self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options)
+        options = NodeOptions(
+            routing=routing,
+            squash_output=squash_output,
+            vote_drop=dropout,
+            bias=bias,
+            normalise=normalise,
+            unit_votes=unit_votes,
+            mutual=mutual,
+            edge_feats=edge_dim,
+            residual=residual,
+        )
+        self.capsules = NodeCapsules(in_channels, out_channels, num_caps, options, PYG)
 
     def reset_parameters(self) -> None:
         """Draw the weights like DGL's ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         self._routed = None
         self.capsules.reset_parameters()
 
-    @uncompiled
     @typed
     def forward(
         self,
@@ -104,68 +111,80 @@ class CapsuleConv(MessagePassing):
             edge_weight: (E,), a factor for each edge's votes; default 1. With ``edge_dim``, this may be edge features,
                 as in ``GATConv``, if they have two dims or ``edge_dim`` is 1.
             size: numbers of source and target nodes, if x does not determine them.
-            return_coupling: also return (edges, c), with c (E', *, in_caps, num_caps) detached. The edges include added
+            return_coupling: also return (edges, c), with c (E', *, 1, num_caps) detached. The edges include added
                 self-loops and have the form of edge_index; c is in the same order.
             edge_attr: (E, edge_dim), or (E,) for a single feature, if edges have features.
-            return_attention_weights: like ``return_coupling``, but if ``in_caps`` is 1 that dim is dropped: the
-                couplings are (E', *, num_caps), as in ``GATConv``.
+            return_attention_weights: like ``return_coupling``, but with couplings (E', *, num_caps), as in
+                ``GATConv``.
         """
         pair = not isinstance(x, Tensor)
         x, target = self.capsules.source_and_target(x)
-        expect(x.dim() >= -self.node_dim, "x", "(*, N, in_channels), or (*, N, in_caps, in_channels)", tuple(x.shape))
+        expect(x.dim() >= 2, "x", "(*, N, in_channels)", tuple(x.shape))
         both_ways = "one tensor of node features with mutual=True"
         expect(not (pair and self.capsules.mutual), "x", both_ways, "a pair", "Give it mutual=False")
-        target = target if pair else x
         then = "residual=True adds them"
-        expect(target is not None or not self.residual, "x", "a pair with the target nodes' features", "none", then)
+        missing = self.residual and pair and target is None
+        expect(not missing, "x", "a pair with the target nodes' features", "none", then)
         edge_index = coalesced(edge_index)
-        sizes = self._check_input(edge_index, size)
-        for end, nodes in enumerate((x, target)):
-            if nodes is not None:
-                self._set_size(sizes, end, nodes)
-        num_nodes = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
-
+        num_nodes = self._sizes(edge_index, size, x, target, pair)
         edge_weight, edge_attr = self._attributes(edge_index, edge_weight, edge_attr)
-        routed = self._routed or self._edges(edge_index, num_nodes, loops=self.add_self_loops is not False and not pair)
+        routed = self._routed or self._edges(edge_index, num_nodes, not pair)
         self._routed = routed if self.cached else None
         edge_weight, edge_attr = routed.values("edge_weight", edge_weight), routed.values("edge_attr", edge_attr)
-        x, target = self._nodes_first(x), None if target is None or not self.residual else self._nodes_first(target)
-        coupled = bool(return_coupling or return_attention_weights)
+        if target is not None:
+            self.capsules.warn_of_target(routed.links)
+        target = self._target(x if target is None else target, routed.links) if self.residual else None
+        x, coupling = x if x.dim() == 2 else x.movedim(-2, 0), bool(return_coupling or return_attention_weights)
 
-        def route(edge_weight: OptTensor, coupled: bool = coupled) -> Any:
-            return self.capsules(routed.graph, x, edge_weight, coupled, edge_attr, target)
+        def route(edge_weight: OptTensor, coupling: bool = coupling) -> Any:
+            return self.capsules(routed.links, x, edge_weight, coupling, edge_attr, target)
 
-        alpha = None
-        if self.explain or self._message_forward_hooks:
-            edge_weight = x.new_ones(routed.edges.size(1)) if edge_weight is None else edge_weight
-            alpha = route(edge_weight, coupled=True)[1].flatten(1)
-            edge_weight = edge_weight.view(-1, *[1] * (-self.node_dim - 1))
-            then = "GraphMaskExplainer replaces messages, but routing builds none: use GNNExplainer"
-            expect("explain_message" not in vars(self), "explain_message", "that of MessagePassing", "another", then)
-        out, c = self.propagate(routed.edges, size=num_nodes, edge_weight=edge_weight, alpha=alpha, route=route)
+        if self.explain or self._message_forward_hooks or self._message_forward_pre_hooks:
+            out, c = self._propagate_weights(route, routed, num_nodes, edge_weight, x)
+        else:
+            out, c = route(edge_weight)
+        out = out[: num_nodes[1]]
         out = out.flatten(-2).movedim(0, -2) if self.concat else out.movedim(0, -3)
         if c is None:
             return out
-        c = c.squeeze(-2) if not return_coupling and c.size(-2) == 1 else c
-        return out, in_form_of(edge_index, routed, c, num_nodes)
+        return out, in_form_of(edge_index, routed, c if return_coupling else c.squeeze(-2), num_nodes)
 
-    def message(self, edge_weight: OptTensor, alpha: OptTensor) -> OptTensor:
-        """Return the weights of the votes, (E, 1). None: all are 1, and no hook or explainer needs messages."""
+    def _sizes(self, edge_index: Adj, size: GraphSizes, x: Tensor, target: OptTensor, pair: bool) -> tuple[int, int]:
+        """Return the numbers of source and target nodes."""
+        sizes = self._check_input(edge_index, size)
+        for end, nodes in enumerate((x, target if pair else x)):
+            if nodes is not None:
+                self._set_size(sizes, end, nodes)
+        return sizes[0], sizes[0] if sizes[1] is None else sizes[1]
+
+    def _target(self, target: Tensor, links: Links) -> Tensor:
+        """Return the targets' features with nodes first, and zeros for the node that a trace adds."""
+        target = target if target.dim() == 2 else target.movedim(-2, 0)
+        more = links.num_parents - target.shape[0]
+        return torch.cat((target, target.new_zeros(1, *target.shape[1:]))) if links.traced and more == 1 else target
+
+    def _propagate_weights(
+        self, route: Callable, routed: RoutedEdges, num_nodes: tuple[int, int], edge_weight: OptTensor, x: Tensor
+    ) -> Any:
+        """Route by ``propagate``, so that explainers and hooks see and change the weights of the votes."""
+        edge_weight = x.new_ones(routed.links.num_edges) if edge_weight is None else edge_weight
+        alpha = route(edge_weight, coupling=True)[1].flatten(1)
+        then = "GraphMaskExplainer replaces messages, but routing builds none: use GNNExplainer"
+        expect("explain_message" not in vars(self), "explain_message", "that of MessagePassing", "another", then)
+        weights = edge_weight.view(-1, 1)
+        return self.propagate(routed.edges, size=num_nodes, edge_weight=weights, alpha=alpha, route=route)
+
+    def message(self, edge_weight: Tensor, alpha: Tensor) -> Tensor:
+        """Return the weights of the votes, (E, 1)."""
         return edge_weight
 
-    def aggregate(self, inputs: OptTensor, route: Callable) -> Any:
+    def aggregate(self, inputs: Tensor, route: Callable) -> Any:
         """Route the votes with these weights."""
-        return route(None if inputs is None else inputs.flatten())
+        return route(inputs.flatten())
 
-    def _nodes_first(self, x: Tensor) -> Tensor:
-        return x if x.dim() == -self.node_dim else x.movedim(self.node_dim, 0)
-
-    def _edges(self, edge_index: Adj, num_nodes: tuple[int, int], loops: bool) -> RoutedEdges:
-        traced = is_exported()
-        plain = self.capsules.in_caps == 1 and not self.capsules.mutual
-        expect(plain or not traced, "torch.export", "in_caps=1 and mutual=False", repr(self.capsules))
-        make = functools.partial(routed_edges, pairs(edge_index), num_nodes, loops, traced)
-        return make() if traced else run_untraced(make)
+    def _edges(self, edge_index: Adj, num_nodes: tuple[int, int], one_kind: bool) -> RoutedEdges:
+        loops = self.add_self_loops is not False and one_kind
+        return routed_edges(pairs(edge_index), num_nodes, loops, one_kind and num_nodes[0] == num_nodes[1])
 
     def _attributes(self, edge_index: Adj, edge_weight: OptTensor, edge_attr: OptTensor) -> tuple[OptTensor, OptTensor]:
         """Return the edges' weights and features, from whichever of the three arguments holds them."""

@@ -1,4 +1,4 @@
-"""Convert edges in any of PyG's forms, with optional self-loops, to a graph for routing."""
+"""The door of PyTorch Geometric: edges in any of its forms, with optional self-loops, become ``Links``."""
 
 import weakref
 from typing import NamedTuple
@@ -6,92 +6,93 @@ from typing import NamedTuple
 import torch
 from torch_geometric.edge_index import EdgeIndex
 from torch_geometric.typing import Adj, OptTensor
-from torch_geometric.utils import is_sparse, is_torch_sparse_tensor, scatter, to_edge_index, to_torch_sparse_tensor
+from torch_geometric.utils import is_sparse, is_torch_sparse_tensor, to_edge_index, to_torch_sparse_tensor
 
-from .._dgl import DGLGraph, has_cuda
-from ..errors import InputError, check_tensor, expect
-from ..graph import Links, bipartite_graph
-from ..tracing import is_fake, run_untraced
+from ..errors import check_tensor, expect
+from ..graph import Links, check_ends
+from ..tracing import is_tracing
 
 
 class RoutedEdges(NamedTuple):
-    """The edges of a call after self-loops were replaced, and the graph made from these edges."""
+    """The edges of a call after self-loops were replaced."""
 
-    edges: torch.Tensor  # (2, E')
-    stayed: OptTensor  # indices of the kept edges, which come first; None: all are kept, and no self-loops added
-    num_given: int  # E
-    graph: DGLGraph | Links  # Links if torch traces the edges as inputs
+    links: Links
+    num_given: int
+    """E, the number of edges before that."""
+    kept: OptTensor = None
+    """With self-loops: (E',) indices of the given edges that are kept and come first, before a loop for each node."""
+    num_nodes: int = 0
+    """With self-loops: N. In a trace, loops that were given lead to a node N, because all given edges must be kept."""
+
+    @property
+    def edges(self) -> torch.Tensor:
+        """(2, E' + N) int64."""
+        return torch.stack((self.links.src, self.links.dst))
 
     def values(self, name: str, given: OptTensor) -> OptTensor:
         """The kept edges' weights or features, followed by those of the self-loops: weight 1, mean features."""
         if given is None:
             return None
         expect(given.shape[0] == self.num_given, name, f"(E={self.num_given}, ...)", tuple(given.shape))
-        if self.stayed is None:
+        if self.kept is None:
             return given
-        kept, num_nodes = given[self.stayed], self.edges.size(1) - self.stayed.size(0)
+        kept = given[self.kept]
         if name == "edge_weight":
-            return torch.cat((kept, kept.new_ones(num_nodes, *kept.shape[1:])))
-        heads = self.edges[1, : kept.shape[0]].long()
-        return torch.cat((kept, scatter(kept, heads, 0, num_nodes, reduce="mean")))
+            return torch.cat((kept, kept.new_ones(self.num_nodes, *kept.shape[1:])))
+        heads, count = self.links.dst[: kept.shape[0]], self.num_nodes + 1
+        total = kept.new_zeros(count, *kept.shape[1:]).index_add(0, heads, kept)
+        degree = kept.new_zeros(count).index_add(0, heads, kept.new_ones(kept.shape[0])).clamp_min(1)
+        mean = total / degree.view(-1, *[1] * (kept.dim() - 1))
+        return torch.cat((kept, mean[: self.num_nodes]))
 
 
 _of_tensors: dict[tuple, tuple[int, RoutedEdges]] = {}
 """``routed_edges`` of the tensors of edges that exist on a GPU, each with the tensor's version."""
 
 
-def is_exported() -> bool:
-    """Whether ``torch.export``, ``torch.onnx`` or ``torch.jit.trace`` is recording the call as a program."""
-    exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.4 lacks the first
-    return exporting() or torch.jit.is_tracing()
-
-
 def routed_edges(
-    edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, as_links: bool = False
+    edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, one_kind: bool = False
 ) -> RoutedEdges:
-    """Convert edges (2, E) to ``RoutedEdges``. With ``loops``, they end with a single self-loop for each node.
+    """Convert edges (2, E) to links. With ``loops``, they end with a single self-loop for each node.
 
     On a GPU, this waits for the device. So there the result is kept as long as the tensor exists and torch doesn't
     change it.
     """
-    if not edges.is_cuda or edges.is_inference() or as_links:
-        return _routed_edges(edges, num_nodes, loops, as_links)
-    key = id(edges), num_nodes, loops
+    if not edges.is_cuda or edges.is_inference() or is_tracing():
+        return _routed_edges(edges, num_nodes, loops, one_kind)
+    key = id(edges), num_nodes, loops, one_kind
     version, routed = _of_tensors.get(key, (-1, None))
     if routed is None or version != edges._version:
         if routed is None:
             weakref.finalize(edges, _of_tensors.pop, key, None)
-        routed = _routed_edges(edges, num_nodes, loops, as_links)
-        _of_tensors[key] = edges._version, routed if loops else routed._replace(edges=edges.new_empty(0))
-    return routed if loops else routed._replace(edges=edges)
+        routed = _routed_edges(edges, num_nodes, loops, one_kind)
+        _of_tensors[key] = edges._version, routed
+    return routed
 
 
-def _routed_edges(edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool, as_links: bool) -> RoutedEdges:
-    num_given, stayed = edges.size(1), None
-    if loops:
-        stayed = (edges[0] != edges[1]).nonzero()[:, 0]
-        nodes = torch.arange(num_nodes[1], dtype=edges.dtype, device=edges.device)
-        edges = torch.cat((edges[:, stayed], nodes.expand(2, -1)), dim=1)
-    if as_links:
-        src, dst = edges.long()
-        return RoutedEdges(edges, stayed, num_given, Links(src, dst, *num_nodes, complete=False))
-    return RoutedEdges(edges, stayed, num_given, _graph("edge_index", edges, *num_nodes))
+def _routed_edges(edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool, one_kind: bool) -> RoutedEdges:
+    traced, num_given, (num_sources, num_targets) = is_tracing(), edges.size(1), num_nodes
+    src, dst = edges.long()
+    if not traced:
+        check_ends("edge_index", src, dst, num_sources, num_targets)
+    if not loops:
+        return RoutedEdges(Links(src, dst, num_sources, num_targets, one_kind, traced), num_given)
+    if traced:  # the number of loops isn't known: they lead to a node that no one reads
+        kept, dst = torch.arange(num_given, device=edges.device), torch.where(src == dst, num_targets, dst)
+    else:
+        kept = (src != dst).nonzero()[:, 0]
+        src, dst = src[kept], dst[kept]
+    nodes = torch.arange(num_targets, device=edges.device)
+    links = Links(torch.cat((src, nodes)), torch.cat((dst, nodes)), num_sources, num_targets + traced, one_kind, traced)
+    return RoutedEdges(links, num_given, kept, num_targets)
 
 
-def members(index: torch.Tensor, num_groups: int) -> DGLGraph | Links:
-    """Make the graph that links node n to group ``index[n]``."""
-    nodes = torch.arange(index.shape[0], dtype=index.dtype, device=index.device)
-    if is_exported() or is_fake():
-        return Links(nodes.long(), index.long(), index.shape[0], num_groups, complete=False)
-    return run_untraced(lambda: _graph("index", torch.stack((nodes, index)), len(index), num_groups))
-
-
-def _graph(name: str, edges: torch.Tensor, num_sources: int, num_targets: int) -> DGLGraph:
-    ends = edges if edges.is_cuda and has_cuda() else edges.cpu()
-    try:
-        return bipartite_graph(ends[0], ends[1], num_sources, num_targets)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
+def members(index: torch.Tensor, num_groups: int) -> Links:
+    """Link node n to group ``index[n]``."""
+    nodes, dst = torch.arange(index.shape[0], device=index.device), index.long()
+    if not is_tracing():
+        check_ends("index", nodes, dst, index.shape[0], num_groups)
+    return Links(nodes, dst, index.shape[0], num_groups, traced=is_tracing())
 
 
 def coalesced(edge_index: Adj) -> Adj:
@@ -124,8 +125,11 @@ def in_form_of(
     """Return the routed edges in the form of ``edge_index``, and their couplings."""
     if is_torch_sparse_tensor(edge_index):
         layout = edge_index.layout
-        matrix = to_torch_sparse_tensor(routed.edges.long().flip(0), c, size=sizes[::-1], layout=layout)
+        matrix = to_torch_sparse_tensor(routed.edges.flip(0), c, size=sizes[::-1], layout=layout)
         return matrix, matrix.values()
     if isinstance(edge_index, EdgeIndex):
-        return (edge_index if routed.stayed is None else EdgeIndex(routed.edges.clone(), sparse_size=sizes)), c
-    return (edge_index if routed.stayed is None and not is_sparse(edge_index) else routed.edges.clone()), c
+        return (edge_index if routed.kept is None else EdgeIndex(routed.edges, sparse_size=sizes)), c
+    if routed.kept is None and not is_sparse(edge_index):
+        return edge_index, c
+    expect(not routed.links.traced, "add_self_loops", "False if a trace returns couplings", "True")
+    return routed.edges.to(edge_index.dtype if isinstance(edge_index, torch.Tensor) else torch.int64), c

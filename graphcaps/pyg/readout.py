@@ -8,9 +8,9 @@ from torch_geometric.typing import OptTensor
 
 from ..errors import check_tensor, expect, min_max, required
 from ..layers import PYG
-from ..nn.node_caps import NodeCapsules
+from ..nn.node_caps import NodeCapsules, NodeOptions
 from ..routing import Routing
-from ..tracing import is_fake, uncompiled
+from ..tracing import is_tracing
 from ..typed import Count, Share, Size, typed
 from .edges import members
 
@@ -27,9 +27,8 @@ class CapsuleReadout(Aggregation):
             its messages by routing: ``SAGEConv(16, 32, aggr=CapsuleReadout(16, 4, num_caps=4, concat=True))``.
 
     Shapes:
-        x (*, N, in_channels), or (*, N, in_caps, in_channels) for in_caps > 1; index (N,)
-        -> (*, B, num_caps, out_channels), or with ``concat`` (*, B, num_caps * out_channels); the result of a graph
-        without nodes is squash(bias)
+        x (*, N, in_channels), index (N,) -> (*, B, num_caps, out_channels), or with ``concat``
+        (*, B, num_caps * out_channels). The result of a graph without nodes is squash(bias)
 
     >>> readout = CapsuleReadout(10, 16, num_caps=2)
     >>> readout, readout(torch.ones(5, 10), torch.tensor([0, 0, 1, 1, 1])).shape
@@ -45,7 +44,6 @@ class CapsuleReadout(Aggregation):
         routing: Routing | str = "spherical",
         squash_output: bool = True,
         dropout: Share = 0.0,
-        in_caps: Size = 1,
         bias: bool = True,
         normalise: bool = True,
         concat: bool = False,
@@ -55,14 +53,13 @@ class CapsuleReadout(Aggregation):
         super().__init__()
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.concat = concat
-        options = squash_output, dropout, in_caps, bias, normalise, unit_votes
-        self.capsules = NodeCapsules(in_channels, out_channels, num_caps, routing, *options, names=PYG, shared=shared)
+        options = NodeOptions(routing, squash_output, dropout, bias, normalise, unit_votes, shared=shared)
+        self.capsules = NodeCapsules(in_channels, out_channels, num_caps, options, PYG)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``CapsuleConv``, and set the bias to zero."""
         self.capsules.reset_parameters()
 
-    @uncompiled
     @typed
     def __call__(
         self,
@@ -78,11 +75,11 @@ class CapsuleReadout(Aggregation):
             if given is not None:
                 whole = check_tensor(name, given, floating=False).dtype in (torch.int64, torch.int32)
                 expect(whole and given.dim() == 1, name, "integers of one dim", f"{given.dtype} {tuple(given.shape)}")
-        dim = (-2 if self.capsules.in_caps == 1 else -3) if dim is None else int(dim)
+        dim = -2 if dim is None else int(dim)
         expect(-x.dim() <= dim < x.dim(), "dim", f"a dim of x, which has {x.dim()}", dim)
         if index is not None:
             expect(index.shape == (x.size(dim),), "index", f"(N={x.size(dim)},)", tuple(index.shape))
-            expect(dim_size is not None or not is_fake(), "dim_size", "the number of graphs, for a trace", "none")
+            expect(dim_size is not None or not is_tracing(), "dim_size", "the number of graphs, for a trace", "none")
         return super().__call__(x, index, ptr, dim_size, dim, **options)
 
     def forward(
@@ -104,7 +101,7 @@ class CapsuleReadout(Aggregation):
             dim_size: B; default: one more than the largest index.
             dim: the dim that has size N in x and size B in the result; default: the one before a node's features.
             max_num_elements: ignored; other aggregations use it.
-            return_coupling: also return c (*, N, in_caps, num_caps), detached: the classes that each node supports.
+            return_coupling: also return c (*, N, 1, num_caps), detached: the classes that each node supports.
             prior: (N, num_caps) or the shape of c, with N first, logits that are added to b; default 0.
         """
         num_groups = required(dim_size, "dim_size", "the number of graphs")
@@ -112,11 +109,11 @@ class CapsuleReadout(Aggregation):
             ptr = required(ptr, "index", "the graph of each node")
             counts = ptr.diff()
             low, _ = min_max(counts) or (0, 0)
-            expect(len(ptr) > 0 and low >= 0, "ptr", "the indices of nodes, in order", ptr.tolist())
-            index = torch.arange(num_groups, device=ptr.device).repeat_interleave(counts)
-        graph = members(index, num_groups)
+            if ptr.shape[0] == 0 or low < 0:
+                expect(False, "ptr", "the indices of nodes, in order", ptr.tolist())
+            index = torch.arange(num_groups, device=ptr.device).repeat_interleave(counts, output_size=x.shape[dim])
         dim = dim % x.dim()
-        out, c = self.capsules(graph, x.movedim(dim, 0), None, return_coupling, prior=prior)
+        out, c = self.capsules(members(index, num_groups), x.movedim(dim, 0), None, return_coupling, prior=prior)
         out = (out.flatten(-2) if self.concat else out).movedim(0, dim)
         return (out, c.movedim(0, dim)) if return_coupling else out
 

@@ -7,19 +7,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._dgl import DGLGraph
-from ..graph import links
+from ..graph import Links
 from ..viz.routing_trace import RoutingTrace
 
 NO_LIMIT = sys.maxsize
 
 
 class NodeGraph(NamedTuple):
-    """A user's graph with one kind of node, and the numbers of capsules per node before and after routing."""
+    """A user's graph with one kind of node, and the number of capsules of each node."""
 
-    graph: DGLGraph
-    caps_in: int
-    caps_out: int
+    edges: Links
+    num_caps: int
 
 
 class LayerRecord:
@@ -28,9 +26,8 @@ class LayerRecord:
     ``layer`` is "" outside all layers. ``nodes`` is the user's graph if votes go along its edges, else None.
     """
 
-    def __init__(self, layer: str, graph: DGLGraph, nodes: NodeGraph | None, images: int | None, edges: int | None):
-        ends = links(graph)
-        src, dst, recorded = ends.src, ends.dst, torch.arange(len(ends.src))
+    def __init__(self, layer: str, ends: Links, nodes: NodeGraph | None, images: int | None, edges: int | None):
+        src, dst, recorded = ends.src.cpu(), ends.dst.cpu(), torch.arange(ends.num_edges)
         self.images, self.edges = images or NO_LIMIT, edges or NO_LIMIT
         self.num_children, self.num_parents = ends.num_children, ends.num_parents
         self.about: dict[str, str] = {"layer": layer} if layer else {}
@@ -50,8 +47,8 @@ class LayerRecord:
         self.src, self.dst = src, dst
         self.nodes, self.num_caps = None, 1
         if nodes is not None:
-            link, along = links(nodes.graph), recorded // (nodes.caps_in * nodes.caps_out)
-            self.nodes, self.num_caps = torch.stack([link.src[along], link.dst[along]], 1), nodes.caps_out
+            along, self.num_caps = recorded // nodes.num_caps, nodes.num_caps
+            self.nodes = torch.stack([nodes.edges.src.cpu()[along], nodes.edges.dst.cpu()[along]], 1)
         self.arrays: dict[str, list[np.ndarray]] = {"b": [], "c": [], "agreement": [], "lengths": [], "v": []}
 
     def add(self, v: Tensor, **edge_numbers: Tensor) -> None:

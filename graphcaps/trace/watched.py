@@ -15,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .._dgl import DGLGraph
 from ..algorithms.observers import Observer, recording
 from ..beliefs.layer import NodeBeliefs
 from ..errors import check_name, check_whole, expect
-from ..graph import bipartite_graph, to_networkx
+from ..graph import Links, bipartite_graph, to_networkx
 from ..nn.node_caps import NodeCapsules
 from ..typed import Size, typed
 from ..viz.routing_trace import RoutingTrace
@@ -85,7 +84,7 @@ class Watched:
         self._module, self._limits, self._softmax, self._names = module, limits, softmax, names
         self._ends: dict[str, Tensor] = {}  # edges of each softmax in the current call of the network
         self._blocks: list[ExitStack] = []
-        self._running: list[tuple[str, bool]] = []  # layers that are running, and whether their input is a pair
+        self._running: list[str] = []  # layers that are running
         self._nodes: NodeGraph | None = None
         self._records: dict[str, LayerRecord] = {}
         self._snapshots: dict[str, RoutingTrace] = {}
@@ -100,7 +99,7 @@ class Watched:
                     stack.callback(part.register_forward_hook(self._leave_nodes, always_call=True).remove)
                 else:
                     enter = partial(self._enter, name)
-                    stack.callback(part.register_forward_pre_hook(enter, with_kwargs=True).remove)
+                    stack.callback(part.register_forward_pre_hook(enter).remove)
                     stack.callback(part.register_forward_hook(self._leave, always_call=True).remove)
             for name, given in self._softmax.items():
                 check_name("softmax", name, tuple(parts))
@@ -229,28 +228,24 @@ class Watched:
 
         return animations(self.traces())
 
-    def _enter(self, name: str, module: nn.Module, inputs: Any, named: Any) -> None:
+    def _enter(self, name: str, module: nn.Module, inputs: Any) -> None:
         if not self._running:
             self._ends = {}
-        feat = named["x"] if "x" in named else inputs[0] if inputs else None
-        self._running.append((name, isinstance(feat, (tuple, list))))  # in PyG, a pair means two kinds of nodes
+        self._running.append(name)
 
     def _leave(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         self._running.pop()
 
     def _enter_nodes(self, capsules: NodeCapsules | NodeBeliefs, inputs: Any) -> None:
-        graph = inputs[0]
-        paired = bool(self._running) and self._running[-1][1]
-        as_many = graph.num_src_nodes() == graph.num_dst_nodes()
-        one_kind = len(graph.ntypes) == 1 or graph.is_block or (as_many and not paired)
-        self._nodes = NodeGraph(graph, capsules.in_caps, capsules.num_caps) if one_kind else None
+        edges = inputs[0]
+        self._nodes = NodeGraph(edges, capsules.num_caps) if edges.one_kind else None
 
     def _leave_nodes(self, capsules: NodeCapsules | NodeBeliefs, inputs: Any, outputs: Any) -> None:
         self._nodes = None
 
-    def _record(self, graph: DGLGraph) -> Observer:
-        layer = self._running[-1][0] if self._running else ""
-        record = LayerRecord(layer, graph, self._nodes, *self._limits)
+    def _record(self, edges: Links) -> Observer:
+        layer = self._running[-1] if self._running else ""
+        record = LayerRecord(layer, edges, self._nodes, *self._limits)
 
         def add(r: int, b: Tensor, c: Tensor, v: Tensor, agreement: Tensor) -> None:
             self._records[layer or NO_LAYER] = record
@@ -262,8 +257,8 @@ class Watched:
         ends = torch.stack((src, dst))
         children, parents = (ends.amax(dim=1) + 1).tolist()
         if not torch.equal(ends, self._ends.get(layer, ends[:0])):
-            graph, self._ends[layer] = bipartite_graph(src, dst, children, parents), ends
-            self._records[layer] = LayerRecord(layer, graph, None, *self._limits)
+            self._ends[layer] = ends
+            self._records[layer] = LayerRecord(layer, Links(src, dst, children, parents), None, *self._limits)
             self._records[layer].about |= words
         load = c.new_zeros(parents, c.shape[1]).index_add(0, dst, c) / len(src.unique())
         self._records[layer].add(load.unsqueeze(-1), b=c.clamp_min(2**-24).log(), c=c)  # float16 begins at 2**-24

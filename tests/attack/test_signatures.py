@@ -97,7 +97,7 @@ def test_99_of_100_wrong_calls_name_the_wrong_argument():
         try:
             result = door(**arguments)
             if isinstance(result, MatrixVotes):
-                result.tensor(COMPLETE)
+                graphcaps.route(COMPLETE, result)
         except GraphcapsError as error:
             answer, subjects = str(error), str(error).partition(":")[0]
         except Exception as error:

@@ -34,7 +34,7 @@ def conv(routing="spherical", num_caps=2, **options):
 
 def on_dgl():
     with engine("dgl"):
-        conv(mutual=True)(RING, X)
+        conv(mutual=True)(PAIRS, X)
 
 
 def page(layer):
@@ -101,7 +101,7 @@ WRONG = [
     ("conv: expected num_caps >= 2, got 1. One capsule has nothing to choose...", lambda: page(conv(num_caps=1))),
     ("...got graphcaps.pyg.conv.CapsuleConv. ... load_state_dict...", lambda: page(pyg().CapsuleConv(4, 3, 2))),
     # Layers for PyTorch Geometric
-    ("edge_index: ...indices in [0, ...=3), got 0 to 8...", lambda: pyg().CapsuleConv(4, 3, 2)(X, EDGES)),
+    ("edge_index: expected targets in [0, 3), got 1 to 8...", lambda: pyg().CapsuleConv(4, 3, 2)(X, EDGES)),
     ("...in ascending order...", lambda: pyg().BeliefConv(4, 3, 2)(X[:2], EDGES[:, :1], batch=torch.tensor([1, 0]))),
 ]  # fmt: skip
 

@@ -153,16 +153,6 @@ def test_a_hub_gets_from_ten_thousand_of_each_kind_what_it_gets_from_one(draw):
     assert c.std() > 0.03  # couplings are not uniform
 
 
-def test_several_capsules_in_vote_each_with_its_own_matrix(draw):
-    layer, x = conv(in_caps=2, routing=Uniform(), squash_output=False), draw(N, 2, F)
-    out, c = layer(graph_of(), x, get_coupling=True)
-    assert c.shape == (E, 2, K)
-    flat = conv(in_feats=2 * F, routing=Uniform(), squash_output=False)
-    flat.capsules.weight.data = layer.capsules.weight.data.reshape(1, 2 * F, K, D)
-    flat.capsules.bias.data = layer.capsules.bias.data
-    torch.testing.assert_close(out, flat(graph_of(), x.flatten(1)), **EXACT)
-
-
 def test_a_block_gives_what_the_whole_graph_gives(draw):
     graph, x, along, seeds = graph_of(), draw(N, F), draw(E, 2), torch.tensor([4, 0, 7])
     nodes, _, (block,) = dgl.dataloading.MultiLayerFullNeighborSampler(1).sample(graph, seeds)

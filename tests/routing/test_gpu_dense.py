@@ -7,7 +7,7 @@ from gpu_kernels import INTERPRETED, compile_for_h200, device_of_kernels, outsid
 
 from graphcaps import LinearVotes, complete_graph, engine, route
 from graphcaps.algorithms.votes import GivenVotes
-from graphcaps.kernels import fused
+from graphcaps.kernels import door
 from graphcaps.routing import Dynamic, Spherical, Uniform
 
 
@@ -21,8 +21,8 @@ CODE = """
 from graphcaps import complete_graph, route
 from graphcaps.images.models import CapsNet
 from graphcaps.nn import CapsuleLayer
-from graphcaps.routing import fused
-fused.on_gpu = lambda votes: True
+from graphcaps.kernels import door
+door.on_gpu = lambda votes: True
 
 def compile_layer(layer, precision="highest", dtype=None):
     torch.set_float32_matmul_precision(precision)
@@ -50,14 +50,14 @@ def test_every_kernel_compiles_for_an_h200_and_fits_its_shared_memory(tmp_path):
 def device(monkeypatch):
     """The device on which the engine named fused is Triton's; memory that torch allocates there starts as NaN."""
     if INTERPRETED:
-        monkeypatch.setattr(fused, "on_gpu", lambda votes: True)
+        monkeypatch.setattr(door, "on_gpu", lambda votes: True)
     with engine("fused"):
         yield device_of_kernels(monkeypatch)
 
 
 HALF = torch.float16 if INTERPRETED else torch.bfloat16  # the interpreter can't multiply matrices of bfloat16
 SPHERICAL = Spherical(3, concentration=2.5)
-PRIORS = {"per edge": (18,), "by index": (18, 5), "by edge": (18, 5), "by image": None}
+PRIORS = {"per edge": (18,), "by index": (18, 5), "by edge": (18, 5), "by image": None, "dims first": None}
 
 
 def votes_and_leaves(kind, sizes, draw):
@@ -65,6 +65,8 @@ def votes_and_leaves(kind, sizes, draw):
     children, parents, images, child_dim, dim = sizes
     if kind == "by edge":
         return GivenVotes, [draw(children * parents, images, dim)]
+    if kind == "dims first":  # the numbers of a vote don't lie side by side
+        return lambda u: GivenVotes(u.permute(2, 0, 1)), [draw(images, dim, children * parents)]
     if kind == "by image":
         return lambda u: GivenVotes(u.flatten(1, 2).transpose(0, 1)), [draw(images, children, parents, dim)]
     u, edges = draw(children, images, child_dim), children * parents
@@ -97,7 +99,8 @@ def assert_equals_oracle(kind, routing, device, draw, prior=None, sizes=(6, 3, 5
 @pytest.mark.parametrize(
     ("kind", "routing"),
     [("per edge", Dynamic(3)), ("by image", SPHERICAL), ("by index", Dynamic(2)), ("by edge", SPHERICAL)]
-    + [("by index", Uniform()), ("per edge", SPHERICAL), ("by edge", Dynamic(2)), ("by image", Uniform())],
+    + [("by index", Uniform()), ("per edge", SPHERICAL), ("by edge", Dynamic(2)), ("by image", Uniform())]
+    + [("dims first", Dynamic(2))],
 )
 def test_values_and_all_gradients_equal_the_oracles(kind, routing, device, draw):
     assert_equals_oracle(kind, routing, device, draw, prior=PRIORS[kind])

@@ -1,5 +1,7 @@
 """Triton's kernels by node equal engine torch in float64, on CUDA, in Triton's interpreter, and compile for an H200."""
 
+import dataclasses
+
 import pytest
 import torch
 from gpu_kernels import compile_for_h200, device_of_kernels, outside_only, run_in_interpreter
@@ -8,6 +10,7 @@ from graphcaps import dgl, engine
 from graphcaps.algorithms.base import rule_of
 from graphcaps.algorithms.votes import NodeVotes
 from graphcaps.beliefs.sums import products_of_ends, sum_weighted
+from graphcaps.graph import links
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
 
@@ -20,25 +23,25 @@ def test_what_follows_holds_in_the_interpreter(which):
 
 
 CODE = """
-from graphcaps import dgl
+from graphcaps.graph import Links
 from graphcaps.routing import Rule
 from graphcaps.kernels.gpu import nodes
 from graphcaps.algorithms.votes import NodeVotes
 
-nodes.SEGMENT, graph = 3, dgl.graph(([0, 1, 1, 2, 1, 1], [1, 0, 2, 1, 1, 1]))
-for caps_in, caps, dim, dtype, kappa, iterations, mutual, per_edge in [
-    (1, 8, 16, torch.float32, 1.0, 3, False, False),
-    (1, 8, 16, torch.bfloat16, None, 3, True, False),
-    (1, 3, 5, torch.float16, 1.0, 2, True, True),
-    (2, 1, 1, torch.float32, None, 4, False, True),
-    (2, 33, 31, torch.float32, 1.0, 3, False, False),
-    (1, 7, 6, torch.float32, None, 1, False, False),
+nodes.SEGMENT, ends = 3, torch.tensor([[0, 1, 1, 2, 1, 1], [1, 0, 2, 1, 1, 1]])
+for caps, dim, dtype, kappa, iterations, mutual, per_edge in [
+    (8, 16, torch.float32, 1.0, 3, False, False),
+    (8, 16, torch.bfloat16, None, 3, True, False),
+    (3, 5, torch.float16, 1.0, 2, True, True),
+    (1, 1, torch.float32, None, 4, False, True),
+    (33, 31, torch.float32, 1.0, 3, False, False),
+    (7, 6, torch.float32, None, 1, False, False),
 ]:
-    z = torch.zeros(6 if per_edge else 3, caps_in, caps, dim, dtype=dtype, requires_grad=True)
-    scale = torch.ones(6, caps_in, caps, requires_grad=True) if caps < 8 else None
+    z = torch.zeros(6 if per_edge else 3, caps, dim, dtype=dtype, requires_grad=True)
+    scale = torch.ones(6, caps, requires_grad=True) if caps < 8 else None
     kappa = None if kappa is None else torch.ones((), requires_grad=True)
     rule = Rule(iterations, "capsules" if kappa is None else "directions", kappa)
-    nodes.sums_of_nodes(graph, NodeVotes(z, scale, per_edge), rule, mutual, caps < 8)[0].sum().backward()
+    nodes.sums_by_node(Links(*ends, 3, 3), NodeVotes(z, scale, per_edge), rule, mutual, caps < 8)[0].sum().backward()
 """
 
 
@@ -59,32 +62,37 @@ def graph():
     return dgl.graph((torch.cat([src, dst, src[:1]]), torch.cat([dst, src, src[:1]])), num_nodes=7)
 
 
-def routed(device, routing, z, scale, mutual, per_edge, exact=False):
+def routed(device, routing, z, scale, mutual, per_edge, traced=False, exact=False):
     """s, couplings, and the gradients of z, scale and kappa, all in float64 on the CPU."""
     device, dtype = ("cpu", torch.float64) if exact else (device, torch.float32)
     routing = routing.to(device, dtype)
     leaves = [z.to(device, dtype if exact else z.dtype).requires_grad_(), scale.to(device, dtype).requires_grad_()]
     if exact:
         with engine("torch"):
-            s, c = route_nodes(graph(), NodeVotes(*leaves, per_edge), routing, mutual, get_coupling=True)
+            s, c = route_nodes(links(graph()), NodeVotes(*leaves, per_edge), routing, mutual, coupling=True)
     else:
-        from graphcaps.kernels.gpu.nodes import sums_of_nodes
+        from graphcaps.kernels.gpu.nodes import sums_by_node
 
-        s, c = sums_of_nodes(graph(), NodeVotes(*leaves, per_edge), rule_of(routing), mutual, True)
+        edges = links(graph(), device)
+        if traced:  # the operator finds the hubs, as in a program that torch compiled
+            edges = dataclasses.replace(edges, traced=True, orders={})
+        s, c = sums_by_node(edges, NodeVotes(*leaves, per_edge), rule_of(routing), mutual, True)
     cotangent = torch.randn(s.shape, generator=torch.Generator().manual_seed(2)).to(s)
     gradients = torch.autograd.grad(s, [*leaves, *routing.parameters()], cotangent, allow_unused=True)
     return [x.detach().cpu().double() for x in (s, c, *gradients) if x is not None]
 
 
-MUTUAL, EDGE, HUB, SORTED, HALF = "mutual", "per edge", "hub", "deterministic", "bfloat16"
+MUTUAL, EDGE, HUB, SORTED, HALF, TRACED = "mutual", "per edge", "hub", "deterministic", "bfloat16", "traced"
 CASES = {
-    "quick": (Spherical(2, 2.0), (2, 3, 5), (HUB,)),
-    "per edge": (Dynamic(2), (1, 4, 8), (HUB, EDGE)),
-    "mutual": (Spherical(2), (1, 3, 4), (MUTUAL,)),
-    "one capsule": (Spherical(3, 2.0), (2, 1, 5), (HUB, SORTED)),
-    "uniform": (Uniform(1), (2, 3, 5), (HUB, SORTED)),
-    "mutual hub": (Dynamic(3), (1, 4, 3), (MUTUAL, EDGE, HUB)),
-    "mutual half": (Spherical(3), (1, 4, 8), (MUTUAL, HALF, SORTED)),
+    "quick": (Spherical(2, 2.0), (3, 5), (HUB,)),
+    "quick traced": (Spherical(3, 2.0), (3, 5), (HUB, TRACED)),
+    "per edge": (Dynamic(2), (4, 8), (HUB, EDGE)),
+    "mutual": (Spherical(2), (3, 4), (MUTUAL,)),
+    "mutual traced": (Dynamic(2), (3, 4), (MUTUAL, TRACED, HUB)),
+    "one capsule": (Spherical(3, 2.0), (1, 5), (HUB, SORTED)),
+    "uniform": (Uniform(1), (3, 5), (HUB, SORTED)),
+    "mutual hub": (Dynamic(3), (4, 3), (MUTUAL, EDGE, HUB)),
+    "mutual half": (Spherical(3), (4, 8), (MUTUAL, HALF, SORTED)),
 }
 
 
@@ -92,12 +100,13 @@ CASES = {
 def test_kernels_equal_engine_torch_in_float64(device, monkeypatch, case):
     from graphcaps.kernels.gpu import nodes
 
-    routing, (caps_in, caps, dim), options = CASES[case]
+    routing, (caps, dim), options = CASES[case]
     monkeypatch.setattr(nodes, "SEGMENT", 4 if HUB in options else 128)
     draw = torch.Generator().manual_seed(1)
-    z = torch.randn(13 if EDGE in options else 7, caps_in, caps, dim, generator=draw)
+    z = torch.randn(13 if EDGE in options else 7, caps, dim, generator=draw)
     z = z.bfloat16() if HALF in options else z
-    given = routing, z, torch.rand(13, caps_in, caps, generator=draw), MUTUAL in options, EDGE in options
+    given = routing, z, torch.rand(13, caps, generator=draw), MUTUAL in options, EDGE in options
+    given = *given, TRACED in options
     torch.use_deterministic_algorithms(SORTED in options)
     try:
         got = routed(device, *given)
@@ -111,14 +120,15 @@ def test_kernels_equal_engine_torch_in_float64(device, monkeypatch, case):
 
 
 def test_zero_votes_have_finite_gradients(device):
-    s, c, *gradients = routed(device, Spherical(2), torch.zeros(7, 1, 3, 4), torch.ones(13, 1, 3), False, False)
+    s, c, *gradients = routed(device, Spherical(2), torch.zeros(7, 3, 4), torch.ones(13, 3), False, False)
     assert not s.any() and gradients[0].any() and all(x.isfinite().all() for x in gradients)
     torch.testing.assert_close(c, torch.full_like(c, 1 / 3))
 
 
 def test_sums_and_products_along_edges(device):
-    z, joined, results = torch.randn(7, 3, 5), graph(), []
+    z, results = torch.randn(7, 3, 5), []
     for where in ("cpu", device):
+        joined = links(graph(), where)
         leaf = z.to(where).requires_grad_()
         s = sum_weighted(joined, leaf, products_of_ends(joined, leaf))
         results.append([x.cpu() for x in (s, *torch.autograd.grad(s.square().sum(), leaf))])
@@ -128,10 +138,11 @@ def test_sums_and_products_along_edges(device):
 def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     from graphcaps.kernels.gpu import nodes
 
-    z, kappa = torch.randn(7, 1, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
-    given = [z, z.new_empty(0), kappa.requires_grad_(), *nodes.edges_by_node(graph(), z.device, False)], [2, 0, 0, 1, 0]
-    torch.library.opcheck(torch.ops.graphcaps.route_nodes.default, given)
-    (slope,) = torch.autograd.grad(torch.ops.graphcaps.route_nodes(*given)[0].sum(), z, create_graph=True)
+    z, kappa = torch.randn(7, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
+    by_node, hubs = nodes.edges_by_node(links(graph(), device), mutual=False)
+    given = [z, z.new_empty(0), kappa.requires_grad_(), *by_node, *hubs], [2, 0, 0, 1, 0, 0]
+    torch.library.opcheck(torch.ops.graphcaps.by_node_on_gpu.default, given)
+    (slope,) = torch.autograd.grad(torch.ops.graphcaps.by_node_on_gpu(*given)[0].sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):
         slope.sum().backward()
 

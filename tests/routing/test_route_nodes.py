@@ -5,6 +5,7 @@ import torch
 
 from graphcaps import dgl, engine
 from graphcaps.algorithms.votes import NodeVotes
+from graphcaps.graph import links
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Attention, Dynamic, Spherical, Uniform, route_nodes
 
@@ -34,7 +35,7 @@ def on_engine(name, graph, z, scale, routing, cotangent, per_edge):
     """s, couplings and the gradients of z, scale and kappa."""
     learned = [z.clone().requires_grad_(), scale.clone().requires_grad_(), *routing.parameters()]
     with engine(name):
-        s, c = route_nodes(graph, NodeVotes(*learned[:2], per_edge), routing, get_coupling=True)
+        s, c = route_nodes(links(graph), NodeVotes(*learned[:2], per_edge), routing, coupling=True)
     slopes = torch.autograd.grad(s, learned, cotangent, materialize_grads=True, allow_unused=True)
     return s.detach(), c, *slopes
 
@@ -43,14 +44,14 @@ def on_engine(name, graph, z, scale, routing, cotangent, per_edge):
 @pytest.mark.fact(12)
 @pytest.mark.parametrize("kind", [Spherical, Dynamic, Uniform, Attention])
 @pytest.mark.parametrize(
-    ("graph", "per_edge", "sizes"), [(random, False, (1, 8, 4)), (star, False, (2, 3, 5)), (random, True, (2, 3, 5))]
+    ("graph", "per_edge", "sizes"), [(random, False, (8, 4)), (star, False, (3, 5)), (random, True, (3, 5))]
 )
 def test_three_ways_from_node_to_node_are_one(graph, per_edge, kind, sizes):
     graph, draw = graph(), torch.Generator().manual_seed(1)
     z = torch.randn(graph.num_edges() if per_edge else SOURCES, *sizes, generator=draw).double()
     z[3] = 0
-    scale = torch.rand(graph.num_edges(), *sizes[:2], generator=draw).double()
-    cotangent = torch.randn(TARGETS, *sizes[1:], generator=draw).double()
+    scale = torch.rand(graph.num_edges(), sizes[0], generator=draw).double()
+    cotangent = torch.randn(TARGETS, *sizes, generator=draw).double()
     for iterations, threads in ((1, 1), (4, 2)):
         torch.set_num_threads(threads)
         routing = kind(iterations).double()

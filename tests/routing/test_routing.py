@@ -161,7 +161,7 @@ def test_an_observer_may_change_its_tensors_and_take_gradients(way, graphs, draw
             tensor.fill_(7)
 
     got = [way(graph, votes, on_iteration=observer).v for observer in (None, meddle)]
-    assert torch.equal(*got)
+    assert_same(*got)
     assert_same(*(torch.autograd.grad(v.sum(), votes)[0] for v in got))
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ...errors import required
-from ...graph import coupling_entropy, links
+from ...graph.couplings import entropy_of
 from ...nn.routed import Poses, RoutedLayer, activation_of, route_layer
 from ..data import Batches
 from ..models import CapsNet
@@ -60,8 +60,8 @@ class CapsuleUsage:
     """Usage of a layer's capsules over ``num_images`` images; float64 tensors on the CPU, filled batch by batch."""
 
     def __init__(self, layer: RoutedLayer):
-        self._layer, self._graph, self.num_images = layer, layer.graph(), 0
-        self._edges = links(self._graph)
+        self._layer, self.num_images = layer, 0
+        self._edges = layer.links(torch.device("cpu"))
         self._degrees = torch.bincount(self._edges.src, minlength=self._edges.num_children)  # (I,)
         self.undecided = self._degrees.clamp_min(1).double().log()  # (I,) nats, the entropy of equal couplings
         self._choosing = self.undecided > 0
@@ -78,7 +78,7 @@ class CapsuleUsage:
         largest = relative.amax(dim=1)
         self.children.add(activation, largest)
         self.parents.add(torch.linalg.vector_norm(routed.v, dim=-1), largest)
-        entropy, weights = coupling_entropy(self._graph, c).cpu().double(), activation.cpu().double()  # (I, B)
+        entropy, weights = entropy_of(self._edges, c.cpu()).double(), activation.cpu().double()  # (I, B)
         self._entropies += entropy.sum(dim=1)
         self._weighted += float((entropy * weights)[self._choosing].div(self.undecided[self._choosing, None]).sum())
         self._weights += float(weights[self._choosing].sum())

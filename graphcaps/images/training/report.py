@@ -8,7 +8,7 @@ from accelerate import Accelerator
 
 from ...algorithms.base import rule_of
 from ...algorithms.names import name_of
-from ...routing import choose_engine
+from ...routing import choose
 from ..analysis.accuracy import Evaluation
 from ..config import TrainConfig
 from ..data import ImageSplits
@@ -93,7 +93,7 @@ def engine_of(config: TrainConfig, network: ImageNetwork, device: torch.device) 
     if not network.routes:
         return None
     layer: Any = routing_network(network, config.model).capsules
-    return choose_engine(layer.graph(device), layer.votes(layer.blank()), layer.routing)
+    return choose(layer.links(device), layer.votes(layer.blank()), layer.routing).engine
 
 
 def _routing_in_words(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str:
@@ -103,8 +103,12 @@ def _routing_in_words(config: TrainConfig, network: ImageNetwork, device: torch.
     layer = routed.capsules
     below = "".join(f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in routed.between)
     rule = rule_of(layer.routing)
-    passes = "one pass" if rule is not None and rule.shown > 1 else f"{layer.routing.iterations} iterations"
-    edges = layer.graph().num_edges()
+    passes = (
+        "one pass"
+        if rule is not None and (rule.iterations == 1 or rule.kind == "sums")
+        else f"{layer.routing.iterations} iterations"
+    )
+    edges = layer.links(torch.device("cpu")).num_edges
     return (
         f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
         f"{passes} of {name_of(layer.routing)} routing on engine '{engine_of(config, network, device)}'"

@@ -1,181 +1,164 @@
 """Routing by a rule on the CPU: R passes over the votes, and R - 1 passes and one write for the gradient.
 
-This module contains the autograd function, which runs the passes of `kernels_by_child` and does the work between them.
-`README.md` derives the formulas. Linear votes are not built.
+This module runs the passes of `kernels_by_child` and does the work between them. `README.md` derives the formulas.
+Linear votes are not built.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..._dgl import DGLGraph
 from ...algorithms.rule import Rule, ratio_of
 from ...algorithms.votes import LinearVotes, Votes
-from ...edges.scatter import Observer
-from ...edges.second_derivative import once_differentiable
 from ...functional import squash
-from ...graph import Links
-from .by_image import sums_by_image, votes_by_image
+from ...graph import ByChild, Links
+from ..operators import operator, or_none
 from .kernels_by_child import iterate_backward, votes_gradient
-from .passes import EdgesByChild, Passes, edges_by_child, empty, sum_of, zeros
+from .passes import Passes, empty, sum_of, zeros
 from .tiles import EQUAL, ONE, SOFTMAX
 
-
-class Call(NamedTuple):
-    """The arguments of `_Route` that aren't tensors."""
-
-    edges: EdgesByChild
-    rule: Rule
-    trailing: tuple[int, ...]
-    observer: Observer | None
-    coupling: bool  # whether to return couplings
-    learning: bool  # whether a gradient will be needed
+KINDS: tuple[Literal["capsules", "directions", "sums"], ...] = "capsules", "directions", "sums"
 
 
-def sums(
-    graph: DGLGraph | Links, votes: Votes, rule: Rule, prior: Tensor, observer: Observer | None, coupling: bool
+def sums_by_child(
+    edges: Links, votes: Votes, rule: Rule, prior: Tensor, coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the last sums s (J, *, D) and, with ``coupling``, the last couplings (E, *), detached.
-
-    ``graph`` is a layer's ``Links`` if ``torch.compile`` traces the call; votes are then linear, without an observer.
-    """
-    compiled = isinstance(graph, Links)
-    by_image = None if compiled or observer is not None else votes_by_image(graph, votes, rule, prior)
-    if by_image is not None:
-        ratio, per_square = ratio_of(graph, by_image, rule.kappa)
-        return sums_by_image(graph, by_image, rule.iterations, ratio, per_square, coupling)
-    edges, trailing = None if compiled else edges_by_child(graph), tuple(prior.shape[1:])
+    """Return the last sums s (J, *, D) and, with ``coupling``, the last couplings (E, *), detached."""
+    trailing, order = tuple(prior.shape[1:]), edges.by_child
     if isinstance(votes, LinearVotes):
         u, weight, index = votes.u, votes.weight, votes.index
     else:
-        u = votes.build(graph)
+        u = votes.build(edges)
         weight, index = u.new_empty(0), None
     u, weight = u.reshape(len(u), -1, u.shape[-1]).contiguous(), weight.contiguous()  # (I, B, P), or (E, B, D)
-    ratio, per_square = ratio_of(graph, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
+    ratio, per_square = ratio_of(edges, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
     learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, ratio))
-    prior = prior.reshape(len(prior), -1)
-    if edges is None:
-        from .operators import KINDS, route_by_child
-
-        logits = prior if any(prior.stride()) else None  # a prior without strides doesn't change the softmax
-        how = rule.iterations, KINDS.index(rule.kind), coupling, learning, graph.num_parents, *graph.origin
-        s, c = route_by_child(u, weight, logits, ratio, index, how=how)
-    else:
-        call = Call(edges, rule, trailing, observer, coupling, learning)
-        s, c = _Route.apply(u, weight, prior, ratio, per_square, index, call)
-    s = s.reshape(len(s), *trailing, s.shape[-1])
-    return s, c.reshape(len(c), *trailing) if coupling else None
+    logits = None if _is_constant(prior) else prior.reshape(len(prior), -1)
+    settings = rule.iterations, KINDS.index(rule.kind), coupling, learning, edges.num_parents, order.most, order.sorted
+    s, c = route_by_child(u, weight, logits, ratio, per_square, index, *order[:3], settings=settings)
+    s = s.reshape(s.shape[0], *trailing, s.shape[-1])
+    return s, c.reshape(c.shape[0], *trailing) if coupling else None
 
 
-class _Route(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        u: Tensor,
-        weight: Tensor,
-        prior: Tensor,
-        ratio: Tensor | None,
-        per_square: Tensor | None,
-        index: Tensor | None,
-        call: Call,
-    ) -> tuple[Tensor, Tensor]:
-        """Return the last s (J, B, D) and the last couplings (E, B), which are empty without ``call.coupling``.
-
-        ``ratio`` and ``per_square`` are None, except in spherical routing; `ratio_of` describes them.
-        """
-        edges, rule = call.edges, call.rule
-        given = Passes(u, weight, index, edges)
-        passes = given.with_sorted_votes() if rule.iterations > 1 else given
-        # A prior whose strides are zero is one number for all edges, which doesn't change the softmax.
-        constant = not any(prior.stride()) and not ctx.needs_input_grad[2] and bool(prior[0, 0].isfinite())
-        by_child = passes.nothing if constant else edges.by_child(prior)
-        mode = ONE if rule.kind == "sums" else EQUAL if constant else SOFTMAX
-        skipped = mode == EQUAL  # the first couplings aren't kept if they are equal
-        c = passes.numbers(rule.iterations - skipped if call.learning and not passes.linear else 0)
-        s = empty((rule.iterations, edges.num_parents, passes.batch, passes.parent_dim), u)  # (R, J, B, D)
-        w = zeros(s.shape, s)
-        coupling = passes.nothing
-        for r in range(rule.iterations):
-            if r > 0:
-                w[r] = rule.next_query(s[r - 1], w[r - 1], ratio)
-            last, couples = r == rule.iterations - 1, r > 0 or mode != ONE
-            kept = c[r - skipped] if len(c) and r >= skipped else passes.nothing
-            seen = call.observer is not None and couples or call.coupling and last
-            coupling = passes.numbers(1)[0] if seen and not len(kept) else kept
-            before, how = (w[r], SOFTMAX) if r else (passes.nothing, mode)
-            s[r] = passes.iterate(before, how, prior=by_child, c=coupling)
-            if call.observer is not None and couples:
-                _observe(call, passes, r, prior, w[r], coupling, s[r])
-        if call.learning:
-            ctx.save_for_backward(given.u, weight, by_child, ratio, per_square, index, c, s, w)
-            ctx.call, ctx.mode, ctx.reading = call, mode, passes if passes is not given else None
-        coupling = edges.in_edge_order(coupling.clone()) if call.coupling else passes.nothing
-        ctx.mark_non_differentiable(coupling)
-        ctx.set_materialize_grads(False)  # don't allocate zeros as the couplings' gradient
-        return s[-1].clone(), coupling
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-        """Return the gradients of votes (or children and matrices), prior and ratio."""
-        if grad is None:
-            return (None,) * 7
-        u, weight, prior, ratio, per_square, index, c, s, w = ctx.saved_tensors
-        (edges, rule, *_), mode, passes = ctx.call, ctx.mode, Passes(u, weight, index, ctx.call.edges)
-        reading = ctx.reading or (passes.with_sorted_votes() if len(s) > 1 else passes)
-        needs_prior, nothing = ctx.needs_input_grad[2], passes.nothing
-        db, ds = passes.numbers(0 if passes.linear else len(s) - 1), empty(s.shape, s)
-        ds[-1], dprior, above = grad, None, nothing
-        dratio = None if ratio is None else torch.zeros_like(ratio)
-        for r in reversed(range(len(s))):
-            if r == 0 and (not needs_prior or mode == ONE):
-                break
-            of_r = db[r - 1] if len(db) and r > 0 else nothing
-            if needs_prior and not len(of_r) and (r == 0 or not rule.adds):
-                of_r = passes.numbers(1)[0]
-            dw = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
-            # For linear votes, a pass recomputes db of the later iterations whose logits contain those of r.
-            logits = slice(r, None if rule.adds and passes.linear else r + 1)
-            kept: dict[str, Any] = {} if passes.linear else {"c": c[r - (mode == EQUAL)], "db_above": above}
-            kept |= {"prior": prior, "before": w[logits], "ds": ds[logits], "iterations": len(ds[logits])}
-            reading.run(iterate_backward, **kept, mode=SOFTMAX, adds=True, db=of_r, dv=list(dw))
-            if needs_prior:
-                dprior = of_r if rule.adds or dprior is None else dprior + of_r
-            if r > 0:
-                ds[r - 1], ratio_slope = rule.next_query_backward(s[r - 1], ratio, sum_of(dw))
-                dratio = None if dratio is None else dratio + ratio_slope
-            above = of_r if rule.adds else nothing
-        du = dweight = ctx.reading = reading = None  # free the sorted copy before du is allocated
-        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
-            added = squash(s[:-1]) if rule.adds else w[1:]  # the term that each iteration adds to the query
-            if passes.linear:
-                du, dweight = _gradient_of_linear(passes, prior, w, ds, added, mode, rule.adds)
-            else:
-                bend = nothing if per_square is None or dratio is None else -dratio * per_square
-                du = _gradient_of_given(passes, c, ds, db, added, mode, bend)
-        return du, dweight, None if dprior is None else edges.in_edge_order(dprior), dratio, None, None, None
+def _is_constant(prior: Tensor) -> bool:
+    """Whether the prior is one finite number for all edges, by its strides. It then doesn't change the softmax."""
+    if any(prior.stride()) or (torch.is_grad_enabled() and prior.requires_grad):
+        return False
+    return torch.compiler.is_compiling() or bool(prior.flatten()[:1].isfinite().all())
 
 
-def _observe(call: Call, passes: Passes, r: int, prior: Tensor, w: Tensor, c: Tensor, s: Tensor) -> None:
-    """Hand iteration r to the observer, ``rule.shown`` times."""
-    v, edges = squash(s), call.edges
-    b = prior.expand(len(prior), passes.batch)
-    b = b + _agreement(passes, w) if r else b
-    state = b, edges.in_edge_order(c), _agreement(passes, v)
-    b, c, agreement = (x.reshape(len(x), *call.trailing) for x in state)
-    v = v.reshape(edges.num_parents, *call.trailing, -1)
-    assert call.observer is not None
-    first = 1 if call.rule.kind == "sums" else 0  # attention's pass for the unweighted sum isn't an iteration
-    for shown in range(call.rule.shown):
-        call.observer(r - first + shown, b, c, v, agreement)
+class _Call(NamedTuple):
+    """The arguments of the operator, and what follows from them."""
+
+    u: Tensor  # votes (E, B, D), or children (I, B, P)
+    weight: Tensor  # (M, P, D), or empty for given votes
+    prior: Tensor  # (E, B) in edge order, or empty if it is one number for all edges
+    ratio: Tensor | None  # (J, B), kappa / rho in spherical routing
+    per_square: Tensor | None  # (J, B): `ratio_of` describes it
+    edges: ByChild
+    passes: Passes
+    rule: Rule
+    coupling: bool  # whether to return couplings
+    learning: bool  # whether a gradient will be needed
+    mode: int  # how the first couplings are computed
 
 
-def _agreement(passes: Passes, v: Tensor) -> Tensor:
-    """<u_hat, v> (E, B) in edge order."""
-    agreement = passes.numbers(1)[0]
-    passes.iterate(v, b=agreement)
-    return passes.edges.in_edge_order(agreement)
+def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
+    iterations, kind, coupling, learning, num_parents, most, in_order = settings
+    (u, weight, prior), (ratio, per_square, index) = tensors[:3], map(or_none, tensors[3:6])
+    indptr, eid, dst = tensors[6:9]
+    edges, rule = ByChild(indptr, eid, dst, most, bool(in_order)), Rule(iterations, KINDS[kind])
+    mode = ONE if rule.kind == "sums" else SOFTMAX if prior.numel() else EQUAL
+    passes = Passes(u, weight, index, edges, num_parents)
+    return _Call(u, weight, prior, ratio, per_square, edges, passes, rule, bool(coupling), bool(learning), mode)
+
+
+def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
+    """Return the last s (J, B, D), the last couplings (E, B) or an empty tensor, and for the gradient:
+
+    c (R or R - 1, E, B), the couplings of given votes sorted by child; s and w (R, J, B, D); and the votes sorted by
+    child, if the passes read such a copy. All are empty if no gradient is needed.
+    """
+    call = _call(tensors, settings)
+    rule, given, edges = call.rule, call.passes, call.edges
+    passes = given.with_sorted_votes() if rule.iterations > 1 else given
+    by_child = edges.in_this_order(call.prior) if call.prior.numel() else passes.nothing
+    skipped = call.mode == EQUAL  # the first couplings aren't kept if they are equal
+    c = passes.numbers(rule.iterations - skipped if call.learning and not passes.linear else 0)
+    s = empty((rule.iterations, passes.num_parents, passes.batch, passes.parent_dim), call.u)  # (R, J, B, D)
+    w = zeros(s.shape, s)
+    coupling = passes.nothing
+    for r in range(rule.iterations):
+        if r > 0:
+            w[r] = rule.next_query(s[r - 1], w[r - 1], call.ratio)
+        kept = c[r - skipped] if len(c) and r >= skipped else passes.nothing
+        needs_own = call.coupling and r == rule.iterations - 1 and not len(kept)
+        coupling = passes.numbers(1)[0] if needs_own else kept
+        before, mode = (w[r], SOFTMAX) if r else (passes.nothing, call.mode)
+        s[r] = passes.iterate(before, mode, prior=by_child, c=coupling)
+    result, nothing = s[-1].clone(), call.u.new_empty(0)
+    coupling = edges.in_edge_order(coupling.clone()) if call.coupling else nothing
+    if not call.learning:
+        return [result, coupling, nothing, nothing.clone(), nothing.clone(), nothing.clone()]
+    return [result, coupling, c, s, w, passes.u if passes is not given else nothing.clone()]
+
+
+def _shapes(tensors: list[Tensor], settings: list[int]) -> list[tuple[int, ...]]:
+    u, weight, prior, *_, eid, _ = tensors
+    iterations, kind, coupling, learning, num_parents, _, in_order = settings
+    num_edges, linear = eid.shape[0], weight.shape[0] > 0
+    s = num_parents, u.shape[1], weight.shape[-1] if linear else u.shape[-1]
+    skipped = KINDS[kind] != "sums" and prior.shape[0] == 0
+    c = iterations - skipped if learning and not linear else 0
+    sorts = not linear and not in_order and iterations > 1 and Passes.saves_time_sorted(u)
+    numbers = (num_edges, u.shape[1])
+    shapes = [s, numbers if coupling else (0,)]
+    if not learning:
+        return [*shapes, *[(0,)] * 4]
+    return [*shapes, (c, *numbers), (iterations, *s), (iterations, *s), u.shape if sorts else (0,)]
+
+
+def _differentiate(
+    grads: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of votes (or children and matrices), prior and ratio."""
+    call, (c, s, w, gathered) = _call(saved[:9], settings), saved[9:]
+    passes, rule, ratio, mode = call.passes, call.rule, call.ratio, call.mode
+    reading = passes.reading_sorted(gathered) if gathered.numel() else passes
+    nothing = passes.nothing
+    prior = call.edges.in_this_order(call.prior) if call.prior.numel() else nothing
+    db, ds = passes.numbers(0 if passes.linear else len(s) - 1), empty(s.shape, s)
+    ds[-1], dprior, above = grads[0], None, nothing
+    dratio = None if ratio is None else torch.zeros_like(ratio)
+    for r in reversed(range(len(s))):
+        if r == 0 and (not needed[2] or mode == ONE):
+            break
+        of_r = db[r - 1] if len(db) and r > 0 else nothing
+        if needed[2] and not len(of_r) and (r == 0 or not rule.adds):
+            of_r = passes.numbers(1)[0]
+        dw = passes.sums() if r > 0 else s.new_empty(len(passes.ranges), 0)
+        # For linear votes, a pass recomputes db of the later iterations whose logits contain those of r.
+        logits = slice(r, None if rule.adds and passes.linear else r + 1)
+        arrays: dict[str, Any] = {} if passes.linear else {"c": c[r - (mode == EQUAL)], "db_above": above}
+        arrays |= {"prior": prior, "before": w[logits], "ds": ds[logits], "iterations": len(ds[logits])}
+        reading.run(iterate_backward, **arrays, mode=SOFTMAX, adds=True, db=of_r, dv=list(dw))
+        if needed[2]:
+            dprior = of_r if rule.adds or dprior is None else dprior + of_r
+        if r > 0:
+            ds[r - 1], ratio_slope = rule.next_query_backward(s[r - 1], ratio, sum_of(dw))
+            dratio = None if dratio is None or ratio_slope is None else dratio + ratio_slope
+        above = of_r if rule.adds else nothing
+    du = dweight = None
+    if needed[0] or needed[1]:
+        added = squash(s[:-1]) if rule.adds else w[1:]  # the term that each iteration adds to the query
+        if passes.linear:
+            du, dweight = _gradient_of_linear(passes, prior, w, ds, added, mode, rule.adds)
+        else:
+            bend = nothing if call.per_square is None or dratio is None else -dratio * call.per_square
+            du = _gradient_of_given(passes, c, ds, db, added, mode, bend)
+    of_prior = None if dprior is None else call.edges.in_edge_order(dprior)
+    return du, dweight, of_prior, dratio, *[None] * (len(needed) - 4)
 
 
 def _gradient_of_given(
@@ -201,3 +184,6 @@ def _gradient_of_linear(
     logits = {"prior": prior, "before": w, "ds": ds, "iterations": len(ds), "mode": mode, "adds": adds}
     passes.run(iterate_backward, **logits, v=added, du=du, dweight=dweight)
     return du, sum_of(parts)
+
+
+route_by_child = operator("by_child", _forward, _shapes, _differentiate, kept=0)

@@ -1,9 +1,9 @@
 """Routing among the capsules of each node, on the CPU.
 
-    u_hat_ekl = scale_ekl z_ukl            on edge e = (u, v), the vote of u's capsule k for v's capsule l
-    c_ek      = softmax over l of b_ek
-    s_vl      = sum over e and k of c_ekl u_hat_ekl
-    b_ekl     = prior_ekl + <u_hat_ekl, w_vl>   w = kappa / rho s / |s| (spherical), sum of squash(s) so far (dynamic)
+    u_hat_ek = scale_ek z_uk               on edge e = (u, v), the vote of node u for v's capsule k
+    c_e      = softmax over k of b_ek
+    s_vk     = sum over e of c_ek u_hat_ek
+    b_ek     = prior_ek + <u_hat_ek, w_vk>     w = kappa / rho s / |s| (spherical), sum of squash(s) so far (dynamic)
 
 Without ``mutual``, one pass over the nodes runs all iterations, and another computes the gradient. With ``mutual``, an
 edge adds its reverse's products to its logits, so each iteration needs its own pass. `README.md` derives the passes.
@@ -15,172 +15,147 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._dgl import DGLGraph
 from ...algorithms.rule import Rule
 from ...algorithms.votes import NodeVotes
-from ...edges.second_derivative import once_differentiable
-from ...graph import Links, cached_per_structure, links, reverse_edges
+from ...graph import Links
+from ..operators import operator
 from .arguments import Kept, Slopes
 from .kernels_by_node import nodes_backward, nodes_forward
 from .passes import MAX_SUMS, empty, equal_ranges, flat, run_on_threads, sum_of, zeros
 
 
 class Rows(NamedTuple):
-    """The argument ``rows`` of the kernels, sorted by destination. A row is one capsule of an edge's source."""
+    """The argument ``rows`` of the kernels: the edges, sorted by destination. A row is an edge."""
 
     indptr: np.ndarray  # (N_dst + 1,): the rows of node v are indptr[v]:indptr[v + 1]
-    source: np.ndarray  # (rows,): index of the row's votes in u_hat: u * K_in + k, or e * K_in + k with per_edge
-    eid: np.ndarray  # (rows,): the row's index in the graph's edge order, e * K_in + k
+    source: np.ndarray  # (rows,): index of the row's votes in u_hat, which is the source, or the edge with per_edge
+    eid: np.ndarray  # (rows,): the number of the row's edge in the graph
     reverse: np.ndarray  # (rows,): the row of the reverse edge, or empty
-    u_hat: np.ndarray  # the unscaled votes z, (N_src * K_in, votes, D), or with per_edge (E * K_in, votes, D)
-    scale: np.ndarray  # (rows, K) in the graph's order, or empty
-    prior: np.ndarray  # (rows, K) in the graph's order, or empty
+    u_hat: np.ndarray  # the unscaled votes z, (N_src, votes, D), or with per_edge (E, votes, D)
+    scale: np.ndarray  # (E, K) in the graph's order, or empty
+    prior: np.ndarray  # (E, K) in the graph's order, or empty
     K: tuple[None, ...]
     VOTES: tuple[None, ...]  # there are K, or one that all capsules share
     D: tuple[None, ...]
 
 
-class RowsByNode(NamedTuple):
-    """A graph's edges sorted by destination, with one row for each of the ``caps_in`` capsules of an edge's source.
-
-    The tensors are the first fields of `Rows`. With ``mutual``, each row has a reverse, and ``caps_in`` must be 1.
-    """
-
-    indptr: Tensor
-    source: Tensor
-    eid: Tensor
-    reverse: Tensor
-    per_edge: bool
-    max_rows: int
-
-    def arrays(self, caps: int, u_hat: Tensor, scale: Tensor | None, prior: Tensor | None) -> Rows:
-        numbers = (u_hat.new_empty(0) if x is None else x.contiguous() for x in (u_hat, scale, prior))
-        lengths = ((None,) * size for size in (caps, *u_hat.shape[2:]))
-        return Rows._make([*(x.numpy() for x in self[:4]), *map(flat, numbers), *lengths])
-
-    def ranges(self, parts: int | None = None) -> list[tuple[int, int]]:
-        """Return each thread's range of nodes (begin, end). The ranges have about equal numbers of rows."""
-        return equal_ranges(self.indptr.numpy(), parts or torch.get_num_threads())
-
-    def ranges_and_sums(self, u_hat: Tensor) -> tuple[list[tuple[int, int]], Tensor, list[Tensor]]:
-        """Return each thread's nodes, zeros (parts, *u_hat.shape), and the slice of them that it adds its gradient to.
-
-        Each thread needs its own part, because nodes share their neighbours' votes. With ``per_edge`` they share none.
-        """
-        parts = min(torch.get_num_threads(), max(1, MAX_SUMS // (u_hat.numel() * u_hat.element_size())))
-        ranges = self.ranges(None if self.per_edge else parts)
-        du = zeros((1 if self.per_edge else len(ranges), *u_hat.shape), u_hat)
-        return ranges, du, [du[0]] * len(ranges) if self.per_edge else list(du)
-
-
-@cached_per_structure
-def rows_by_node(graph: DGLGraph, caps_in: int, per_edge: bool, mutual: bool) -> RowsByNode:
-    edges = links(graph)
-    index = torch.int32 if len(edges.src) * caps_in < 2**31 else torch.int64
-    order = torch.argsort(edges.dst, stable=True)
-    source, reverse = order if per_edge else edges.src[order], order[:0]
-    if mutual:
-        reverse = torch.argsort(order)[reverse_edges(graph)[order]]
-    if caps_in > 1:
-        capsule = torch.arange(caps_in)
-        source, order = ((ends.unsqueeze(1) * caps_in + capsule).flatten() for ends in (source, order))
-    degrees = edges.in_degrees * caps_in
-    indptr, most = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)]), max(1, int(degrees.max()))
-    return RowsByNode(indptr, source.to(index), order.to(index), reverse.to(index), per_edge, most)
-
-
-def sums_of_nodes(
-    graph: DGLGraph | Links, votes: NodeVotes, rule: Rule, mutual: bool, get_coupling: bool
+def sums_by_node(
+    edges: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return what ``route_nodes`` returns, for votes without trailing dims in float32 or float64, as s (N, K_out, D).
+    """Return the last s (N, K, D) and, with ``coupling``, the last couplings (E, K), detached.
 
-    With ``mutual``, there is no prior.
+    Votes have no trailing dims. With ``mutual``, there is no prior.
     """
-    z, scale, prior, kappa = votes.u, votes.scale, votes.prior, rule.kappa
-    caps_in, caps_out, dim = votes.z.shape[1:]
-    num_nodes, num_edges = graph.num_dst_nodes(), graph.num_edges()
-    if num_edges == 0 or z.numel() == 0:
+    z = votes.u.to(torch.promote_types(votes.dtype, torch.float32))  # sums of many votes overflow float16
+    scale, prior, kappa, numbers = votes.scale, votes.prior, rule.kappa, (edges.num_edges, votes.num_caps)
+    if edges.num_edges == 0 or z.numel() == 0:
         # DistributedDataParallel waits for a gradient, zero here, of each parameter.
         nothing = sum(x.sum() for x in (z, scale, kappa, prior) if x is not None) * 0
-        s = nothing + z.new_zeros(num_nodes, caps_out, dim)
-        return s, z.new_zeros(num_edges, caps_in, caps_out) if get_coupling else None
-    per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(num_nodes, caps_out)
-    scale = None if scale is None else scale.to(z.dtype).expand(num_edges, caps_in, caps_out)
+        s = nothing + z.new_zeros(edges.num_parents, votes.num_caps, votes.dim)
+        return s, z.new_zeros(numbers) if coupling else None
+    per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(edges.num_parents, votes.num_caps)
+    scale = None if scale is None else scale.to(z.dtype).expand(numbers)
     prior = None if prior is None else prior.to(z.dtype)
-    how = rule.iterations, rule.adds, mutual, get_coupling, torch.is_grad_enabled()
-    if isinstance(graph, Links):  # torch.compile traces the call
-        from .operators import route_by_node
-
-        s, c = route_by_node(z, scale, prior, per_node, *graph.origin, how=(votes.per_edge, *how))
-    else:
-        rows = rows_by_node(graph, caps_in, votes.per_edge, mutual)
-        s, c = _SumsOfNodes.apply(z, scale, prior, per_node, rows, arguments(*how))
-    return s, c.view(num_edges, caps_in, caps_out) if get_coupling else None
+    settings = votes.per_edge, rule.iterations, rule.adds, mutual, coupling, torch.is_grad_enabled()
+    s, c = route_by_node(z, scale, prior, per_node, *edges.by_parent(mutual), settings=settings)
+    return s, c if coupling else None
 
 
-def arguments(iterations: int, adds: int, mutual: int, get_coupling: int, learning: int) -> dict[str, Any]:
-    """Return the arguments of the kernels that aren't arrays. Numba drops branches on None before it compiles."""
-    how = {"MUTUAL": () if mutual else None, "iterations": iterations, "adds": bool(adds)}
-    return how | {"get_coupling": bool(get_coupling), "learning": bool(learning)}
+class _Call(NamedTuple):
+    """The arguments of the operator, and what follows from them."""
+
+    rows: Rows
+    kappa: Tensor  # (N, K)
+    options: dict[str, Any]  # the kernels' arguments that aren't arrays
+    iterations: int
+    mutual: bool
+    per_edge: bool
+    launches: list[tuple[int, int]]  # the iterations (begin, end) of each call of the kernels
+    stride: int  # the size of a thread's numbers per row
 
 
-class _SumsOfNodes(torch.autograd.Function):
-    """The autograd function for s (N, K, D) and the last couplings (E * K_in, K), empty unless wanted."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, z: Tensor, scale: Tensor | None, prior: Tensor | None, kappa: Tensor, rows: RowsByNode, how: dict
-    ) -> tuple[Tensor, Tensor]:
-        (num_nodes, caps), num_rows = kappa.shape, len(rows.source)
-        dims = caps, z.shape[3]
-        iterations, mutual = how["iterations"], how["MUTUAL"] is not None
-        all_nodes, all_rows = (num_nodes, num_rows) if mutual else (0, 0)
-        s, w = (empty((all_nodes, iterations, *dims), z) for _ in range(2))
-        squares, ratio = (z.new_zeros(all_nodes, caps) for _ in range(2))
-        c = empty((iterations, all_rows if how["learning"] else 0, caps), z)
-        kept = Kept(*map(flat, (s, w, squares, ratio, empty((2, all_rows, caps), z), c)))
-        sums = z.new_empty(num_nodes, *dims)
-        coupling = z.new_full((num_rows if how["get_coupling"] else 0, caps), 1 / caps)
-        if prior is not None and iterations == 1:
-            coupling = prior.softmax(-1).view(-1, caps)[: len(coupling)]
-        calls, stride = _calls(rows, caps, how)
-        arrays = rows.arrays(caps, z, scale, prior)
-        given = {"rows": arrays, "kappa": kappa.contiguous(), "kept": kept, "stride": stride} | how
-        for begin, end in calls:
-            run_on_threads(
-                nodes_forward, rows.ranges(), **given, r_begin=begin, r_end=end, sums=sums, coupling=coupling
-            )
-        ctx.save_for_backward(z, scale, prior, kappa, s, w, squares, ratio, c)
-        ctx.settings = rows, how
-        ctx.mark_non_differentiable(coupling)
-        return sums, coupling
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-        z, scale, prior, kappa, s, w, squares, ratio, c = ctx.saved_tensors
-        rows, how = ctx.settings
-        calls, stride = _calls(rows, kappa.shape[1], how)
-        ranges, du, parts = rows.ranges_and_sums(z)
-        dkappa = torch.zeros_like(kappa, memory_format=torch.contiguous_format)
-        nothing, size = z.new_empty(0), (len(rows.eid) // z.shape[1], z.shape[1], kappa.shape[1])
-        found = [z.new_empty(size) if wanted else None for wanted in ctx.needs_input_grad[1:3]]
-        drows = tuple(flat(nothing if x is None else x) for x in found)
-        dw = zeros((len(s), *grad.shape[1:]), s)
-        kept = Kept(*map(flat, (s, w, squares, ratio, nothing, c)))
-        slopes = Slopes(*map(flat, (empty(s.shape, s), empty(c.shape, c), dw, torch.zeros_like(ratio))))
-        arrays = rows.arrays(kappa.shape[1], z, scale, prior)
-        given = {"rows": arrays, "kappa": kappa.contiguous(), "kept": kept, "slopes": slopes} | how
-        given |= {"stride": stride, "grad": grad.contiguous(), "dkappa": dkappa, "drows": drows}
-        for begin, end in reversed(calls):
-            nodes, of_threads = (rows.ranges(), nothing) if begin else (ranges, parts)
-            run_on_threads(nodes_backward, nodes, **given, r_begin=begin, r_end=end, du=of_threads)
-        return sum_of(du), *found, dkappa, None, None
+def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
+    (z, scale, prior, kappa, *order), (per_edge, iterations, adds, mutual, coupling, learning) = tensors, settings
+    indptr, src, eid, reverse = (x.numpy() for x in order)
+    u_hat, factors, logits = (flat(x.contiguous()) for x in (z, scale, prior))
+    K, VOTES, D = ((None,) * size for size in (kappa.shape[1], *z.shape[1:]))
+    rows = Rows(indptr, eid if per_edge else src, eid, reverse, u_hat, factors, logits, K, VOTES, D)
+    # Numba drops branches on None before it compiles.
+    options = {"MUTUAL": () if mutual else None, "iterations": iterations, "adds": bool(adds)}
+    options |= {"get_coupling": bool(coupling), "learning": bool(learning)}
+    launches, most = [(0, iterations)], int(np.diff(indptr).max(initial=1))
+    if mutual:
+        launches, most = [(r, r + 1) for r in range(iterations)], len(src)
+    stride = kappa.shape[1] * most
+    return _Call(rows, kappa.contiguous(), options, iterations, bool(mutual), bool(per_edge), launches, stride)
 
 
-def _calls(rows: RowsByNode, caps: int, how: dict[str, Any]) -> tuple[list[tuple[int, int]], int]:
-    """Return the iterations (begin, end) of each call of the kernels, and the size of a thread's numbers per row."""
-    iterations = how["iterations"]
-    if how["MUTUAL"] is None:
-        return [(0, iterations)], caps * rows.max_rows
-    return [(r, r + 1) for r in range(iterations)], caps * len(rows.source)
+def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
+    """Return s (N, K, D), the last couplings (E, K) or an empty tensor, and with ``mutual`` what ``Kept`` describes."""
+    (z, _, prior, kappa, *_), call = tensors, _call(tensors, settings)
+    (num_nodes, caps), num_edges, iterations = kappa.shape, len(call.rows.eid), call.iterations
+    dims, couples = (caps, z.shape[2]), call.options["get_coupling"]
+    nodes, edges = (num_nodes, num_edges) if call.mutual else (0, 0)
+    s, w = (zeros((nodes, iterations, *dims), z) for _ in range(2))  # w of the first iteration isn't written
+    squares, ratio = (z.new_zeros(nodes, caps) for _ in range(2))
+    c = empty((iterations, edges if call.options["learning"] else 0, caps), z)
+    c[:1] = 0  # no more are those couplings
+    kept = Kept(*map(flat, (s, w, squares, ratio, empty((2, edges, caps), z), c)))
+    sums, coupling = z.new_empty(num_nodes, *dims), z.new_full((num_edges if couples else 0, caps), 1 / caps)
+    if prior.numel() and iterations == 1:
+        coupling = prior.softmax(-1)[: len(coupling)].clone()
+    arguments = {"rows": call.rows, "kappa": call.kappa, "kept": kept, "stride": call.stride} | call.options
+    arguments |= {"sums": sums, "coupling": coupling}
+    for begin, end in call.launches:
+        run_on_threads(nodes_forward, _ranges(call), **arguments, r_begin=begin, r_end=end)
+    return [sums, coupling, s, w, squares, ratio, c]
+
+
+def _shapes(tensors: list[Tensor], settings: list[int]) -> list[tuple]:
+    (z, _, _, kappa, _, src, *_), (_, iterations, _, mutual, coupling, learning) = tensors, settings
+    (num_nodes, caps), num_edges, dim = kappa.shape, src.shape[0], z.shape[2]
+    nodes, edges = (num_nodes, num_edges) if mutual else (0, 0)
+    kept = *[(nodes, iterations, caps, dim)] * 2, *[(nodes, caps)] * 2, (iterations, edges if learning else 0, caps)
+    return [(num_nodes, caps, dim), (num_edges if coupling else 0, caps), *kept]
+
+
+def _differentiate(
+    grads: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of z, scale, prior and kappa."""
+    (z, _, _, kappa), (s, w, squares, ratio, c), call = saved[:4], saved[8:], _call(saved[:8], settings)
+    ranges, du, parts = _ranges_and_sums(call, z)
+    dkappa = torch.zeros_like(kappa, memory_format=torch.contiguous_format)
+    nothing, numbers = z.new_empty(0), (len(call.rows.eid), kappa.shape[1])
+    of_rows = [z.new_empty(numbers) if wanted else None for wanted in needed[1:3]]
+    kept = Kept(*map(flat, (s, w, squares, ratio, nothing, c)))
+    dw = zeros((len(s), *grads[0].shape[1:]), s)
+    slopes = Slopes(*map(flat, (empty(s.shape, s), empty(c.shape, c), dw, torch.zeros_like(ratio))))
+    arguments = {"rows": call.rows, "kappa": call.kappa, "kept": kept, "slopes": slopes} | call.options
+    arguments |= {"stride": call.stride, "grad": grads[0].contiguous(), "dkappa": dkappa}
+    arguments["drows"] = tuple(flat(nothing if x is None else x) for x in of_rows)
+    for begin, end in reversed(call.launches):
+        nodes, of_threads = (_ranges(call), nothing) if begin else (ranges, parts)
+        run_on_threads(nodes_backward, nodes, **arguments, r_begin=begin, r_end=end, du=of_threads)
+    return sum_of(du), *of_rows, dkappa, *[None] * 4
+
+
+def _ranges(call: _Call, parts: int | None = None) -> list[tuple[int, int]]:
+    """Return each thread's range of nodes (begin, end). The ranges have about equal numbers of edges."""
+    return equal_ranges(call.rows.indptr, parts or torch.get_num_threads())
+
+
+def _ranges_and_sums(call: _Call, z: Tensor) -> tuple[list[tuple[int, int]], Tensor, list[Tensor]]:
+    """Return each thread's nodes, zeros (parts, *z.shape), and the slice of them that it adds its gradient to.
+
+    Each thread needs its own part, because nodes share their neighbours' votes. With ``per_edge`` they share none.
+    """
+    if call.per_edge:
+        ranges, du = _ranges(call), zeros((1, *z.shape), z)
+        return ranges, du, [du[0]] * len(ranges)
+    ranges = _ranges(call, min(torch.get_num_threads(), max(1, MAX_SUMS // (z.numel() * z.element_size()))))
+    du = zeros((len(ranges), *z.shape), z)
+    return ranges, du, list(du)
+
+
+route_by_node = operator("by_node", _forward, _shapes, _differentiate, kept=0)

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..._dgl import DGLGraph
-from ...algorithms.base import Parents
 from ...algorithms.rule import Rule, ratio_of
 from ...algorithms.votes import LinearVotes, Votes
 from ...graph import Links
@@ -21,33 +19,33 @@ from . import kernels_dense as kernels
 PROGRAMS = 256  # tiles get smaller until there are this many, as many as keep a large GPU busy
 
 
-def route_dense(
-    graph: DGLGraph | Links,
+def sums_on_complete(
+    edges: Links,
     votes: Votes,
     rule: Rule,
     prior: Tensor,
     coupling: bool,
     half: torch.dtype | None = None,
-) -> Parents:
-    """Route given or linear votes on a complete graph. The result is in float32.
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Route given or linear votes on a complete graph. Return s (J, *, D), couplings (E, *) and v = squash(s).
 
     ``prior`` (E, *) is in float32. ``half``: the dtype to which float32 votes are rounded before they are multiplied.
     """
-    children, parents = graph.num_src_nodes(), graph.num_dst_nodes()
+    children, parents = edges.num_children, edges.num_parents
     u = votes.u.reshape(len(votes.u), -1, votes.u.shape[-1])  # (I, B, P), or (E, B, D)
     weight = votes.matrices() if isinstance(votes, LinearVotes) else None  # (E, P, D)
     ratio = per_square = None
     if rule.kappa is not None:
         given = u if weight is None else LinearVotes(u.to(prior.dtype), weight.to(prior.dtype))
-        ratio, per_square = ratio_of(graph, given, rule.kappa)
+        ratio, per_square = ratio_of(edges, given, rule.kappa)
     weight = None if weight is None else weight.unflatten(0, (children, parents))
     if half is not None and u.dtype == torch.float32:
         u, weight = u.to(half), None if weight is None else weight.to(half)
     constant = not any(prior.stride()) and not (torch.is_grad_enabled() and prior.requires_grad)
-    how = parents, rule.iterations, constant, coupling
-    s, v, c = route_on_complete(u, weight, prior.reshape(len(prior), -1), ratio, per_square, how=how)
+    settings = parents, rule.iterations, constant, coupling
+    s, v, c = route_on_complete(u, weight, prior.reshape(len(prior), -1), ratio, per_square, settings=settings)
     s, v = (x.reshape(parents, *votes.trailing, x.shape[-1]) for x in (s, v))
-    return Parents(s, v, torch.linalg.vector_norm(v, dim=-1), c.reshape(prior.shape) if coupling else None)
+    return s, c.reshape(prior.shape) if coupling else None, v
 
 
 @dataclass(frozen=True)
@@ -127,24 +125,24 @@ def _power_of_two(number: int, least: int = 1, most: int = 64) -> int:
     return min(most, max(least, 1 << (number - 1).bit_length()))
 
 
-def _call(tensors: list[Tensor], how: list[int]) -> _Call:
+def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
     (u, _, prior), (weight, ratio, per_square) = tensors[:3], (or_none(tensors[at]) for at in (1, 3, 4))
     if weight is not None:
         u, weight = u.contiguous(), weight.contiguous()
-    elif torch.empty_like(u).stride() != u.stride():  # the votes' gradient will have this layout
-        u = u.clone()
-    parents, iterations, constant, coupling = how
+    elif u.stride(-1) != 1 or torch.empty_like(u).stride() != u.stride():  # the votes' gradient will have this layout
+        u = u.contiguous()
+    parents, iterations, constant, coupling = settings
     ratio = None if ratio is None else ratio.contiguous()
     return _Call(u, weight, prior, ratio, per_square, parents, iterations, bool(constant), bool(coupling))
 
 
-def _forward(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
+def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
     """Return the last s and v (J, B, D) and c (E, B), which is empty unless wanted; and for the gradient:
 
     ``state`` (2, R - 1, J, B, D), the sums of all earlier iterations and the queries that `finish` made from them, and
     lse (R, I, B), without its first row if the prior is constant.
     """
-    call = _call(tensors, how)
+    call = _call(tensors, settings)
     s, v, c, state, lse = new_results(tensors, call.shapes())
     S, ratio, last = call.sizes(), call.ratio, call.iterations - 1
     parts = s.new_empty(call.grid(S)[0], *s.shape)
@@ -163,10 +161,10 @@ def _forward(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
 
 
 def _differentiate(
-    grads: list[Tensor], saved: list[Tensor], how: list[int], needed: list[bool]
+    grads: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of u, weight, prior and ratio."""
-    call, (s, state, lse), (ds, dv) = _call(saved[:5], how), saved[5:], map(or_none, grads)
+    call, (s, state, lse), (ds, dv) = _call(saved[:5], settings), saved[5:], map(or_none, grads)
     S, ratio, weight, first = call.sizes(), call.ratio, call.weight, 0 if needed[2] else 1
     parts, slopes = s.new_empty(call.grid(S)[0], *s.shape), s.new_empty(call.iterations, *s.shape)
     mean, dw, dratio = torch.empty_like(lse), torch.zeros_like(s), None if ratio is None else torch.zeros_like(ratio)

@@ -1,7 +1,7 @@
 """Triton kernels for routing among the capsules of each node. `nodes` describes the passes, and S is its `Sizes`.
 
-Blocks are (rows, K, D) or (rows, K), padded with zeros to powers of two. A row is a capsule of an edge's source; blocks
-of a node have one row. An index of -1 marks a row that doesn't exist.
+Blocks are (rows, K, D) or (rows, K), padded with zeros to powers of two. A row is an edge; blocks of a node have one
+row. An index of -1 marks a row that doesn't exist.
 """
 
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from .kernels_rule import LEAST_SQUARE, next_query, next_query_backward
 class Rows(NamedTuple):
     """Votes, and edges sorted by destination. The arrays of the reverse edges and src are None without ``mutual``."""
 
-    z: tl.tensor  # (capsules, K, D), the votes without their factors
-    scale: tl.tensor  # (E * K_in, K) in the graph's order, or None
-    source: tl.tensor  # (E,): the rows of edge e are z[source[e] * K_in :][:K_in]
+    z: tl.tensor  # (N, K, D) or (E, K, D), the votes without their factors
+    scale: tl.tensor  # (E, K) in the graph's order, or None
+    source: tl.tensor  # (E,): the row of edge e in z
     eid: tl.tensor  # (E,): the number of the edge in the graph
     back_source: tl.tensor
     back_eid: tl.tensor
@@ -69,11 +69,10 @@ def scaled(votes, rows, eid, S: tl.constexpr):
 
 @triton.jit
 def rows_at(rows, at, end, S: tl.constexpr):
-    """Return the edges of the rows from ``at`` on that are before ``end``, and the rows' indices in z and in scale."""
+    """Return the rows from ``at`` on that are before ``end``, and their indices in z and in scale."""
     row = at + tl.arange(0, S.ROWS)
-    edge, capsule = tl.where(row < end, row // S.CAPS_IN, -1), row % S.CAPS_IN
-    source, eid = load_index(rows.source, edge), load_index(rows.eid, edge)
-    return edge, source * S.CAPS_IN + capsule, eid * S.CAPS_IN + capsule
+    row = tl.where(row < end, row, -1)
+    return row, load_index(rows.source, row), load_index(rows.eid, row)
 
 
 @triton.jit
@@ -161,7 +160,7 @@ def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, bend, d
 
 @triton.jit
 def rows_of(node, ptr, S: tl.constexpr):
-    return tl.load(ptr + node).to(tl.int64) * S.CAPS_IN, tl.load(ptr + node + 1).to(tl.int64) * S.CAPS_IN
+    return tl.load(ptr + node).to(tl.int64), tl.load(ptr + node + 1).to(tl.int64)
 
 
 @triton.jit
@@ -200,7 +199,7 @@ def route_node(
     """Run all iterations of a node. With ``grad``, run all but the last one, then the backward pass. Skip hubs."""
     node, rows = tl.program_id(0), Rows(z, scale, source, eid, None, None, None)
     begin, end = rows_of(node, ptr, S)
-    if end - begin > S.SEGMENT * S.CAPS_IN:
+    if end - begin > S.SEGMENT:
         return
     here, ws, ss = node + tl.arange(0, 1), (), ()
     s, squares = sum_votes(rows, begin, end, S)
@@ -239,8 +238,8 @@ def route_segment(
     hub = tl.load(hub_of + segment)
     node, here, ws, dss = tl.load(hubs + hub), hub + tl.arange(0, 1), (), ()
     start, end = rows_of(node, ptr, S)
-    begin = start + (segment - tl.load(first + hub)).to(tl.int64) * (S.SEGMENT * S.CAPS_IN)
-    until = tl.minimum(end, begin + S.SEGMENT * S.CAPS_IN)
+    begin = start + (segment - tl.load(first + hub)).to(tl.int64) * S.SEGMENT
+    until = tl.minimum(end, begin + S.SEGMENT)
     if BACK:
         for r in tl.static_range(0, R):
             ws = ws + (load(w, capsules_at(here + r * num_hubs, S)),) if r < R - 1 else ws

@@ -18,10 +18,9 @@ import torch
 import triton
 from torch import Tensor
 
-from ..._dgl import DGLGraph
 from ...algorithms.rule import Rule
 from ...algorithms.votes import NodeVotes
-from ...graph import cached_per_structure, links, reverse_edges
+from ...graph import Links
 from ..operators import new_results, operator, or_none
 from . import kernels_nodes as kernels
 
@@ -29,55 +28,72 @@ SEGMENT = 128
 
 
 class EdgesByNode(NamedTuple):
-    """A graph's edges sorted by destination; all are int32."""
+    """A graph's edges sorted by destination."""
 
     ptr: Tensor  # (N + 1,): the edges of node v are ptr[v]:ptr[v + 1]
     src: Tensor  # (E,): the source of each edge
     eid: Tensor  # (E,): the number of each edge in the graph
-    hubs: Tensor  # (H,): the nodes that are cut into segments
-    first: Tensor  # (H + 1,): the segments of hub h are first[h]:first[h + 1]
-    hub_of: Tensor  # (segments,): the h of each segment
     dst: Tensor  # (E,): the destination of each edge, or empty without ``mutual``
     back_eid: Tensor  # (E,): the number of each edge's reverse, or empty without ``mutual``
 
 
-@cached_per_structure
-def edges_by_node(graph: DGLGraph, device: torch.device, mutual: bool) -> EdgesByNode:
-    """Sort a graph's edges by destination. This waits for the device."""
-    ends = links(graph, device)
-    src, dst, degrees = ends.src, ends.dst, ends.in_degrees
-    eid = torch.argsort(dst, stable=True)
+class Hubs(NamedTuple):
+    """The nodes whose edges are cut into segments; all are int32."""
+
+    hubs: Tensor  # (H,): the nodes
+    first: Tensor  # (H + 1,): the segments of hub h are first[h]:first[h + 1]
+    hub_of: Tensor  # (segments,): the h of each segment
+
+
+def edges_by_node(edges: Links, mutual: bool) -> tuple[EdgesByNode, Hubs | None]:
+    """Sort a graph's edges by destination. This waits for the device, except in a program that torch traces.
+
+    There the number of hubs isn't known, so the operator finds them, and waits for the device in each call.
+    """
+    return edges.cached(("edges_by_node", mutual), lambda: _edges_by_node(edges, mutual))
+
+
+def _edges_by_node(edges: Links, mutual: bool) -> tuple[EdgesByNode, Hubs | None]:
+    order = edges.by_parent(mutual)
+    nodes = torch.arange(edges.num_parents, dtype=torch.int32, device=edges.device)
+    dst = nodes.repeat_interleave(edges.in_degrees, output_size=edges.num_edges) if mutual else order.eid[:0]
+    back_eid = order.eid[order.reverse.long()] if mutual else order.eid[:0]
+    by_node = EdgesByNode(order.indptr, order.src, order.eid, dst, back_eid)
+    return by_node, None if edges.traced else find_hubs(order.indptr, mutual)
+
+
+def find_hubs(ptr: Tensor, mutual: bool) -> Hubs:
+    """Find the nodes with more than SEGMENT in-edges; with ``mutual``, all nodes. This waits for the device."""
+    degrees = ptr.diff()
     hubs = (degrees > (-1 if mutual else SEGMENT)).nonzero().flatten()
     segments = (degrees[hubs] + SEGMENT - 1) // SEGMENT
-    hub_of = torch.arange(len(hubs), device=device).repeat_interleave(segments)
-    back = reverse_edges(graph).to(device) if mutual else eid[:0]
-    ptr, first = (torch.cat([x.new_zeros(1), x.cumsum(0)]) for x in (degrees, segments))
-    arrays = ptr, src[eid], eid, hubs, first, hub_of, *(x[eid] if mutual else x[:0] for x in (dst, back))
-    return EdgesByNode(*(x.to(torch.int32) for x in arrays))
+    hub_of = torch.arange(len(hubs), device=ptr.device).repeat_interleave(segments)
+    first = torch.cat([segments.new_zeros(1), segments.cumsum(0)])
+    return Hubs(*(x.to(torch.int32) for x in (hubs, first, hub_of)))
 
 
-def sums_of_nodes(
-    graph: DGLGraph, votes: NodeVotes, rule: Rule, mutual: bool, get_coupling: bool
+def sums_by_node(
+    edges: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return what ``route_nodes`` returns in float32, for votes without trailing dims and without a prior.
+    """Return the last s (N, K, D) in float32 and, with ``coupling``, the last couplings (E, K), detached.
 
-    The gradient of z is the same in each run if torch's deterministic algorithms are on, but takes more memory.
+    Votes have no trailing dims and no prior. The gradient of z is the same in each run if torch's deterministic
+    algorithms are on, but takes more memory.
     """
-    z, scale, per_edge, kappa = votes.u, votes.scale, votes.per_edge, rule.kappa
-    edges, deterministic = edges_by_node(graph, z.device, mutual), torch.are_deterministic_algorithms_enabled()
+    z, scale, kappa, deterministic = votes.u, votes.scale, rule.kappa, torch.are_deterministic_algorithms_enabled()
     if scale is not None:
-        scale = scale.float().expand(len(edges.src), *z.shape[1:3]).contiguous()
-    of_capsules = None if kappa is None else kappa.float().expand(z.shape[2]).contiguous()
-    how = rule.iterations, mutual, per_edge, get_coupling, deterministic
-    s, c = route_nodes(z, scale, of_capsules, *edges, how=how)
-    return s, c if get_coupling else None
+        scale = scale.float().expand(edges.num_edges, z.shape[1]).contiguous()
+    of_capsules = None if kappa is None else kappa.float().expand(z.shape[1]).contiguous()
+    by_node, hubs = edges_by_node(edges, mutual)
+    settings = rule.iterations, mutual, votes.per_edge, coupling, deterministic, hubs is None
+    s, c = route_by_node(z, scale, of_capsules, *by_node, *(hubs or (None, None, None)), settings=settings)
+    return s, c if coupling else None
 
 
 @dataclass(frozen=True)
 class Sizes:
     """The constants of a kernel."""
 
-    CAPS_IN: int
     K: int
     D: int
     PADDED_K: int
@@ -88,52 +104,84 @@ class Sizes:
     ATOMIC: bool  # whether edges with the same source add their gradients up
 
 
-def launches(backward: bool, tensors: list[Tensor], ratio: Tensor, how: list[int]) -> list[Callable[..., Any]]:
-    """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share."""
-    (z, *given), (iterations, mutual, per_edge, _, deterministic) = tensors, how
-    (scale, kappa), (ptr, src, eid, hubs, first, hub_of, dst, back_eid) = map(or_none, given[:2]), given[2:]
-    padded = [triton.next_power_of_2(size) for size in z.shape[2:]]
-    numbers, atomic = padded[0] * padded[1], not (per_edge or deterministic)
+class _Call(NamedTuple):
+    """The arguments of the operator, and what follows from them."""
+
+    z: Tensor  # (N, K, D) or (E, K, D)
+    scale: Tensor | None  # (E, K)
+    kappa: Tensor | None  # (K,)
+    edges: EdgesByNode
+    hubs: Hubs
+    iterations: int
+    mutual: bool
+    per_edge: bool
+    coupling: bool
+    deterministic: bool
+
+
+def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
+    z, scale, kappa, edges = tensors[0], *map(or_none, tensors[1:3]), EdgesByNode(*tensors[3:8])
+    iterations, mutual, per_edge, coupling, deterministic, finds_hubs = settings
+    hubs = find_hubs(edges.ptr, bool(mutual)) if finds_hubs else Hubs(*tensors[8:11])
+    flags = map(bool, (mutual, per_edge, coupling, deterministic))
+    return _Call(z, scale, kappa, edges, hubs, iterations, *flags)
+
+
+def _most_hubs(tensors: list[Tensor], settings: list[int]) -> int:
+    """Return the number of hubs, or a bound of it if the operator finds them."""
+    _, mutual, *_, finds_hubs = settings
+    ptr, src, hubs = tensors[3], tensors[4], tensors[8]
+    return hubs.shape[0] if not finds_hubs else ptr.shape[0] - 1 if mutual else src.shape[0] // (SEGMENT + 1)
+
+
+def launches(backward: bool, call: _Call, ratio: Tensor, most_hubs: int) -> list[Callable[..., Any]]:
+    """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share.
+
+    States of hubs have ``most_hubs`` rows in each iteration.
+    """
+    z, scale, kappa, edges, (hubs, first, hub_of) = call[:5]
+    padded = [triton.next_power_of_2(size) for size in z.shape[1:]]
+    numbers, atomic = padded[0] * padded[1], not (call.per_edge or call.deterministic)
     sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic))
     warps = max(1, min(8, numbers // (128 if backward else 256)))
-    rows = z.contiguous(), scale, eid if per_edge else src, eid
-    back = (back_eid if per_edge else dst, back_eid, src) if mutual else (None, None, None)
-    num_hubs, num_segments, of_node = len(hubs), len(hub_of), (ptr, kappa, ratio)
-    sums = ratio.new_empty(num_segments, *z.shape[2:])
-    squares = ratio.new_empty(num_segments, z.shape[2])
+    rows = z.contiguous(), scale, edges.eid if call.per_edge else edges.src, edges.eid
+    reverse = edges.back_eid if call.per_edge else edges.dst, edges.back_eid, edges.src
+    of_node = edges.ptr, kappa, ratio
+    sums = ratio.new_empty(len(hub_of), *z.shape[1:])
+    squares = ratio.new_empty(len(hub_of), z.shape[1])
 
-    def launch(kernel: Any, programs: int, *given: Any, warps: int = warps) -> Callable[..., Any]:
-        return partial(kernel[(programs,)], *given, sizes, num_warps=warps) if programs else lambda **_: None
+    def launch(kernel: Any, programs: int, *arguments: Any, warps: int = warps) -> Callable[..., Any]:
+        return partial(kernel[(programs,)], *arguments, sizes, num_warps=warps) if programs else lambda **_: None
 
-    segment = *rows, *back, *of_node, hubs, first, hub_of, sums, squares, num_hubs, iterations
+    of_segment = *rows, *(reverse if call.mutual else (None, None, None)), *of_node, hubs, first, hub_of, sums, squares
     return [
-        launch(kernels.route_node, 0 if mutual else len(ptr) - 1, *rows, *of_node, iterations),
-        launch(kernels.route_segment, num_segments, *segment),
-        launch(kernels.finish_hub, num_hubs, sums, squares, hubs, first, *of_node, warps=4),
+        launch(kernels.route_node, 0 if call.mutual else len(edges.ptr) - 1, *rows, *of_node, call.iterations),
+        launch(kernels.route_segment, len(hub_of), *of_segment, most_hubs, call.iterations),
+        launch(kernels.finish_hub, len(hubs), sums, squares, hubs, first, *of_node, warps=4),
     ]
 
 
-def _shapes(tensors: list[Tensor], how: list[int]) -> list[tuple[int, ...]]:
+def _shapes(tensors: list[Tensor], settings: list[int]) -> list[tuple[int, ...]]:
     """Return the shapes of what `_forward` returns."""
-    (z, _, kappa, ptr, src, _, hubs, *_), (iterations, _, _, get_coupling, _) = tensors, how
-    num_nodes, num_hubs, dims = ptr.shape[0] - 1, hubs.shape[0], z.shape[2:]
-    coupling = (src.shape[0], *z.shape[1:3]) if get_coupling else (0,)
-    return [(num_nodes, *dims), coupling, (2, iterations - 1, num_hubs, *dims), (num_nodes, *kappa.shape)]
+    (z, _, kappa, ptr, src, *_), (iterations, _, _, coupling, *_) = tensors, settings
+    num_nodes, dims = ptr.shape[0] - 1, z.shape[1:]
+    states = 2, iterations - 1, _most_hubs(tensors, settings), *dims
+    return [(num_nodes, *dims), (src.shape[0], z.shape[1]) if coupling else (0,), states, (num_nodes, *kappa.shape)]
 
 
-def _forward(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
-    """Return s (N, K, D), the last couplings (E, K_in, K) or an empty tensor, the hubs' (s, w), and kappa / rho (N, K).
+def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
+    """Return s (N, K, D), the last couplings (E, K) or an empty tensor, the hubs' (s, w), and kappa / rho (N, K).
 
-    The tensors are z, scale, kappa (K,) or empty, and `EdgesByNode`.
+    The tensors are z, scale, kappa (K,), `EdgesByNode` and `Hubs`.
     """
-    sums, coupling, states, ratio = new_results(tensors, _shapes(tensors, how))
-    iterations, _, _, get_coupling, _ = how
-    route_node, route_segment, finish_hub = launches(False, tensors, ratio, how)
-    coupled = coupling.fill_(1 / sums.shape[1]) if get_coupling else None
+    sums, coupling, states, ratio = new_results(tensors, _shapes(tensors, settings))
+    call = _call(tensors, settings)
+    route_node, route_segment, finish_hub = launches(False, call, ratio, states.shape[2])
+    coupled = coupling.fill_(1 / sums.shape[1]) if call.coupling else None
     with torch.cuda.device_of(sums):
         route_node(sums=sums, coupling=coupled)
-        for r in range(iterations):
-            last, w = r == iterations - 1, states[1, r - 1] if r else None
+        for r in range(call.iterations):
+            last, w = r == call.iterations - 1, states[1, r - 1] if r else None
             route_segment(w=w, coupling=coupled if last else None)
             after = {"result": sums} if last else {"s": states[0, r], "w_after": states[1, r]}
             finish_hub(w=w, **after)
@@ -141,20 +189,20 @@ def _forward(tensors: list[Tensor], how: list[int]) -> list[Tensor]:
 
 
 def _differentiate(
-    grads: list[Tensor], saved: list[Tensor], how: list[int], needed: list[bool]
+    grads: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of z, scale and kappa."""
-    (*tensors, states, ratio), (iterations, _, per_edge, _, deterministic) = saved, how
-    z, kappa, edges, (caps_in, *dims) = tensors[0], tensors[2], EdgesByNode(*tensors[3:]), tensors[0].shape[1:]
-    num_edges, num_hubs = len(edges.src), len(edges.hubs)
-    route_node, route_segment, finish_hub = launches(True, tensors, ratio, how)
+    call, (states, ratio), grad = _call(saved[:11], settings), saved[11:], grads[0].contiguous()
+    z, edges, hubs, iterations, dims = call.z, call.edges, call.hubs.hubs, call.iterations, grad.shape[1:]
+    most_hubs, num_edges = states.shape[2], len(edges.src)
+    route_node, route_segment, finish_hub = launches(True, call, ratio, most_hubs)
     zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
-    by_edge = deterministic and not per_edge  # the kernels store each edge's gradient, instead of adding it to dz
-    dz = zeros(num_edges if by_edge else len(z), caps_in, *dims) if needed[0] else None
-    dscale = zeros(num_edges, caps_in, dims[0]) if needed[1] else None
-    ds, dw, slopes = zeros(iterations, num_hubs, *dims), zeros(num_hubs, *dims), torch.zeros_like(ratio)
-    grad, results = grads[0].contiguous(), {"dz": dz, "dscale": dscale, "slopes": slopes}
-    ds[-1] = grad.index_select(0, edges.hubs)
+    by_edge = call.deterministic and not call.per_edge  # kernels store each edge's gradient, and don't add it to dz
+    dz = zeros(num_edges if by_edge else len(z), *dims) if needed[0] else None
+    dscale = zeros(num_edges, dims[0]) if needed[1] else None
+    ds, dw, slopes = zeros(iterations, most_hubs, *dims), zeros(most_hubs, *dims), torch.zeros_like(ratio)
+    results = {"dz": dz, "dscale": dscale, "slopes": slopes}
+    ds[-1, : len(hubs)] = grad.index_select(0, hubs)
     with torch.cuda.device_of(z):
         route_node(grad=grad, **results)
         for r in range(iterations - 1, 0, -1):
@@ -163,8 +211,8 @@ def _differentiate(
         route_segment(w=states[1], ds=ds, BACK=True, **results)
     if by_edge and dz is not None:  # torch adds in a fixed order, because its deterministic algorithms are on
         dz = zeros(*z.shape).index_add(0, edges.src.long(), dz.index_select(0, edges.eid))
-    dkappa = (slopes * ratio).sum(0) / kappa if needed[2] else None
-    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa
+    dkappa = (slopes * ratio).sum(0) / call.kappa if call.kappa is not None and needed[2] else None
+    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa, *[None] * 8
 
 
-route_nodes = operator("route_nodes", _forward, _shapes, _differentiate, kept=0)
+route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, kept=0)

@@ -1,0 +1,130 @@
+"""The door to the kernels: ``lacks`` says what they can't route, ``sums`` routes. Nothing else calls them.
+
+They run all iterations of a routing, with one pass over the votes in each. Numba compiles them for a CPU, Triton for a
+GPU. ``cpu/README.md`` contains the derivation, the notation and a reading order. The kernels are imported on first use,
+because Numba takes half a second to import, and not every machine has Triton.
+"""
+
+import functools
+import importlib.util
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..algorithms.rule import Rule
+from ..algorithms.votes import GivenVotes, LinearVotes, NodeVotes, Votes
+from ..graph import Links
+from ..tracing import is_exported, is_tracing
+
+MAX_WIDTH = 256  # numbers in a capsule: it is one SIMD vector, and the time to compile grows with its width
+MAX_NODE_NUMBERS = 1024  # limit of K * D, because the time to compile a kernel grows with it
+HALF = torch.bfloat16, torch.float16
+
+
+class Sums(NamedTuple):
+    """The result of ``sums``."""
+
+    s: Tensor
+    """(J, *, D), the last sums; of nodes (N, K, D)."""
+    coupling: Tensor | None
+    """The last couplings in edge order, (E, *) or of nodes (E, K), detached; None unless wanted."""
+    v: Tensor | None = None
+    """squash(s), if the kernels compute it."""
+
+
+def lacks(edges: Links, votes: Votes, rule: Rule | None) -> str:
+    """Return what the kernels would need to route these votes, or "" if they can.
+
+    Kernels for a layer route ``GivenVotes`` and ``LinearVotes``, kernels for the nodes of a graph ``NodeVotes``.
+    """
+    is_cuda = on_gpu(votes)
+    if is_tracing() and (is_exported() or not torch.compiler.is_dynamo_compiling()):
+        return "a call that torch doesn't export or transform"
+    if rule is None:
+        return "a routing with a rule, as Dynamic, Uniform, Spherical and Attention have one"
+    if not is_cuda and votes.device.type != "cpu":
+        return "votes on the CPU or on CUDA"
+    if is_cuda and not has_triton():
+        return "Triton on CUDA, with torch 2.8 or later"
+    if isinstance(votes, NodeVotes):
+        return _lacks_for_nodes(votes, rule, is_cuda)
+    if not isinstance(votes, (GivenVotes, LinearVotes)):
+        return "a tensor of votes, or LinearVotes"
+    if not is_cuda:
+        return "" if max(votes.u.shape[-1], votes.dim) <= MAX_WIDTH else f"capsules of at most {MAX_WIDTH} numbers"
+    if not edges.complete:
+        return "a complete graph on CUDA"
+    if rule.kind == "sums" or votes.dtype == torch.float64:
+        return "Dynamic, Uniform or Spherical on CUDA, in float32, bfloat16 or float16"
+    if votes.dim > 64 or (isinstance(votes, LinearVotes) and votes.u.shape[-1] > 32):
+        return "votes of at most 64 numbers on CUDA, and children of at most 32 in LinearVotes"
+    return ""
+
+
+def _lacks_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
+    if rule.kind == "sums":
+        return "passes for such a routing"
+    if votes.prior is not None and is_cuda:
+        return "a prior on CUDA"
+    fits = votes.u.dim() == 3 and votes.num_caps * votes.dim <= MAX_NODE_NUMBERS
+    dtypes = (torch.float32, *HALF) if is_cuda else (torch.float32, torch.float64, *HALF)
+    wanted = f"votes (N, K, D) with K * D <= {MAX_NODE_NUMBERS}, on CUDA not in float64"
+    return "" if fits and votes.dtype in dtypes else wanted
+
+
+def sums(
+    edges: Links,
+    votes: Votes,
+    rule: Rule,
+    prior: Tensor | None = None,
+    mutual: bool = False,
+    coupling: bool = False,
+    half: torch.dtype | None = None,
+) -> Sums:
+    """Run a rule's iterations. The sums are at least as precise as float32.
+
+    Args:
+        edges, votes, rule: a call for which ``lacks`` returns "".
+        prior: logits (E, *) in the dtype of the computation, for votes other than ``NodeVotes``.
+        mutual: for ``NodeVotes``, whether the two directions of an edge share their logits.
+        coupling: whether to return couplings.
+        half: the dtype in which kernels on a GPU may multiply float32 votes.
+    """
+    is_cuda = on_gpu(votes)
+    if isinstance(votes, NodeVotes):
+        if is_cuda:
+            from .gpu.nodes import sums_by_node
+        else:
+            from .cpu.by_node import sums_by_node
+        return Sums(*sums_by_node(edges, votes, rule, mutual, coupling))
+    assert prior is not None
+    if is_cuda:
+        from .gpu.dense import sums_on_complete
+
+        return Sums(*sums_on_complete(edges, votes, rule, prior, coupling, half))
+    from .cpu.by_child import sums_by_child
+
+    return Sums(*sums_by_child(edges, votes.to(prior.dtype), rule, prior, coupling))
+
+
+def prepare(edges: Links, mutual: bool) -> None:
+    """Compute the orders of edges that routing among nodes reads, before a program that torch traces needs them."""
+    _ = edges.in_degrees, edges.by_parent(mutual)
+    if mutual:
+        _ = edges.reverse
+    if edges.device.type == "cuda" and has_triton():
+        from .gpu.nodes import edges_by_node
+
+        edges_by_node(edges, mutual)
+
+
+def on_gpu(votes: Votes) -> bool:
+    """Whether Triton's kernels route these votes, not Numba's."""
+    return votes.device.type == "cuda"
+
+
+@functools.cache
+def has_triton() -> bool:
+    """Whether Triton can compile all kernels. Releases before 3.4, which came with torch 2.8, can't."""
+    return torch.__version__ >= "2.8" and importlib.util.find_spec("triton") is not None
