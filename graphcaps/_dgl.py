@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
         if error.name != "dgl":
             raise
         if name == "DGLGraph":  # for annotations and isinstance, which PyG's layers need no DGL for
-            return NoDGLGraph
+            return NO_GRAPH
         raise GraphcapsError(f"dgl: expected it to be installed, got none. Run: {install_command()}") from error
     from dgl import function, ops
     from dgl.nn.functional import edge_softmax
@@ -56,8 +56,9 @@ def __getattr__(name: str) -> Any:
     return globals()[name]
 
 
-class NoDGLGraph:
-    """Takes the place of ``dgl.DGLGraph`` where DGL isn't installed. It has no objects."""
+NO_GRAPH = type(
+    "DGLGraph", (), {"__doc__": "Takes the place of DGLGraph where DGL isn't installed. It has no objects."}
+)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from ..algorithms.observers import observer_on_nodes
 from ..errors import check_tensor, check_whole, expect, min_max, warn_of_nan
 from ..functional import at_least_float32
 from ..graph import Links, check_graph, links
-from ..graph.nodes import check_edges, check_one_kind, membership_links, warn_of_parallel_edges
+from ..graph.nodes import check_edges, check_one_kind, members_of, warn_of_parallel_edges
 from ..kernels import prepare
 from ..layers import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
 from ..tracing import is_tracing, uncompiled
@@ -313,5 +313,5 @@ def _door(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Lin
         _ = edges.reverse  # before a node's missing in-edges are an error, which self-loops would only hide
     check_edges(graph, layer.allow_zero_in_degree)
     prepare(edges, mutual=False)
-    members = membership_links(graph, device)
+    members = members_of(graph, device)
     return edges, members.dst, members.num_parents

@@ -4,8 +4,8 @@ from .bipartite import EDGE_TYPE, bipartite_graph, check_graph, complete_graph
 from .couplings import coupling_entropy, to_networkx
 from .links import ByChild, ByParent, Links, check_ends, links
 from .local import graph_of, links_of, local_graph, local_grid, local_index
-from .nodes import expand, membership, reverse_edges
+from .nodes import reverse_edges
 
 __all__ = ["EDGE_TYPE", "ByChild", "ByParent", "Links", "bipartite_graph", "check_ends", "check_graph"]
 __all__ += ["complete_graph", "links", "links_of", "coupling_entropy", "to_networkx", "graph_of", "local_graph"]
-__all__ += ["local_grid", "local_index", "expand", "membership", "reverse_edges"]
+__all__ += ["local_grid", "local_index", "reverse_edges"]

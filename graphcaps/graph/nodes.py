@@ -1,7 +1,4 @@
-"""Graphs of votes for a graph of DGL's whose nodes have several capsules, and the checks at the doors of DGL's layers.
-
-    graph of nodes        u ----> v
-    with K = 2 capsules   (u, 0), (u, 1) ----> (v, 0), (v, 1)
+"""The door of DGL's layers: checks of a graph, and the links from nodes to their graphs.
 
 All results are kept as long as the graph's structure exists.
 """
@@ -14,41 +11,10 @@ from .. import _dgl
 from .._dgl import DGLGraph
 from ..errors import expect
 from ..tracing import run_untraced
-from ..typed import Size, typed
-from .bipartite import EDGE_TYPE, bipartite_graph, check_graph
+from .bipartite import EDGE_TYPE, check_graph
 from .links import Links, links
 
 DIRECTION = "Edges go from who votes to whom: dgl.reverse(graph) turns them, dgl.to_bidirected(graph) adds the others"
-
-
-@typed
-def expand(graph: DGLGraph, caps_in: Size = 1, caps_out: Size = 1) -> DGLGraph:
-    """Link each capsule of an edge's source to each capsule of its destination; the votes along one edge compete.
-
-    Edge ``(e * K_in + k) * K_out + l`` of the result links child ``e * K_in + k``, capsule k of e's source, to parent
-    ``v * K_out + l``, capsule l of e's destination v. A node has separate children for each of its out-edges.
-
-    Args:
-        graph: a DGLGraph or message-flow block with one canonical edge type and E edges.
-        caps_in, caps_out: K_in, K_out >= 1, numbers of capsules of each source and of each destination node.
-
-    Returns:
-        DGLGraph with E * K_in * K_out edges of type ``("child", "votes", "parent")``.
-
-    >>> from graphcaps import dgl
-    >>> expand(dgl.graph(([0, 1], [1, 2])), caps_in=2, caps_out=3).num_edges()
-    12
-    """
-    check_graph(graph)
-    return links(graph).cached(("expanded", caps_in, caps_out), lambda: _expanded(graph, caps_in, caps_out)).local_var()
-
-
-def _expanded(graph: DGLGraph, caps_in: int, caps_out: int) -> DGLGraph:
-    dst = graph.edges(order="eid")[1]
-    e, k, l = (torch.arange(count, dtype=dst.dtype, device=dst.device) for count in (len(dst), caps_in, caps_out))  # noqa: E741
-    children = (e.view(-1, 1, 1) * caps_in + k.view(1, -1, 1)).expand(-1, -1, caps_out)  # (E, K_in, K_out)
-    parents = (dst.view(-1, 1, 1) * caps_out + l).expand_as(children)
-    return bipartite_graph(children.flatten(), parents.flatten(), len(e) * caps_in, graph.num_dst_nodes() * caps_out)
 
 
 def reverse_edges(graph: DGLGraph) -> torch.Tensor:
@@ -64,20 +30,13 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     return links(graph, graph.device).reverse
 
 
-def membership(graph: DGLGraph) -> DGLGraph:
+def members_of(graph: DGLGraph, device: torch.device) -> Links:
     """Link each node of a homogeneous graph or of a ``dgl.batch`` to its graph; edge i starts at node i.
 
     >>> from graphcaps import dgl
-    >>> membership(dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(2, 1)])).edges()[1]
+    >>> members_of(dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(2, 1)]), torch.device("cpu")).dst
     tensor([0, 0, 0, 1, 1])
     """
-    members = membership_links(graph, graph.device)
-    src, dst = members.src.to(graph.idtype), members.dst.to(graph.idtype)
-    return bipartite_graph(src, dst, members.num_children, members.num_parents)
-
-
-def membership_links(graph: DGLGraph, device: torch.device) -> Links:
-    """Return the links of ``membership(graph)`` on a device."""
     check_graph(graph)
     expect(len(graph.ntypes) == 1, "graph", "one node type", graph.ntypes)
     sizes = tuple(run_untraced(graph.batch_num_nodes).tolist())

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .._dgl import DGLGraph
 from ..errors import check_tensor
 from ..graph import Links, links
-from ..graph.nodes import check_edges, check_one_kind, membership_links
+from ..graph.nodes import check_edges, check_one_kind, members_of
 from ..kernels import prepare
 from ..layers import dropped
 from ..routing import Routing
@@ -33,7 +33,7 @@ def _door(graph: DGLGraph, layer: CapsuleConv, device: torch.device) -> Links:
 @uncompiled
 def _members(graph: DGLGraph, device: torch.device) -> Links:
     """Return the links from nodes to their graphs, as ``_door`` does."""
-    edges = membership_links(graph, device)
+    edges = members_of(graph, device)
     prepare(edges, mutual=False)
     return edges
 

@@ -1,0 +1,42 @@
+"""The library alone: it needs torch, numpy, numba and networkx. PyG's layers need no DGL, DGL's layers say so."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
+
+CODE = """
+import sys, warnings
+absent = "dgl torchvision matplotlib PIL accelerate safetensors filelock sklearn joblib rich tyro".split()
+sys.modules.update(dict.fromkeys(absent))  # each import of one fails
+warnings.simplefilter("ignore")
+import torch, graphcaps
+from graphcaps import nn, pyg, routing
+
+edges, x = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.randn(3, 10, requires_grad=True)
+layers = [pyg.CapsuleConv(10, 2, 3, mutual=mutual, residual=True) for mutual in (False, True)]
+layers += [pyg.BeliefConv(10, 2, 3, messages=messages) for messages in (False, True)]
+for layer in layers:
+    with graphcaps.watch(layer) as seen:
+        watched = layer(x, edges)
+    torch.testing.assert_close(watched, layer(x, edges))
+    layer(x, edges).sum().backward()
+pyg.CapsuleReadout(10, 2, 3)(x, torch.tensor([0, 0, 1])).sum().backward()
+labels = torch.tensor([[0], [0], [-1]])
+pyg.BeliefConv.from_labels(labels, edges)(labels, edges)
+nn.CapsuleLayer(6, 2)(torch.randn(6, 4, 8)).sum().backward()
+for call in (lambda: graphcaps.complete_graph(3, 2), lambda: routing.route(None, torch.ones(6, 4))):
+    try:
+        call()
+    except graphcaps.GraphcapsError as error:
+        print(error)
+"""
+
+
+def test_the_library_runs_where_nothing_else_is_installed(tmp_path):
+    done = subprocess.run([sys.executable, "-c", CODE], cwd=tmp_path, capture_output=True, text=True)
+    first, second = done.stdout.splitlines() or [done.stderr, ""]
+    assert first.startswith("dgl: expected it to be installed, got none. Run: ")
+    assert second.startswith("graph: expected a DGLGraph, got None")
