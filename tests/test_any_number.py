@@ -28,29 +28,16 @@ def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
     return (there[:, :, None, None] & shapes).any(axis=1) * bright, there
 
 
-def written(to: Path, kind: str, count: int = 64) -> str:
-    """The images as a data set of this kind, and its name."""
+def written(to: Path, count: int = 64) -> str:
+    """The images as a data set, and its name."""
     images, there = drawn(count)
-    if kind == "npz":
-        np.savez(to / "shapes.npz", images=images, labels=there.astype(np.uint8))
-        return f"npz:{to / 'shapes.npz'}"
-    rows = ["File,Classes"]
-    for k, (pixels, of) in enumerate(zip(images, there, strict=True)):
-        joined = "+".join(name for name, is_there in zip(NAMES, of, strict=True) if is_there)
-        folder = to / "shapes" / (joined or "+") if kind == "folder" else to / "files"
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(folder / f"{k}.png")
-        rows.append(f"files/{k}.png,{joined}")
-    if kind == "folder":
-        return f"folder:{to / 'shapes'}"
-    (to / "list.csv").write_text("\n".join(rows))
-    return f"csv:{to / 'list.csv'}"
+    np.savez(to / "shapes.npz", images=images, labels=there.astype(np.uint8))
+    return f"npz:{to / 'shapes.npz'}"
 
 
-@pytest.mark.parametrize("kind", ["folder", "csv", "npz"])
-def test_each_image_comes_with_all_of_its_classes(tmp_path, kind):
-    splits = load_images(written(tmp_path, kind), tmp_path / "data", size=SIDE, separator="+")
-    assert splits.class_names == (NAMES if kind != "npz" else ("0", "1", "2")) and splits.objects is None
+def test_each_image_comes_with_all_of_its_classes(tmp_path):
+    splits = load_images(written(tmp_path), tmp_path / "data", size=SIDE)
+    assert splits.class_names == ("0", "1", "2") and splits.objects is None
     images, there = drawn(64)
     seen = []
     for part in (splits.train, splits.val, splits.test):
@@ -68,13 +55,11 @@ def test_a_class_per_image_stays_one_however_it_is_written(tmp_path):
 
 
 def test_a_class_that_no_training_image_shows_is_named(tmp_path):
-    labels = np.array([["a+b", "a", "b"][k % 3] for k in range(30)] + ["a+b+rare"])
+    labels = np.array([[[1, 1, 0], [1, 0, 0], [0, 1, 0]][k % 3] for k in range(30)] + [[1, 1, 1]])
     np.savez(tmp_path / "rare.npz", images=drawn(31)[0], labels=labels)
-    with pytest.raises(
-        InputError, match="training images of each class, got none of rare. Add some, or another --seed"
-    ):
-        load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, separator="+")  # seed 0 holds out the one image
-    load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=1, separator="+")
+    with pytest.raises(InputError, match="training images of each class, got none of 2. Add some, or another --seed"):
+        load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path)  # seed 0 holds out the one image
+    load_images(f"npz:{tmp_path / 'rare.npz'}", tmp_path, seed=1)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
@@ -109,18 +94,14 @@ def test_an_image_is_right_where_its_classes_are_found_and_no_others():
 
 def test_any_number_of_classes_is_learned_and_commands_take_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    written(tmp_path, "folder", 240)
+    dataset, there = written(tmp_path, 240), drawn(240)[1]
 
     def says(*words: str) -> str:
         assert main([*words]) == 0, capsys.readouterr().err
         return capsys.readouterr().out
 
-    assert main(["train", "--dataset", "folder:shapes", "--size", "12", "--separator", "+", "--balance"]) == 2
-    said = capsys.readouterr().err
-    assert "balance: expected a class per image, got any number. Leave --balance out" in said
-    assert not Path("runs").exists()
-    settings = ["--separator", "+", "--size", "12", "--epochs", "8", "--batch-size", "12", "--augment", "none"]
-    assert "3 classes of " in says("train", "--dataset", "folder:shapes", *settings)
+    settings = ["--size", "12", "--epochs", "8", "--batch-size", "12", "--augment", "none"]
+    assert "3 classes of " in says("train", "--dataset", dataset, *settings)
     run = Run.open(tmp_path / "runs" / "shapes-compact-1")
     network = load(run)
     assert network.objects is None and run.result()["test_accuracy"] > 0.8  # by chance 1 of 8 sets of classes
@@ -128,7 +109,9 @@ def test_any_number_of_classes_is_learned_and_commands_take_the_run(tmp_path, mo
     assert predicted.dtype == labels.dtype == bool
     assert run.result()["test_correct"] == (predicted == labels).all(1).sum()
     path = str(run.path)
-    assert "frame " in says("evaluate", path) and "as they are" in says("evaluate", path, "--on", "noisy")
-    line = says("predict", path, str(next((tmp_path / "shapes" / "bar+dot").iterdir())))
-    assert {line.split()[1], line.split()[3]} == {"bar", "dot"}
+    assert "2 " in says("evaluate", path)
+    both = int(np.flatnonzero((there == [True, True, False]).all(axis=1))[0])
+    Image.fromarray(drawn(240)[0][both]).save("both.png")
+    line = says("predict", path, "both.png")
+    assert {line.split()[1], line.split()[3]} == {"0", "1"}
     assert Path(says("explore", path, "--no-open").split()[-1]).exists()

@@ -141,14 +141,14 @@ def guard(monkeypatch, device):
 
 CASES = [{"model": model} for model in NETWORKS]
 CASES += [{"routing": routing} for routing in ROUTINGS if routing not in ("dynamic", "em")]
-CASES += [{"augment": "affine"}, {"augment": "anywhere"}, {"balance": True}, {"prior": "learned"}]
+CASES += [{"augment": "affine"}, {"augment": "anywhere"}, {"prior": "learned"}]
 CASES += [{"objects": None}, {"objects": 2}]
 
 
 @pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=CUDA)])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
 def test_no_step_waits_for_the_device(guard, device, case):
-    drawing = {key: case[key] for key in ("augment", "balance") if key in case}
+    drawing = {key: case[key] for key in ("augment",) if key in case}
     settings = {key: value for key, value in case.items() if key not in (*drawing, "objects")}
     splits, objects = small.digits(size=28), case.get("objects", 1)
     images = splits.train if objects else Images(splits.train.pixels, one_hot(splits.train.labels, 10).bool())

@@ -102,27 +102,22 @@ def test_all_modes_and_sizes_come_out_upright_in_one_frame(tmp_path):
 
 def test_files_that_no_program_can_read_are_counted_and_names_of_any_bytes_can_be_drawn(tmp_path, caplog):
     composed, apart, bytes_name = "caf\u00e9", "cafe\u0301", os.fsdecode(b"caf\xe9")
-    top = few(tmp_path / bytes_name, **{f"train/{composed}": 6, f"train/{bytes_name}": 6, "train/\u732b$x$": 6})
-    few(top, **{f"test/{apart}": 3, f"test/{bytes_name}": 3, "test/\u732b$x$": 3})
+    top = few(tmp_path / bytes_name, **{f"train/{composed}": 6, f"train/{bytes_name}": 6})
+    few(top, **{f"test/{apart}": 3, f"test/{bytes_name}": 3})
     bad = top / "train" / composed
     (bad / "phone.HEIC").write_bytes(b"ftypheic"), (bad / "lost.png").symlink_to("nowhere.png")
     (bad / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
     (bad / "folder.png").mkdir(), (bad / "cut.gif").write_bytes(b"GIF89a\x10\0\x10\0"), (bad / "loop").symlink_to(top)
     for _ in range(2):  # the second time from the cache
-        with pytest.raises(InputError, match=r"31 images that can be read, got 4 that can't") as error:
+        with pytest.raises(InputError, match=r"22 images that can be read, got 4 that can't") as error:
             loaded(top, skip_bad=False)
-        for words in (
-            "lost.png: expected an image file, got nothing there",
-            "phone.HEIC: ",
-            "program.png: ",
-            "--skip-bad",
-        ):
+        for words in ("lost.png: expected an image file, got nothing", "phone.HEIC: ", "program.png: ", "--skip-bad"):
             assert words in str(error.value)
     splits = loaded(top, skip_bad=True)
-    assert splits.class_names == (r"caf\xe9", composed, "\u732b$x$") and splits.name == r"caf\xe9"
-    assert len(splits.train) + len(splits.val) == 18 and len(splits.test) == 9
-    assert "12 images are both in training and in validation or test: train/" in caplog.text
-    save(confusion(np.eye(3, dtype=int), splits.class_names), tmp_path / "confusion.png")
+    assert splits.class_names == (r"caf\xe9", composed) and splits.name == r"caf\xe9"
+    assert len(splits.train) + len(splits.val) == 12 and len(splits.test) == 6
+    assert "8 images are both in training and in validation or test: train/" in caplog.text
+    save(confusion(np.eye(2, dtype=int), splits.class_names), tmp_path / "confusion.png")
 
 
 MEDMNIST = {"train_images": COLOURS, "train_labels": LABELS[:, None]}
@@ -164,28 +159,22 @@ def test_a_folder_of_csv_has_its_parts_and_leaves_out_what_has_no_labels(tmp_pat
     assert splits.val.labels.tolist() == [0] * 4
 
 
-NAMES = ["+", "c+d", "a, b", "nan", "None", "NA", "1.0", "07", ".net", "*", "x:y", "a  b", '"', "label"]
+NAMES = ["+", "c+d", "a, b", "nan", "None", "NA", "1.0", "07", "*", "x:y", "a  b", '"', "label"]
 
 
-@pytest.mark.parametrize("kind", ["folder", "csv", "npz", "pixels"])
+@pytest.mark.parametrize("kind", ["folder", "csv", "pixels"])
 def test_a_class_may_be_called_anything(tmp_path, kind):
-    named, path = [name for name in NAMES if kind != "folder" or name != ".net"], tmp_path / "own"
-    few(path, **dict.fromkeys(named, 3))
-    if kind == "npz":
-        write_npz(path := tmp_path / "a.npz", x=np.zeros((3 * len(named), 8, 8)), y=np.array(named * 3))
-    if kind in ("csv", "pixels"):
-        cells = (
-            [f"own/{name}/{k}.png", name] if kind == "csv" else [name, 0.1, 1.5e-05, 0, 1]
-            for name in named
-            for k in range(3)
-        )
+    path = few(tmp_path / "own", **dict.fromkeys(NAMES, 3))
+    if kind != "folder":
+        files = [(f"own/{name}/{k}.png", name) for name in NAMES for k in range(3)]
+        cells = files if kind == "csv" else [(name, 0, 1, 2, 3) for _, name in files]
         with open(path := tmp_path / "own.csv", "w", newline="", encoding="utf-8-sig") as file:
             csv.writer(file).writerows(cells)
     splits = loaded(path, "csv" if kind == "pixels" else kind)
-    assert splits.class_names == tuple(sorted(named)) and sum(map(len, every(splits))) == 3 * len(named)
+    assert splits.class_names == tuple(sorted(NAMES)) and sum(map(len, every(splits))) == 3 * len(NAMES)
 
 
-def test_columns_of_a_csv_are_found_by_their_names(tmp_path, caplog):
+def test_columns_of_a_csv_are_found_by_their_names(tmp_path):
     few(tmp_path, cat=9, dog=9)
     rows = [f"{k},{'test' if k > 5 else 'training'},{name}/{k}.png,{name}" for name in ("cat", "dog") for k in range(9)]
     (tmp_path / "own.csv").write_text("\n".join(["id,Split,filename,label", *rows]))
@@ -193,12 +182,8 @@ def test_columns_of_a_csv_are_found_by_their_names(tmp_path, caplog):
     header = ",".join(["label", *map(str, range(64))])
     (tmp_path / "numbers.csv").write_text("\n".join([header, *(f"{k % 11}" + ",0" * 64 for k in range(33))]))
     assert loaded(tmp_path / "numbers.csv", "csv").class_names == tuple(map(str, range(11)))
-    few(tmp_path / "own", **{"a": 4, "b": 4, "a+b": 4})
-    assert loaded(tmp_path / "own").objects == 1 and "a+b: each a class of its own; with --separator +" in caplog.text
     (tmp_path / "blank.csv").write_text("file,label\ncat/1.png,\ncat/2.png,cat")
-    refuses(
-        "csv", tmp_path / "blank.csv", "a label for each image, got 1 of 2 without. For images of no class .* --sep"
-    )
+    refuses("csv", tmp_path / "blank.csv", "a label for each image, got 1 of 2 without")
     (tmp_path / "more.csv").write_text("file,height,kind\ncat/1.png,2,cat")
     refuses("csv", tmp_path / "more.csv", "a column of labels, called label .* got file, height, kind")
 
@@ -231,5 +216,3 @@ def test_arrays_are_trained_on_and_found_again(tmp_path):
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
         train(config, images=images, labels=words)
-    with pytest.raises(InputError, match="images and labels: expected both"):
-        train(config, images=images / 16)

@@ -13,11 +13,9 @@ GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
 @pytest.fixture
 def saved(tmp_path):
-    def save(array, name="image.png", **options):
-        path = tmp_path / name
-        image = array if isinstance(array, Image.Image) else Image.fromarray(array)
-        image.save(path, **options)
-        return path
+    def save(array, name="image.png"):
+        Image.fromarray(array).save(tmp_path / name)
+        return tmp_path / name
 
     return save
 
@@ -47,8 +45,7 @@ def test_a_wide_image_keeps_its_proportions_and_is_padded_with_its_border_and_re
 
 def test_an_image_in_the_data_sets_own_form_comes_back_as_it_was_and_ink_on_paper_inverted(saved):
     transparent = np.dstack([np.zeros((28, 28, 3), np.uint8), digit()])  # black ink on nothing, which counts as white
-    wide = digit().astype(np.uint16) * 257
-    for array, dark in ((digit(), False), (255 - digit(), True), (wide, False), (transparent, True)):
+    for array, dark in ((digit(), False), (255 - digit(), True), (transparent, True)):
         pixels, inverted = read_image(saved(array), GREY)
         assert torch.equal(pixels, DIGIT) and inverted is dark
     for invert in (True, False):
@@ -56,9 +53,6 @@ def test_an_image_in_the_data_sets_own_form_comes_back_as_it_was_and_ink_on_pape
         assert inverted is invert and pixels[0, 0, 0] == float(invert)
     pixels, inverted = read_image(saved(np.full((32, 32, 3), 250, np.uint8)), COLOUR)
     assert not inverted and pixels.min() > 0.9  # a colour image isn't inverted by itself
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was held on its side: turn by 270 degrees to see it upright
-    assert torch.equal(read_image(saved(digit(), exif=exif), GREY).pixels, torch.rot90(DIGIT, -1, (1, 2)))
 
 
 def refuses(path, text):
@@ -72,7 +66,7 @@ def test_a_file_that_is_no_whole_image_or_too_large_is_refused_with_the_reason(s
     refuses(tmp_path, "got a folder")
     for dtype in (np.float32, np.int32):
         image = digit().astype(dtype) - 1
-        refuses(saved(image, "image.tif"), "for which white is unknown. Save it with 8 or 16 bits")
+        refuses(saved(image, "image.tif"), "or numbers outside 0 to 65,535. Save it with 8 or 16 bits")
     for name in ("image.png", "image.jpg"):
         path = saved(np.random.RandomState(0).randint(0, 256, (64, 64)).astype(np.uint8), name)
         for size in (path.stat().st_size // 2, 0):
@@ -82,13 +76,12 @@ def test_a_file_that_is_no_whole_image_or_too_large_is_refused_with_the_reason(s
     refuses(saved(digit()), "an image file that Pillow reads, got: Image size (784 pixels) exceeds limit")
 
 
-@pytest.mark.parametrize("ink, box", [(20 / 28, 20), (1.0, 28)])
-def test_a_drawing_is_cut_out_and_fills_its_share_of_the_frame(saved, ink, box):
+def test_a_drawing_is_cut_out_and_fills_its_share_of_the_frame(saved):
     paper = np.full((200, 300), 255, np.uint8)
     paper[30:90, 40:60] = 0  # a stroke of 60 x 20 in a corner
-    pixels = read_image(saved(paper), GREY, ink=ink).pixels[0]
+    pixels = read_image(saved(paper), GREY, ink=20 / 28).pixels[0]
     rows, columns = (pixels > 0.5).any(1).nonzero()[:, 0], (pixels > 0.5).any(0).nonzero()[:, 0]
-    assert len(rows) == box and len(columns) == round(box / 3)
+    assert len(rows) == 20 and len(columns) == round(20 / 3)
     assert abs(int(rows[0]) + int(rows[-1]) - 27) <= 1 and abs(int(columns[0]) + int(columns[-1]) - 27) <= 1
 
 
@@ -104,16 +97,13 @@ def in_bytes(levels):
     return (levels * 255).round().astype(np.uint8)
 
 
-FRAMED, DUSTY = five(), five()
-FRAMED[[10, -11], 10:-10] = FRAMED[10:-10, [10, -11]] = DUSTY[20:24, 30:34] = DUSTY[220:223, 180:184] = 0
+FRAMED = five()
+FRAMED[[10, -11], 10:-10] = FRAMED[10:-10, [10, -11]] = FRAMED[20:24, 30:34] = 0
 ON_A_SHEET = {
-    **{f"paper {p}, ink {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(240, 20), (255, 180), (40, 0)]},
-    **{f"board {p}, chalk {i}": in_bytes(five(p / 255, i / 255)) for p, i in [(175, 215), (0, 40)]},
-    "in a frame": in_bytes(FRAMED),
-    "with dust": in_bytes(DUSTY),
+    "a board": in_bytes(five(175 / 255, 215 / 255)),
+    "in a frame with dust": in_bytes(FRAMED),
     "in a soft shadow": in_bytes(five(0.9, 0.1) * (0.7 + 0.3 * np.tanh(5 - np.arange(200) / 20))),
     "white on nothing": np.dstack([np.full((240, 200, 3), 255, np.uint8), in_bytes(five(0, 1))]),
-    "12 bits": (five(0.1, 0.9) * 4095).astype(np.uint16),
 }
 
 
@@ -130,8 +120,7 @@ def test_a_file_of_the_networks_size_has_its_levels_set_and_stays_in_place(saved
     assert torch.equal(pixels[0] > 0, torch.from_numpy(digit() == 255)) and pixels.max() == 1
 
 
-@pytest.mark.parametrize("paper, ink", [(1, 1), (0.5, 0.45)])
-def test_a_sheet_without_ink_stays_blank(saved, paper, ink):
+def test_a_sheet_without_ink_stays_blank(saved):
     grain = np.random.RandomState(0).randint(-3, 4, five().shape)
-    sheet = (five(paper, ink) * 255 + grain).clip(0, 255).astype(np.uint8)
+    sheet = (five(0.5, 0.45) * 255 + grain).clip(0, 255).astype(np.uint8)
     assert read_image(saved(sheet), GREY, ink=1.0).pixels.max() < 0.1

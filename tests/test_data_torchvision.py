@@ -111,22 +111,19 @@ def test_cifar10_is_decoded_with_channels_first_and_a_hostile_pickle_is_never_un
     monkeypatch.chdir(tmp_path)
     cifar, folder = datasets.CIFAR10, tmp_path / "cifar-10-batches-py"
     folder.mkdir()
-    names = [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]
-    for name in names:
-        batch = {"data": RANDOM.randint(0, 256, (20, 3072)).astype(np.uint8), "labels": [k % 10 for k in range(20)]}
+    batch = {"data": RANDOM.randint(0, 256, (20, 3072)).astype(np.uint8), "labels": [k % 10 for k in range(20)]}
+    for name in ("data_batch_1", "test_batch"):
         (folder / name).write_bytes(pickle.dumps(batch))
     (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list(DATASETS["cifar10"].class_names)}))
-    entries = [[name, md5(folder / name)] for name in names]
-    monkeypatch.setattr(cifar, "train_list", entries[:5])
-    monkeypatch.setattr(cifar, "test_list", entries[5:])
+    monkeypatch.setattr(cifar, "train_list", [["data_batch_1", md5(folder / "data_batch_1")]])
+    monkeypatch.setattr(cifar, "test_list", [["test_batch", md5(folder / "test_batch")]])
     monkeypatch.setattr(cifar, "meta", {**cifar.meta, "md5": md5(folder / "batches.meta")})
     monkeypatch.setattr(cifar, "url", "http://127.0.0.1:9/cifar-10-python.tar.gz")
-    fewer(monkeypatch, "cifar10", 100)
+    fewer(monkeypatch, "cifar10", 20)
     splits = load_images("cifar10", tmp_path, download=False)
-    assert [len(part) for part in (splits.train, splits.val, splits.test)] == [90, 10, 20]
     assert torch.equal(splits.test.pixels, torch.from_numpy(batch["data"]).view(20, 3, 32, 32))
     assert splits.test.labels.tolist() == batch["labels"]
-    (folder / "data_batch_3").write_bytes(pickle.dumps(Hostile()))
+    (folder / "data_batch_1").write_bytes(pickle.dumps(Hostile()))
     with pytest.raises(GraphcapsError, match="CIFAR10: expected its files in"):
         load_images("cifar10", tmp_path)
     assert not Path("was run").exists()

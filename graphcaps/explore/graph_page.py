@@ -104,23 +104,22 @@ def explore_graph(
     _check_layer(conv)
     feat = check_tensor("feat", feat)
     expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
-    for name, given in {"node_names": node_names, "labels": labels, "positions": positions}.items():
-        if given is not None:
+    for name, values in {"node_names": node_names, "labels": labels, "positions": positions}.items():
+        if values is not None:
             with reading(name, f"one for each of {count} nodes"):
-                got = len(given)
-            expect(got == count, name, f"one for each of {count} nodes", got)
+                length = len(values)
+            expect(length == count, name, f"one for each of {count} nodes", length)
     names = [str(name) for name in (range(count) if node_names is None else node_names)]
     if isinstance(center, str):
         expect(center in names, "center", "a node's number or name", repr(center), did_you_mean(center, names))
         center = names.index(center)
     expect(center is None or center < count, "center", f"a node below {count}", center)
     with torch.no_grad():
-        _, c = conv.capsules(
-            links(graph, feat.device), feat, edge_weight, True
-        )  # raises an error if the arguments don't fit the layer
+        # This raises an error if the arguments don't fit the layer.
+        _, c = conv.capsules(links(graph, feat.device), feat, edge_weight, True)
     if torch.special.entr(c).sum(-1).mean() > UNDECIDED[trained] * math.log(conv.capsules.num_caps):
-        then = "Edges may have more causes, or one: try another number of capsules" if trained else TRY
-        warnings.warn(f"couplings stay nearly equal. {then}", stacklevel=3)
+        advice = "Edges may have more causes, or one: try another number of capsules" if trained else TRY
+        warnings.warn(f"couplings stay nearly equal. {advice}", stacklevel=3)
     mutual = conv.capsules.mutual
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
     src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
@@ -168,17 +167,17 @@ def _layer_data(conv: CapsuleConv) -> dict:
 
 
 def _check_layer(conv: CapsuleConv) -> None:
-    then, got = "The page doesn't compute it", f"{type(conv).__module__}.{type(conv).__name__}"
+    advice, got = "The page doesn't compute it", f"{type(conv).__module__}.{type(conv).__name__}"
     if got.endswith(f".{CapsuleConv.__name__}"):
-        then = "Make a layer of graphcaps.nn, and copy the weights with load_state_dict"
-    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv, or a number of capsules", got, then)
-    capsules, then = conv.capsules, "The page doesn't compute it"
-    known = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
-    expect(known, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, then)
+        advice = "Make a layer of graphcaps.nn, and copy the weights with load_state_dict"
+    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv, or a number of capsules", got, advice)
+    capsules, advice = conv.capsules, "The page doesn't compute it"
+    computed = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
+    expect(computed, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, advice)
     expect(capsules.num_caps > 1, "conv", "num_caps >= 2", capsules.num_caps, "One capsule has nothing to choose")
     parts = {"edge_feats": capsules.weight_edge, "residual": capsules.weight_target, "activation": conv.activation}
     for name, part in parts.items():
-        expect(part is None, "conv", f"no {name}", "one", then)
+        expect(part is None, "conv", f"no {name}", "one", advice)
 
 
 def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Tensor, torch.Tensor]:

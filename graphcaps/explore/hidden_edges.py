@@ -63,4 +63,4 @@ def train_on_hidden_edges(graph: DGLGraph, num_caps: int) -> tuple[CapsuleConv, 
                 losses.append(loss.item())
                 on_progress((start + len(losses) / EPOCHS) / STARTS)
             trained.append((sum(losses[-COMPARED:]), conv.eval()))
-    return min(trained, key=lambda each: each[0])[1], x
+    return min(trained, key=lambda result: result[0])[1], x

@@ -1,13 +1,15 @@
 """The explorer page of a run. It shows the routing trace, and contains the network, which routes your drawings."""
 
+from typing import Any
+
 import torch
 
 from ..errors import GraphcapsError
 from ..images.data import DATASETS, DatasetSpec, to_float
 from ..images.models import CapsNet
 from ..images.recording import pictures, routing_of
-from ..images.training import checkpoint
-from ..images.training.run_folder import Run, load
+from ..images.training.checkpoint import read_model
+from ..images.training.run_folder import Run
 from ..trace import RoutingTrace
 from .network import network_data
 
@@ -24,9 +26,12 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
     trace, best = run.trace(), run.checkpoint("best")
     if not best.exists():
         return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
-    model, epoch = load(run), checkpoint.read(best)[1]["state"]["epoch"]
+    model: Any
+    model, head = read_model(best)
+    run.check_trained(head)
+    epoch = head["state"]["epoch"]
     try:
-        network = network_data(model, epoch)
+        network = network_data(model.eval(), epoch)
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
     network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))

@@ -42,9 +42,6 @@ class TrainConfig:
     40 x 40. Your own images: folder:PATH, one folder per class in PATH, or in PATH/train, PATH/val and PATH/test.
     idx:PATH, files in MNIST's format. npz:PATH, arrays named as in Keras or MedMNIST. csv:PATH, one row per image: its
     label and pixels, as on Kaggle, or its file and label."""
-    separator: str | None = None
-    """Text between the classes of one of your own images: with +, an image labelled a+b shows both a and b, and one
-    labelled + or nothing shows none; default: each label is one class, whatever it contains."""
     size: Annotated[int, 8, 1024] | None = None
     """Longer side of your own images, in pixels, after scaling; default: their own, but at least 28 and at most 64."""
     channels: Literal[1, 3] | None = None
@@ -53,10 +50,6 @@ class TrainConfig:
     """Skip files of your own images that can't be read, instead of stopping with an error."""
     train_images: Size | None = None
     """Train on this many images only: the same ones for every seed, each class in proportion; default: all images."""
-    balance: bool = False
-    """Train on all classes equally often, even if they differ in their number of images. The length of an epoch stays
-    the same: it repeats the images of a rare class, and uses only some images of a frequent class, others in the next
-    epoch. Not for images that show several classes."""
     augment: Augment = "shift"
     """Random changes of the training images. shift: move each image by up to 2 pixels (mnist40: 6), and each of
     multimnist's digits by up to 4. affine: shift, rotate and scale. anywhere: for mnist40, move each digit to
@@ -163,11 +156,7 @@ class TrainConfig:
             there = self.dataset not in names and Path(self.dataset).is_dir()
             expect(not there, "dataset", "a name, or KIND:PATH", self.dataset, f"Try --dataset folder:{self.dataset}")
             check_name("dataset", self.dataset, names)
-            for key, then in (
-                ("size", "scaled to any size"),
-                ("channels", "converted to grey or RGB"),
-                ("separator", "of several classes"),
-            ):
+            for key, then in (("size", "scaled to any size"), ("channels", "converted to grey or RGB")):
                 value = getattr(self, key)
                 expect(value is None, key, f"none for {self.dataset}", value, f"Only your own images can be {then}")
         shifted = self.dataset != "multimnist" or self.augment == "shift"
@@ -180,7 +169,7 @@ class TrainConfig:
         """Additional arguments of ``load_images`` for the user's own images; empty for a named data set."""
         if own_images(self.dataset) is None:
             return {}
-        settings = {key: getattr(self, key) for key in ("size", "channels", "skip_bad", "seed", "separator")}
+        settings = {key: getattr(self, key) for key in ("size", "channels", "skip_bad", "seed")}
         return {**settings, "recorded": self.out / self.name / "images.csv" if self.name else None}
 
     @property
@@ -237,8 +226,9 @@ class TrainConfig:
             raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")
         if settings.get("protocol") == "paper":  # only in runs from a version that had two protocols
             del settings["protocol"]
-        if own_images(str(settings.get("dataset", ""))):
-            settings.setdefault("separator", "+")  # runs from before this setting
+        for removed, default in (("separator", None), ("balance", False)):
+            if settings.get(removed) == default:  # settings of 0.1.0; a run that used one needs that version
+                settings.pop(removed, None)
         for removed in ("tensorboard", "coupling_weight"):  # ``train`` checks the latter
             settings.pop(removed, None)
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):

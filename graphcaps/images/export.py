@@ -7,13 +7,8 @@ last layer, after its last iteration. The routing is that of the engine ``torch`
 the edges as constants. ``metadata_of`` describes the network in the file.
 """
 
-import contextlib
 import importlib.util
-import io
 import json
-import logging
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +24,7 @@ from ..nn.routed import route_layer
 from ..routing import engine
 from .config import short_name
 from .data import DATASETS
-from .models import CNN, ImageNetwork, MatrixCapsNet, RoutingNetwork
+from .models import CNN, ImageNetwork, MatrixCapsNet
 from .models.network import check_images
 
 TOLERANCE = 1e-4  # largest accepted difference of scores
@@ -48,14 +43,14 @@ class ExportedFile(NamedTuple):
 class Exportable(nn.Module):
     """The module that is exported: a network without its decoder, which also returns the last layer's couplings."""
 
-    def __init__(self, network: ImageNetwork):
+    def __init__(self, network: Any):
         super().__init__()
         self.image_shape, self.has_poses = network.image_shape, isinstance(network, MatrixCapsNet)
         # Leave out the decoder of capsule networks: it would be most of the file.
         self.layers: Any = network if isinstance(network, CNN) else None
-        if isinstance(network, RoutingNetwork):
+        if network.routes:
             self.front = nn.Sequential(network.stem, network.primary, network.between)
-            self.capsules: Any = network.capsules
+            self.capsules = network.capsules
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
         """Map images (B, C, H, W) in [0, 1] to named outputs, whose first dimension is the batch."""
@@ -79,19 +74,17 @@ def metadata_of(network: ImageNetwork, dataset: str | None) -> dict[str, Any]:
     ``input`` says how images must be prepared: their shape, the range of their values and their channels. If all
     drawings of the data set have the same size, ``ink`` is their longer side, divided by that of the image.
     """
-    layer = getattr(network, "capsules", None)
-    channels, height, width = network.image_shape
-    images: dict[str, Any] = {"shape": ["batch", channels, height, width], "range": [0, 1]}
-    if channels in (1, 3):
-        images["channels"] = "grey" if channels == 1 else "RGB"
+    routing: Any = getattr(getattr(network, "capsules", None), "routing", None)
+    images: dict[str, Any] = {"shape": ["batch", *network.image_shape], "range": [0, 1]}
+    images |= {1: {"channels": "grey"}, 3: {"channels": "RGB"}}.get(network.image_shape[0], {})
     if dataset in DATASETS and (ink := DATASETS[dataset].ink) is not None:
         images["ink"] = round(ink, 4)
     metadata = {
         "graphcaps": __version__,
         "preset": (network.preset or {}).get("name"),
         "dataset": dataset and short_name(dataset),
-        "routing": None if layer is None else name_of(layer.routing),
-        "iterations": None if layer is None else layer.routing.iterations,
+        "routing": routing and name_of(routing),
+        "iterations": routing and routing.iterations,
         "class_names": list(network.class_names) or None,
         "objects": "any" if network.objects is None else network.objects,
         "input": images,
@@ -114,18 +107,16 @@ def export(network: ImageNetwork, path: str | Path, dataset: str | None = None) 
         GraphcapsError: scores differ by more than 1e-4, or the file can't be written. No partial file remains.
     """
     check_installed()
-    path, metadata, training = Path(path), metadata_of(network, dataset), network.training
+    path, training, difference = Path(path), network.training, None
     network.eval()
     try:
-        program, outputs = _traced(network)
         with replacing(path) as temporary:
-            _write_onnx(program, temporary, metadata, list(outputs))
-            difference = None
+            outputs = _write_onnx(network, temporary, metadata_of(network, dataset))
             if _installed("onnxruntime"):
                 images = torch.rand(TESTED_ON, *network.image_shape, generator=torch.Generator().manual_seed(0))
                 with torch.no_grad():
-                    own = network(images).scores
-                difference = float((_scores(temporary, images) - own).abs().max())
+                    scores = network(images).scores
+                difference = float((_scores(temporary, images) - scores).abs().max())
                 if not difference <= TOLERANCE:
                     wanted = f"scores within {TOLERANCE:g} of graphcaps' own"
                     raise GraphcapsError(f"{path}: expected {wanted}, got {difference:.1e} off. It was not written")
@@ -148,8 +139,8 @@ def check_installed() -> None:
     """Raise ``MissingError`` if a required library is missing or too old."""
     missing = [name for name in ("onnx", "onnxscript") if not _installed(name)]
     if missing:
-        then = 'Run: pip install -e ".[export]"'
-        raise MissingError(f"{' and '.join(missing)}: expected to be installed, to write ONNX, got none. {then}")
+        advice = 'Run: pip install -e ".[export]"'
+        raise MissingError(f"{' and '.join(missing)}: expected to be installed, to write ONNX, got none. {advice}")
     if Version(torch.__version__).release < OLDEST_TORCH:
         wanted = f"{'.'.join(map(str, OLDEST_TORCH))} or newer, to write ONNX"
         raise MissingError(f"torch: expected {wanted}, got {torch.__version__}. Update it")
@@ -159,45 +150,17 @@ def _installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def _traced(network: ImageNetwork) -> tuple[torch.export.ExportedProgram, dict[str, tuple[int, ...]]]:
-    """Trace the network as a program for one or more images; also return the shape of each output for one image."""
-    model, images = Exportable(network), torch.zeros(2, *network.image_shape)
+def _write_onnx(network: ImageNetwork, path: Path, metadata: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Trace the network for one or more images, and write the file. Return each output's shape for one image."""
+    model, images = Exportable(network).eval(), torch.zeros(2, *network.image_shape)
+    batch = {"images": {0: torch.export.Dim("batch", max=2**20)}}
+    options: dict[str, Any] = {"input_names": ["images"], "dynamic_shapes": batch, "verbose": False}
     with engine("torch"), torch.no_grad():
         outputs = model(images)  # DGL makes its graphs here, because torch can't trace DGL
-        batch = {"images": {0: torch.export.Dim("batch", max=2**20)}}
-        with _quiet():
-            program = torch.export.export(model, (images,), dynamic_shapes=batch, strict=False)
-    for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # it contains paths on this machine
-    return program, {name: tuple(values.shape[1:]) for name, values in outputs.items()}
-
-
-def _write_onnx(
-    program: torch.export.ExportedProgram, path: Path, metadata: dict[str, Any], outputs: list[str]
-) -> None:
-    with contextlib.redirect_stdout(io.StringIO()), _quiet():
-        written = torch.onnx.export(program, dynamo=True, input_names=["images"], output_names=outputs, verbose=False)
-    assert written is not None
-    model: Any = written.model
-    model.producer_name, model.producer_version = "graphcaps", __version__
-    values = [*model.graph.inputs, *model.graph.outputs]
-    for part in (model, model.graph, *model.graph.all_nodes(), *values):
+        written: Any = torch.onnx.export(model, (images,), dynamo=True, output_names=[*outputs], **options)
+    for part in (written.model.graph, *written.model.graph.all_nodes()):
         part.metadata_props.clear()  # torch's notes about tracing contain paths on this machine
-    for value in values:
-        value.shape = type(value.shape)(["batch", *value.shape[1:]])
-    model.metadata_props.update({key: v if isinstance(v, str) else json.dumps(v) for key, v in metadata.items()})
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
+    written.model.metadata_props.update(texts)
     written.save(str(path), external_data=False)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide torch's messages and warnings about tracing."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
+    return {name: tuple(values.shape[1:]) for name, values in outputs.items()}

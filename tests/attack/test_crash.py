@@ -1,8 +1,7 @@
-"""A training that is stopped at any of its file operations: by a kill, by a full disk.
+"""A training that is stopped at one of its file operations: by a kill or by a full disk.
 
-Python tells an audit hook of every file that is opened, made, renamed or removed. From one of them on nothing is
-written any more, not even by what cleans up. Then the training goes on, and must give what a whole one gives, bit by
-bit.
+Python reports every file that is opened, made, renamed or removed to an audit hook. From one of these operations on,
+nothing is written. Then the training goes on, and must give what an undisturbed one gives, bit by bit.
 """
 
 import os
@@ -33,7 +32,7 @@ class Disk:
     def __call__(self, event: str, arguments: tuple) -> None:
         if self.folder is None or event not in EVENTS or (event == "open" and not (arguments[2] or 0) & WRITES):
             return
-        paths = [str(each) for each in arguments if str(each).startswith(str(self.folder))]
+        paths = [str(path) for path in arguments if str(path).startswith(str(self.folder))]
         if paths and not isinstance(arguments[0], int):
             self.done.append(f"{event} {os.path.relpath(paths[-1], self.folder)}")
             if len(self.done) > self.first:
@@ -47,7 +46,7 @@ sys.addaudithook(DISK)  # The hook stays until Python ends; without a folder it 
 @pytest.fixture(autouse=True)
 def disk(monkeypatch):
     small.use(monkeypatch)
-    yield DISK
+    yield
     DISK.folder = None
 
 
@@ -64,66 +63,47 @@ def trained(folder: Path, first: int, fail) -> str:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[dict, list[str]]:
-    """The content of an undisturbed run, and the file operations of its training."""
+def whole(tmp_path_factory) -> tuple[dict, list[int]]:
+    """The content of an undisturbed run, and the numbers of its first file operations and of its renamings."""
     with pytest.MonkeyPatch.context() as patch:
         small.use(patch)
         folder = tmp_path_factory.mktemp("whole")
         assert trained(folder, sys.maxsize, None) == "done"
-        return small.content(folder / "run"), list(DISK.done)
+        points = [n for n, operation in enumerate(DISK.done) if n < 14 or operation.startswith("os.rename")]
+        return small.content(folder / "run"), points
 
 
-def points(operations: list[str], every: bool) -> list[int]:
-    """The operations on the first file and the renaming of each other file; if not ``every``, one of six of these."""
-    chosen = [n for n, each in enumerate(operations) if n < 14 or each.startswith("os.rename")]
-    return chosen[:: 1 if every else 6]
+def kill(event):
+    raise Crash
 
 
-def goes_on(folder: Path, run: Path, whole: dict) -> None:
-    """Train to the end, and compare with the whole run."""
-    DISK.folder = None
-    if not run.exists():
-        run = Path(train(small.config(folder), progress=False)["run"])
-    elif Run.open(run).result() is None:
-        train(TrainConfig(), resume=run, progress=False)
-    differences = small.differences(small.content(run), whole)
-    weights = ("best", "last.model", "last.optimizer", "metrics")  # the trace was lost
-    assert not [name for name in differences if run.name == "run" or name.startswith(weights)]
-    assert [each.path for each in find_runs(folder)] == [run] and not list(run.rglob(".unfinished*"))
+def full(event):
+    if event in ("open", "os.mkdir"):
+        raise OSError(28, "No space left on device")
 
 
-every = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
-
-
-@every
-def test_a_kill_before_any_file_operation_leaves_a_run_that_goes_on(tmp_path, whole, every):
-    def kill(event):
-        raise Crash
-
-    for n in points(whole[1], every):
-        folder = tmp_path / str(n)
-        folder.mkdir()
-        assert trained(folder, n, kill).startswith("Crash")
-        goes_on(folder, folder / "run", whole[0])
-
-
-@every
-def test_a_disk_that_is_full_from_any_moment_on_is_said_and_loses_no_epoch(tmp_path, monkeypatch, whole, every):
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("fail", "answer"), [(kill, "Crash"), (full, "No space left on device")])
+def test_a_run_goes_on_after_any_file_operation_and_a_full_disk_loses_no_epoch(
+    tmp_path, monkeypatch, whole, fail, answer, step
+):
     evaluate, epochs = loop.evaluate, []
-    monkeypatch.setattr(loop, "evaluate", lambda *args: (epochs.append(1), evaluate(*args))[1])
-
-    def full(event):
-        if event in ("open", "os.mkdir"):
-            raise OSError(28, "No space left on device")
-
-    for n in points(whole[1], every):
+    monkeypatch.setattr(loop, "evaluate", lambda *arguments: (epochs.append(1), evaluate(*arguments))[1])
+    for n in whole[1][::step]:
         folder = tmp_path / str(n)
         folder.mkdir()
         epochs.clear()
-        answer = trained(folder, n, full)
-        run = folder / "run"
-        assert answer == "done" or "No space left on device" in answer, answer
-        failed = DISK.done[-1]
-        if not any(name in failed for name in ("last", "config", "lock")) and (run / "checkpoints").exists():
+        ended = trained(folder, n, fail)
+        assert answer in ended or (fail is full and ended == "done")
+        run, failed = folder / "run", DISK.done[-1]
+        saves = not any(name in failed for name in ("last", "config", "lock")) and (run / "checkpoints").exists()
+        if fail is full and saves:
             assert Run.open(run).newest_checkpoint()[0][2]["state"]["epoch"] == min(len(epochs), 2)
-        goes_on(folder, run, whole[0])
+        if not run.exists():
+            run = Path(train(small.config(folder), progress=False)["run"])
+        elif Run.open(run).result() is None:
+            train(TrainConfig(), resume=run, progress=False)
+        differences = small.differences(small.content(run), whole[0])
+        weights = ("best", "last.model", "last.optimizer", "metrics")  # the trace may be lost
+        assert not [name for name in differences if run.name == "run" or name.startswith(weights)]
+        assert [found.path for found in find_runs(folder)] == [run] and not list(run.rglob(".unfinished*"))

@@ -13,80 +13,41 @@ import torch
 from torch import Tensor
 
 import graphcaps
-from graphcaps import GraphcapsError, dgl, graph, nn, routing
-from graphcaps.images.models import CNN, CapsNet, MatrixCapsNet, capsnet_loss
-from graphcaps.routing import EM, Attention, Dynamic, Inverted, LinearVotes, MatrixVotes, Spherical, Uniform
+from graphcaps import GraphcapsError, dgl, nn
+from graphcaps.images.models import CapsNet, capsnet_loss
+from graphcaps.routing import EM, MatrixVotes, Spherical
 
 COMPLETE, VOTES = graphcaps.complete_graph(3, 2), torch.rand(6, 4, 5)
 RING, X = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0]))), torch.rand(3, 4)
-BOTH, LABELS = dgl.graph(([0, 1, 1, 2], [1, 0, 2, 1])), torch.tensor([[0], [0], [1]])
-IMAGES, MAPS, NETWORK = torch.rand(2, 1, 12, 12), torch.rand(2, 2, 9, 9), CapsNet.from_preset("compact", (1, 12, 12), 3)
-DIMS = dict(num_children=6, num_parents=2)
-GRID = dict(grid=(3, 4), child_types=2, parent_types=2, kernel=2)
-SHAPE = dict(image_shape=(1, 20, 20), num_classes=3)
-CLASSES, TYPES = torch.tensor([0, 1]), dict(child_types=2, centres=torch.rand(3, 2), num_parents=2)
-
-
-def pyg_doors() -> dict[Callable, dict[str, Any]]:
-    try:
-        from graphcaps import pyg
-    except GraphcapsError:
-        return {}
-    sizes, edges = dict(in_channels=4, out_channels=3, num_caps=2), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    conv, readout, beliefs = (kind(4, 3, 2) for kind in (pyg.CapsuleConv, pyg.CapsuleReadout, pyg.BeliefConv))
-    return {
-        **dict.fromkeys((pyg.CapsuleConv, pyg.CapsuleReadout, pyg.BeliefConv), sizes),
-        conv.forward: dict(x=X, edge_index=edges, edge_weight=torch.rand(4)),
-        readout.__call__: dict(x=X, index=torch.tensor([0, 0, 1])),
-        beliefs.forward: dict(x=X, edge_index=edges, edge_weight=torch.rand(4), batch=torch.tensor([0, 0, 0])),
-        pyg.BeliefConv.from_labels: dict(labels=LABELS, edge_index=edges),
-    }
-
-
+BOTH, CLASSES, DIMS = dgl.graph(([0, 1, 1, 2], [1, 0, 2, 1])), torch.tensor([0, 1]), dict(num_children=6, num_parents=2)
+IMAGES, NETWORK = torch.rand(2, 1, 12, 12), CapsNet.from_preset("compact", (1, 12, 12), 3)
 # Each door with arguments that fit. Doors are called with them, but for one.
 DOORS: dict[Callable, dict[str, Any]] = {
     graphcaps.bipartite_graph: dict(src=[0, 1], dst=[0, 1], **DIMS),
-    **dict.fromkeys((graphcaps.local_graph, graphcaps.local_index, nn.ConvCaps, nn.MatrixConvCaps), GRID),
+    nn.MatrixConvCaps: dict(grid=(3, 4), child_types=2, parent_types=2, kernel=2),
     graphcaps.coupling_entropy: dict(graph=COMPLETE, c=torch.rand(6, 2)),
-    graphcaps.to_networkx: dict(routed=COMPLETE),
-    graph.reverse_edges: dict(graph=BOTH),
     graphcaps.route: dict(graph=COMPLETE, votes=VOTES, activation=torch.rand(3, 4), prior=torch.rand(6)),
-    graphcaps.dynamic_routing: dict(graph=COMPLETE, u_hat=VOTES, prior=torch.rand(6)),
-    graphcaps.choose_engine: dict(graph=COMPLETE, votes=VOTES),
-    graphcaps.engine: dict(name="torch"),
-    **dict.fromkeys((Dynamic, Uniform, Attention, Inverted, Spherical, EM), {}),
-    LinearVotes: dict(u=torch.rand(3, 4, 8), weight=torch.rand(6, 8, 5)),
+    **dict.fromkeys((Spherical, EM), {}),
     MatrixVotes: dict(u=torch.rand(3, 4, 16), weight=torch.rand(2, 4, 4), index=torch.tensor([0, 1, 0, 1, 0, 1])),
-    routing.squashed: dict(s=torch.rand(2, 4, 3)),
     graphcaps.squash: dict(s=torch.rand(2, 3)),
     graphcaps.margin_loss: dict(lengths=torch.rand(2, 3), labels=CLASSES),
     graphcaps.spread_loss: dict(activations=torch.rand(2, 3), labels=CLASSES, margin=0.5),
     capsnet_loss: dict(output=NETWORK(IMAGES), images=IMAGES, labels=CLASSES),
     **dict.fromkeys((graphcaps.complete_graph, nn.CapsuleLayer), DIMS),
-    **dict.fromkeys((nn.SharedCaps, nn.MatrixClassCaps), TYPES),
-    nn.MatrixPrimaryCaps: dict(in_channels=2, num_types=3),
-    nn.PrimaryCaps: dict(in_channels=2),
+    nn.MatrixClassCaps: dict(child_types=2, centres=torch.rand(3, 2), num_parents=2),
     nn.DepthwisePrimaryCaps: dict(channels=16, map_size=(2, 2)),
     nn.Decoder: dict(num_parents=3, parent_dim=2, image_shape=(1, 4, 4)),
-    nn.receptive_fields: dict(convs=[torch.nn.Conv2d(1, 2, 3)], num_types=2, image_size=(9, 9)),
-    **dict.fromkeys((nn.CapsuleConv, nn.CapsuleReadout, nn.BeliefConv), dict(in_feats=4, out_feats=3, num_caps=2)),
-    nn.BeliefConv.from_labels: dict(graph=BOTH, labels=LABELS),
-    **{layer.forward: dict(u=torch.rand(6, 2, 8)) for layer in (nn.CapsuleLayer(6, 2), nn.SharedCaps(**TYPES))},
-    **{layer.forward: dict(features=MAPS) for layer in (nn.PrimaryCaps(2), nn.MatrixPrimaryCaps(2, 3))},
-    nn.DepthwisePrimaryCaps(16, (2, 2)).forward: dict(features=torch.rand(2, 16, 2, 2)),
+    **dict.fromkeys((nn.CapsuleConv, nn.BeliefConv), dict(in_feats=4, out_feats=3, num_caps=2)),
+    nn.CapsuleLayer(6, 2).forward: dict(u=torch.rand(6, 2, 8)),
+    nn.PrimaryCaps(2).forward: dict(features=torch.rand(2, 2, 9, 9)),
     nn.Decoder(3, 2, (1, 4, 4)).forward: dict(capsules=torch.rand(2, 3, 2), chosen=CLASSES),
     nn.CapsuleConv(4, 3, 2).forward: dict(graph=RING, feat=X, edge_weight=torch.rand(6)),
-    nn.CapsuleReadout(4, 3, 2).forward: dict(graph=RING, feat=X),
     nn.BeliefConv(4, 3, 2).forward: dict(graph=BOTH, feat=X, edge_weight=torch.rand(4)),
-    CapsNet.from_preset: dict(name="compact", **SHAPE),
-    CNN.from_preset: dict(name="cnn-small", **SHAPE),
-    MatrixCapsNet.from_preset: dict(name="matrix-small", **SHAPE),
+    CapsNet.from_preset: dict(name="compact", image_shape=(1, 20, 20), num_classes=3),
     NETWORK.forward: dict(images=IMAGES),
     graphcaps.load: dict(run="mnist"),
-    graphcaps.watch: dict(module=NETWORK),
     graphcaps.explore_graph: dict(conv=nn.CapsuleConv(4, 3, 2), graph=RING, feat=X, path="/nowhere/graph.html"),
     graphcaps.train: dict(config=graphcaps.TrainConfig(dataset="nonsense")),
-    **pyg_doors(),
 }  # fmt: skip
 # Other names that begin the text about an argument, and values that look wrong but fit.
 OTHERS = {"votes": ("u_hat",), "routed": ("graph",), "name": ("engine", "preset"), "u": ("capsules",)}
@@ -129,22 +90,18 @@ def calls() -> Iterator[tuple[Callable, str, str, dict[str, Any]]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_99_of_100_wrong_calls_name_the_wrong_argument(record_property):
-    unclear, every = [], [*calls()]
-    for door, key, kind, named in every:
-        said, subjects = "taken", ""
+def test_99_of_100_wrong_calls_name_the_wrong_argument():
+    unclear, wrong_calls = [], [*calls()]
+    for door, key, kind, arguments in wrong_calls:
+        answer, subjects = "accepted", ""
         try:
-            result = door(**named)
-            if isinstance(result, (LinearVotes, MatrixVotes)):
-                result.tensor(COMPLETE)
-            if hasattr(result, "__enter__"):
-                with result:
-                    pass
+            result = door(**arguments)
+            if isinstance(result, MatrixVotes):
+                graphcaps.route(COMPLETE, result)
         except GraphcapsError as error:
-            said, subjects = str(error), str(error).partition(":")[0]
+            answer, subjects = str(error), str(error).partition(":")[0]
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
+            answer = f"{type(error).__name__}: {error}"
         if not any(word in subjects for word in (key, *OTHERS.get(key, ()))):
-            unclear.append(f"{door}({key}: {kind})  {' '.join(said.split())[:110]}")
-    record_property("trials", (len(every) - len(unclear), len(every)))
-    assert len(every) > 2000 and len(unclear) <= 0.01 * len(every), "\n".join(unclear)
+            unclear.append(f"{door}({key}: {kind})  {' '.join(answer.split())[:110]}")
+    assert len(wrong_calls) > 500 and len(unclear) <= 0.01 * len(wrong_calls), "\n".join(unclear)

@@ -12,21 +12,15 @@ import torch
 import graphcaps
 from graphcaps import CapsNet, InputError, dgl, engine, nn, route
 from graphcaps.images.models import CNN, MatrixCapsNet, capsnet_loss
-from graphcaps.routing import EM, Dynamic, LinearVotes
+from graphcaps.routing import EM, Dynamic
 
-GRAPH, VOTES, CLASSES, OUTSIDE = (
-    graphcaps.complete_graph(3, 2),
-    torch.rand(6, 4, 5),
-    torch.tensor([0, 1]),
-    torch.tensor([0, 3]),
-)
+GRAPH, VOTES, CLASSES = graphcaps.complete_graph(3, 2), torch.rand(6, 4, 5), torch.tensor([0, 1])
 TWO_TYPES = dgl.heterograph({("a", "r", "b"): ([0], [0]), ("a", "q", "b"): ([0], [0])})
-U, MATRICES = torch.ones(3, 8), torch.ones(2, 8, 4)
 RING = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0])))
 PAIRS = dgl.add_reverse_edges(dgl.remove_self_loop(RING))
 ONE_WAY = dgl.add_self_loop(dgl.graph(([0, 1], [1, 2])))
 WORDS = dgl.heterograph({("word", "in", "text"): ([0, 0, 1, 2], [0, 1, 1, 0])})
-X, BELIEFS, EDGES, NODES = torch.rand(3, 4), nn.BeliefConv(4, 3, 2), torch.tensor([[0, 1], [1, 8]]), torch.rand(9, 4)
+X, EDGES, NETWORK = torch.rand(3, 4), torch.tensor([[0, 1], [1, 8]]), CapsNet.from_preset("compact", (1, 20, 20)).eval()
 
 
 def routed(votes, routing="dynamic", name="auto", graph=GRAPH, **options):
@@ -40,7 +34,7 @@ def conv(routing="spherical", num_caps=2, **options):
 
 def on_dgl():
     with engine("dgl"):
-        conv(mutual=True)(RING, X)
+        conv(mutual=True)(PAIRS, X)
 
 
 def page(layer):
@@ -49,10 +43,6 @@ def page(layer):
 
 def pyg():
     return pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
-
-
-def pyg_conv():
-    return pyg().CapsuleConv(4, 3, 2)
 
 
 class Flat(Dynamic):
@@ -79,47 +69,39 @@ WRONG = [
     ("routing.costs: expected device cpu as the votes, got meta...", lambda: routed(VOTES, EM().to("meta"))),
     ("prior: expected broadcastable from the left to (E, *)=(6, 4), got (5,)...",
      lambda: routed(VOTES, prior=torch.zeros(5))),
-    ("activation: expected (I, *)=(3, 4), got (3,)...", lambda: routed(VOTES, activation=torch.ones(3))),
     ("activation: expected numbers in [0, 1], got -1. They are probabilities...",
      lambda: routed(VOTES, activation=-torch.ones(3, 4))),
-    ("weight: expected torch.float32 as u, got torch.float64...", lambda: routed(LinearVotes(U, MATRICES.double()))),
     ("engine fused: expected capsules of at most 256 numbers, got Dynamic of (6, 300) on cpu. Use...",
      lambda: routed(torch.ones(6, 300), name="fused")),
-    ("engine fused: ... have one, got EM of (6, 4) on cpu. Use engine 'torch'...",
-     lambda: routed(torch.ones(6, 4), "em", "fused")),
     ('graph: expected edata "c", got []. Pass c, or route with return_graph=True...',
      lambda: graphcaps.coupling_entropy(GRAPH)),
     # Losses, layers for images, networks
     ("labels: expected (B=3,) or (B, J), got (2,)...", lambda: graphcaps.margin_loss(torch.rand(3, 3), CLASSES)),
-    *(("labels: expected classes from 0 to J - 1 = 2, got 0 to 3...", call) for call in (
-        lambda: graphcaps.margin_loss(torch.rand(2, 3), OUTSIDE),
-        lambda: CapsNet.from_preset("compact", (1, 12, 12), 3).train()(torch.zeros(2, 1, 12, 12), OUTSIDE),
-        lambda: nn.Decoder(3, 2, (1, 4, 4))(torch.rand(2, 3, 2), OUTSIDE))),
+    ("labels: expected classes from 0 to J - 1 = 2, got 0 to 3...",
+     lambda: graphcaps.margin_loss(torch.rand(2, 3), torch.tensor([0, 3]))),
+    ("images: expected (3, 1, 20, 20), like the reconstructions, got ...",
+     lambda: capsnet_loss(NETWORK(IMAGES), IMAGES[:1], torch.tensor([0, 1, 2]))),
     ("...got (3, 2, 4). Layers give (J, B, D): v.transpose(0, 1)...",
      lambda: nn.Decoder(3, 4, (1, 5, 5))(torch.rand(3, 2, 4), torch.tensor([0, 2]))),
+    ("u: expected (I=12, *, P=8), ...: u.transpose(0, 1)...",
+     lambda: nn.ConvCaps((2, 3), 2, 3, kernel=2)(torch.rand(4, 12, 8))),
     ("objects: expected 1 for 'matrix', whose loss knows...", lambda: MatrixCapsNet.from_preset("matrix", objects=2)),
     # Layers for graphs
-    *((f"Flat.forward: expected pose of shape {wanted}, got...", call) for wanted, call in (
-        ((3, 2, 3), lambda: conv(Flat())(RING, X)), ((2, 4, 5), lambda: routed(VOTES, Flat())))),
+    ("Flat.forward: expected pose of shape (3, 2, 3), got...", lambda: conv(Flat())(RING, X)),
     ("routing: expected one whose poses are sums of votes...", lambda: conv("em")),
-    ("in_caps: expected 1 with mutual=True, got 2...", lambda: conv(in_caps=2, mutual=True)),
     ("edge_feat: expected none...Give it edge_feats=4...", lambda: conv()(RING, X, edge_feat=torch.ones(6, 4))),
-    ("edge_feat: expected (E=6, 2), got none...", lambda: conv(edge_feats=2)(RING, X)),
     ("graph: expected a graph whose formats include coo, got csc...", lambda: conv()(RING.formats("csc"), X)),
     ("feat: expected a pair, with the destination's features...", lambda: conv(residual=True)(WORDS, X)),
     ("...a reverse for each edge, got the edge 0 -> 1 without one. Add...", lambda: conv(mutual=True)(ONE_WAY, X)),
     ("engine: expected 'auto' or 'torch' with mutual=True, got 'dgl'...", on_dgl),
     ("...both ways, ... got a block. Give it mutual=...", lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), X)),
-    ("...got sources and destinations. Give it...",
-     lambda: conv(mutual=True)(graphcaps.bipartite_graph([0], [0], 1, 1), X[:1])),
     ("feat: expected labels (N=3, K=2), or logits (N, K, D), got (3, 4)", lambda: nn.BeliefConv(None, 3, 2)(PAIRS, X)),
-    ("edge_weight: expected (E=6,), got (1, 6)...", lambda: BELIEFS(PAIRS, X, torch.ones(1, 6))),
     ("labels...got ndarray. Number its words...", lambda: nn.BeliefConv.from_labels(PAIRS, np.array(["a", "b", "a"]))),
-    ("graph: expected nodes of one kind, got a block...", lambda: BELIEFS(dgl.to_block(RING), X)),
+    ("graph: expected nodes of one kind, got a block...", lambda: nn.BeliefConv(4, 3, 2)(dgl.to_block(RING), X)),
     ("conv: expected num_caps >= 2, got 1. One capsule has nothing to choose...", lambda: page(conv(num_caps=1))),
-    ("...got graphcaps.pyg.conv.CapsuleConv. ... load_state_dict...", lambda: page(pyg_conv())),
+    ("...got graphcaps.pyg.conv.CapsuleConv. ... load_state_dict...", lambda: page(pyg().CapsuleConv(4, 3, 2))),
     # Layers for PyTorch Geometric
-    ("edge_index: ...indices in [0, ...=4), got 0 to 8...", lambda: pyg_conv()(NODES[:4], EDGES)),
+    ("edge_index: expected targets in [0, 3), got 1 to 8...", lambda: pyg().CapsuleConv(4, 3, 2)(X, EDGES)),
     ("...in ascending order...", lambda: pyg().BeliefConv(4, 3, 2)(X[:2], EDGES[:, :1], batch=torch.tensor([1, 0]))),
 ]  # fmt: skip
 
@@ -134,10 +116,8 @@ def test_a_wrong_argument_is_named_with_what_was_expected_and_what_came(text, wr
 IMAGES = torch.rand(3, 1, 20, 20, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("kind", [CapsNet, CNN, MatrixCapsNet])
-def test_images_that_a_network_would_misread_are_refused(kind):
-    name = {CapsNet: "compact", CNN: "cnn-small", MatrixCapsNet: "matrix-small"}[kind]
-    network = kind.from_preset(name, (1, 20, 20)).eval()
+def test_images_that_a_network_would_misread_are_refused():
+    network = CNN.from_preset("cnn-small", (1, 20, 20)).eval()
     for images, text in (
         (255 * IMAGES, r"numbers in \[0, 1\], got .* to 25\d.*\. Divide them: images / 255"),
         ((IMAGES - 0.13) / 0.31, r"numbers in \[0, 1\], got -0\.\d+ to 2\.\d+\. The networks of graphcaps read images"),
@@ -146,22 +126,3 @@ def test_images_that_a_network_would_misread_are_refused(kind):
     ):
         with pytest.raises(InputError, match=f"^images: expected {text}"):
             network(images)
-
-
-def test_a_loss_does_not_broadcast_images():
-    output = CapsNet.from_preset("compact", (1, 20, 20)).eval()(IMAGES)
-    with pytest.raises(InputError, match=r"^images: expected \(3, 1, 20, 20\), like the reconstructions, got "):
-        capsnet_loss(output, IMAGES[:1], torch.tensor([0, 1, 2]))
-
-
-@pytest.mark.parametrize("kind", [nn.ConvCaps, nn.MatrixConvCaps])
-def test_a_batch_before_the_capsules_is_refused_with_the_fix(kind):
-    layer, matrix = kind((2, 3), 2, 3, kernel=2), kind is nn.MatrixConvCaps
-    dim = 16 if matrix else 8
-
-    def enter(u):
-        return layer(nn.Poses(u, u[..., 0])) if matrix else layer(u)
-
-    enter(torch.rand(12, 4, dim))
-    with pytest.raises(InputError, match=rf"^u: expected \(I=12, \*, P={dim}\), .*: u\.transpose\(0, 1\)"):
-        enter(torch.rand(4, 12, dim))

@@ -1,1 +1,1 @@
-"""Analysis of trained networks: accuracy, robustness, usage of capsules, and parse trees."""
+"""Analysis of trained networks: accuracy, usage of capsules, and parse trees."""

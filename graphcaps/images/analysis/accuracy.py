@@ -100,27 +100,15 @@ def in_eval_mode(
 
 
 @torch.no_grad()
-def evaluate(
-    model: ImageNetwork,
-    batches: Batches,
-    on_progress: OnProgress = no_progress,
-    change: Callable[[Tensor, Tensor], Tensor] | None = None,
-) -> Evaluation:
-    """Classify all images of ``batches`` in eval mode, on their device; restore the model's mode at the end.
-
-    ``change`` makes the network's inputs from images (B, C, H, W) and their places (B,) in the data set. The loss still
-    compares reconstructions with the unchanged images.
-    """
-    predicted, labels, losses, evidence, count = [], [], [], [], 0
+def evaluate(model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress) -> Evaluation:
+    """Classify all images of ``batches`` in eval mode, on their device; restore the model's mode at the end."""
+    predicted, labels, losses, evidence = [], [], [], []
     for images, truth in in_eval_mode(model, batches, on_progress):
-        seen = overlaid(images)
-        if change is not None:
-            seen = change(seen, torch.arange(count, count + len(truth)))
-        count += len(truth)
-        output = model(seen)
-        evidence.append(evidence_of(seen, output, model.objects))
+        inputs = overlaid(images)
+        output = model(inputs)
+        evidence.append(evidence_of(inputs, output, model.objects))
         predicted.append(longest(output.scores, model.objects))
         labels.append(truth)
         losses.append(model.loss(output, images, truth) * len(truth))
-    mean = float(torch.stack(losses).sum()) / count
+    mean = float(torch.stack(losses).sum()) / sum(map(len, labels))
     return Evaluation(torch.cat(predicted).cpu(), torch.cat(labels).cpu(), mean, torch.cat(evidence).cpu())

@@ -64,7 +64,8 @@ class CapsuleUsage:
         self._edges = layer.links(torch.device("cpu"))
         self._degrees = torch.bincount(self._edges.src, minlength=self._edges.num_children)  # (I,)
         self.undecided = self._degrees.clamp_min(1).double().log()  # (I,) nats, the entropy of equal couplings
-        self.children = Capsules(self._edges.src, self.undecided > 0)
+        self._choosing = self.undecided > 0
+        self.children = Capsules(self._edges.src, self._choosing)
         self.parents = Capsules(self._edges.dst, self._edges.in_degrees > 0)
         self._entropies = torch.zeros_like(self.undecided)  # sums over images
         self._away, self._weighted, self._weights = 0, 0.0, 0.0
@@ -74,16 +75,14 @@ class CapsuleUsage:
         routed, activation = route_layer(self._layer, u, coupling=True), activation_of(u)
         c = required(routed.coupling, "routing", "one that returns its couplings", repr(self._layer.routing))
         relative = c.cpu().double() * self._degrees[self._edges.src].unsqueeze(1)  # (E, B)
-        largest, away = relative.amax(dim=1), (relative - 1).abs() > AWAY_ABOVE
+        largest = relative.amax(dim=1)
         self.children.add(activation, largest)
         self.parents.add(torch.linalg.vector_norm(routed.v, dim=-1), largest)
-        entropy = entropy_of(self._edges, c.cpu()).double()  # (I, B)
+        entropy, weights = entropy_of(self._edges, c.cpu()).double(), activation.cpu().double()  # (I, B)
         self._entropies += entropy.sum(dim=1)
-        choosing, weights = self.undecided > 0, activation.cpu().double()
-        share = entropy[choosing] / self.undecided[choosing].unsqueeze(1)
-        self._weighted += float((share * weights[choosing]).sum())
-        self._weights += float(weights[choosing].sum())
-        self._away += int(away.sum())
+        self._weighted += float((entropy * weights)[self._choosing].div(self.undecided[self._choosing, None]).sum())
+        self._weights += float(weights[self._choosing].sum())
+        self._away += int(((relative - 1).abs() > AWAY_ABOVE).sum())
         self.num_images += activation.shape[1]
 
     @property
@@ -94,8 +93,8 @@ class CapsuleUsage:
     @property
     def relative_entropy(self) -> float:
         """Mean of entropy / undecided over children with two edges or more; 1 if there are none."""
-        choosing = self.undecided > 0
-        return float((self.entropy / self.undecided)[choosing].mean()) if choosing.any() else 1.0
+        share = (self.entropy / self.undecided)[self._choosing]
+        return float(share.mean()) if len(share) else 1.0
 
     @property
     def weighted_entropy(self) -> float:

@@ -65,8 +65,10 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> Parse
     at = (-1, trace.answer_at, image)
     credit = trace.c[at].astype(np.float64) * required(trace.agreement, "trace: agreement", "that of votes")[at]
     if not np.isfinite(credit).all():
-        then = "Its votes were not finite: take another image, or train with a lower rate"
-        raise GraphcapsError(f"trace: expected finite couplings and agreement of image {image}, got NaN or inf. {then}")
+        advice = "Its votes were not finite: take another image, or train with a lower rate"
+        raise GraphcapsError(
+            f"trace: expected finite couplings and agreement of image {image}, got NaN or inf. {advice}"
+        )
     return ParseTree(int(image), float(keep), credit, strongest(credit, keep))
 
 

@@ -1,7 +1,6 @@
 """Image data sets: downloaded, checked and split; batched on the training device; and your own image files."""
 
 from ...names import AUGMENTS, DATASETS, DatasetSpec
-from .affnist import load_affnist, within
 from .batches import Batches
 from .datasets import load_images
 from .images import Images, Pairs, to_float
@@ -9,4 +8,4 @@ from .splits import ImageSplits, stratified_split
 from .user_images import ImageFile, read_image, write_image
 
 __all__ = ["AUGMENTS", "DATASETS", "Batches", "DatasetSpec", "ImageFile", "ImageSplits", "Images", "Pairs"]
-__all__ += ["load_affnist", "load_images", "read_image", "stratified_split", "to_float", "within", "write_image"]
+__all__ += ["load_images", "read_image", "stratified_split", "to_float", "write_image"]

@@ -54,8 +54,8 @@ def read_arrays(
     shape = (*common_size(np.array([whole.shape[1:3]]), size), channels or whole.shape[3])
     if shape != whole.shape[1:]:
         whole = np.stack([fit_pixels(image, *shape) for image in whole])
-    classes, parts = np.concatenate(labels), np.repeat(list(arrays), [len(each) for each in labels])
-    named = ["".join(map(str, each)) for each in classes.astype(int)] if classes.ndim == 2 else [*map(str, classes)]
+    classes, parts = np.concatenate(labels), np.repeat(list(arrays), [*map(len, labels)])
+    named = ["".join(map(str, row)) for row in classes.astype(int)] if classes.ndim == 2 else [*map(str, classes)]
     files = [*map(str, range(len(named)))]
     table = pandas.DataFrame({"file": files, "label": named, "split": parts, "sha256": hashes})
     return np.ascontiguousarray(whole.transpose(0, 3, 1, 2)), classes, table
@@ -84,9 +84,9 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
     expect(fits, name, "(N, H, W), (N, H, W, C) or (N, C, H, W), 1 or 3 channels", shape)
     expect(images.dtype.kind in "biuf", name, "numbers", images.dtype)
     white, low, high = 1 if images.dtype.kind in "bf" else 255, images.min(), images.max()
-    then = f"Divide them by the largest possible value: images / {255 if high > 16 else 16}"
+    advice = f"Divide them by the largest possible value: images / {255 if high > 16 else 16}"
     wanted, got = "integers from 0 to 255, or fractions from 0 to 1", f"{images.dtype} from {low:g} to {high:g}"
-    expect(bool(low >= 0 and high <= white), name, wanted, got, then)  # also false for NaN
+    expect(bool(low >= 0 and high <= white), name, wanted, got, advice)  # also false for NaN
     return images if images.dtype == np.uint8 else np.rint(images * (255 // white)).astype(np.uint8)
 
 
@@ -120,7 +120,7 @@ def _read_files(kind: str, path: Path) -> Arrays:
             if (match := pattern.fullmatch(file.name)) and file.is_file():
                 files.setdefault(PART_NAMES[match[2].lower()], {}).setdefault(match[1], file)
     arrays: Arrays = {}
-    for part, (first, *others) in ((part, each.values()) for part, each in files.items()):
+    for part, (first, *others) in ((part, copies.values()) for part, copies in files.items()):
         several = f"also {', '.join(other.name for other in others)}"
         expect(not others, f"{first}", f"no other file of {part} images", several, "Use a folder for each data set")
         if (pair := _read_idx(first, path) if kind == "idx" else _read_csv(first)) is not None:
@@ -174,9 +174,9 @@ def _read_npz(path: Path) -> Arrays:
     Arrays named images and labels, x and y, or data and target (scikit-learn) are training images and their labels. All
     may also be .npy files in the folder ``path``, or beside the .npy file ``path``.
     """
-    then = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
+    advice = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
     folder = path.parent if path.suffix == ".npy" else path
-    with reading(path, "arrays by numpy.savez", then):
+    with reading(path, "arrays by numpy.savez", advice):
         if folder.is_dir():
             arrays = {
                 file.stem.lower(): np.load(checked(file), allow_pickle=False) for file in sorted(folder.glob("*.npy"))

@@ -66,21 +66,15 @@ def affine_maps(angle: Tensor, scale: Tensor, shift: Tensor, size: tuple[int, in
     Angles (N,) are in radians, and shifts (2, N) in pixels to the right and down.
     """
     cos, sin = torch.cos(angle) / scale, torch.sin(angle) / scale
-    return inverse_maps(torch.stack([cos, -sin, sin, cos], -1).view(-1, 2, 2), shift, size)
-
-
-def inverse_maps(inverse: Tensor, shift: Tensor, size: tuple[int, int]) -> Tensor:
-    """Matrices (N, 2, 3) for ``warp``, from inverse linear maps (N, 2, 2) and shifts (2, N) to the right and down.
-
-    The value of the result at x, measured from the centre, is the image's value at inverse (x - shift).
-    """
+    # The value of the result at x, measured from the centre, is the image's value at inverse (x - shift).
+    inverse = torch.stack([cos, -sin, sin, cos], -1).view(-1, 2, 2)
     offset = -(inverse @ shift.T[:, :, None])  # (N, 2, 1)
     half = torch.tensor([size[1] / 2, size[0] / 2])  # affine_grid's unit of length is half the image's size
     return torch.cat([inverse * half / half[:, None], offset / half[:, None]], -1)  # (N, 2, 3)
 
 
 def warp(images: Tensor, maps: Tensor) -> Tensor:
-    """Apply ``affine_maps`` or ``inverse_maps`` (B, 2, 3) to images (B, C, H, W): bilinear, with zeros outside."""
+    """Apply ``affine_maps`` (B, 2, 3) to images (B, C, H, W): bilinear, with zeros outside."""
     return grid_sample(images, affine_grid(maps, list(images.shape), align_corners=False), align_corners=False)
 
 

@@ -30,8 +30,6 @@ class Batches:
         device: device of the images and the batches.
         augment: as in ``TrainConfig``. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
         rank, world: the number of this process, which gets a slice of each batch, and the number of processes.
-        balance: use all classes equally often. An epoch still has N images: it repeats the images of a rare class, and
-            uses only some images of a frequent class, others in the next epoch.
 
     Raises:
         InputError: an argument is outside its range.
@@ -52,15 +50,10 @@ class Batches:
         augment: str = "none",
         rank: int = 0,
         world: int = 1,
-        balance: bool = False,
     ) -> None:
         expect(augment in AUGMENTS, "augment", f"one of {', '.join(AUGMENTS)}", repr(augment))
-        expect(world >= 1 and 0 <= rank < world, "rank", f"0 to world - 1 = {world - 1}", rank)
         check_whole("batch_size", batch_size, world, wanted=f"an integer >= {world}, one image per process")
-        fits = not balance or images.objects == 1
-        expect(fits, "balance", "a class per image", images.objects or "any number", "Leave --balance out")
-        self.batch_size, self.augment = batch_size, augment
-        self._balance, self._seed, self._rank, self._world = balance, seed, rank, world
+        self.batch_size, self._seed, self._rank, self._world = batch_size, seed, rank, world
         self._source: _PairSource | _ImageSource
         if isinstance(images, Pairs):
             expect(augment in ("none", "shift"), "augment", "none or shift for pairs", repr(augment))
@@ -92,10 +85,8 @@ class Batches:
         expect(0 <= start < len(bounds), "start", f"0 to {len(self)}, the steps of an epoch", start)
         seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
         generator = torch.Generator().manual_seed(seed)
-        order, labels = torch.randperm(self.num_images, generator=generator), self._source.labels
-        if self._balance:
-            order = _balanced(epoch * len(order) + order, labels.cpu(), self._seed)
-        take = self._source.drawn(order.to(labels.device), generator)
+        order = torch.randperm(self.num_images, generator=generator).to(self._source.labels.device)
+        take = self._source.drawn(order, generator)
         return (take(self._slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
 
     def weight(self, step: int) -> float:
@@ -104,12 +95,10 @@ class Batches:
         return len(range(self.num_images)[self._slice(first, last)]) * self._world / (last - first)
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Iterate over all images in order, without augmentation. Each process gets its slice of each batch."""
+        """Iterate over all images in order, without augmentation. Every process receives whole batches."""
         take = self._source.fixed()
         for first in range(0, self.num_images, self.batch_size):
-            here = self._slice(first, min(first + self.batch_size, self.num_images))
-            if here.start < here.stop:
-                yield take(here)
+            yield take(slice(first, first + self.batch_size))
 
     def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """The images at ``places`` (B,) int64 of the order of ``in_order``, and their labels."""
@@ -132,17 +121,6 @@ class Batches:
         """This process's slice of the batch from ``first`` up to ``last``, exclusive."""
         size = last - first
         return slice(first + size * self._rank // self._world, first + size * (self._rank + 1) // self._world)
-
-
-def _balanced(turns: Tensor, labels: Tensor, seed: int) -> Tensor:
-    """The rows (M,) of the images for turns (M,) >= 0.
-
-    The classes take turns, and a class uses its images in turn, in an order that depends on the seed.
-    """
-    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    rows, sizes = shuffled[labels[shuffled].argsort(stable=True)], labels.unique(return_counts=True)[1]
-    turn_class, first = turns % len(sizes), sizes.cumsum(0) - sizes
-    return rows[first[turn_class] + turns // len(sizes) % sizes[turn_class]]
 
 
 class _ImageSource:

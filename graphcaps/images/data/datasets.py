@@ -1,6 +1,7 @@
 """Reading of named data sets or your own files, and splitting them into training, validation and test images."""
 
 import contextlib
+import fcntl
 import logging
 import socket
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch.nn.functional import interpolate
 
 from ...errors import GraphcapsError, check_name, expect
@@ -29,8 +29,8 @@ def _read_digits() -> tuple[Images, Images]:
     small = torch.from_numpy(digits.images)[:, None] * (255 / 16)
     pixels = interpolate(small, size=(28, 28), mode="bilinear").round().to(torch.uint8)
     images = Images(pixels, torch.from_numpy(digits.target).to(torch.int64))
-    train, test = stratified_split(images.labels, 250)
-    return images.take(train), images.take(test)
+    train, test = map(images.take, stratified_split(images.labels, 250))
+    return train, test
 
 
 def _read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
@@ -64,7 +64,8 @@ def _read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Im
                 raise
             log.warning("%s isn't in %s: trying to download it", name, root.absolute())
             root.mkdir(parents=True, exist_ok=True)
-            with FileLock(root / ".download.lock"), contextlib.ExitStack() as stack:
+            with open(root / ".download.lock", "w") as lock, contextlib.ExitStack() as stack:
+                fcntl.flock(lock, fcntl.LOCK_EX)
                 # torchvision sets no timeout, so a firewall that drops packets would block it for minutes.
                 stack.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
                 socket.setdefaulttimeout(30)
@@ -97,7 +98,6 @@ def load_images(
     channels: int | None = None,
     skip_bad: bool = False,
     seed: int = 0,
-    separator: str | None = None,
     recorded: Path | None = None,
 ) -> ImageSplits:
     """Read a data set and split it. Every command that needs a data set calls this function.
@@ -109,8 +109,7 @@ def load_images(
         name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
         root: the folder with the files, in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs no files.
         download: whether to download missing files.
-        size, channels, skip_bad, seed, separator: for your own images, as in ``TrainConfig``. The seed determines their
-            split.
+        size, channels, skip_bad, seed: for your own images, as in ``TrainConfig``. The seed determines their split.
         recorded: the file images.csv of a run. If it exists, its images are taken.
 
     Raises:
@@ -119,7 +118,7 @@ def load_images(
     """
     root = Path(root).expanduser()
     if own_images(name):
-        return read_user_dataset(name, root, size, channels, skip_bad, seed, separator, recorded)
+        return read_user_dataset(name, root, size, channels, skip_bad, seed, recorded)
     check_name("dataset", name, list(DATASETS))
     spec = DATASETS[name]
     if spec.source == "digits":
@@ -129,8 +128,7 @@ def load_images(
     for part, images, count in (("training", train, spec.train), ("test", test, spec.test)):
         wanted, got = (count, *spec.image_shape), (len(images), *images.image_shape)
         expect(got == wanted, f"{name} {part} images", f"{wanted}", f"{got}", f"Delete its files in {root}")
-    kept, held_out = stratified_split(train.labels, spec.val)
-    parts: tuple[Images, ...] = train.take(kept), train.take(held_out), test
+    parts: tuple[Images, ...] = *map(train.take, stratified_split(train.labels, spec.val)), test
     if spec.pairs:
         return ImageSplits(name, spec.class_names, *(Pairs(part.pixels, part.labels) for part in parts))
     if spec.border:

@@ -7,6 +7,7 @@ validation and testing. The layout is decided from the whole tree. Where it can 
 from __future__ import annotations
 
 import io
+import logging
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -36,11 +37,13 @@ HEADERS = {
 }
 """The names of the columns in a CSV of files, in lower case."""
 
-Left = dict[str, list[str]]  # why something isn't read -> its names
+Omitted = dict[str, list[str]]  # why something isn't read -> its names
+
+log = logging.getLogger(__name__)
 
 
-def list_folder(path: Path) -> tuple[pandas.DataFrame, str]:
-    """List the images in each class's folder, and describe in one line what was taken for what, and what wasn't.
+def list_folder(path: Path) -> pandas.DataFrame:
+    """List the images in each class's folder. Log in one line what was taken for what, and what wasn't.
 
     The table has the columns file, label and split.
 
@@ -50,22 +53,22 @@ def list_folder(path: Path) -> tuple[pandas.DataFrame, str]:
     expect(path.is_dir(), str(path), "a folder", "a file")
     import pandas
 
-    files, left = find_images(path)
+    files, omitted = find_images(path)
     folders, part = [file.parts[len(path.parts) : -1] for file in files], None
-    while part is None and len(tops := {each[0] for each in folders if each}) == 1 and max(map(len, folders)) > 1:
-        part = PART_OF.get((only := tops.pop()).lower())
-        wanted, then = "images for training", "Put the folders of their classes into a folder train"
-        expect(part in (None, "train"), str(path), wanted, f"only {only}", then)
-        folders = [each[1:] for each in folders]  # all were in the folder of an archive
-    inner = dict[str, set[str]]()
+    while part is None and len(tops := {names[0] for names in folders if names}) == 1 and max(map(len, folders)) > 1:
+        part = PART_OF.get((top := tops.pop()).lower())
+        wanted, advice = "images for training", "Put the folders of their classes into a folder train"
+        expect(part in (None, "train"), str(path), wanted, f"only {top}", advice)
+        folders = [names[1:] for names in folders]  # all were in the folder of an archive
+    inner = dict[str, set[str]]()  # the folders at the top, and the folders with images in each
     for top, *below in filter(None, folders):
         inner.setdefault(top, set()).update(below[:1])
-    expect(len(inner) > 0, str(path), "a folder per class, with its images", f"no folder of images{_what(left)}")
+    expect(len(inner) > 0, str(path), "a folder per class, with its images", f"no folder of images{_in_words(omitted)}")
     parts = {} if part else _parts(str(path), inner)
     shared = [name for name, count in Counter(name for names in inner.values() for name in names).items() if count > 1]
     fits = parts or len(inner) == 1 or (len(shared) < 2 and not any(name.lower() in PART_OF for name in shared))
-    got, then = f"{short(inner)}, which hold {short(sorted(shared))}", "Or list the files in a CSV: csv:PATH"
-    expect(bool(fits), str(path), "a folder per class, or train, val and test", got, then)
+    got, advice = f"{short(inner)}, which hold {short(sorted(shared))}", "Or list the files in a CSV: csv:PATH"
+    expect(bool(fits), str(path), "a folder per class, or train, val and test", got, advice)
     rows, counts = [], defaultdict[str, Counter](Counter)
     for file, folder in zip(files, folders, strict=True):
         top = folder[0] if parts and folder else ""
@@ -76,9 +79,10 @@ def list_folder(path: Path) -> tuple[pandas.DataFrame, str]:
             rows.append((file, label, part))
             counts[f"{top} is {part}: " if top else ""][label] += 1
         else:
-            left["images outside these folders"].append(str(file.relative_to(path)))
-    shown = (where + short(f"{label} {n}" for label, n in each.items()) for where, each in counts.items())
-    return pandas.DataFrame(rows, columns=[*HEADERS]), f"{path}: {'; '.join(shown)}{_what(left)}"
+            omitted["images outside these folders"].append(str(file.relative_to(path)))
+    shown = (where + short(f"{label} {n}" for label, n in of_part.items()) for where, of_part in counts.items())
+    log.info("%s", clean(f"{path}: {'; '.join(shown)}{_in_words(omitted)}"))
+    return pandas.DataFrame(rows, columns=[*HEADERS])
 
 
 def list_csv(path: Path) -> pandas.DataFrame | None:
@@ -93,7 +97,7 @@ def list_csv(path: Path) -> pandas.DataFrame | None:
         return None
     first = [cell.strip() for cell in read_csv(path, nrows=1).iloc[0]]
     names = [cell.lower() for cell in first]
-    at = {kind: next((k for k, name in enumerate(names) if name in known), None) for kind, known in HEADERS.items()}
+    at = {kind: next((k for k, name in enumerate(names) if name in titles), None) for kind, titles in HEADERS.items()}
     has_header = not any(cell and (path.parent / cell).is_file() for cell in first)
     if has_header and at["file"] is None:
         return None
@@ -134,57 +138,58 @@ def _parts(path: str, inner: dict[str, set[str]]) -> dict[str, str]:
     """
     named = {name: PART_OF[name.lower()] for name in inner if name.lower() in PART_OF}
     others = [name for name in inner if name not in named]
-    deep = {name: part for name, part in named.items() if inner[name]}
-    if not deep and set(named.values()) <= {"train"}:
+    parts = {name: part for name, part in named.items() if inner[name]}
+    if not parts and set(named.values()) <= {"train"}:
         return {}  # train is a class: images for training would be in folders of their classes
     got = f"{short(named)} beside {short(others)}" if others else short(named)
-    then = "Put the folders of all classes into a folder train, even if one is called test"
-    certain = "train" in deep.values() and (len(named) > 1 or not others)
-    expect(certain, path, "either folders of classes, or train, val and test that contain such folders", got, then)
-    twice = len(set(deep.values())) < len(deep)
-    expect(not twice, path, "one folder each for training, validation and testing", short(deep), "Rename one")
-    classes = set().union(*(inner[name] for name in deep))
+    advice = "Put the folders of all classes into a folder train, even if one is called test"
+    certain = "train" in parts.values() and (len(named) > 1 or not others)
+    expect(certain, path, "either folders of classes, or train, val and test that contain such folders", got, advice)
+    unique = len(set(parts.values())) == len(parts)
+    expect(unique, path, "one folder each for training, validation and testing", short(parts), "Rename one")
+    classes = set().union(*(inner[name] for name in parts))
     more = [name for name in others if name in classes or inner[name] & classes]
-    then = "Call it train, val or test, or move it away"
-    expect(not more, path, f"images only in {short(deep)}", f"the same classes in {short(more)}", then)
-    return deep
+    advice = "Call it train, val or test, or move it away"
+    expect(not more, path, f"images only in {short(parts)}", f"the same classes in {short(more)}", advice)
+    return parts
 
 
 def image_files(path: Path) -> list[Path]:
     """List the images in a folder and its subfolders, except hidden files. If ``path`` is a file, return only it."""
     if not path.is_dir():
         return [path]
-    made_here = (path / MADE_HERE).exists()
-    expect(not made_here, str(path), "images", "a run of graphcaps", "A run comes first: graphcaps predict RUN IMAGE")
-    files, left = find_images(path)
-    then = "Their names must end in .png, .jpg, or another ending that Pillow knows"
-    expect(len(files) > 0, str(path), "a folder with images", f"none{_what(left)}", then)
+    is_run = (path / MADE_HERE).exists()
+    expect(not is_run, str(path), "images", "a run of graphcaps", "A run comes first: graphcaps predict RUN IMAGE")
+    files, omitted = find_images(path)
+    advice = "Their names must end in .png, .jpg, or another ending that Pillow knows"
+    expect(len(files) > 0, str(path), "a folder with images", f"none{_in_words(omitted)}", advice)
     return files
 
 
-def find_images(path: Path) -> tuple[list[Path], Left]:
+def find_images(path: Path) -> tuple[list[Path], Omitted]:
     """List the images in a folder and its subfolders, and what is left out: hidden files, other formats, and so on."""
-    found, above, left = list[Path](), dict[str, set[str]](), defaultdict[str, list[str]](list)
-    unopened = left["that can't be opened"]
+    images, omitted = list[Path](), defaultdict[str, list[str]](list)
+    unopened = omitted["that can't be opened"]
     for top, folders, files in os.walk(path, followlinks=True, onerror=lambda error: unopened.append(error.filename)):
-        above[top] = above.get(os.path.dirname(top), set()) | {os.path.realpath(top)}
         if not folders and not files:
-            left["empty"].append(os.path.relpath(top, path))
+            omitted["empty"].append(os.path.relpath(top, path))
         for name in sorted(folders):
             folder = Path(top, name)
-            why = "hidden" if name.startswith(".") else "of other programs" if name in JUNK else ""
-            why = why or "made by graphcaps" * os.path.exists(folder / MADE_HERE)
-            if why := why or "linked in a circle" * (os.path.realpath(folder) in above[top]):
+            is_hidden = name.startswith(".") or name in JUNK
+            reason = "hidden" if is_hidden else "made by graphcaps" * os.path.exists(folder / MADE_HERE)
+            if not reason and folder.is_symlink() and any(folder.samefile(above) for above in folder.parents):
+                reason = "linked in a circle"
+            if reason:
                 folders.remove(name)
-                left[why].append(str(folder.relative_to(path)))
+                omitted[reason].append(str(folder.relative_to(path)))
         for name in files:
             ending = os.path.splitext(name)[1].lower()
-            if name.startswith(".") or not (ending in decodable() or ending in UNREADABLE):
-                why = "hidden" if name.startswith(".") else "of other formats"
-                left[why].append(os.path.relpath(os.path.join(top, name), path))
+            if not name.startswith(".") and (ending in decodable() or ending in UNREADABLE):
+                images.append(Path(top, name))
             else:
-                found.append(Path(top, name))
-    return sorted(found), left
+                reason = "hidden" if name.startswith(".") else "of other formats"
+                omitted[reason].append(os.path.relpath(os.path.join(top, name), path))
+    return sorted(images), omitted
 
 
 def short(names: Iterable[str]) -> str:
@@ -193,6 +198,6 @@ def short(names: Iterable[str]) -> str:
     return ", ".join(names[:MAX_NAMES]) + f" and {len(names) - MAX_NAMES} more" * (len(names) > MAX_NAMES)
 
 
-def _what(left: Left) -> str:
-    text = ", ".join(f"{len(names)} {why} ({short(names)})" for why, names in left.items() if names)
+def _in_words(omitted: Omitted) -> str:
+    text = ", ".join(f"{len(names)} {reason} ({short(names)})" for reason, names in omitted.items() if names)
     return f". Left out: {text}" if text else ""

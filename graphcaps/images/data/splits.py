@@ -37,7 +37,7 @@ class ImageSplits:
     If one is ``Pairs``, all three are. Both digits of a pair come from the same part.
 
     Raises:
-        InputError: the parts differ in image shape, or a label has no class name.
+        InputError: a label has no class name, for example because a file of labels is damaged.
     """
 
     name: str
@@ -50,12 +50,10 @@ class ImageSplits:
 
     def __post_init__(self) -> None:
         for part in PARTS:
-            images, most, of_part = getattr(self, part), self.num_classes - 1, f"{self.name} {part}"
-            shape = images.image_shape
-            expect(shape == self.image_shape, f"{of_part} images", f"shape {self.image_shape}", f"{shape}")
+            images, most = getattr(self, part), self.num_classes - 1
             if images.objects is not None:
                 low, high = images.labels.min().item(), images.labels.max().item()
-                expect(low >= 0 and high <= most, f"{of_part} labels", f"0 to {most}", f"{low} to {high}")
+                expect(low >= 0 and high <= most, f"{self.name} {part} labels", f"0 to {most}", f"{low} to {high}")
 
     def with_train(self, count: int) -> ImageSplits:
         """The same data set with ``count`` >= 1 training images, always the same ones, each class in proportion."""
@@ -127,7 +125,6 @@ def split(
     table: pandas.DataFrame,
     dataset: str,
     seed: int,
-    separator: str | None,
     recorded: pandas.DataFrame | None,
 ) -> ImageSplits:
     """Split your own images as ``recorded``; else by their parts. Missing parts are held out of the training images.
@@ -138,12 +135,12 @@ def split(
         table: N rows as in ``ImageSplits.files``; split is "" for an image that is left out.
         recorded: the images.csv of a run.
     """
-    rows = {part: np.flatnonzero(table["split"] == part) for part in PARTS}
     if recorded is not None:
         rows = _rows_of(recorded, table, dataset)
+    else:
+        rows = {part: np.flatnonzero(table["split"] == part) for part in PARTS}
     missing = [part for part in ("test", "val") if not len(rows[part])]
-    used = np.isin(np.arange(len(table)), np.concatenate([*rows.values()]))
-    names, labels = _classes(labels, used, dataset, separator)
+    names, labels = _classes(labels, np.concatenate([*rows.values()]), dataset)
     if labels.ndim == 1:
         counts = np.bincount(labels[rows["train"]], minlength=len(names))
         expect(len(names) > 1, dataset, "training images of two classes or more", ", ".join(map(str, names)) or "none")
@@ -157,10 +154,10 @@ def split(
     images = Images(torch.from_numpy(pixels), torch.from_numpy(labels))
     loaded = {part: images.take(torch.from_numpy(k)) for part, k in rows.items()}
     files = table.iloc[np.concatenate([*rows.values()])].assign(split=np.repeat(PARTS, [*map(len, rows.values())]))
-    known = dict(files.loc[files["split"] == "train", ["sha256", "file"]].to_numpy().tolist())
-    twice = files[files["sha256"].isin(known) & (files["split"] != "train")]
+    file_of = dict(files.loc[files["split"] == "train", ["sha256", "file"]].to_numpy().tolist())
+    twice = files[files["sha256"].isin(file_of) & (files["split"] != "train")]
     if len(twice):
-        shown = short(twice["sha256"].map(known) + " = " + twice["file"] + " (" + twice["split"] + ")")
+        shown = short(twice["sha256"].map(file_of) + " = " + twice["file"] + " (" + twice["split"] + ")")
         log.warning("%d images are both in training and in validation or test: %s", len(twice), shown)
     return ImageSplits(short_name(dataset), tuple(map(str, names)), **loaded, files=files)
 
@@ -168,16 +165,16 @@ def split(
 def _rows_of(recorded: pandas.DataFrame, table: pandas.DataFrame, dataset: str) -> dict[str, np.ndarray]:
     """Find the rows of a run's images by their hashes. Raise ``InputError`` if one is missing or has another label."""
     key = ["sha256", "label"]
-    there = table[table["split"] != ""].reset_index(names="row").drop_duplicates(key)
-    found = recorded.merge(there[[*key, "row"]], on=key, how="left")
-    lost = found[found["row"].isna()]
-    is_there = lost["sha256"].isin(there["sha256"])
-    gone, moved = lost["file"][~is_there], (lost["file"] + " of " + lost["label"])[is_there]
+    usable = table[table["split"] != ""].reset_index(names="row").drop_duplicates(key)
+    matched = recorded.merge(usable[[*key, "row"]], on=key, how="left")
+    lost = matched[matched["row"].isna()]
+    relabelled = lost["sha256"].isin(usable["sha256"])
+    gone, moved = lost["file"][~relabelled], (lost["file"] + " of " + lost["label"])[relabelled]
     got = [f"{len(gone)} removed or changed ({short(gone)})"] * (len(gone) > 0)
     got += [f"{len(moved)} now of another class ({short(moved)})"] * (len(moved) > 0)
     wanted = f"the {len(recorded)} images of the run, as in its images.csv"
     expect(lost.empty, dataset, wanted, " and ".join(got), "Restore them, or train another run")
-    return {part: np.array(found["row"][found["split"] == part], int) for part in PARTS}
+    return {part: np.array(matched["row"][matched["split"] == part], int) for part in PARTS}
 
 
 def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarray, seed: int) -> None:
@@ -199,36 +196,16 @@ def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarra
     rows["train"] = train
 
 
-def classes_of(label: object, separator: str | None) -> list:
-    """The classes that a label names. A separator alone, or an empty label, names no class.
-
-    >>> [classes_of(label, "+") for label in ("cat+dog", "cat", "+", "c++")], classes_of("c+c", None)
-    ([['cat', 'dog'], ['cat'], [], ['c++']], ['c+c'])
-    """
-    if not separator or not isinstance(label, str):
-        return [label]
-    names = [name.strip() for name in label.split(separator)]
-    return names if all(names) else [label] if label.strip(separator) else []
-
-
-def _classes(labels: np.ndarray, used: np.ndarray, name: str, separator: str | None) -> tuple[np.ndarray, np.ndarray]:
+def _classes(labels: np.ndarray, rows: np.ndarray, dataset: str) -> tuple[np.ndarray, np.ndarray]:
     """Return class names (J,) and labels: int64 (N,), or bool (N, J) if some images show several classes or none.
 
-    Only images that are ``used``, bool (N,), determine the class names.
+    The class names are those of the images in these ``rows``.
     """
     if labels.ndim == 2:
         if (labels.sum(axis=1) != 1).any():
             return np.arange(labels.shape[1]), labels
         labels = labels.argmax(axis=1)
-    sets = [classes_of(label, separator) for label in labels.tolist()]
-    blank = sum(each == [""] for each in sets)
-    then = "For images of no class or of several, use --separator +"
-    expect(not blank, name, "a label for each image", f"{blank} of {len(sets)} without", then)
-    if any(len(each) != 1 for each in sets):
-        several = sorted(set().union(*(each for each, is_used in zip(sets, used, strict=True) if is_used)))
-        return np.array(several), np.array([[name in each for name in several] for each in sets])
-    names = np.unique(labels[used])
-    joined = [each for each in names.tolist() if isinstance(each, str) and len({*classes_of(each, "+")} & {*names}) > 1]
-    if joined and not separator:
-        log.warning("%s: each a class of its own; with --separator +, they name several", ", ".join(joined))
+    blank = np.count_nonzero(labels.astype(str) == "")
+    expect(not blank, dataset, "a label for each image", f"{blank} of {len(labels)} without")
+    names = np.unique(labels[rows])
     return names, np.searchsorted(names, labels).astype(np.int64)

@@ -39,14 +39,7 @@ log = logging.getLogger(__name__)
 
 
 def read_user_dataset(
-    name: str,
-    root: Path,
-    size: int | None,
-    channels: int | None,
-    skip_bad: bool,
-    seed: int,
-    separator: str | None,
-    recorded: Path | None,
+    name: str, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int, recorded: Path | None
 ) -> ImageSplits:
     """Read and split ``KIND:PATH``, or take the images in the file ``recorded``, if it exists.
 
@@ -55,26 +48,23 @@ def read_user_dataset(
     kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
-    near = did_you_mean(path.name, [each.name for each in path.absolute().parent.glob("*")])
-    wanted, then = f"something at {path.absolute()}", f"{near}It may also be in {root}"
-    expect(path.exists(), name, wanted, "nothing there", then)
-    known = None
+    near = did_you_mean(path.name, [neighbour.name for neighbour in path.absolute().parent.glob("*")])
+    wanted = f"something at {path.absolute()}"
+    expect(path.exists(), name, wanted, "nothing there", f"{near}It may also be in {root}")
+    of_run = None
     if recorded is not None and recorded.exists():
-        known = read_csv(recorded, names=["file", "label", "split", "sha256"])[1:]
-        fits = {*known["split"]} == {*PARTS}
-        expect(fits, str(recorded), "the images of a run in three parts", f"{len(known)} rows that aren't")
-    listed = list_csv(path) if kind == "csv" else None
-    if kind == "folder":
-        listed, told = list_folder(path)
-        log.info("%s", clean(told))
+        of_run = read_csv(recorded, names=["file", "label", "split", "sha256"])[1:]
+        fits = {*of_run["split"]} == {*PARTS}
+        expect(fits, str(recorded), "the images of a run in three parts", f"{len(of_run)} rows that aren't")
+    listed = list_folder(path) if kind == "folder" else list_csv(path) if kind == "csv" else None
     if listed is None:
         images = read_arrays(kind, path, size, channels)
     else:
         cache = root / "cache"
         if path.resolve() in cache.resolve().parents:  # never write into the folder that is read
             cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphcaps"
-        images = _read_files(path, listed, cache, size, channels, skip_bad, known)
-    return split(*images, f"{kind}:{path}", seed, separator, known)
+        images = _read_files(path, listed, cache, size, channels, skip_bad, of_run)
+    return split(*images, f"{kind}:{path}", seed, of_run)
 
 
 def _read_files(
@@ -84,38 +74,39 @@ def _read_files(
     size: int | None,
     channels: int | None,
     skip_bad: bool,
-    recorded: pandas.DataFrame | None,
+    of_run: pandas.DataFrame | None,
 ) -> tuple[np.ndarray, np.ndarray, pandas.DataFrame]:
-    """Decode the ``listed`` files for ``split``; if a run's images are ``recorded``, only those with their hashes."""
+    """Decode the ``listed`` files for ``split``, or only those that have the hashes of a run's images."""
     place, top = path.resolve(), path if path.is_dir() else path.parent
     name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
     caches = _caches(cache, name)
-    known = {each[:-1]: each[-1] for about in caches.values() for each in about["files"]}
-    table = listed.assign(about=[_identity(top, file, known) for file in listed["file"]])
+    hashes = {tuple(file[:-1]): file[-1] for about in caches.values() for file in about["files"]}
+    table = listed.assign(about=[_identity(top, file, hashes) for file in listed["file"]])
     table["sha256"] = table["about"].str[-1]
-    if recorded is not None and (kept := table["sha256"].isin(recorded["sha256"])).any():
-        if more := int((~kept).sum()):
+    if of_run is not None and (is_of_run := table["sha256"].isin(of_run["sha256"])).any():
+        if more := int((~is_of_run).sum()):
             log.info("%s: %d images that the run was not trained or tested with are left out", clean(str(path)), more)
-        table = table[kept].reset_index(drop=True)
-    named = [(each[0], each[-1]) for each in table["about"]]
+        table = table[is_of_run].reset_index(drop=True)
+    named = [[file[0], file[-1]] for file in table["about"]]
     for stored, about in caches.items():
         # A cache that was made with defaults also fits if its actual size and channels are asked for.
         fits = size in (about["size"], max(about["shape"][1:])) and channels in (about["channels"], about["shape"][0])
-        if fits and [(each[0], each[-1]) for each in about["files"]] == named:
+        if fits and [[file[0], file[-1]] for file in about["files"]] == named:
             with contextlib.suppress(*DAMAGED), np.load(stored) as arrays:
                 pixels, bad = arrays["pixels"], about["bad"]
                 break
     else:
         pixels, bad = _decode([*table["file"]], size, channels)
         about = {"size": size, "channels": channels, "shape": pixels.shape[1:], "bad": bad, "files": [*table["about"]]}
-        with replacing(cache / f"{name}-{size or 'auto'}{f'-{channels}' * bool(channels)}.npz") as temporary:
+        with replacing(cache / f"{name}-{size or 'auto'}-{channels or 'auto'}.npz") as temporary:
             np.savez(temporary, pixels=pixels, about=np.frombuffer(json.dumps(about).encode(), np.uint8))
     if bad:
-        text = clean("\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)]))
-        wanted, then = f"{len(table)} images that can be read", "Repair or remove them, or skip them with --skip-bad"
+        reasons = clean("\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)]))
         if not skip_bad:
-            raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{text}\n{then}")
-        log.warning("left out %d files that can't be read:%s", len(bad), text)
+            wanted = f"{len(table)} images that can be read"
+            advice = "Repair or remove them, or skip them with --skip-bad"
+            raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{reasons}\n{advice}")
+        log.warning("left out %d files that can't be read:%s", len(bad), reasons)
         table.loc[[*map(int, bad)], "split"] = ""
     table["file"] = table["about"].str[0].map(clean)
     return pixels, table["label"].to_numpy(str), table.drop(columns="about")
@@ -126,20 +117,18 @@ def _caches(folder: Path, name: str) -> dict[Path, dict]:
     caches = {}
     for path in sorted(folder.glob(f"{glob.escape(name)}-*.npz")):
         with contextlib.suppress(*DAMAGED), np.load(path) as arrays:
-            about = read_json(bytes(arrays["about"]).decode(), bad=dict, shape=list)
-            about["files"] = [tuple(each) for each in about["files"]]
-            caches[path] = about
+            caches[path] = read_json(bytes(arrays["about"]).decode(), bad=dict, shape=list, files=list)
     return caches
 
 
-def _identity(top: Path, file: Path, known: dict[tuple, str]) -> tuple:
-    """A file's name, size, times, inode and hash. The hash is computed only if all others aren't ``known`` together."""
+def _identity(top: Path, file: Path, hashes: dict[tuple, str]) -> tuple:
+    """A file's name, size, times, inode and hash, which is computed unless the others are a key of ``hashes``."""
     name = os.path.relpath(file, top)
     with contextlib.suppress(OSError, ValueError):  # a link to nothing, a device, or a file that may not be read
         stat = checked(file).stat()
         # A program can set back the time of the last change of the content, but not that of the inode.
         about = (name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-        return *about, known.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+        return *about, hashes.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]
     return name, ""
 
 

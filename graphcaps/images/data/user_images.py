@@ -172,11 +172,6 @@ def _opened(path: Path) -> Iterator[Image.Image]:
 
 def _grey(image: Image.Image) -> np.ndarray:
     """The image as float32 (h, w) in [0, 1]."""
-    if image.mode.startswith("I"):
-        # In 16-bit files, white is the largest value that the used bits can hold. Files use 8, 10, ... bits.
-        levels = _sixteen_bits(image).astype(np.float32)
-        bits = max(8, int(levels.max()).bit_length())
-        return levels / (2 ** (bits + bits % 2) - 1)
     if image.has_transparency_data:
         return _on_ground(np.asarray(image.convert("RGBA")), np.asarray(image.convert("RGB").convert("L")))
     return np.asarray(_eight_bits(image).convert("L")).astype(np.float32) / 255
@@ -194,21 +189,14 @@ def _on_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
 
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Scale 16-bit greys to 8 bits, and lay transparent images on white."""
-    if image.mode == "F":
-        raise ValueError("fractional pixel values, for which white is unknown. Save it with 8 or 16 bits")
-    if image.mode.startswith("I"):
-        return Image.fromarray((_sixteen_bits(image) / 257).round().astype(np.uint8))
+    if image.mode.startswith(("I", "F")):
+        pixels = np.asarray(image)
+        if image.mode == "F" or pixels.min() < 0 or pixels.max() > 65535:
+            raise ValueError("fractions, or numbers outside 0 to 65,535. Save it with 8 or 16 bits")
+        return Image.fromarray((pixels / 257).round().astype(np.uint8))
     if image.has_transparency_data:
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     return image
-
-
-def _sixteen_bits(image: Image.Image) -> np.ndarray:
-    """The pixels (h, w) of a grey image of 16 bits, or of 32 bits if their numbers fit into 16."""
-    pixels = np.asarray(image)
-    if pixels.min() < 0 or pixels.max() > 65535:
-        raise ValueError("pixel values outside 0 to 65,535, for which white is unknown. Save it with 8 or 16 bits")
-    return pixels
 
 
 def _converted(image: Image.Image, channels: int) -> np.ndarray:

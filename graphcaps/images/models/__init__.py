@@ -19,7 +19,7 @@ from .evidence import Doubt, Limits, doubts
 from .matrix import MatrixCapsNet, MatrixOutput
 from .network import ImageNetwork, RoutingNetwork
 
-_CLASSES: dict[str, Any] = {each.__name__: each for each in (CapsNet, CNN, MatrixCapsNet)}
+_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (CapsNet, CNN, MatrixCapsNet)}
 
 __all__ = ["CNN", "CapsNet", "ImageNetwork", "MatrixCapsNet", "RoutingNetwork", "from_config", "from_preset"]
 __all__ += ["CNNOutput", "CapsNetOutput", "MatrixOutput", "capsnet_loss", "routing_network", "take_layers"]
@@ -63,7 +63,7 @@ def take_layers(network: ImageNetwork, trained: ImageNetwork) -> None:
     Raises:
         InputError: the networks have other presets, or images of other shapes.
     """
-    wanted, got = ((each.preset or {}).get("name", "") for each in (trained, network))
+    wanted, got = ((model.preset or {}).get("name", "") for model in (trained, network))
     expect(wanted == got, "model", f"{wanted}, as in the trained network", got)
     expect(trained.image_shape == network.image_shape, "images", f"{trained.image_shape}", network.image_shape)
     last = "capsules." if network.routes else f"layers.{len(getattr(network, 'layers', ())) - 1}."

@@ -103,7 +103,7 @@ class CapsNet(RoutingNetwork):
         Raises:
             InputError: an unknown name, or images that are too small for the preset.
         """
-        _, build, windows = choose_preset(STEMS, name, image_shape, num_classes)
+        _, build, windows = choose_preset(STEMS, name, image_shape)
         routing = routing_for_images(routing)
         if objects is not None:
             check_whole("objects", objects, 1, num_classes, f"an integer from 1 to num_classes={num_classes}, or None")
@@ -144,8 +144,8 @@ class CapsNet(RoutingNetwork):
             fits = labels.shape == chosen.shape and (self.objects is None or labels.dtype == torch.int64)
             kinds = {1: "(B={0},) int64", None: "(B={0}, J={1}) of 0 and 1"}
             wanted = kinds.get(self.objects, "(B={0}, K={2}) int64").format(*lengths.shape, self.objects)
-            then = "For labels of 0 and 1: from_preset(..., objects=None)" if labels.shape == lengths.shape else ""
-            expect(fits, "labels", wanted, f"{tuple(labels.shape)} {labels.dtype}", then)
+            advice = "For labels of 0 and 1: from_preset(..., objects=None)" if labels.shape == lengths.shape else ""
+            expect(fits, "labels", wanted, f"{tuple(labels.shape)} {labels.dtype}", advice)
             chosen = labels > 0.5 if self.objects is None else labels
         reconstruction = None if self.decoder is None else self.decoder(capsules, chosen)
         return CapsNetOutput(lengths, capsules, reconstruction)

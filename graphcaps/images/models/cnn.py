@@ -82,9 +82,9 @@ class CNN(ImageNetwork):
         Raises:
             InputError: an unknown name, images (C, H, W) that are too small, or ``objects`` other than 1.
         """
-        _, build = choose_preset(_PRESETS, name, image_shape, num_classes)
-        then = "Choose a capsule network, such as --model compact"
-        expect(objects == 1, "objects", f"1 for '{name}', whose softmax gives one answer", objects, then)
+        _, build = choose_preset(_PRESETS, name, image_shape)
+        advice = "Choose a capsule network, such as --model compact"
+        expect(objects == 1, "objects", f"1 for '{name}', whose softmax gives one answer", objects, advice)
         model = cls(build(image_shape[0], image_shape[1:], num_classes), image_shape)
         model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
         return model

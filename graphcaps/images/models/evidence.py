@@ -47,8 +47,8 @@ def evidence_of(images: torch.Tensor, output: Any, objects: int | None) -> torch
         if highest.shape[1] > objects:
             other = highest[:, objects]
     if (drawn := getattr(output, "reconstruction", None)) is not None:
-        pixels = [each.flatten(1).float() for each in (images, overlaid(drawn))]  # (N, C * H * W)
-        x, y = (each - each.mean(dim=1, keepdim=True) for each in pixels)
+        pixels = (images.flatten(1).float(), overlaid(drawn).flatten(1).float())  # (N, C * H * W)
+        x, y = (rows - rows.mean(dim=1, keepdim=True) for rows in pixels)
         alike = cosine_similarity(x, y, eps=1e-3)  # 0 if an image is constant
     return torch.stack([answer, other, alike], dim=1)
 
@@ -66,7 +66,7 @@ def limits_of(evidence: torch.Tensor, right: torch.Tensor) -> Limits:
     ordered = answer.sort().values, other.sort(descending=True).values, alike.sort().values
     for beyond in range(allowed, -1, -1):
         numbers = (float(values[beyond]) for values in ordered)
-        limits = Limits(*(None if math.isnan(each) else each for each in numbers))
+        limits = Limits(*(None if math.isnan(number) else number for number in numbers))
         if int(outside(evidence[right].double(), limits).any(dim=1).sum()) <= allowed:
             break
     return limits
@@ -74,7 +74,7 @@ def limits_of(evidence: torch.Tensor, right: torch.Tensor) -> Limits:
 
 def outside(evidence: torch.Tensor, limits: Limits) -> torch.Tensor:
     """(N, 3) bool: the answer's score is too low; the next score is too high; the reconstruction is too different."""
-    answer, other, alike = (math.nan if each is None else each for each in limits)  # comparisons with NaN are False
+    answer, other, alike = (math.nan if limit is None else limit for limit in limits)  # comparisons with NaN are False
     short = evidence[:, 0] < answer
     return torch.stack([short, (evidence[:, 1] > other) & ~short, evidence[:, 2] < alike], dim=1)
 
@@ -94,9 +94,9 @@ def doubts(model: Any, images: torch.Tensor, output: Any = None) -> list[tuple[D
     few, many = ("nothing is", "two are") if K == 1 else (f"fewer than {K} are", f"more than {K} are")
     unlike = "the reconstruction is unlike the image: their correlation is"
     begins, ends = (f"{few} {long}: {ranks[0]}", f"{many} {long}: {ranks[1]}", unlike), ("more", "less", "more")
-    doubtful = [[Doubt("blank", BLANK_TEXT.format(each))] if each < BLANK else [] for each in contrast.tolist()]
+    doubtful = [[Doubt("blank", BLANK_TEXT.format(gap))] if gap < BLANK else [] for gap in contrast.tolist()]
     for n, k in outside(evidence, model.limits).nonzero().tolist():
         if contrast[n] >= BLANK:
             text = f"{begins[k]} {float(evidence[n, k]):.2f}, {MOST} of right answers have {model.limits[k]:.2f} or "
             doubtful[n].append(Doubt(("short", "several", "unlike")[k], text + ends[k]))
-    return [tuple(each) for each in doubtful]
+    return [tuple(reasons) for reasons in doubtful]

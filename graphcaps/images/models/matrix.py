@@ -70,9 +70,9 @@ class MatrixCapsNet(RoutingNetwork):
         Raises:
             InputError: an unknown name, images (C, H, W) that are too small, or ``objects`` other than 1.
         """
-        _, features, types, first, second = choose_preset(_PRESETS, name, image_shape, num_classes)
-        then = "Choose another capsule network, such as --model compact"
-        expect(objects == 1, "objects", f"1 for '{name}', whose loss knows one true class", objects, then)
+        _, features, types, first, second = choose_preset(_PRESETS, name, image_shape)
+        advice = "Choose another capsule network, such as --model compact"
+        expect(objects == 1, "objects", f"1 for '{name}', whose loss knows one true class", objects, advice)
         routing = em_routing(routing)
         stem = nn.Sequential(nn.Conv2d(image_shape[0], features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
         primary = MatrixPrimaryCaps(features, types)

@@ -95,11 +95,11 @@ def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> 
         return ((fields[:, :2] + fields[:, 2:] / 2) / torch.tensor(image_shape[1:])).float()
 
 
-def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int], num_classes: int) -> Any:
+def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int]) -> Any:
     """Return the preset of that name, whose first element is the smallest side of an image in pixels.
 
     Raises:
-        InputError: an unknown name, no classes, or an image shape (C, H, W) that doesn't fit.
+        InputError: an unknown name, or images (C, H, W) that are too small.
     """
     check_name("preset", name, list(presets))
     smallest = presets[name][0]
@@ -115,14 +115,15 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> Non
     On a GPU, a check of the values would wait for the device. So images in [0, 255] pass there and get wrong answers.
     """
     shape = tuple(check_tensor("images", images, floating=False).shape)
-    if not (len(shape) == 4 and shape[1:] == image_shape):
-        alone = "One image is a batch too: images[None]" if shape == image_shape else ""
-        expect(False, "images", "(B, C={}, H={}, W={})".format(*image_shape), shape, alone)
+    advice = "One image is a batch too: images[None]" if len(shape) == 3 else ""
+    fits = len(shape) == 4 and shape[1:] == image_shape
+    expect(fits, "images", "(B, C={}, H={}, W={})".format(*image_shape), shape, advice)
     expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
-    bounds = min_max(images)
-    if bounds is not None and not (bounds[0] >= -ROUNDING and bounds[1] <= 1 + ROUNDING):
-        bytes_ = bounds[0] >= 0 and bounds[1] > 2
-        then = "Divide them: images / 255" if bytes_ else "The networks of graphcaps read images that aren't normalised"
-        finite = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
-        got = f"{bounds[0]:g} to {bounds[1]:g}" if finite else "NaN or infinity"
-        expect(False, "images", "numbers in [0, 1]", got, then if finite else "")
+    if (bounds := min_max(images)) is not None:
+        low, high = bounds
+        finite = math.isfinite(low) and math.isfinite(high)
+        expect(finite, "images", "numbers in [0, 1]", "NaN or infinity")
+        advice = "The networks of graphcaps read images that aren't normalised"
+        advice = "Divide them: images / 255" if low >= 0 and high > 2 else advice
+        fits = low >= -ROUNDING and high <= 1 + ROUNDING
+        expect(fits, "images", "numbers in [0, 1]", f"{low:g} to {high:g}", advice)

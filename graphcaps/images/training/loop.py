@@ -75,7 +75,6 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         augment=config.augment,
         rank=rank,
         world=world,
-        balance=config.balance,
     )
     len(batches)  # check the batch size before the run folder is made
     torch.manual_seed(config.seed)
