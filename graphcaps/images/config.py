@@ -23,6 +23,8 @@ FORMAT_VERSION = 2
 MACHINE_SETTINGS = ("data", "device", "capture")  # settings that may differ when a run is resumed
 FOLDER_SETTINGS = ("out", "name")  # settings that don't affect weights
 MAX_ITERATIONS = 1_000
+REMOVED = {"protocol": "paper", "coupling_weight": 0.0, "tensorboard": False}  # settings of 0.1.0, with these defaults
+OTHER_VERSION = "Another version of graphcaps, such as 0.1.0, wrote this run: open it there, or train it again"
 
 if TYPE_CHECKING:
     Model = str
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
     Augment = str
 else:
     Model, Engine, Augment = (Literal[tuple(names)] for names in (NETWORKS, ENGINES, AUGMENTS))
+
+
+def without_removed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the settings that were removed, where they have their defaults."""
+    return {key: value for key, value in settings.items() if key not in REMOVED or value != REMOVED[key]}
 
 
 @dataclass(frozen=True)
@@ -225,26 +232,25 @@ class TrainConfig:
         return {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}
 
     @classmethod
-    def from_json(cls, text: str, source: str = "config.json") -> TrainConfig:
-        """Read what ``to_json`` wrote. For any other text, raise a ``GraphcapsError`` that names ``source``."""
+    def from_json(cls, text: str, source: str = "config.json", **place: Any) -> TrainConfig:
+        """Read what ``to_json`` wrote; ``place`` has ``out`` and ``name`` of a run folder that may have been moved.
+
+        Raises:
+            GraphcapsError: the text is another one. The message names ``source``.
+        """
         try:
             stored = read_json(text, format_version=int, settings=dict)
             version, settings = stored["format_version"], stored["settings"]
         except ValueError as error:
             raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error}") from None
         if version != FORMAT_VERSION:
-            then = "Another version of graphcaps trained this run: train it again"
-            raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")
-        if settings.get("protocol") == "paper":  # only in runs from a version that had two protocols
-            del settings["protocol"]
-        if own_images(str(settings.get("dataset", ""))):
-            settings.setdefault("separator", "+")  # runs from before this setting
-        for removed in ("tensorboard", "coupling_weight"):  # ``train`` checks the latter
-            settings.pop(removed, None)
+            raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {OTHER_VERSION}")
+        settings = without_removed(settings)
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
-            raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
+            got = f"unknown {', '.join(unknown)}. {OTHER_VERSION}"
+            raise GraphcapsError(f"{source}: expected the settings of train, got {got}")
         try:
-            config = cls(**settings)
+            config = cls(**settings | place)
             config.check()
         except (InputError, TypeError) as error:
             raise GraphcapsError(f"{source}: {error}") from None

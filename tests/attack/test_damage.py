@@ -116,18 +116,6 @@ def test_settings_that_were_changed_since_are_an_error_that_names_them(runs, cap
         Run.open(name).newest_checkpoint()
 
 
-@pytest.mark.parametrize(("weight", "refused"), [(0.0, 0), (0.5, 1)])
-def test_a_loss_that_was_removed_only_hinders_training(runs, capsys, weight, refused):
-    for name, command, code in (("begun", "train --resume", refused), ("ended", "evaluate", 0)):
-        path = Path(shutil.copytree(runs[name], name), "config.json")
-        stored = json.loads(path.read_text())
-        stored["settings"]["coupling_weight"] = weight
-        path.write_text(json.dumps(stored))
-        wanted = f"resume: expected a run with coupling_weight 0, got {weight} in begun. The loss"
-        got, printed = answer(capsys, *command.split(), name)
-        assert got == code and (wanted in printed) == bool(code), printed
-
-
 def test_both_checkpoints_damaged_are_an_error_that_names_both(runs):
     damaged(runs["begun"], "checkpoints/last.safetensors", "half")
     Path("run/checkpoints/previous.safetensors").write_bytes(b"")

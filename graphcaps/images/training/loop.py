@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -23,7 +24,7 @@ from ...errors import GraphcapsError
 from ...progress import Progress, bar
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
-from ..data import Batches, load_images
+from ..data import Batches, ImageSplits, load_images
 from ..models import from_config, take_layers
 from ..models.answers import is_correct, longest
 from ..models.evidence import limits_of
@@ -57,16 +58,10 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     if resumed := run is not None:
         run.newest_checkpoint()  # check the run's settings before they are used to load images and build the network
     splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
-    if config.of_images and run is None:  # store the size, so that resuming keeps it even if the folder has changed
-        channels, *sides = splits.image_shape
-        kind, path = config.dataset.split(":", 1)
-        place = f"{kind}:{Path(path).absolute()}"  # folder:. would be another folder for a command that runs elsewhere
-        config = dataclasses.replace(config, dataset=place, size=max(sides), channels=3 if channels == 3 else 1)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
-    if run is None and len(splits.train) < config.batch_size and "batch_size" not in config.changed():
-        config = dataclasses.replace(config, batch_size=max(world, len(splits.train) // 4))
-        log.info("%d images per step, a quarter of the training images: --batch-size changes it", config.batch_size)
+    if run is None:
+        config = _fitted(config, splits, world)
     batches = Batches(
         splits.train,
         config.batch_size,
@@ -111,6 +106,20 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
             f"process {rank} of {world} lost its connection to another process, which has ended or can't be reached; "
             f"the messages of torchrun name that process. {resume}"
         ) from error
+
+
+def _fitted(config: TrainConfig, splits: ImageSplits, world: int) -> TrainConfig:
+    """The settings of a new run, with what follows from its images: place and size of your own, and the batch size."""
+    settings: dict[str, Any] = {}
+    if config.of_images:  # stored, so that a resumed run finds the folder, and keeps the size even if images change
+        channels, *sides = splits.image_shape
+        kind, path = config.dataset.split(":", 1)
+        settings = {"dataset": f"{kind}:{Path(path).absolute()}", "size": max(sides)}
+        settings["channels"] = 3 if channels == 3 else 1
+    if len(splits.train) < config.batch_size and "batch_size" not in config.changed():
+        settings["batch_size"] = size = max(world, len(splits.train) // 4)
+        log.info("%d images per step, a quarter of the training images: --batch-size changes it", size)
+    return dataclasses.replace(config, **settings)
 
 
 class Trainer:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import dataclasses
 import errno
 import itertools
 import json
@@ -113,20 +112,19 @@ class Run:
             then = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
             then = did_you_mean(path.name, known) + then
             raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {then}") from None
-        config = TrainConfig.from_json(text, str(path / "config.json"))
-        if (path / "images.csv").exists():  # the config finds it in its run folder, wherever this was moved
-            config = dataclasses.replace(config, out=path.absolute().parent, name=path.absolute().name)
+        place = {"out": path.absolute().parent, "name": path.absolute().name}  # wherever the folder was moved
+        own_images = (path / "images.csv").exists()  # ``of_images`` finds this file by the place
+        config = TrainConfig.from_json(text, str(path / "config.json"), **place if own_images else {})
         before = read_json(text).get("epochs_before")
         return cls(path, config, results, before if isinstance(before, list) else ())
 
-    def extend(self, epochs: int, write: bool) -> None:
-        """Raise the number of epochs of a run, so that it goes on. config.json, if written, notes the number before."""
-        self.epochs_before = [*self.epochs_before, self.config.epochs]
-        self.config = dataclasses.replace(self.config, epochs=epochs)
+    def extend(self, config: TrainConfig, write: bool) -> None:
+        """Go on with the larger number of epochs in ``config``. config.json, if written, notes the number before."""
+        self.epochs_before, self.config = [*self.epochs_before, self.config.epochs], config
         if write:
             path = self.path / "config.json"
             stored = read_json(path.read_text(encoding="utf-8"), settings=dict)
-            stored["settings"]["epochs"], stored["epochs_before"] = epochs, self.epochs_before
+            stored["settings"]["epochs"], stored["epochs_before"] = config.epochs, self.epochs_before
             (self.path / "result.json").unlink(missing_ok=True)
             write_text(path, json.dumps(stored, indent=2) + "\n")
 

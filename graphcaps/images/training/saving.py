@@ -49,7 +49,7 @@ class Saving:
         self.keep_last = True  # whether to keep the last checkpoint as the previous one; False if it is damaged
         self.trace: RoutingTrace | None = None
         if config.epochs != run.config.epochs:
-            run.extend(config.epochs, self.main)
+            run.extend(config, self.main)
         if self.main and splits.files is not None and not (run.path / "images.csv").exists():
             run.write_table("images.csv", splits.files)
 
