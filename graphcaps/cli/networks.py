@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import sys
 from json import dumps
@@ -53,9 +54,7 @@ def train(config: Settings, resume: Folder = None) -> None:
         wanted = "no flags but --data, --device, --no-capture and --epochs (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
     result = train(config, resume=resume, overrides=[key for key in (*MACHINE_SETTINGS, "epochs") if key in given])
-    from accelerate import PartialState
-
-    if not PartialState().is_main_process:
+    if os.environ.get("RANK", "0") != "0":  # torchrun has started several processes; the first one prints
         return
     low, high = result["test_interval_95"]
     print(

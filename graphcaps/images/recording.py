@@ -89,7 +89,7 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | Non
     if not model.reconstructs or not model.reconstruction_weight:
         return seen
     with torch.no_grad():
-        output = CapsNet.forward(model, images)  # not model(images): Accelerate wraps that in autocast
+        output = CapsNet.forward(model, images)  # not model(images): training runs that in autocast
         reconstructions = model.decoder(output.capsules, output.lengths.argmax(dim=1))
     if few and model.capsules.num_parents <= MOST_DECODED_PARENTS:
         seen |= decoded(model, images)

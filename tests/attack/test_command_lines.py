@@ -51,7 +51,7 @@ SURROUNDINGS = [
 ]  # fmt: skip
 WITHOUT_TORCH = """
 import sys; from graphcaps.cli import main; code = main()
-assert not {"torch", "dgl", "matplotlib", "sklearn", "accelerate"} & set(sys.modules); exit(code)"""
+assert not {"torch", "dgl", "matplotlib", "sklearn"} & set(sys.modules); exit(code)"""
 
 
 @pytest.mark.parametrize(("line", "variables", "output", "code", "answer"), SURROUNDINGS)

@@ -66,7 +66,7 @@ class CapturedStep:
         self.learner, self.step, self.batch_size, self.say = learner, step, batch_size, say
         self.graph: Graph | None = Graph()
         self.steps = 0  # with batches of this size
-        if learner.accelerator.num_processes > 1:
+        if learner.hardware.world > 1:
             self._stay_eager("several processes exchange gradients")
         elif any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in learner.network.modules()):
             self._stay_eager("it would not call the hooks of modules")

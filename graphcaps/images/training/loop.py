@@ -29,13 +29,13 @@ from ..models import from_config, take_layers
 from ..models.answers import is_correct, longest
 from ..models.evidence import limits_of
 from .capture import CapturedStep, Step
-from .hardware import accelerator as make_accelerator
-from .hardware import any_signal, made_with
+from .hardware import hardware as hardware_for
+from .hardware import made_with
 from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
 from .signals import StopSignals
-from .step import one_cycle, prepare, set_rate, summed, training_step
+from .step import one_cycle, prepare, set_rate, training_step
 
 log = logging.getLogger(__name__)
 
@@ -53,23 +53,22 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
 
     Users call ``train`` instead. If ``run`` is None, a new run folder is made.
     """
-    accelerator = make_accelerator(config.device, config.precision, config.deterministic)
-    rank, world, main = accelerator.process_index, accelerator.num_processes, accelerator.is_main_process
+    hardware = hardware_for(config.device, config.precision, config.deterministic)
     if resumed := run is not None:
         run.newest_checkpoint()  # check the run's settings before they are used to load images and build the network
     splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
     if run is None:
-        config = _fitted(config, splits, world)
+        config = _fitted(config, splits, hardware.world)
     batches = Batches(
         splits.train,
         config.batch_size,
-        device=accelerator.device,
+        device=hardware.device,
         seed=config.seed,
         augment=config.augment,
-        rank=rank,
-        world=world,
+        rank=hardware.rank,
+        world=hardware.world,
         balance=config.balance,
     )
     len(batches)  # check the batch size before the run folder is made
@@ -81,17 +80,14 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     engine_of(config, network, torch.device("cpu"))  # check the engine before the run folder is made
     try:
         with StopSignals() as stop, contextlib.ExitStack() as held:
-            if run is None and main:
-                run = Run.create(config, made_with=made_with(accelerator))
-            if world > 1:
-                from accelerate.utils import broadcast_object_list
-
-                run = broadcast_object_list([run])[0]
+            if run is None and hardware.main:
+                run = Run.create(config, made_with=made_with(hardware))
+            run = hardware.from_main(run)
             assert run is not None, "the main process has made it"
-            if main:
+            if hardware.main:
                 held.enter_context(run.lock())
-            saving = Saving(config, run, splits, prepare(network, config.peak_rate, accelerator))
-            return Trainer(saving, batches, progress and main).fit(resumed, stop)
+            saving = Saving(config, run, splits, prepare(network, config.peak_rate, hardware))
+            return Trainer(saving, batches, progress and hardware.main).fit(resumed, stop)
     except KeyboardInterrupt as error:
         if run is None:
             raise
@@ -99,12 +95,12 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         raise Interrupted(run, (*error.args, signal.SIGINT)[0], how) from None
     except RuntimeError as error:
         # If the connection to another process has closed, NCCL raises DistError, but gloo a plain RuntimeError.
-        if world == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+        if hardware.world == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
             raise
         resume = f"Go on with: graphcaps train --resume {run}" if run else "Nothing was trained"
         raise GraphcapsError(
-            f"process {rank} of {world} lost its connection to another process, which has ended or can't be reached; "
-            f"the messages of torchrun name that process. {resume}"
+            f"process {hardware.rank} of {hardware.world} lost its connection to another process, which has ended or "
+            f"can't be reached; the messages of torchrun name that process. {resume}"
         ) from error
 
 
@@ -153,7 +149,7 @@ class Trainer:
             while state.epoch < self.config.epochs:
                 self._train_epoch(stop)
                 self._end_epoch()
-                stopped = any_signal(self.learner.accelerator, stop.signum)
+                stopped = self.learner.hardware.any_signal(stop.signum)
                 if stopped and state.epoch < self.config.epochs:
                     raise Interrupted(self.run, stopped)
         stop.end()  # everything is saved: from here on, Ctrl-C may stop the process at once
@@ -172,7 +168,7 @@ class Trainer:
             self.step(images, labels, done / self.total_steps)
             state.step += 1
             state.seen += len(labels)
-            stopped = any_signal(learner.accelerator, stop.signum, state.step)
+            stopped = learner.hardware.any_signal(stop.signum, state.step)
             leaving = state.step == steps or bool(stopped)
             if self.progress.due() or leaving:
                 state.loss_sum, state.correct = float(self.loss_sum), int(self.hits)
@@ -182,7 +178,7 @@ class Trainer:
             if stopped:
                 break
         state.seconds = time.perf_counter() - self.started
-        state.loss_sum, correct, seen = summed(learner, state.loss_sum, state.correct, state.seen)
+        state.loss_sum, correct, seen = learner.hardware.total(state.loss_sum, state.correct, state.seen)
         state.correct, state.seen = int(correct), int(seen)
         if stopped:
             self.saving.save("last")
@@ -237,12 +233,12 @@ class Trainer:
 
     def _finish(self) -> dict:
         """Test the weights of the best epoch and write the result."""
-        device, accelerator = self.learner.device, self.learner.accelerator
-        accelerator.wait_for_everyone()
+        device, hardware = self.learner.device, self.learner.hardware
+        hardware.from_main(None)  # until then, other processes may not find its file of the best weights
         best = load(self.run, device=str(device))
         with bar("test images", self.progress.show) as on_progress:
             test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=device), on_progress)
-        reached = result(self.config, best, self.saving.state, test, accelerator)
+        reached = result(self.config, best, self.saving.state, test, hardware)
         if self.saving.main:
             self.run.write_answers(test.predicted, test.labels)
             self.run.write_result(reached)

@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import torch
-from accelerate import Accelerator
 
 from ...algorithms.base import rule_of
 from ...algorithms.names import name_of
@@ -15,7 +14,7 @@ from ..data import ImageSplits
 from ..models import ImageNetwork, routing_network
 from ..models.answers import present
 from ..models.evidence import BLANK
-from .hardware import made_with
+from .hardware import Hardware, made_with
 from .run_folder import Run
 from .saving import State
 from .step import Learner
@@ -25,7 +24,7 @@ FEW_STEPS = 100  # steps after which the running means of batch normalisation ar
 
 def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner) -> str:
     """The text that is printed first: the images, the capsules and their routing, the device and the run folder."""
-    own, network, device, precision = "", learner.network, learner.device, made_with(learner.accelerator)["precision"]
+    own, network, device, precision = "", learner.network, learner.device, made_with(learner.hardware)["precision"]
     if config.of_images:
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
@@ -58,7 +57,7 @@ def _few_steps(config: TrainConfig, network: ImageNetwork, splits: ImageSplits) 
 
 
 def result(
-    config: TrainConfig, best: ImageNetwork, state: State, test: Evaluation, accelerator: Accelerator
+    config: TrainConfig, best: ImageNetwork, state: State, test: Evaluation, hardware: Hardware
 ) -> dict[str, Any]:
     """The content of result.json. ``best`` is the network of the best epoch; ``state`` is the final state."""
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
@@ -79,8 +78,8 @@ def result(
         "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
         "concentration": [float(kappa.detach()) for kappa in kappas if isinstance(kappa, torch.Tensor)],
         "seconds": state.seconds,
-        "engine": engine_of(config, best, accelerator.device),
-        **made_with(accelerator),
+        "engine": engine_of(config, best, hardware.device),
+        **made_with(hardware),
     }
 
 

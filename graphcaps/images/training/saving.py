@@ -43,7 +43,7 @@ class Saving:
 
     def __init__(self, config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner):
         self.config, self.run, self.splits, self.learner = config, run, splits, learner
-        self.network, self.device, self.main = learner.network, learner.device, learner.accelerator.is_main_process
+        self.network, self.device, self.main = learner.network, learner.device, learner.hardware.main
         self.state = State()
         self.limits = Limits()  # limits for doubtful answers, measured after the last finished epoch
         self.keep_last = True  # whether to keep the last checkpoint as the previous one; False if it is damaged
