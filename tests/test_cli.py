@@ -115,7 +115,6 @@ def test_ctrl_c_says_how_to_go_on_and_exits_with_130(tmp_path, capsys, monkeypat
          "ochs (a run keeps its settings), got --batch-size. Drop them"),
         ("train --batch-size 121 --dataset digits", 2, "batch_size: expected at most 120, the number of images, got 1"),
         ("train --data nowhere", 2, "data: expected a folder, got none at nowhere. Make it, to download"),
-        ("evaluate --on rotate", 2, "on: expected one of rotated, shifted, noisy, scrambled, affnist, got 'rot"),
         ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
     ],
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..errors import GraphcapsError, check_name, check_whole, expect
+from ..errors import GraphcapsError, check_whole, expect
 from ..images.config import MACHINE_SETTINGS
 from ..names import clean
 from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, check_data, names_run, open_run
@@ -21,10 +21,7 @@ from .threads import set_number
 
 if TYPE_CHECKING:
     from ..images.data import Batches
-    from ..images.models import CapsNet
     from ..images.training import run_folder
-
-OTHER_IMAGES = ("rotated", "shifted", "noisy", "scrambled", "affnist")  # the names that --on takes
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +66,6 @@ def train(config: Settings, resume: Folder = None) -> None:
 
 def evaluate(
     run: Run = None,
-    on: Annotated[str | None, tyro.conf.arg(metavar="NAME,NAME,...", help_behavior_hint="")] = None,
     data: Data = None,
     device: Device = "auto",
     out: Out = Path("runs"),
@@ -78,18 +74,7 @@ def evaluate(
 
     The command also counts doubtful answers (see graphcaps predict --help). The matrix is written to the folder
     figures in the run folder. If images may show any number of classes (multi-label), there is none.
-
-    With --on, it measures accuracy on transformed test images. JSON is written to evaluate in the run folder.
-
-    Args:
-        on: What to measure, one or several. rotated, shifted, noisy, scrambled: accuracy, mean winning score and the
-            recall of each class on test images changed in this way, at several severities. affnist: the same on
-            affNIST, for a run trained on mnist40: on all images, on those moved no further than in mnist40, and on the
-            others.
     """
-    names = [] if on is None else list(dict.fromkeys(on.split(",")))
-    for name in names:
-        check_name("on", name, OTHER_IMAGES)
     chosen = open_run(run, out)
     from ..images.analysis.accuracy import evaluate
     from ..progress import bar
@@ -98,8 +83,6 @@ def evaluate(
     model, batches = load_with_test(chosen, data, device)
     done = "" if chosen.result() else " (training has not finished)"
     print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}, weights best on validation images{done}")
-    if names:
-        return _evaluate_on(chosen, names, model, batches, data or chosen.config.data)
     with bar("test images") as on_progress:
         result = evaluate(model, batches, on_progress)
     print(accuracy_table(result, model.class_names))
@@ -133,30 +116,6 @@ def load_with_test(run: run_folder.Run, data: Path | None, device: str) -> tuple
     wanted = f"the classes of its training, {', '.join(model.class_names)}"
     expect(splits.class_names == model.class_names, str(run), wanted, ", ".join(splits.class_names))
     return model, Batches(splits.test, EVALUATION_BATCH, device=place)
-
-
-def _evaluate_on(run: run_folder.Run, names: list[str], model: CapsNet, batches: Batches, root: Path) -> None:
-    """For each of ``OTHER_IMAGES``, print a table and write JSON. ``root`` contains the data sets."""
-    from ..atomic import write_text
-    from ..images.analysis.robustness import evaluate_affnist, evaluate_transform
-    from ..images.data import load_affnist
-    from ..progress import bar
-    from .tables import robustness_table
-
-    config = run.config
-    fits = "affnist" not in names or config.dataset == "mnist40"
-    expect(fits, "run", "one trained on mnist40", config.dataset, "Train one: graphcaps train --dataset mnist40")
-    about = {"model": config.model, "dataset": config.dataset_name, "class_names": model.class_names}
-    for name in names:
-        about["command"] = f"graphcaps evaluate --on {name}"
-        with bar(f"test images, {name}") as on_progress:
-            if name == "affnist":
-                measured = about | evaluate_affnist(model, batches, load_affnist(root), on_progress)
-            else:
-                measured = about | evaluate_transform(model, batches, name, on_progress)
-        path = run.results / "evaluate" / f"{name}.json"
-        write_text(path, dumps(measured, indent=1) + "\n")
-        print("", robustness_table(measured), path, sep="\n")
 
 
 def predict(

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 
 from ..errors import InputError
@@ -51,27 +50,6 @@ def usage_lines(usage: CapsuleUsage) -> str:
         lines.append(f"coupling entropy: {share:.1%} (100%: all couplings equal; 0%: each child has one parent)")
         lines.append(f"the same, weighted by the children's lengths: {usage.weighted_entropy:.1%}")
     return "\n".join(lines)
-
-
-def robustness_table(measured: dict) -> str:
-    """For each version of the test images: accuracy, mean winning score, and the class that loses the most recall."""
-    rows = [("", "accuracy", "95 % interval", "wrong", "images", "winning score", "hurt most (recall lost)")]
-    clean = measured["rows"][measured["clean"]]
-    for row in (clean, *(row for row in measured["rows"] if row is not clean)):
-        lost = np.array(clean["recall"], float) - np.array(row["recall"], float)  # (J,), NaN for classes without images
-        k = np.nanargmax(lost)
-        rows.append(
-            (
-                "as they are" if row is clean else row["name"],
-                f"{row['accuracy']:.2%}",
-                "{:7.2%} to {:7.2%}".format(*row["interval_95"]),
-                f"{row['images'] - row['correct']:,}",
-                f"{row['images']:,}",
-                "-" if row["winning_score"] is None else f"{row['winning_score']:.3f}",
-                f"{measured['class_names'][k]} ({100 * lost[k]:.1f} points)" if lost[k] > 0 else "",
-            )
-        )
-    return "\n".join([f"{measured['on']}: {measured['says']}", *aligned(rows, left=(0, 6))])
 
 
 def predictions(

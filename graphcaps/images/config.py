@@ -23,7 +23,8 @@ FORMAT_VERSION = 2
 MACHINE_SETTINGS = ("data", "device", "capture")  # settings that may differ when a run is resumed
 FOLDER_SETTINGS = ("out", "name")  # settings that don't affect weights
 MAX_ITERATIONS = 1_000
-REMOVED = {"protocol": "paper", "coupling_weight": 0.0, "tensorboard": False}  # settings of 0.1.0, with these defaults
+REMOVED = {"protocol": "paper", "coupling_weight": 0.0, "tensorboard": False, "separator": None, "balance": False}
+"""Settings of 0.1.0 and their defaults."""
 OTHER_VERSION = "Another version of graphcaps, such as 0.1.0, wrote this run: open it there, or train it again"
 
 if TYPE_CHECKING:

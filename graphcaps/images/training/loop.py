@@ -88,11 +88,11 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
                 held.enter_context(run.lock())
             saving = Saving(config, run, splits, prepare(network, config.peak_rate, hardware))
             return Trainer(saving, batches, progress and hardware.main).fit(resumed, stop)
-    except KeyboardInterrupt as error:
+    except KeyboardInterrupt:
         if run is None:
             raise
         how = "stopped at once; the last checkpoint is intact"
-        raise Interrupted(run, (*error.args, signal.SIGINT)[0], how) from None
+        raise Interrupted(run, signal.SIGINT, how) from None
     except RuntimeError as error:
         # If the connection to another process has closed, NCCL raises DistError, but gloo a plain RuntimeError.
         if hardware.world == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import errno
+import fcntl
 import itertools
 import json
 import logging
@@ -22,7 +23,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import filelock
 import numpy as np
 
 from ...atomic import UNFINISHED, checked, reading, replacing, write_text
@@ -131,8 +131,9 @@ class Run:
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
         try:
-            held = filelock.FileLock(self.path / ".lock").acquire(timeout=0)
-        except filelock.Timeout:
+            held = open(self.path / ".lock", "w")  # noqa: SIM115 (the caller closes it)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
