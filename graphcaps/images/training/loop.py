@@ -13,7 +13,6 @@ import dataclasses
 import logging
 import math
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import torch
 
 from ...errors import GraphcapsError
-from ...progress import Progress, bar
+from ...progress import REFRESH, bar, say
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
 from ..data import Batches, ImageSplits, load_images
@@ -125,27 +124,31 @@ class Trainer:
         self.saving, self.batches = saving, batches
         self.config, self.run, self.splits, self.learner = saving.config, saving.run, saving.splits, saving.learner
         self.total_steps = self.config.epochs * len(batches)
-        self.progress, device = Progress("", show, sys.stdout), self.learner.device
+        self.show, self.shown, device = show, 0.0, self.learner.device
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.hits = torch.zeros((), dtype=torch.int64, device=device)
         self.step: Step = self._step
         if self.config.capture and device.type == "cuda":
-            self.step = CapturedStep(self.learner, self._step, self.config.batch_size, self.progress.say)
+            self.step = CapturedStep(self.learner, self._step, self.config.batch_size, self.say)
+
+    def say(self, text: str) -> None:
+        """Print a line, if the training shows its progress."""
+        if self.show:
+            say(text)
 
     def fit(self, resume: bool, stop: StopSignals) -> dict:
         """Train up to the last epoch, save a checkpoint after each epoch, then test the best network once."""
         saving, device = self.saving, self.learner.device
-        with self.progress:
-            self.progress.say(introduction(self.config, self.run, self.splits, self.learner))
-            restored = resume and saving.restore(self.progress.say)
-            state = saving.state
-            self.progress.start_at((state.epoch * len(self.batches) + state.step) / self.total_steps)
-            state.threads = torch.get_num_threads() if device.type == "cpu" else 0
-            if state.step == 0:
-                if not restored:
-                    saving.save("last")
-                saving.save_rest()
-            self.started = time.perf_counter() - state.seconds
+        self.say(introduction(self.config, self.run, self.splits, self.learner))
+        restored = resume and saving.restore(self.say)
+        state = saving.state
+        state.threads = torch.get_num_threads() if device.type == "cpu" else 0
+        if state.step == 0:
+            if not restored:
+                saving.save("last")
+            saving.save_rest()
+        self.started = time.perf_counter() - state.seconds
+        with bar("training", self.show, self._share()) as self.on_progress:
             while state.epoch < self.config.epochs:
                 self._train_epoch(stop)
                 self._end_epoch()
@@ -155,6 +158,10 @@ class Trainer:
         stop.end()  # everything is saved: from here on, Ctrl-C may stop the process at once
         return self._finish()
 
+    def _share(self) -> float:
+        """The share of the training that is done."""
+        return (self.saving.state.epoch * len(self.batches) + self.saving.state.step) / self.total_steps
+
     def _train_epoch(self, stop: StopSignals) -> None:
         state, learner, steps, stopped = self.saving.state, self.learner, len(self.batches), 0
         began = time.perf_counter() - state.epoch_seconds
@@ -162,15 +169,14 @@ class Trainer:
         self.hits.fill_(state.correct)
         learner.model.train()
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
-            done = state.epoch * steps + state.step
-            rate = one_cycle(done, self.total_steps, self.config.peak_rate)
+            rate = one_cycle(state.epoch * steps + state.step, self.total_steps, self.config.peak_rate)
             set_rate(learner, rate)
-            self.step(images, labels, done / self.total_steps)
+            self.step(images, labels, self._share())
             state.step += 1
             state.seen += len(labels)
             stopped = learner.hardware.any_signal(stop.signum, state.step)
             leaving = state.step == steps or bool(stopped)
-            if self.progress.due() or leaving:
+            if leaving or time.monotonic() >= self.shown + REFRESH:  # reading the sums waits for a GPU
                 state.loss_sum, state.correct = float(self.loss_sum), int(self.hits)
                 state.epoch_seconds = max(time.perf_counter() - began, 1e-9)  # a clock can stand still
                 self._check_finite(rate, weights=leaving)
@@ -194,11 +200,12 @@ class Trainer:
 
     def _show_step(self) -> None:
         state, steps = self.saving.state, len(self.batches)
+        self.shown = time.monotonic()
         speed = min(state.step * self.config.batch_size, self.batches.num_images) / state.epoch_seconds
-        self.progress.set(
-            (state.epoch * steps + state.step) / self.total_steps,
-            f"epoch {state.epoch + 1}/{self.config.epochs}, step {state.step}/{steps}",
-            f"loss {state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  {speed:,.0f} img/s",
+        self.on_progress(
+            self._share(),
+            f"epoch {state.epoch + 1}/{self.config.epochs}, step {state.step}/{steps}  loss "
+            f"{state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  {speed:,.0f} img/s",
         )
 
     def _end_epoch(self) -> None:
@@ -224,11 +231,10 @@ class Trainer:
         self.saving.limits = limits_of(val.evidence, val.right)
         self.saving.save("last")
         self.saving.save_rest()
-        left = self.progress.time_left()
-        self.progress.say(
+        self.say(
             f"epoch {state.epoch}/{self.config.epochs}  loss {row['train_loss']:.4f}  "
             f"train {row['train_accuracy']:.2%}  validation {val.accuracy:.2%}{' (best)' if best else ''}  "
-            f"{row['images_per_second']:,.0f} img/s{f'  {left}' if left else ''}"
+            f"{row['images_per_second']:,.0f} img/s"
         )
 
     def _finish(self) -> dict:
@@ -236,7 +242,7 @@ class Trainer:
         device, hardware = self.learner.device, self.learner.hardware
         hardware.from_main(None)  # until then, other processes may not find its file of the best weights
         best = load(self.run, device=str(device))
-        with bar("test images", self.progress.show) as on_progress:
+        with bar("test images", self.show) as on_progress:
             test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=device), on_progress)
         reached = result(self.config, best, self.saving.state, test, hardware)
         if self.saving.main:
