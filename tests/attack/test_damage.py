@@ -101,7 +101,7 @@ def test_a_result_that_is_none_is_said_and_hides_no_run(runs, capsys, caplog, te
     assert code == 0 and "result.json: expected the result of a run as JSON" in caplog.text and "700" not in printed
 
 
-@pytest.mark.parametrize(("key", "value"), [("epochs", 3), ("batch_size", 20), ("model", "cnn"), ("dataset", "mnist")])
+@pytest.mark.parametrize(("key", "value"), [("epochs", 1), ("batch_size", 20), ("model", "cnn"), ("dataset", "mnist")])
 def test_settings_that_were_changed_since_are_an_error_that_names_them(runs, capsys, key, value):
     for name, command in (("begun", "train --resume"), ("ended", "evaluate")):
         path = Path(shutil.copytree(runs[name], name), "config.json")

@@ -86,16 +86,15 @@ def hardware(device: str, precision: str = "auto", deterministic: bool = False) 
 @contextlib.contextmanager
 def determinism(wanted: bool) -> Iterator[None]:
     """If ``wanted``, torch uses only deterministic kernels while the block runs."""
-    if not wanted:  # return early: use_deterministic_algorithms imports half of torch, which delays Ctrl-C
-        yield
-        return
-    before, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
-    torch.use_deterministic_algorithms(True)
+    before = torch.are_deterministic_algorithms_enabled()
+    if wanted:  # otherwise don't call the function: it imports half of torch, which delays Ctrl-C
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
+        torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warn)
+        if wanted:
+            torch.use_deterministic_algorithms(before)
 
 
 def pick_device(name: str) -> str:

@@ -14,6 +14,7 @@ import logging
 import math
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from .hardware import made_with
 from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
-from .signals import StopSignals
+from .signals import stop_signals
 from .step import one_cycle, prepare, set_rate, training_step
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         log.info("all layers but the last start from %s", config.from_run)
     engine_of(config, network, torch.device("cpu"))  # check the engine before the run folder is made
     try:
-        with StopSignals() as stop, contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as held:
             if run is None and hardware.main:
                 run = Run.create(config, made_with=made_with(hardware))
             run = hardware.from_main(run)
@@ -86,7 +87,10 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
             if hardware.main:
                 held.enter_context(run.lock())
             saving = Saving(config, run, splits, prepare(network, config.peak_rate, hardware))
-            return Trainer(saving, batches, progress and hardware.main).fit(resumed, stop)
+            trainer = Trainer(saving, batches, progress and hardware.main)
+            with stop_signals() as stopped:
+                trainer.train(resumed, stopped)
+            return trainer.test()  # everything is saved: Ctrl-C may stop the process at once
     except KeyboardInterrupt:
         if run is None:
             raise
@@ -118,7 +122,7 @@ def _fitted(config: TrainConfig, splits: ImageSplits, world: int) -> TrainConfig
 
 
 class Trainer:
-    """A training, which ``fit`` runs to its end."""
+    """A training of the learner in ``saving``; ``show``: whether to print lines and progress."""
 
     def __init__(self, saving: Saving, batches: Batches, show: bool):
         self.saving, self.batches = saving, batches
@@ -136,13 +140,13 @@ class Trainer:
         if self.show:
             say(text)
 
-    def fit(self, resume: bool, stop: StopSignals) -> dict:
-        """Train up to the last epoch, save a checkpoint after each epoch, then test the best network once."""
-        saving, device = self.saving, self.learner.device
+    def train(self, resume: bool, stopped: Callable[[], int]) -> None:
+        """Train up to the last epoch, and save a checkpoint after each. ``stopped`` returns a received signal, or 0."""
+        saving = self.saving
         self.say(introduction(self.config, self.run, self.splits, self.learner))
         restored = resume and saving.restore(self.say)
         state = saving.state
-        state.threads = torch.get_num_threads() if device.type == "cpu" else 0
+        state.threads = torch.get_num_threads() if self.learner.device.type == "cpu" else 0
         if state.step == 0:
             if not restored:
                 saving.save("last")
@@ -150,20 +154,18 @@ class Trainer:
         self.started = time.perf_counter() - state.seconds
         with bar("training", self.show, self._share()) as self.on_progress:
             while state.epoch < self.config.epochs:
-                self._train_epoch(stop)
+                self._train_epoch(stopped)
                 self._end_epoch()
-                stopped = self.learner.hardware.any_signal(stop.signum)
-                if stopped and state.epoch < self.config.epochs:
-                    raise Interrupted(self.run, stopped)
-        stop.end()  # everything is saved: from here on, Ctrl-C may stop the process at once
-        return self._finish()
+                signum = self.learner.hardware.any_signal(stopped())
+                if signum and state.epoch < self.config.epochs:
+                    raise Interrupted(self.run, signum)
 
     def _share(self) -> float:
         """The share of the training that is done."""
         return (self.saving.state.epoch * len(self.batches) + self.saving.state.step) / self.total_steps
 
-    def _train_epoch(self, stop: StopSignals) -> None:
-        state, learner, steps, stopped = self.saving.state, self.learner, len(self.batches), 0
+    def _train_epoch(self, stopped: Callable[[], int]) -> None:
+        state, learner, steps, signum = self.saving.state, self.learner, len(self.batches), 0
         began = time.perf_counter() - state.epoch_seconds
         self.loss_sum.fill_(state.loss_sum)
         self.hits.fill_(state.correct)
@@ -174,21 +176,21 @@ class Trainer:
             self.step(images, labels, self._share())
             state.step += 1
             state.seen += len(labels)
-            stopped = learner.hardware.any_signal(stop.signum, state.step)
-            leaving = state.step == steps or bool(stopped)
+            signum = learner.hardware.any_signal(stopped(), state.step)
+            leaving = state.step == steps or bool(signum)
             if leaving or time.monotonic() >= self.shown + REFRESH:  # reading the sums waits for a GPU
                 state.loss_sum, state.correct = float(self.loss_sum), int(self.hits)
                 state.epoch_seconds = max(time.perf_counter() - began, 1e-9)  # a clock can stand still
                 self._check_finite(rate, weights=leaving)
                 self._show_step()
-            if stopped:
+            if signum:
                 break
         state.seconds = time.perf_counter() - self.started
         state.loss_sum, correct, seen = learner.hardware.total(state.loss_sum, state.correct, state.seen)
         state.correct, state.seen = int(correct), int(seen)
-        if stopped:
+        if signum:
             self.saving.save("last")
-            raise Interrupted(self.run, stopped)
+            raise Interrupted(self.run, signum)
 
     def _step(self, images: torch.Tensor, labels: torch.Tensor, progress: float | torch.Tensor) -> torch.Tensor:
         """Make a training step, and add the batch's losses and hits to their sums, on the device."""
@@ -237,8 +239,8 @@ class Trainer:
             f"{row['images_per_second']:,.0f} img/s"
         )
 
-    def _finish(self) -> dict:
-        """Test the weights of the best epoch and write the result."""
+    def test(self) -> dict:
+        """Test the weights of the best epoch once, and write the result."""
         device, hardware = self.learner.device, self.learner.hardware
         hardware.from_main(None)  # until then, other processes may not find its file of the best weights
         best = load(self.run, device=str(device))

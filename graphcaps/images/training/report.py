@@ -39,7 +39,6 @@ def result(
 ) -> dict[str, Any]:
     """The content of result.json. ``best`` is the network of the best epoch; ``state`` is the final state."""
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
-    kappas = [getattr(part, "kappa", None) for part in best.modules()]
     return {
         "command": config.command(),
         "model": config.model,
@@ -54,7 +53,6 @@ def result(
         "best_epoch": state.best_epoch,
         "parameters": sum(sizes.values()),
         "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
-        "concentration": [float(kappa.detach()) for kappa in kappas if isinstance(kappa, torch.Tensor)],
         "seconds": state.seconds,
         "engine": engine_of(config, best, hardware.device),
         **made_with(hardware),

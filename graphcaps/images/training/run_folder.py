@@ -43,9 +43,8 @@ NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a renam
 class Run:
     """A run folder. Commands write into ``results``: the same folder, except for networks that come with graphcaps."""
 
-    def __init__(self, path: Path, config: TrainConfig, results: Path | None = None, epochs_before: Sequence[int] = ()):
+    def __init__(self, path: Path, config: TrainConfig, results: Path | None = None):
         self.path, self.config, self.results = path, config, results or path
-        self.epochs_before = epochs_before  # numbers of epochs after which the run was finished, and then extended
 
     def __str__(self) -> str:
         """The path, quoted for a shell, or the name of a network that comes with graphcaps."""
@@ -115,18 +114,15 @@ class Run:
         place = {"out": path.absolute().parent, "name": path.absolute().name}  # wherever the folder was moved
         own_images = (path / "images.csv").exists()  # ``of_images`` finds this file by the place
         config = TrainConfig.from_json(text, str(path / "config.json"), **place if own_images else {})
-        before = read_json(text).get("epochs_before")
-        return cls(path, config, results, before if isinstance(before, list) else ())
+        return cls(path, config, results)
 
-    def extend(self, config: TrainConfig, write: bool) -> None:
-        """Go on with the larger number of epochs in ``config``. config.json, if written, notes the number before."""
-        self.epochs_before, self.config = [*self.epochs_before, self.config.epochs], config
-        if write:
-            path = self.path / "config.json"
-            stored = read_json(path.read_text(encoding="utf-8"), settings=dict)
-            stored["settings"]["epochs"], stored["epochs_before"] = config.epochs, self.epochs_before
-            (self.path / "result.json").unlink(missing_ok=True)
-            write_text(path, json.dumps(stored, indent=2) + "\n")
+    def extend(self, epochs: int) -> None:
+        """Write a larger number of epochs into config.json, and remove the result of the earlier epochs."""
+        path = self.path / "config.json"
+        stored = read_json(path.read_text(encoding="utf-8"), settings=dict)
+        stored["settings"]["epochs"] = epochs
+        (self.path / "result.json").unlink(missing_ok=True)
+        write_text(path, json.dumps(stored, indent=2) + "\n")
 
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
@@ -169,11 +165,15 @@ class Run:
         return None, ""
 
     def check_trained(self, head: dict) -> None:
-        """Raise ``GraphcapsError`` if settings of a checkpoint, except folders and device, differ from config.json."""
+        """Raise ``GraphcapsError`` if settings of a checkpoint, except folders and device, differ from config.json.
+
+        config.json may have more epochs, because a run can be extended.
+        """
         now, trained = self.config.as_dict(), head.get("settings", {})
         for key in trained.keys() & now.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
             wanted, got = (short_name(v[key]) if key == "dataset" else v[key] for v in (trained, now))
-            if wanted != got and not (key == "epochs" and wanted in self.epochs_before):
+            extended = key == "epochs" and trained[key] in range(1, now[key])
+            if wanted != got and not extended:
                 wanted = f"{key}: expected {wanted!r}, as in its checkpoint, got {got!r}"
                 raise GraphcapsError(f"{self.path / 'config.json'}: {wanted}. Restore it, or train another run")
 

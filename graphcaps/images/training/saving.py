@@ -48,8 +48,8 @@ class Saving:
         self.limits = Limits()  # limits for doubtful answers, measured after the last finished epoch
         self.keep_last = True  # whether to keep the last checkpoint as the previous one; False if it is damaged
         self.trace: RoutingTrace | None = None
-        if config.epochs != run.config.epochs:
-            run.extend(config, self.main)
+        if self.main and config.epochs != run.config.epochs:
+            run.extend(config.epochs)
         if self.main and splits.files is not None and not (run.path / "images.csv").exists():
             run.write_table("images.csv", splits.files)
 

@@ -1,35 +1,30 @@
 """Handling of Ctrl-C and SIGTERM during a training, which saves its state before it stops."""
 
-from __future__ import annotations
-
+import contextlib
 import signal
+import threading
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
 
 
-class StopSignals:
-    """While the block runs, Ctrl-C or SIGTERM only sets ``signum``. A second Ctrl-C raises ``KeyboardInterrupt``."""
+@contextlib.contextmanager
+def stop_signals() -> Iterator[Callable[[], int]]:
+    """Let Ctrl-C and SIGTERM stop nothing while the block runs. A second Ctrl-C raises ``KeyboardInterrupt``.
 
-    signum = 0  # no signal yet
+    Yield a function that returns the signal that was received, or 0.
+    """
+    received: list[int] = []
 
-    def __enter__(self) -> StopSignals:
-        self.before: dict[signal.Signals, Any] = {}
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self.before[signum] = signal.signal(signum, self._note)
-            except ValueError:  # Python allows signal handlers only in the main thread
-                break
-        return self
-
-    def __exit__(self, *error) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """Restore the earlier signal handlers before the block ends."""
-        while self.before:
-            signal.signal(*self.before.popitem())
-
-    def _note(self, signum: int, frame: FrameType | None) -> None:
-        if self.signum and signum == signal.SIGINT:
+    def note(signum: int, frame: FrameType | None) -> None:
+        if received and signum == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signum = signum
+        received.append(signum)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # Python sets handlers in no other thread
+        before = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: received[-1] if received else 0
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
