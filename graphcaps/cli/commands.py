@@ -13,7 +13,7 @@ from .pictures import explain, explore, viz
 
 # Each command is a function; --help shows its arguments and docstring.
 COMMANDS: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (train, evaluate, predict, runs, viz, explain, explore, export)
+    command.__name__: command for command in (train, evaluate, predict, runs, viz, explain, explore, export)
 }
 
 SUMMARY = "Capsule routing as message passing on DGL graphs."

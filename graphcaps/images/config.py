@@ -154,30 +154,27 @@ class TrainConfig:
             expect(not hidden, key, "a path in UTF-8 without line breaks and other control characters", repr(text))
 
     def _check_model(self) -> None:
-        preset, then = self.preset, ""
-        known = preset.routings or ("dynamic",)
-        if self.model.startswith("matrix"):
-            then = "Its poses can only be routed by EM"
-        elif not preset.routings:
-            then = "It has no capsules: leave --routing out"
-        if ":" not in self.routing or len(known) == 1:  # the user's own routing is checked when it is imported
-            expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
+        preset, routings, fix = self.preset, self.preset.routings or ("dynamic",), ""
+        if not preset.routings:
+            fix = "It has no capsules: leave --routing out"
+        elif len(routings) == 1:
+            fix = "Its poses can only be routed by EM"
+        if ":" not in self.routing or len(routings) == 1:  # the user's own routing is checked when it is imported
+            wanted = f"{' or '.join(routings)} for model {self.model}"
+            expect(self.routing in routings, "routing", wanted, self.routing, fix)
         fits = "prior" in preset.settings or self.prior == "none"
         expect(fits, "prior", f"none for model {self.model}", self.prior)
 
     def _check_dataset(self) -> None:
         if own_images(self.dataset) is None:
             names = [*DATASETS, *(f"{kind}:PATH" for kind in OWN_KINDS)]
-            there = self.dataset not in names and Path(self.dataset).is_dir()
-            expect(not there, "dataset", "a name, or KIND:PATH", self.dataset, f"Try --dataset folder:{self.dataset}")
+            is_folder = self.dataset not in names and Path(self.dataset).is_dir()
+            fix = f"Try --dataset folder:{self.dataset}"
+            expect(not is_folder, "dataset", "a name, or KIND:PATH", self.dataset, fix)
             check_name("dataset", self.dataset, names)
-            for key, then in (
-                ("size", "scaled to any size"),
-                ("channels", "converted to grey or RGB"),
-                ("separator", "of several classes"),
-            ):
+            for key in ("size", "channels", "separator"):
                 value = getattr(self, key)
-                expect(value is None, key, f"none for {self.dataset}", value, f"Only your own images can be {then}")
+                expect(value is None, key, f"none for {self.dataset}", value, "It is for your own images")
         shifted = self.dataset != "multimnist" or self.augment == "shift"
         expect(shifted, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         framed = self.augment != "anywhere" or self.dataset == "mnist40"

@@ -30,7 +30,7 @@ class Graph:
         """Call the function on the stream. Return its result, and whether it waited for the device."""
         mode = torch.cuda.get_sync_debug_mode()
         self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream), warnings.catch_warnings(record=True) as seen:
+        with torch.cuda.stream(self.stream), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")
             try:
@@ -38,10 +38,10 @@ class Graph:
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
         torch.cuda.current_stream().wait_stream(self.stream)
-        for each in seen:
-            if "synchronizing" not in str(each.message):  # torch also says that this mode is a prototype
-                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-        return result, any("called a synchronizing CUDA operation" in str(each.message) for each in seen)
+        for warning in caught:
+            if "synchronizing" not in str(warning.message):  # torch also says that this mode is a prototype
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        return result, any("called a synchronizing CUDA operation" in str(warning.message) for warning in caught)
 
     def capture(self, function: Callable[[], Tensor]) -> Tensor:
         """Record the function's kernels without running them. Return its result, which ``replay`` computes."""

@@ -39,10 +39,10 @@ def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path
 def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
     """Read the tensors and the JSON header of a file that ``write`` made; raise ``GraphcapsError`` for other files."""
     if not path.is_file():
-        run, then = path.parent.parent, "Train another run"
+        run, fix = path.parent.parent, "Train another run"
         if (run / "config.json").exists() and not (run / "result.json").exists():
-            then = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {shlex.quote(str(run))}"
-        raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {then}")
+            fix = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {shlex.quote(str(run))}"
+        raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {fix}")
     with reading("checkpoint", f"weights written by graphcaps at {path}", kind=GraphcapsError):
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -131,7 +131,7 @@ def check_sizes(preset: dict[str, Any], numbers: int) -> None:
     large = pixels > 256 * numbers or (routing is not None and routing.iterations > MAX_ITERATIONS)
     if not large:
         with torch.device("meta"):
-            large = sum(each.numel() for each in from_preset(**preset).parameters()) > 2**24 + 4 * numbers
+            large = sum(weight.numel() for weight in from_preset(**preset).parameters()) > 2**24 + 4 * numbers
     if large:
         raise ValueError(f"sizes beyond those of its {numbers:,} numbers")
 

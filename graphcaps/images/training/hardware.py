@@ -99,10 +99,10 @@ def determinism(wanted: bool) -> Iterator[None]:
 
 def pick_device(name: str) -> str:
     """Return ``name``, or the best device for "auto". Raise ``GraphcapsError`` if torch doesn't find the device."""
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
+    has_gpu = torch.cuda.is_available()
+    if name == "cuda" and not has_gpu:
         raise GraphcapsError("device: expected a cuda device, but torch finds none. Use --device auto or cpu")
-    return ("cuda" if there else "cpu") if name == "auto" else name
+    return ("cuda" if has_gpu else "cpu") if name == "auto" else name
 
 
 def has_bfloat16(device: str) -> bool:

@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 class Interrupted(GraphcapsError):
     """The signal ``signum`` stopped the training; ``resume`` continues from the last checkpoint."""
 
-    def __init__(self, run: Run, signum: int, how: str = "stopped and saved"):
-        super().__init__(f"{how}. Go on with: graphcaps train --resume {run}")
+    def __init__(self, run: Run, signum: int, state: str = "stopped and saved"):
+        super().__init__(f"{state}. Go on with: graphcaps train --resume {run}")
         self.signum = signum
 
 
@@ -86,7 +86,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
             assert run is not None, "the main process has made it"
             if hardware.main:
                 held.enter_context(run.lock())
-            saving = Saving(config, run, splits, prepare(network, config.peak_rate, hardware))
+            saving = Saving(run, splits, prepare(network, config.peak_rate, hardware))
             trainer = Trainer(saving, batches, progress and hardware.main)
             with stop_signals() as stopped:
                 trainer.train(resumed, stopped)
@@ -94,8 +94,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     except KeyboardInterrupt:
         if run is None:
             raise
-        how = "stopped at once; the last checkpoint is intact"
-        raise Interrupted(run, signal.SIGINT, how) from None
+        raise Interrupted(run, signal.SIGINT, "stopped at once; the last checkpoint is intact") from None
     except RuntimeError as error:
         # If the connection to another process has closed, NCCL raises DistError, but gloo a plain RuntimeError.
         if hardware.world == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
@@ -246,11 +245,11 @@ class Trainer:
         best = load(self.run, device=str(device))
         with bar("test images", self.show) as on_progress:
             test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=device), on_progress)
-        reached = result(self.config, best, self.saving.state, test, hardware)
+        results = result(self.config, best, self.saving.state, test, hardware)
         if self.saving.main:
             self.run.write_answers(test.predicted, test.labels)
-            self.run.write_result(reached)
-        return {"run": str(self.run.path), **reached}
+            self.run.write_result(results)
+        return {"run": str(self.run.path), **results}
 
     def _check_finite(self, rate: float, weights: bool) -> None:
         state, finite = self.saving.state, math.isfinite(self.saving.state.loss_sum)

@@ -24,8 +24,8 @@ def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Le
     if config.of_images:
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
-        each = sizes.max() if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
-        own = f"\n{len(sizes)} classes of {each} training images, each {shape}"
+        images = sizes.max() if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
+        own = f"\n{len(sizes)} classes of {images} training images, each {shape}"
     return (
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
         f"and {len(splits.test)} test images{own}\n"

@@ -107,22 +107,23 @@ class Run:
         try:
             text = checked(path / "config.json").read_text(encoding="utf-8")
         except (OSError, ValueError):
-            known = [*pretrained_names(), *(each.parent.name for each in out.glob("*/config.json"))]
-            then = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
-            then = did_you_mean(path.name, known) + then
-            raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {then}") from None
+            names = [*pretrained_names(), *(config.parent.name for config in out.glob("*/config.json"))]
+            fix = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
+            near = did_you_mean(path.name, names)
+            raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {near}{fix}") from None
         place = {"out": path.absolute().parent, "name": path.absolute().name}  # wherever the folder was moved
         own_images = (path / "images.csv").exists()  # ``of_images`` finds this file by the place
         config = TrainConfig.from_json(text, str(path / "config.json"), **place if own_images else {})
         return cls(path, config, results)
 
-    def extend(self, epochs: int) -> None:
-        """Write a larger number of epochs into config.json, and remove the result of the earlier epochs."""
+    def write_epochs(self) -> None:
+        """If the run was extended, write its epochs into config.json, and remove the result of fewer epochs."""
         path = self.path / "config.json"
         stored = read_json(path.read_text(encoding="utf-8"), settings=dict)
-        stored["settings"]["epochs"] = epochs
-        (self.path / "result.json").unlink(missing_ok=True)
-        write_text(path, json.dumps(stored, indent=2) + "\n")
+        if stored["settings"].get("epochs") != self.config.epochs:
+            stored["settings"]["epochs"] = self.config.epochs
+            (self.path / "result.json").unlink(missing_ok=True)
+            write_text(path, json.dumps(stored, indent=2) + "\n")
 
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
@@ -190,10 +191,11 @@ class Run:
 
     def result(self) -> dict | None:
         """Read result.json; None if the run isn't finished."""
-        path, then = self.path / "result.json", f"Delete it, then write it again with: graphcaps train --resume {self}"
+        path = self.path / "result.json"
+        fix = f"Delete it, then write it again with: graphcaps train --resume {self}"
         if not path.exists():
             return None
-        with reading(path, "the result of a run as JSON", then, GraphcapsError):
+        with reading(path, "the result of a run as JSON", fix, GraphcapsError):
             return read_json(checked(path).read_text(encoding="utf-8"), test_accuracy=(0, 1))
 
     def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
@@ -204,9 +206,9 @@ class Run:
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
         path = self.path / "answers.npz"
-        then = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
+        fix = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
         wanted = "a finished run's answers to the test images"
-        with reading(path, wanted, then, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
+        with reading(path, wanted, fix, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
             return stored["predicted"], stored["labels"]
 
     def metrics(self) -> list[dict[str, float]]:

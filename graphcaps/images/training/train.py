@@ -52,7 +52,7 @@ def train(
     else:
         expect(images is None, "resume", "no images with it", "some", "A resumed run loads its own images")
         run = Run.open(resume)
-        config = _resumed(run, config, overrides)
+        run.config = config = _resumed(run, config, overrides)
         config.check()
     from ...routing import engine
     from .hardware import determinism
