@@ -129,7 +129,3 @@ def test_a_network_of_before_settings_were_removed_is_read(saved):
     rewritten(saved, preset=build().preset | {"protocol": "paper", "coupling_weight": 0.0, "routing": old})
     wanted = {"name": "uniform", "settings": {"iterations": 3}}
     assert graphcaps.load(saved).preset == build().preset | {"routing": wanted}
-    old["settings"]["unit_votes"] = True
-    rewritten(saved, preset=build().preset | {"routing": old})
-    with pytest.raises(GraphcapsError, match="routing uniform: expected settings of its constructor, .*unit_votes"):
-        graphcaps.load(saved)
