@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 import sys
 from json import dumps
@@ -50,7 +49,9 @@ def train(config: Settings, resume: Folder = None) -> None:
         wanted = "no flags but --data, --device, --no-capture and --epochs (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
     result = train(config, resume=resume, overrides=[key for key in may_change if key in flags])
-    if os.environ.get("RANK", "0") != "0":  # torchrun has started several processes; the first one prints
+    from ..images.training.hardware import rank_and_world  # imports torch, after ``train`` has checked the settings
+
+    if rank_and_world()[0] != 0:  # of several processes, the first one prints
         return
     low, high = result["test_interval_95"]
     print(

@@ -67,7 +67,7 @@ def hardware(device: str, precision: str = "auto", deterministic: bool = False) 
     Raises:
         GraphcapsError: torch doesn't find the device.
     """
-    device, rank, world = pick_device(device), 0, int(os.environ.get("WORLD_SIZE", 1))
+    device, rank, world = pick_device(device), *rank_and_world()
     if device == "cuda":
         # cuDNN picks the fastest convolution algorithm and may use tf32. Matrix products stay in float32, because
         # routing uses them. For the decoder alone, tf32 would save little: its products take 1 % of a training step of
@@ -79,8 +79,13 @@ def hardware(device: str, precision: str = "auto", deterministic: bool = False) 
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         if not distributed.is_initialized():
             distributed.init_process_group("nccl" if device == "cuda" else "gloo")
-        rank = distributed.get_rank()
     return Hardware(torch.device(device), bfloat16, rank, world)
+
+
+def rank_and_world() -> tuple[int, int]:
+    """The number of this process, from 0, and the number of processes, which torchrun sets."""
+    environment = os.environ if "LOCAL_RANK" in os.environ else {}
+    return int(environment.get("RANK", 0)), int(environment.get("WORLD_SIZE", 1))
 
 
 @contextlib.contextmanager
