@@ -61,7 +61,7 @@ class Hardware:
         return tensor.tolist()
 
 
-def hardware(device: str, precision: str = "auto", deterministic: bool = False) -> Hardware:
+def find_hardware(device: str, precision: str = "auto", deterministic: bool = False) -> Hardware:
     """The hardware for ``TrainConfig``'s settings of the same names. Under torchrun, connect to the other processes.
 
     Raises:

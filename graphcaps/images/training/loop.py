@@ -29,8 +29,7 @@ from ..models import from_config, take_layers
 from ..models.answers import is_correct, longest
 from ..models.evidence import limits_of
 from .capture import CapturedStep, Step
-from .hardware import hardware as hardware_for
-from .hardware import made_with
+from .hardware import find_hardware, made_with
 from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
@@ -53,7 +52,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
 
     Users call ``train`` instead. If ``run`` is None, a new run folder is made.
     """
-    hardware = hardware_for(config.device, config.precision, config.deterministic)
+    hardware = find_hardware(config.device, config.precision, config.deterministic)
     if resumed := run is not None:
         run.newest_checkpoint()  # check the run's settings before they are used to load images and build the network
     splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
@@ -128,16 +127,12 @@ class Trainer:
         self.config, self.run, self.splits, self.learner = saving.config, saving.run, saving.splits, saving.learner
         self.total_steps = self.config.epochs * len(batches)
         self.show, self.shown, device = show, 0.0, self.learner.device
+        self.say = say if show else lambda text: None
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.hits = torch.zeros((), dtype=torch.int64, device=device)
         self.step: Step = self._step
         if self.config.capture and device.type == "cuda":
             self.step = CapturedStep(self.learner, self._step, self.config.batch_size, self.say)
-
-    def say(self, text: str) -> None:
-        """Print a line, if the training shows its progress."""
-        if self.show:
-            say(text)
 
     def train(self, resume: bool, stopped: Callable[[], int]) -> None:
         """Train up to the last epoch, and save a checkpoint after each. ``stopped`` returns a received signal, or 0."""
