@@ -117,5 +117,5 @@ def check_allowed(name: str) -> None:
     """Raise ``GraphcapsError`` if a file names a routing whose module would have to be imported, without permission."""
     module, colon, _ = name.partition(":")
     if colon and module not in sys.modules and not ALLOW_CODE.get():
-        then = f"If you trust the file, import {module} first; on the command line, add --allow-code"
-        raise GraphcapsError(f"routing: expected one of graphcaps in a file, got {name}, whose code would run. {then}")
+        fix = f"If you trust the file, import {module} first; on the command line, add --allow-code"
+        raise GraphcapsError(f"routing: expected one of graphcaps in a file, got {name}, whose code would run. {fix}")

@@ -22,6 +22,7 @@ from graphcaps.images.data.splits import PARTS
 from graphcaps.images.models import from_config
 from graphcaps.images.training import capture, checkpoint
 from graphcaps.images.training import loop as training
+from graphcaps.images.training.hardware import Hardware
 from graphcaps.images.training.run_folder import Run
 from graphcaps.images.training.step import Learner, prepare
 from graphcaps.names import NETWORKS, ROUTINGS
@@ -94,8 +95,8 @@ def test_a_step_that_cannot_be_captured_stays_eager_and_says_why(monkeypatch, wh
     network, steps, said = torch.nn.Linear(1, 1), [], []
     if "hooks" in why:
         network.register_forward_hook(print)
-    accelerator = SimpleNamespace(num_processes=2 if "processes" in why else 1)
-    learner = Learner(network, network, torch.optim.Adam(network.parameters()), accelerator)
+    hardware = Hardware(torch.device("cpu"), world=2 if "processes" in why else 1)
+    learner = Learner(network, network, torch.optim.Adam(network.parameters()), hardware)
     step = capture.CapturedStep(learner, lambda *batch: steps.append(batch[2]) or batch[0].sum(), 4, said.append)
     for k in range(6):
         step(torch.ones(4), torch.ones(4), k)
@@ -155,9 +156,7 @@ def test_no_step_waits_for_the_device(guard, device, case):
     splits = dataclasses.replace(
         splits, **dict.fromkeys(PARTS, Pairs(images.pixels, images.labels) if objects == 2 else images)
     )
-    accelerator = SimpleNamespace(device=torch.device(device), num_processes=1, backward=torch.Tensor.backward)
-    accelerator.prepare = lambda *parts: parts
-    learner = prepare(from_config(TrainConfig(**settings), splits), 0.1, accelerator)
+    learner = prepare(from_config(TrainConfig(**settings), splits), 0.1, Hardware(torch.device(device)))
     batches = Batches(splits.train, 8, device=device, **drawing)
     sums = {name: torch.zeros((), device=device) for name in ("loss_sum", "hits")}
     saving = SimpleNamespace(state=SimpleNamespace(step=0))

@@ -65,10 +65,8 @@ def stored(**settings) -> dict:
 
 
 def test_a_run_from_before_a_setting_has_its_default(tmp_path):
-    before = stored()
+    before = stored(protocol="paper", coupling_weight=0.0, separator=None, balance=False)  # settings that were removed
     del before["settings"]["channels"]
-    removed = {"protocol": "paper", "coupling_weight": 0.5, "balance": False, "separator": None}
-    before["settings"] |= removed
     config = TrainConfig.from_json(json.dumps(before))
     assert config == TrainConfig()
     Run(tmp_path, config).check_trained(before)
@@ -79,7 +77,7 @@ def test_a_run_from_before_a_setting_has_its_default(tmp_path):
     [
         (TrainConfig().to_json()[:100], "expected settings of a run as JSON"),
         ('{"format_version": 1, "settings": {}}', "expected format 2, got 1. Another version of graphcaps"),
-        (json.dumps(stored(speed=3)), "expected the settings of train, got unknown speed"),
+        (json.dumps(stored(coupling_weight=0.5)), "settings of train, got unknown coupling_weight. Another"),
         (json.dumps(stored(epochs="3")), "epochs: expected an integer from 1 to 1000000, got '3'"),
     ],
 )

@@ -1,34 +1,24 @@
-"""Progress: if there is no terminal, a line at least every 30 seconds, with the time left, and none in short work."""
+"""Progress: without a terminal, a line at every interval, with the time left, and none in short or silent work."""
 
-import io
+import re
 
-from graphcaps.progress import Progress, bar
-
-
-class Clock:
-    """Seconds that go by when a test adds them."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from graphcaps import progress
 
 
-def test_a_line_comes_every_30_seconds_with_the_time_left():
-    clock, lines = Clock(), io.StringIO()
-    with Progress("test images", lines=lines, clock=clock) as progress:
-        for second in range(1, 101):
-            clock.now += 1
-            progress.set(second / 120)
-    assert lines.getvalue().splitlines() == [
-        "test images  25%  0:01:30 left",
-        "test images  50%  0:01:00 left",
-        "test images  75%  0:00:30 left",
-    ]
+def test_a_line_comes_at_every_interval_with_the_time_left(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    with progress.bar("test images") as on_progress:
+        on_progress(0.25)
+        progress.say("epoch 1")
+        on_progress(0.5, "other images")
+    printed = capsys.readouterr()
+    assert printed.out == "epoch 1\n"
+    lines = [re.fullmatch(r"(\w+ images)  (\d+)%  \S+ left", line) for line in printed.err.splitlines()]
+    assert [line.groups() for line in lines if line][-2:] == [("test images", "25"), ("other images", "50")]
 
 
 def test_short_and_silent_work_prints_nothing(capsys):
     for show in (True, False):
-        with bar("pruned networks", show) as on_progress:
+        with progress.bar("pruned networks", show) as on_progress:
             on_progress(0.5)
     assert capsys.readouterr() == ("", "")

@@ -60,28 +60,20 @@ def test_default_names_count_up_and_never_collide(tmp_path):
     assert len(find_runs(tmp_path)) == 40
 
 
-def test_a_lock_keeps_others_out_until_its_block_ends(tmp_path):
-    run = create(tmp_path, "x")
-    with pytest.raises(ZeroDivisionError), run.lock():
-        with pytest.raises(GraphcapsError, match="run: expected .*/x to be free, but a training is running in it"):
-            Run.open(run.path).lock()
-        raise ZeroDivisionError
-    held = run.lock()
-    with held:
-        pass
-    with Run.open(run.path).lock():  # ``held`` still exists
-        pass
-
-
-def test_locking_removes_what_killed_writers_left(tmp_path):
+def test_a_lock_keeps_others_out_until_its_block_ends_and_removes_what_killed_writers_left(tmp_path):
     run = create(tmp_path, "x")
     leftovers = [".unfinished-trace-a.npz", "checkpoints/.unfinished-last-b.safetensors"]
     others = ["checkpoints/last.safetensors", "figures/.unfinished-being-drawn-now.gif", "mine.txt", "config.json"]
     for name in leftovers + others:
         write_text(run.path / name, "{}")
+    with pytest.raises(ZeroDivisionError), run.lock():
+        files = {str(file.relative_to(run.path)) for file in run.path.rglob("*") if file.is_file()}
+        assert files == {*others, ".lock", ".graphcaps"}
+        with pytest.raises(GraphcapsError, match="run: expected .*/x to be free, but a training is running in it"):
+            run.lock()
+        raise ZeroDivisionError
     with run.lock():
-        got = {str(file.relative_to(run.path)) for file in run.path.rglob("*") if file.is_file()}
-    assert got == {*others, ".lock", ".graphcaps"}
+        pass
 
 
 def test_runs_are_found_newest_first(tmp_path):

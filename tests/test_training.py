@@ -56,7 +56,7 @@ def interrupted(config: TrainConfig, step: int, signum: int = signal.SIGTERM, re
     return config.out / config.name
 
 
-@pytest.mark.parametrize("step", [1, 3, 5])
+@pytest.mark.parametrize("step", [3, 5])
 def test_stopped_at_any_step_moved_and_resumed_is_as_if_never_stopped(tmp_path, whole, step):
     run = interrupted(small.config(tmp_path), step, signal.SIGINT if step % 2 else signal.SIGTERM)
     state = checkpoint.read(Run.open(run).checkpoint("last"))[1]["state"]
@@ -68,16 +68,15 @@ def test_stopped_at_any_step_moved_and_resumed_is_as_if_never_stopped(tmp_path, 
     assert small.differences(small.content(moved), whole) == []
 
 
-def test_a_resumed_training_has_the_threads_it_had_unless_the_user_sets_them(tmp_path, monkeypatch, one_thread):
-    run = interrupted(small.config(tmp_path, epochs=1), 1)
-    for variables in ({}, {"OMP_NUM_THREADS": "2"}):
-        torch.set_num_threads(2)
-        with monkeypatch.context() as patch:
-            patch.delenv("OMP_NUM_THREADS", raising=False)
-            for name, value in variables.items():
-                patch.setenv(name, value)
-            interrupted(small.config(tmp_path), 1, resume=run)
-        assert torch.get_num_threads() == (2 if variables else 1)
+@pytest.mark.parametrize("number", ["", "2"])
+def test_a_resumed_training_has_the_threads_it_had_unless_the_user_sets_them(tmp_path, monkeypatch, one_thread, number):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    run = interrupted(small.config(tmp_path), 1)
+    torch.set_num_threads(2)
+    if number:
+        monkeypatch.setenv("OMP_NUM_THREADS", number)
+    interrupted(small.config(tmp_path), 1, resume=run)
+    assert torch.get_num_threads() == int(number or 1)
 
 
 @pytest.mark.parametrize(
@@ -185,11 +184,9 @@ def scripted(monkeypatch, validation: list[tuple[float, float]]) -> list[tuple[s
     ("validation", "best"),
     [
         ([(0.3, 0.9), (0.5, 0.8), (0.4, 0.1)], 2),
-        ([(0.5, 0.5), (0.5, 0.4), (0.5, 0.6)], 2),
-        ([(0.5, 0.5), (0.5, 0.5), (0.5, 0.5)], 1),
-        ([(0.0, 9.0), (0.1, 9.0), (0.2, 9.0)], 3),
+        ([(0.5, 0.5), (0.5, 0.4), (0.5, 0.4)], 2),
     ],
-    ids=["accuracy", "loss_where_equal", "first_where_equal", "last"],
+    ids=["accuracy", "then_loss_then_first"],
 )
 def test_the_best_epoch_on_validation_is_chosen_and_the_test_is_read_once_at_the_end(
     tmp_path, monkeypatch, validation, best
@@ -224,14 +221,12 @@ def test_a_loss_that_is_not_finite_stops_and_the_last_checkpoint_is_sound(tmp_pa
     assert all(tensor.isfinite().all() for tensor in weights(tmp_path / "run", "last").values())
 
 
-@pytest.mark.parametrize("stop", [False, True])
-def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch, stop):
+def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
     """The loss belongs to the weights before the step, so it is finite even if an epoch's last step spoils them."""
     monkeypatch.setattr(training, "one_cycle", lambda *args: math.nan)
-    if stop:
-        stop_at(monkeypatch, 1)
+    stop_at(monkeypatch, 1)
     with pytest.raises(GraphcapsError, match="weights: expected finite numbers, got NaN or infinity in epoch 1"):
-        train(small.config(tmp_path, batch_size=60 if stop else 120), progress=False)
+        train(small.config(tmp_path, batch_size=60), progress=False)
     assert not Run.open(tmp_path / "run").checkpoint("best").exists()
     assert all(tensor.isfinite().all() for tensor in weights(tmp_path / "run", "last").values())
 

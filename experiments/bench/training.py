@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from graphcaps import CapsNet, GraphcapsError
 from graphcaps.images.config import TrainConfig
-from graphcaps.images.training.hardware import accelerator, has_bfloat16
+from graphcaps.images.training.hardware import find_hardware, has_bfloat16
 from graphcaps.images.training.step import Learner, prepare, training_step
 from graphcaps.names import NETWORKS as SETTINGS
 from graphcaps.routing import Dynamic
@@ -54,7 +54,7 @@ class Way(NamedTuple):
 
 
 def ours(own: CapsNet, precision: str, device: str) -> Way:
-    learner = prepare(copy.deepcopy(own), RATE, accelerator(device, precision))
+    learner = prepare(copy.deepcopy(own), RATE, find_hardware(device, precision))
     network = learner.network.train()
 
     def loss(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

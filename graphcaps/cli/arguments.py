@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
+from docstring_parser import parse_from_object
 
 from ..errors import expect
 from ..images.config import TrainConfig
@@ -36,8 +36,6 @@ Device = Annotated[
 FLAGS: ContextVar[Sequence[str]] = ContextVar("FLAGS", default=())
 """Flags given on the command line, in order. The config doesn't show whether a flag was given with its default."""
 
-GROUPS = {"dataset": "image", "model": "network", "epochs": "optimisation", "device": "hardware", "out": "output"}
-"""The first setting of each group in ``graphcaps train --help`` -> the group's title."""
 ALIASES = {"from_run": ["--from"]}
 METAVARS = {
     "dataset": f"{{{','.join(DATASETS)}}}|{{{','.join(OWN_KINDS)}}}:PATH",
@@ -49,34 +47,24 @@ METAVARS = {
 
 
 def _settings() -> Callable[..., TrainConfig]:
-    """Return a function that makes a ``TrainConfig`` from several dataclasses, one for each group of settings.
+    """Return a function that makes a ``TrainConfig``; its signature has each setting's name, type, default and help.
 
-    For each dataclass, tyro shows a box in the help. The docstrings are read here, because tyro would keep their line
-    breaks.
+    tyro would keep the line breaks of the texts below the settings, and would show "(default: None)".
     """
-    hints, groups = typing.get_type_hints(TrainConfig), dict[str, list]()
-    body = ast.parse(inspect.getsource(TrainConfig)).body[0].body  # type: ignore[attr-defined]
-    for line, below in zip(body, body[1:], strict=False):
-        if isinstance(line, ast.AnnAssign):  # a setting, and the docstring below it
-            name, text = ast.unparse(line.target), " ".join(below.value.value.split())
-            default = getattr(TrainConfig, name)
-            hint = "" if default in (None, "") else f"(default: {default})"
-            names: dict[str, Any] = {"metavar": METAVARS.get(name), "aliases": ALIASES.get(name)}
-            about = tyro.conf.arg(help=text, help_behavior_hint=hint, **names)
-            if name in GROUPS:
-                fields = groups[GROUPS[name]] = []
-            fields.append((name, Annotated[hints[name], about], dataclasses.field(default=default)))
+    hints, parameters = typing.get_type_hints(TrainConfig), []
+    texts = {entry.arg_name: entry.description or "" for entry in parse_from_object(TrainConfig).params}
+    for name, default in ((field.name, field.default) for field in dataclasses.fields(TrainConfig)):
+        shown = "" if default in (None, "") else f"(default: {default})"
+        names: dict[str, Any] = {"metavar": METAVARS.get(name), "aliases": ALIASES.get(name)}
+        about = tyro.conf.arg(help=" ".join(texts[name].split()), help_behavior_hint=shown, **names)
+        kind = Annotated[hints[name], about]  # type: ignore[valid-type]
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default))
 
-    def made(**parts: Any) -> TrainConfig:
-        return TrainConfig(**{key: value for part in parts.values() for key, value in vars(part).items()})
+    def made(**settings: Any) -> TrainConfig:
+        return TrainConfig(**settings)
 
-    made.__annotations__ = {title: dataclasses.make_dataclass(title, fields) for title, fields in groups.items()}
-    made.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(title, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=kind())
-            for title, kind in made.__annotations__.items()
-        ]
-    )
+    made.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    made.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return made
 
 

@@ -43,16 +43,15 @@ def train(config: Settings, resume: Folder = None) -> None:
             print(fewer, file=sys.stderr)
     from ..images.training.train import train
 
-    given = FLAGS.get()
+    flags, may_change = FLAGS.get(), ("epochs", *MACHINE_SETTINGS)
     if resume is not None:
-        known = ("resume", "epochs", *MACHINE_SETTINGS)
-        more = [f"--{flag}" for flag in given if flag.removeprefix("no-") not in known]
+        more = [f"--{flag}" for flag in flags if flag.removeprefix("no-") not in ("resume", *may_change)]
         wanted = "no flags but --data, --device, --no-capture and --epochs (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
-    result = train(config, resume=resume, overrides=[key for key in (*MACHINE_SETTINGS, "epochs") if key in given])
-    from accelerate import PartialState
+    result = train(config, resume=resume, overrides=[key for key in may_change if key in flags])
+    from ..images.training.hardware import rank_and_world  # imports torch, after ``train`` has checked the settings
 
-    if not PartialState().is_main_process:
+    if rank_and_world()[0] != 0:  # of several processes, the first one prints
         return
     low, high = result["test_interval_95"]
     print(

@@ -95,7 +95,7 @@ def prediction_line(prediction: dict, invert: str) -> str:
     why = "; ".join(doubt["text"] for doubt in prediction["doubts"])
     if prediction["answer"] is None:
         return f"{prediction['image']}: no answer: {why}"
-    classes = ", ".join(f"{each['class']} {each['score']:.3f}" for each in prediction["classes"])
+    classes = ", ".join(f"{entry['class']} {entry['score']:.3f}" for entry in prediction["classes"])
     note = " (inverted: its background is light)" if prediction["inverted"] and invert == "auto" else ""
     return f"{prediction['image']}: {classes}{note}" + (f". Doubtful: {why}" if why else "")
 

@@ -23,6 +23,9 @@ FORMAT_VERSION = 2
 MACHINE_SETTINGS = ("data", "device", "capture")  # settings that may differ when a run is resumed
 FOLDER_SETTINGS = ("out", "name")  # settings that don't affect weights
 MAX_ITERATIONS = 1_000
+REMOVED = {"protocol": "paper", "coupling_weight": 0.0, "tensorboard": False, "separator": None, "balance": False}
+"""Settings of 0.1.0 and their defaults."""
+OTHER_VERSION = "Another version of graphcaps, such as 0.1.0, wrote this run: open it there, or train it again"
 
 if TYPE_CHECKING:
     Model = str
@@ -30,6 +33,11 @@ if TYPE_CHECKING:
     Augment = str
 else:
     Model, Engine, Augment = (Literal[tuple(names)] for names in (NETWORKS, ENGINES, AUGMENTS))
+
+
+def without_removed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the settings that were removed, where they have their defaults."""
+    return {key: value for key, value in settings.items() if key not in REMOVED or value != REMOVED[key]}
 
 
 @dataclass(frozen=True)
@@ -139,26 +147,27 @@ class TrainConfig:
             expect(not hidden, key, "a path in UTF-8 without line breaks and other control characters", repr(text))
 
     def _check_model(self) -> None:
-        preset, then = self.preset, ""
-        known = preset.routings or ("dynamic",)
-        if self.model.startswith("matrix"):
-            then = "Its poses can only be routed by EM"
-        elif not preset.routings:
-            then = "It has no capsules: leave --routing out"
-        if ":" not in self.routing or len(known) == 1:  # the user's own routing is checked when it is imported
-            expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
+        preset, routings, fix = self.preset, self.preset.routings or ("dynamic",), ""
+        if not preset.routings:
+            fix = "It has no capsules: leave --routing out"
+        elif len(routings) == 1:
+            fix = "Its poses can only be routed by EM"
+        if ":" not in self.routing or len(routings) == 1:  # the user's own routing is checked when it is imported
+            wanted = f"{' or '.join(routings)} for model {self.model}"
+            expect(self.routing in routings, "routing", wanted, self.routing, fix)
         fits = "prior" in preset.settings or self.prior == "none"
         expect(fits, "prior", f"none for model {self.model}", self.prior)
 
     def _check_dataset(self) -> None:
         if own_images(self.dataset) is None:
             names = [*DATASETS, *(f"{kind}:PATH" for kind in OWN_KINDS)]
-            there = self.dataset not in names and Path(self.dataset).is_dir()
-            expect(not there, "dataset", "a name, or KIND:PATH", self.dataset, f"Try --dataset folder:{self.dataset}")
+            is_folder = self.dataset not in names and Path(self.dataset).is_dir()
+            fix = f"Try --dataset folder:{self.dataset}"
+            expect(not is_folder, "dataset", "a name, or KIND:PATH", self.dataset, fix)
             check_name("dataset", self.dataset, names)
-            for key, then in (("size", "scaled to any size"), ("channels", "converted to grey or RGB")):
+            for key in ("size", "channels"):
                 value = getattr(self, key)
-                expect(value is None, key, f"none for {self.dataset}", value, f"Only your own images can be {then}")
+                expect(value is None, key, f"none for {self.dataset}", value, "It is for your own images")
         shifted = self.dataset != "multimnist" or self.augment == "shift"
         expect(shifted, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         framed = self.augment != "anywhere" or self.dataset == "mnist40"
@@ -214,27 +223,25 @@ class TrainConfig:
         return {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(self).items()}
 
     @classmethod
-    def from_json(cls, text: str, source: str = "config.json") -> TrainConfig:
-        """Read what ``to_json`` wrote. For any other text, raise a ``GraphcapsError`` that names ``source``."""
+    def from_json(cls, text: str, source: str = "config.json", **place: Any) -> TrainConfig:
+        """Read what ``to_json`` wrote; ``place`` has ``out`` and ``name`` of a run folder that may have been moved.
+
+        Raises:
+            GraphcapsError: the text is another one. The message names ``source``.
+        """
         try:
             stored = read_json(text, format_version=int, settings=dict)
             version, settings = stored["format_version"], stored["settings"]
         except ValueError as error:
             raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error}") from None
         if version != FORMAT_VERSION:
-            then = "Another version of graphcaps trained this run: train it again"
-            raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {then}")
-        if settings.get("protocol") == "paper":  # only in runs from a version that had two protocols
-            del settings["protocol"]
-        for removed, default in (("separator", None), ("balance", False)):
-            if settings.get(removed) == default:  # settings of 0.1.0; a run that used one needs that version
-                settings.pop(removed, None)
-        for removed in ("tensorboard", "coupling_weight"):  # ``train`` checks the latter
-            settings.pop(removed, None)
+            raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {OTHER_VERSION}")
+        settings = without_removed(settings)
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
-            raise GraphcapsError(f"{source}: expected the settings of train, got unknown {', '.join(unknown)}")
+            got = f"unknown {', '.join(unknown)}. {OTHER_VERSION}"
+            raise GraphcapsError(f"{source}: expected the settings of train, got {got}")
         try:
-            config = cls(**settings)
+            config = cls(**settings | place)
             config.check()
         except (InputError, TypeError) as error:
             raise GraphcapsError(f"{source}: {error}") from None

@@ -43,11 +43,11 @@ def routing_of(model: CapsNet, images: torch.Tensor) -> RoutingTrace:
     """
     layer, trained = model.capsules, model.capsules.routing.iterations
     iterations = max(ITERATIONS, trained) if name_of(layer.routing) in ROUTINGS else trained
-    with watch(images=None, edges=None) as seen:
+    with watch(images=None, edges=None) as traces:
         route_layer(layer, model.children_of(images), iterations=iterations)
     fields = model.receptive_fields().numpy().astype(np.int32)
-    known: dict[str, Any] = {"images": to_bytes(images), "fields": fields, "v": None}
-    return dataclasses.replace(seen["route"], trained_iterations=trained, **known)
+    inputs: dict[str, Any] = {"images": to_bytes(images), "fields": fields, "v": None}
+    return dataclasses.replace(traces["route"], trained_iterations=trained, **inputs)
 
 
 def record(
@@ -74,26 +74,24 @@ def record(
 
 def record_picture(trace: RoutingTrace, model: CapsNet, images: torch.Tensor, file: str) -> RoutingTrace:
     """Trace of the routing of images (1, C, H, W) in [0, 1] of a file, described as the trace of a run."""
-    about = trace.about | {"file": file}
-    known = {"class_names": trace.class_names, "about": about, "epochs": trace.epochs[-1:]}
-    return dataclasses.replace(routing_of(model, images), **known, **pictures(model, images))  # type: ignore[arg-type]
+    about: dict[str, Any] = {"class_names": trace.class_names, "about": trace.about | {"file": file}}
+    return dataclasses.replace(routing_of(model, images), epochs=trace.epochs[-1:], **about, **pictures(model, images))
 
 
-def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray | None]:
+def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, Any]:
     """Reconstructions and saliency of images (N, C, H, W), and decoded votes, as fields of ``RoutingTrace``.
 
     Without a trained decoder, there are no reconstructions. With more than 64 children, there is no saliency.
     """
     few = model.capsules.num_children <= MOST_DRAWN_CHILDREN
-    seen = {"saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None}
-    if not model.reconstructs or not model.reconstruction_weight:
-        return seen
-    with torch.no_grad():
-        output = CapsNet.forward(model, images)  # not model(images): Accelerate wraps that in autocast
-        reconstructions = model.decoder(output.capsules, output.lengths.argmax(dim=1))
-    if few and model.capsules.num_parents <= MOST_DECODED_PARENTS:
-        seen |= decoded(model, images)
-    return {"reconstructions": to_bytes(reconstructions), **seen}
+    fields: dict[str, Any] = {"saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None}
+    if model.reconstructs and model.reconstruction_weight:
+        with torch.no_grad():
+            output = CapsNet.forward(model, images)  # not model(images): training runs that in autocast
+            fields["reconstructions"] = to_bytes(model.decoder(output.capsules, output.lengths.argmax(dim=1)))
+        if few and model.capsules.num_parents <= MOST_DECODED_PARENTS:
+            fields |= decoded(model, images)
+    return fields
 
 
 @torch.no_grad()
@@ -110,11 +108,11 @@ def decoded(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
     votes = squash(layer.votes(u).build(layer.links(u.device))).unflatten(0, shape[:2])  # (I, J, N, D)
     best = last.coupling.unflatten(0, shape[:2]).argmax(dim=1)  # (I, N)
     alone = votes.permute(2, 0, 1, 3).flatten(0, 1)  # (N I, J, D); the decoder masks all but one
-    seen = model.decoder(alone, best.t().flatten()).unflatten(0, (len(images), -1))
+    drawn_votes = model.decoder(alone, best.t().flatten()).unflatten(0, (len(images), -1))
     v = torch.stack(parents, dim=1)  # (N, T, J, D)
     every = torch.arange(layer.num_parents, device=v.device).expand(v.shape[0] * v.shape[1], -1)
-    drawn = model.decoder(v.flatten(0, 1), every).unflatten(0, v.shape[:2])
-    return {"decoded_votes": to_bytes(seen), "decoded_parents": to_bytes(drawn)}
+    drawn_parents = model.decoder(v.flatten(0, 1), every).unflatten(0, v.shape[:2])
+    return {"decoded_votes": to_bytes(drawn_votes), "decoded_parents": to_bytes(drawn_parents)}
 
 
 def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:

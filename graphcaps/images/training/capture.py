@@ -30,7 +30,7 @@ class Graph:
         """Call the function on the stream. Return its result, and whether it waited for the device."""
         mode = torch.cuda.get_sync_debug_mode()
         self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream), warnings.catch_warnings(record=True) as seen:
+        with torch.cuda.stream(self.stream), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")
             try:
@@ -38,10 +38,10 @@ class Graph:
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
         torch.cuda.current_stream().wait_stream(self.stream)
-        for each in seen:
-            if "synchronizing" not in str(each.message):  # torch also says that this mode is a prototype
-                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-        return result, any("called a synchronizing CUDA operation" in str(each.message) for each in seen)
+        for warning in caught:
+            if "synchronizing" not in str(warning.message):  # torch also says that this mode is a prototype
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        return result, any("called a synchronizing CUDA operation" in str(warning.message) for warning in caught)
 
     def capture(self, function: Callable[[], Tensor]) -> Tensor:
         """Record the function's kernels without running them. Return its result, which ``replay`` computes."""
@@ -66,7 +66,7 @@ class CapturedStep:
         self.learner, self.step, self.batch_size, self.say = learner, step, batch_size, say
         self.graph: Graph | None = Graph()
         self.steps = 0  # with batches of this size
-        if learner.accelerator.num_processes > 1:
+        if learner.hardware.world > 1:
             self._stay_eager("several processes exchange gradients")
         elif any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in learner.network.modules()):
             self._stay_eager("it would not call the hooks of modules")

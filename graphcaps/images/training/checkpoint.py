@@ -19,7 +19,7 @@ from ...atomic import reading, replacing
 from ...errors import GraphcapsError, read_json
 from ...names import clean
 from ...nn import Decoder
-from ..config import MAX_ITERATIONS
+from ..config import MAX_ITERATIONS, OTHER_VERSION, REMOVED, without_removed
 from ..models import ImageNetwork, Limits, from_preset
 
 FORMAT_VERSION = 2
@@ -39,10 +39,10 @@ def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path
 def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
     """Read the tensors and the JSON header of a file that ``write`` made; raise ``GraphcapsError`` for other files."""
     if not path.is_file():
-        run, then = path.parent.parent, "Train another run"
+        run, fix = path.parent.parent, "Train another run"
         if (run / "config.json").exists() and not (run / "result.json").exists():
-            then = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {shlex.quote(str(run))}"
-        raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {then}")
+            fix = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {shlex.quote(str(run))}"
+        raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {fix}")
     with reading("checkpoint", f"weights written by graphcaps at {path}", kind=GraphcapsError):
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -51,8 +51,7 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
         head = read_json(text, format_version=int)
     version = head["format_version"]
     if version != FORMAT_VERSION:
-        then = "Another version of graphcaps trained this run: train it again"
-        raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")
+        raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. {OTHER_VERSION}")
     if _sha256(text, tensors) != checksum:
         raise GraphcapsError(f"checkpoint: expected {path} to match its sha256, but it doesn't: the file is damaged")
     return tensors, head
@@ -94,8 +93,6 @@ def restore_model(model: ImageNetwork, tensors: dict[str, torch.Tensor], path: P
     stored = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
     stored = {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in stored.items()}
     wanted = model.state_dict()
-    without_dims = [name for name, tensor in stored.items() if tensor.dim() == 0]  # earlier versions saved kappa so
-    stored |= {name: stored[name].view_as(wanted[name]) for name in without_dims if name in wanted}
     for name in sorted(wanted.keys() | stored.keys()):
         want, have = (_kind(states.get(name)) for states in (wanted, stored))
         if want != have:
@@ -134,7 +131,7 @@ def check_sizes(preset: dict[str, Any], numbers: int) -> None:
     large = pixels > 256 * numbers or (routing is not None and routing.iterations > MAX_ITERATIONS)
     if not large:
         with torch.device("meta"):
-            large = sum(each.numel() for each in from_preset(**preset).parameters()) > 2**24 + 4 * numbers
+            large = sum(weight.numel() for weight in from_preset(**preset).parameters()) > 2**24 + 4 * numbers
     if large:
         raise ValueError(f"sizes beyond those of its {numbers:,} numbers")
 
@@ -143,10 +140,9 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
     """Build a checkpoint's network, with its weights, ``class_names`` and ``limits``; also return the header."""
     tensors, head = read(path)
     try:
-        preset = dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"]))
-        if preset.pop("protocol", "paper") != "paper":
-            raise ValueError("the protocol 'official', which graphcaps no longer supports")
-        preset.pop("coupling_weight", None)  # of a loss that was removed
+        preset = without_removed(dict(head["preset"], image_shape=tuple(head["preset"]["image_shape"])))
+        if removed := REMOVED.keys() & preset.keys():
+            raise ValueError(f"unknown {', '.join(sorted(removed))}. {OTHER_VERSION}")
         if "routing" in preset:
             preset["routing"] = from_json(preset["routing"])
         check_sizes(preset, sum(tensor.numel() for tensor in tensors.values()))

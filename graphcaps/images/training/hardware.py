@@ -1,4 +1,4 @@
-"""Device and precision of a training. Accelerate supports one CPU, one GPU, or several processes."""
+"""Device and precision of a training, and the processes that share it: one, or several that torchrun starts."""
 
 from __future__ import annotations
 
@@ -6,62 +6,108 @@ import contextlib
 import os
 import platform
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
+from torch import distributed
 
 from ... import __version__
 from ...errors import GraphcapsError
 
-if TYPE_CHECKING:
-    from accelerate import Accelerator
-
 STEPS_BETWEEN = 16  # with several processes on GPUs, number of steps between checks whether one of them must stop
 
 
-def accelerator(device: str, precision: str = "auto", deterministic: bool = False) -> Accelerator:
-    """Make an ``accelerate.Accelerator``. The arguments are those of the same names in ``TrainConfig``.
+@dataclass(frozen=True)
+class Hardware:
+    """The device of this process, the precision of convolutions and decoder, and the place among all processes."""
+
+    device: torch.device
+    bfloat16: bool = False
+    rank: int = 0
+    world: int = 1  # the number of processes
+
+    @property
+    def main(self) -> bool:
+        """Whether this process writes and prints."""
+        return self.rank == 0
+
+    def total(self, *numbers: float) -> list[float]:
+        """Sum each number over all processes."""
+        return self._reduced(numbers, distributed.ReduceOp.SUM)
+
+    def any_signal(self, signum: int, step: int = 0) -> int:
+        """The signal that a process has received, or 0. All processes compute the same, so they stop together.
+
+        On GPUs, communication waits for the device, so only every ``STEPS_BETWEEN``-th step checks.
+        """
+        if self.world > 1 and self.device.type == "cuda" and step % STEPS_BETWEEN:
+            return 0
+        return int(self._reduced([signum], distributed.ReduceOp.MAX)[0])
+
+    def from_main(self, value: Any) -> Any:
+        """The value that the main process passes. The other processes wait for it."""
+        values = [value]
+        if self.world > 1:
+            distributed.broadcast_object_list(values)
+        return values[0]
+
+    def _reduced(self, numbers: Any, operation: Any) -> list[float]:
+        if self.world == 1:
+            return [*numbers]
+        tensor = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(tensor, operation)
+        return tensor.tolist()
+
+
+def find_hardware(device: str, precision: str = "auto", deterministic: bool = False) -> Hardware:
+    """The hardware for ``TrainConfig``'s settings of the same names. Under torchrun, connect to the other processes.
 
     Raises:
         GraphcapsError: torch doesn't find the device.
     """
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-
-    device = pick_device(device)
+    device, rank, world = pick_device(device), *rank_and_world()
     if device == "cuda":
         # cuDNN picks the fastest convolution algorithm and may use tf32. Matrix products stay in float32, because
         # routing uses them. For the decoder alone, tf32 would save little: its products take 1 % of a training step of
         # the paper's network.
         torch.backends.cudnn.benchmark = torch.backends.cudnn.allow_tf32 = not deterministic
     bfloat16 = has_bfloat16(device) if precision == "auto" else precision == "bfloat16"
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        AcceleratorState._reset_state(reset_partial_state=True)  # a second training may have other settings
-    return Accelerator(cpu=device == "cpu", mixed_precision="bf16" if bfloat16 else "no")
+    if world > 1:
+        if device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        if not distributed.is_initialized():
+            distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+    return Hardware(torch.device(device), bfloat16, rank, world)
+
+
+def rank_and_world() -> tuple[int, int]:
+    """The number of this process, from 0, and the number of processes, which torchrun sets."""
+    environment = os.environ if "LOCAL_RANK" in os.environ else {}
+    return int(environment.get("RANK", 0)), int(environment.get("WORLD_SIZE", 1))
 
 
 @contextlib.contextmanager
 def determinism(wanted: bool) -> Iterator[None]:
     """If ``wanted``, torch uses only deterministic kernels while the block runs."""
-    if not wanted:  # return early: use_deterministic_algorithms imports half of torch, which delays Ctrl-C
-        yield
-        return
-    before, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
-    torch.use_deterministic_algorithms(True)
+    before = torch.are_deterministic_algorithms_enabled()
+    if wanted:  # otherwise don't call the function: it imports half of torch, which delays Ctrl-C
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
+        torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warn)
+        if wanted:
+            torch.use_deterministic_algorithms(before)
 
 
 def pick_device(name: str) -> str:
     """Return ``name``, or the best device for "auto". Raise ``GraphcapsError`` if torch doesn't find the device."""
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
+    has_gpu = torch.cuda.is_available()
+    if name == "cuda" and not has_gpu:
         raise GraphcapsError("device: expected a cuda device, but torch finds none. Use --device auto or cpu")
-    return ("cuda" if there else "cpu") if name == "auto" else name
+    return ("cuda" if has_gpu else "cpu") if name == "auto" else name
 
 
 def has_bfloat16(device: str) -> bool:
@@ -71,21 +117,9 @@ def has_bfloat16(device: str) -> bool:
     return device == "cpu" and bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())
 
 
-def any_signal(accelerator: Accelerator, signum: int, step: int = 0) -> int:
-    """The signal that a process has received, or 0. The result is the same in all processes, so they stop together.
-
-    On GPUs, communication waits for the device, so only every ``STEPS_BETWEEN``-th step checks.
-    """
-    if accelerator.num_processes == 1:
-        return signum
-    if accelerator.device.type != "cpu" and step % STEPS_BETWEEN:
-        return 0
-    return int(accelerator.gather(torch.tensor([signum], device=accelerator.device)).max())
-
-
-def made_with(accelerator: Accelerator) -> dict[str, str | int]:
+def made_with(hardware: Hardware) -> dict[str, str | int]:
     """Versions, hardware, and the precision of convolutions and decoder, to be stored beside measured results."""
-    device = accelerator.device.type
+    device = hardware.device.type
     return {
         "graphcaps": __version__,
         "torch": torch.__version__,
@@ -93,6 +127,6 @@ def made_with(accelerator: Accelerator) -> dict[str, str | int]:
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name() if device == "cuda" else f"{device}, {platform.machine()}",
         "threads": torch.get_num_threads(),
-        "precision": "bfloat16" if accelerator.mixed_precision == "bf16" else "float32",
-        "processes": accelerator.num_processes,
+        "precision": "bfloat16" if hardware.bfloat16 else "float32",
+        "processes": hardware.world,
     }

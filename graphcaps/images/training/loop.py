@@ -13,28 +13,28 @@ import dataclasses
 import logging
 import math
 import signal
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from ...errors import GraphcapsError
-from ...progress import Progress, bar
+from ...progress import REFRESH, bar, say
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
-from ..data import Batches, load_images
+from ..data import Batches, ImageSplits, load_images
 from ..models import from_config, take_layers
 from ..models.answers import is_correct, longest
 from ..models.evidence import limits_of
 from .capture import CapturedStep, Step
-from .hardware import accelerator as make_accelerator
-from .hardware import any_signal, made_with
+from .hardware import find_hardware, made_with
 from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
-from .signals import StopSignals
-from .step import one_cycle, prepare, set_rate, summed, training_step
+from .signals import stop_signals
+from .step import one_cycle, prepare, set_rate, training_step
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 class Interrupted(GraphcapsError):
     """The signal ``signum`` stopped the training; ``resume`` continues from the last checkpoint."""
 
-    def __init__(self, run: Run, signum: int, how: str = "stopped and saved"):
-        super().__init__(f"{how}. Go on with: graphcaps train --resume {run}")
+    def __init__(self, run: Run, signum: int, state: str = "stopped and saved"):
+        super().__init__(f"{state}. Go on with: graphcaps train --resume {run}")
         self.signum = signum
 
 
@@ -52,29 +52,22 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
 
     Users call ``train`` instead. If ``run`` is None, a new run folder is made.
     """
-    accelerator = make_accelerator(config.device, config.precision, config.deterministic)
-    rank, world, main = accelerator.process_index, accelerator.num_processes, accelerator.is_main_process
+    hardware = find_hardware(config.device, config.precision, config.deterministic)
     if resumed := run is not None:
         run.newest_checkpoint()  # check the run's settings before they are used to load images and build the network
     splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
-    if config.of_images and run is None:  # store the size, so that resuming keeps it even if the folder has changed
-        channels, *sides = splits.image_shape
-        kind, path = config.dataset.split(":", 1)
-        place = f"{kind}:{Path(path).absolute()}"  # folder:. would be another folder for a command that runs elsewhere
-        config = dataclasses.replace(config, dataset=place, size=max(sides), channels=3 if channels == 3 else 1)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
-    if run is None and len(splits.train) < config.batch_size and "batch_size" not in config.changed():
-        config = dataclasses.replace(config, batch_size=max(world, len(splits.train) // 4))
-        log.info("%d images per step, a quarter of the training images: --batch-size changes it", config.batch_size)
+    if run is None:
+        config = _fitted(config, splits, hardware.world)
     batches = Batches(
         splits.train,
         config.batch_size,
-        device=accelerator.device,
+        device=hardware.device,
         seed=config.seed,
         augment=config.augment,
-        rank=rank,
-        world=world,
+        rank=hardware.rank,
+        world=hardware.world,
     )
     len(batches)  # check the batch size before the run folder is made
     torch.manual_seed(config.seed)
@@ -84,99 +77,113 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         log.info("all layers but the last start from %s", config.from_run)
     engine_of(config, network, torch.device("cpu"))  # check the engine before the run folder is made
     try:
-        with StopSignals() as stop, contextlib.ExitStack() as held:
-            if run is None and main:
-                run = Run.create(config, made_with=made_with(accelerator))
-            if world > 1:
-                from accelerate.utils import broadcast_object_list
-
-                run = broadcast_object_list([run])[0]
+        with contextlib.ExitStack() as held:
+            if run is None and hardware.main:
+                run = Run.create(config, made_with=made_with(hardware))
+            run = hardware.from_main(run)
             assert run is not None, "the main process has made it"
-            if main:
+            if hardware.main:
                 held.enter_context(run.lock())
-            saving = Saving(config, run, splits, prepare(network, config.peak_rate, accelerator))
-            return Trainer(saving, batches, progress and main).fit(resumed, stop)
-    except KeyboardInterrupt as error:
+            saving = Saving(run, splits, prepare(network, config.peak_rate, hardware))
+            trainer = Trainer(saving, batches, progress and hardware.main)
+            with stop_signals() as stopped:
+                trainer.train(resumed, stopped)
+            return trainer.test()  # everything is saved: Ctrl-C may stop the process at once
+    except KeyboardInterrupt:
         if run is None:
             raise
-        how = "stopped at once; the last checkpoint is intact"
-        raise Interrupted(run, (*error.args, signal.SIGINT)[0], how) from None
+        raise Interrupted(run, signal.SIGINT, "stopped at once; the last checkpoint is intact") from None
     except RuntimeError as error:
         # If the connection to another process has closed, NCCL raises DistError, but gloo a plain RuntimeError.
-        if world == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+        if hardware.world == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
             raise
         resume = f"Go on with: graphcaps train --resume {run}" if run else "Nothing was trained"
         raise GraphcapsError(
-            f"process {rank} of {world} lost its connection to another process, which has ended or can't be reached; "
-            f"the messages of torchrun name that process. {resume}"
+            f"process {hardware.rank} of {hardware.world} lost its connection to another process, which has ended or "
+            f"can't be reached; the messages of torchrun name that process. {resume}"
         ) from error
 
 
+def _fitted(config: TrainConfig, splits: ImageSplits, world: int) -> TrainConfig:
+    """The settings of a new run, with what follows from its images: place and size of your own, and the batch size."""
+    settings: dict[str, Any] = {}
+    if config.of_images:  # stored, so that a resumed run finds the folder, and keeps the size even if images change
+        channels, *sides = splits.image_shape
+        kind, path = config.dataset.split(":", 1)
+        settings = {"dataset": f"{kind}:{Path(path).absolute()}", "size": max(sides)}
+        settings["channels"] = 3 if channels == 3 else 1
+    if len(splits.train) < config.batch_size and "batch_size" not in config.changed():
+        settings["batch_size"] = size = max(world, len(splits.train) // 4)
+        log.info("%d images per step, a quarter of the training images: --batch-size changes it", size)
+    return dataclasses.replace(config, **settings)
+
+
 class Trainer:
-    """A training, which ``fit`` runs to its end."""
+    """A training of the learner in ``saving``; ``show``: whether to print lines and progress."""
 
     def __init__(self, saving: Saving, batches: Batches, show: bool):
         self.saving, self.batches = saving, batches
         self.config, self.run, self.splits, self.learner = saving.config, saving.run, saving.splits, saving.learner
         self.total_steps = self.config.epochs * len(batches)
-        self.progress, device = Progress("", show, sys.stdout), self.learner.device
+        self.show, self.shown, device = show, 0.0, self.learner.device
+        self.say = say if show else lambda text: None
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.hits = torch.zeros((), dtype=torch.int64, device=device)
         self.step: Step = self._step
         if self.config.capture and device.type == "cuda":
-            self.step = CapturedStep(self.learner, self._step, self.config.batch_size, self.progress.say)
+            self.step = CapturedStep(self.learner, self._step, self.config.batch_size, self.say)
 
-    def fit(self, resume: bool, stop: StopSignals) -> dict:
-        """Train up to the last epoch, save a checkpoint after each epoch, then test the best network once."""
-        saving, device = self.saving, self.learner.device
-        with self.progress:
-            self.progress.say(introduction(self.config, self.run, self.splits, self.learner))
-            restored = resume and saving.restore(self.progress.say)
-            state = saving.state
-            self.progress.start_at((state.epoch * len(self.batches) + state.step) / self.total_steps)
-            state.threads = torch.get_num_threads() if device.type == "cpu" else 0
-            if state.step == 0:
-                if not restored:
-                    saving.save("last")
-                saving.save_rest()
-            self.started = time.perf_counter() - state.seconds
+    def train(self, resume: bool, stopped: Callable[[], int]) -> None:
+        """Train up to the last epoch, and save a checkpoint after each. ``stopped`` returns a received signal, or 0."""
+        saving = self.saving
+        self.say(introduction(self.config, self.run, self.splits, self.learner))
+        restored = resume and saving.restore(self.say)
+        state = saving.state
+        state.threads = torch.get_num_threads() if self.learner.device.type == "cpu" else 0
+        if state.step == 0:
+            if not restored:
+                saving.save("last")
+            saving.save_rest()
+        self.started = time.perf_counter() - state.seconds
+        with bar("training", self.show, self._share()) as self.on_progress:
             while state.epoch < self.config.epochs:
-                self._train_epoch(stop)
+                self._train_epoch(stopped)
                 self._end_epoch()
-                stopped = any_signal(self.learner.accelerator, stop.signum)
-                if stopped and state.epoch < self.config.epochs:
-                    raise Interrupted(self.run, stopped)
-        stop.end()  # everything is saved: from here on, Ctrl-C may stop the process at once
-        return self._finish()
+                signum = self.learner.hardware.any_signal(stopped())
+                if signum and state.epoch < self.config.epochs:
+                    raise Interrupted(self.run, signum)
 
-    def _train_epoch(self, stop: StopSignals) -> None:
-        state, learner, steps, stopped = self.saving.state, self.learner, len(self.batches), 0
+    def _share(self) -> float:
+        """The share of the training that is done."""
+        return (self.saving.state.epoch * len(self.batches) + self.saving.state.step) / self.total_steps
+
+    def _train_epoch(self, stopped: Callable[[], int]) -> None:
+        state, learner, steps, signum = self.saving.state, self.learner, len(self.batches), 0
         began = time.perf_counter() - state.epoch_seconds
         self.loss_sum.fill_(state.loss_sum)
         self.hits.fill_(state.correct)
         learner.model.train()
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
-            done = state.epoch * steps + state.step
-            rate = one_cycle(done, self.total_steps, self.config.peak_rate)
+            rate = one_cycle(state.epoch * steps + state.step, self.total_steps, self.config.peak_rate)
             set_rate(learner, rate)
-            self.step(images, labels, done / self.total_steps)
+            self.step(images, labels, self._share())
             state.step += 1
             state.seen += len(labels)
-            stopped = any_signal(learner.accelerator, stop.signum, state.step)
-            leaving = state.step == steps or bool(stopped)
-            if self.progress.due() or leaving:
+            signum = learner.hardware.any_signal(stopped(), state.step)
+            leaving = state.step == steps or bool(signum)
+            if leaving or time.monotonic() >= self.shown + REFRESH:  # reading the sums waits for a GPU
                 state.loss_sum, state.correct = float(self.loss_sum), int(self.hits)
                 state.epoch_seconds = max(time.perf_counter() - began, 1e-9)  # a clock can stand still
                 self._check_finite(rate, weights=leaving)
                 self._show_step()
-            if stopped:
+            if signum:
                 break
         state.seconds = time.perf_counter() - self.started
-        state.loss_sum, correct, seen = summed(learner, state.loss_sum, state.correct, state.seen)
+        state.loss_sum, correct, seen = learner.hardware.total(state.loss_sum, state.correct, state.seen)
         state.correct, state.seen = int(correct), int(seen)
-        if stopped:
+        if signum:
             self.saving.save("last")
-            raise Interrupted(self.run, stopped)
+            raise Interrupted(self.run, signum)
 
     def _step(self, images: torch.Tensor, labels: torch.Tensor, progress: float | torch.Tensor) -> torch.Tensor:
         """Make a training step, and add the batch's losses and hits to their sums, on the device."""
@@ -188,11 +195,12 @@ class Trainer:
 
     def _show_step(self) -> None:
         state, steps = self.saving.state, len(self.batches)
+        self.shown = time.monotonic()
         speed = min(state.step * self.config.batch_size, self.batches.num_images) / state.epoch_seconds
-        self.progress.set(
-            (state.epoch * steps + state.step) / self.total_steps,
-            f"epoch {state.epoch + 1}/{self.config.epochs}, step {state.step}/{steps}",
-            f"loss {state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  {speed:,.0f} img/s",
+        self.on_progress(
+            self._share(),
+            f"epoch {state.epoch + 1}/{self.config.epochs}, step {state.step}/{steps}  loss "
+            f"{state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  {speed:,.0f} img/s",
         )
 
     def _end_epoch(self) -> None:
@@ -218,25 +226,24 @@ class Trainer:
         self.saving.limits = limits_of(val.evidence, val.right)
         self.saving.save("last")
         self.saving.save_rest()
-        left = self.progress.time_left()
-        self.progress.say(
+        self.say(
             f"epoch {state.epoch}/{self.config.epochs}  loss {row['train_loss']:.4f}  "
             f"train {row['train_accuracy']:.2%}  validation {val.accuracy:.2%}{' (best)' if best else ''}  "
-            f"{row['images_per_second']:,.0f} img/s{f'  {left}' if left else ''}"
+            f"{row['images_per_second']:,.0f} img/s"
         )
 
-    def _finish(self) -> dict:
-        """Test the weights of the best epoch and write the result."""
-        device, accelerator = self.learner.device, self.learner.accelerator
-        accelerator.wait_for_everyone()
+    def test(self) -> dict:
+        """Test the weights of the best epoch once, and write the result."""
+        device, hardware = self.learner.device, self.learner.hardware
+        hardware.from_main(None)  # until then, other processes may not find its file of the best weights
         best = load(self.run, device=str(device))
-        with bar("test images", self.progress.show) as on_progress:
+        with bar("test images", self.show) as on_progress:
             test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=device), on_progress)
-        reached = result(self.config, best, self.saving.state, test, accelerator)
+        results = result(self.config, best, self.saving.state, test, hardware)
         if self.saving.main:
             self.run.write_answers(test.predicted, test.labels)
-            self.run.write_result(reached)
-        return {"run": str(self.run.path), **reached}
+            self.run.write_result(results)
+        return {"run": str(self.run.path), **results}
 
     def _check_finite(self, rate: float, weights: bool) -> None:
         state, finite = self.saving.state, math.isfinite(self.saving.state.loss_sum)

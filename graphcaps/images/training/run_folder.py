@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import dataclasses
 import errno
+import fcntl
 import itertools
 import json
 import logging
@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import filelock
 import numpy as np
 
 from ...atomic import UNFINISHED, checked, reading, replacing, write_text
@@ -44,9 +43,8 @@ NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a renam
 class Run:
     """A run folder. Commands write into ``results``: the same folder, except for networks that come with graphcaps."""
 
-    def __init__(self, path: Path, config: TrainConfig, results: Path | None = None, epochs_before: Sequence[int] = ()):
+    def __init__(self, path: Path, config: TrainConfig, results: Path | None = None):
         self.path, self.config, self.results = path, config, results or path
-        self.epochs_before = epochs_before  # numbers of epochs after which the run was finished, and then extended
 
     def __str__(self) -> str:
         """The path, quoted for a shell, or the name of a network that comes with graphcaps."""
@@ -109,32 +107,30 @@ class Run:
         try:
             text = checked(path / "config.json").read_text(encoding="utf-8")
         except (OSError, ValueError):
-            known = [*pretrained_names(), *(each.parent.name for each in out.glob("*/config.json"))]
-            then = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
-            then = did_you_mean(path.name, known) + then
-            raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {then}") from None
-        config = TrainConfig.from_json(text, str(path / "config.json"))
-        if (path / "images.csv").exists():  # the config finds it in its run folder, wherever this was moved
-            config = dataclasses.replace(config, out=path.absolute().parent, name=path.absolute().name)
-        before = read_json(text).get("epochs_before")
-        return cls(path, config, results, before if isinstance(before, list) else ())
+            names = [*pretrained_names(), *(config.parent.name for config in out.glob("*/config.json"))]
+            fix = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
+            near = did_you_mean(path.name, names)
+            raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {near}{fix}") from None
+        place = {"out": path.absolute().parent, "name": path.absolute().name}  # wherever the folder was moved
+        own_images = (path / "images.csv").exists()  # ``of_images`` finds this file by the place
+        config = TrainConfig.from_json(text, str(path / "config.json"), **place if own_images else {})
+        return cls(path, config, results)
 
-    def extend(self, epochs: int, write: bool) -> None:
-        """Raise the number of epochs of a run, so that it goes on. config.json, if written, notes the number before."""
-        self.epochs_before = [*self.epochs_before, self.config.epochs]
-        self.config = dataclasses.replace(self.config, epochs=epochs)
-        if write:
-            path = self.path / "config.json"
-            stored = read_json(path.read_text(encoding="utf-8"), settings=dict)
-            stored["settings"]["epochs"], stored["epochs_before"] = epochs, self.epochs_before
+    def write_epochs(self) -> None:
+        """If the run was extended, write its epochs into config.json, and remove the result of fewer epochs."""
+        path = self.path / "config.json"
+        stored = read_json(path.read_text(encoding="utf-8"), settings=dict)
+        if stored["settings"].get("epochs") != self.config.epochs:
+            stored["settings"]["epochs"] = self.config.epochs
             (self.path / "result.json").unlink(missing_ok=True)
             write_text(path, json.dumps(stored, indent=2) + "\n")
 
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
         try:
-            held = filelock.FileLock(self.path / ".lock").acquire(timeout=0)
-        except filelock.Timeout:
+            held = open(self.path / ".lock", "w")  # noqa: SIM115 (the caller closes it)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
@@ -170,11 +166,15 @@ class Run:
         return None, ""
 
     def check_trained(self, head: dict) -> None:
-        """Raise ``GraphcapsError`` if settings of a checkpoint, except folders and device, differ from config.json."""
+        """Raise ``GraphcapsError`` if settings of a checkpoint, except folders and device, differ from config.json.
+
+        config.json may have more epochs, because a run can be extended.
+        """
         now, trained = self.config.as_dict(), head.get("settings", {})
         for key in trained.keys() & now.keys() - {*MACHINE_SETTINGS, *FOLDER_SETTINGS}:
             wanted, got = (short_name(v[key]) if key == "dataset" else v[key] for v in (trained, now))
-            if wanted != got and not (key == "epochs" and wanted in self.epochs_before):
+            extended = key == "epochs" and trained[key] in range(1, now[key])
+            if wanted != got and not extended:
                 wanted = f"{key}: expected {wanted!r}, as in its checkpoint, got {got!r}"
                 raise GraphcapsError(f"{self.path / 'config.json'}: {wanted}. Restore it, or train another run")
 
@@ -191,10 +191,11 @@ class Run:
 
     def result(self) -> dict | None:
         """Read result.json; None if the run isn't finished."""
-        path, then = self.path / "result.json", f"Delete it, then write it again with: graphcaps train --resume {self}"
+        path = self.path / "result.json"
+        fix = f"Delete it, then write it again with: graphcaps train --resume {self}"
         if not path.exists():
             return None
-        with reading(path, "the result of a run as JSON", then, GraphcapsError):
+        with reading(path, "the result of a run as JSON", fix, GraphcapsError):
             return read_json(checked(path).read_text(encoding="utf-8"), test_accuracy=(0, 1))
 
     def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
@@ -205,9 +206,9 @@ class Run:
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
         path = self.path / "answers.npz"
-        then = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
+        fix = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
         wanted = "a finished run's answers to the test images"
-        with reading(path, wanted, then, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
+        with reading(path, wanted, fix, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
             return stored["predicted"], stored["labels"]
 
     def metrics(self) -> list[dict[str, float]]:

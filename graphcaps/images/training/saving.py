@@ -11,7 +11,6 @@ import torch
 from ...atomic import reading
 from ...errors import GraphcapsError, check_json, expect
 from ...trace import RoutingTrace
-from ..config import TrainConfig
 from ..data import ImageSplits
 from ..models import Limits, routing_network
 from ..recording import kept_epochs, record
@@ -41,17 +40,17 @@ class State:
 class Saving:
     """Writes the state, weights, metrics and routing of a training into its run folder, and restores them."""
 
-    def __init__(self, config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner):
-        self.config, self.run, self.splits, self.learner = config, run, splits, learner
-        self.network, self.device, self.main = learner.network, learner.device, learner.accelerator.is_main_process
+    def __init__(self, run: Run, splits: ImageSplits, learner: Learner):
+        self.config, self.run, self.splits, self.learner = run.config, run, splits, learner
+        self.network, self.device, self.main = learner.network, learner.device, learner.hardware.main
         self.state = State()
         self.limits = Limits()  # limits for doubtful answers, measured after the last finished epoch
         self.keep_last = True  # whether to keep the last checkpoint as the previous one; False if it is damaged
         self.trace: RoutingTrace | None = None
-        if config.epochs != run.config.epochs:
-            run.extend(config.epochs, self.main)
-        if self.main and splits.files is not None and not (run.path / "images.csv").exists():
-            run.write_table("images.csv", splits.files)
+        if self.main:
+            run.write_epochs()
+            if splits.files is not None and not (run.path / "images.csv").exists():
+                run.write_table("images.csv", splits.files)
 
     def save(self, which: str) -> None:
         """In the main process, write the "best" or the "last" checkpoint; only the last contains the optimizer."""

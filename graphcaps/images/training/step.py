@@ -3,49 +3,62 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from ..models import CapsNetOutput, CNNOutput, ImageNetwork, MatrixOutput
 from ..models.answers import overlaid
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
+from .hardware import Hardware
 
 
 class Learner(NamedTuple):
-    """A network on the accelerator's device, and its optimizer.
+    """A network on its hardware, and its optimizer.
 
-    ``model`` is ``network``, wrapped by Accelerate so that it computes in the accelerator's precision and averages
-    gradients over all processes.
+    With several processes, ``model`` is ``network`` in ``DistributedDataParallel``, which averages gradients over them.
     """
 
     network: ImageNetwork
     model: Any
-    optimizer: Any
-    accelerator: Accelerator
+    optimizer: torch.optim.Optimizer
+    hardware: Hardware
 
     @property
     def device(self) -> torch.device:
         """The network's device."""
-        return self.accelerator.device
+        return self.hardware.device
 
 
-def prepare(network: ImageNetwork, rate: float, accelerator: Accelerator) -> Learner:
-    """Move the network to the accelerator's device, in memory format channels_last, and make its Adam optimizer.
+def prepare(network: ImageNetwork, rate: float, hardware: Hardware) -> Learner:
+    """Move the network to its device, in memory format channels_last, set its precision, and make its Adam optimizer.
 
     On CUDA, the learning rate is a tensor, for ``CapturedStep``. With several processes on GPUs, batch normalisation
     uses the images of all processes. On CPUs, torch has no layer that does this: each process uses its own images.
     """
-    device = accelerator.device
-    if accelerator.num_processes > 1 and device.type == "cuda":
+    device, on_gpu = hardware.device, hardware.device.type == "cuda"
+    if hardware.world > 1 and on_gpu:
         torch.nn.SyncBatchNorm.convert_sync_batchnorm(network)  # in place
     network = network.to(device).to(memory_format=torch.channels_last)
-    lr = torch.tensor(rate, dtype=torch.float32, device=device) if device.type == "cuda" else rate
+    lr = torch.tensor(rate, dtype=torch.float32, device=device) if on_gpu else rate
     optimizer = torch.optim.Adam(network.parameters(), lr=lr, fused=device.type in ("cpu", "cuda"))
-    model, optimizer = accelerator.prepare(network, optimizer)
-    return Learner(network, model, optimizer, accelerator)
+    if hardware.bfloat16:
+        _compute_in_bfloat16(network, device)
+    model: Any = network
+    if hardware.world > 1:
+        gpus = [torch.cuda.current_device()] if on_gpu else None
+        model = torch.nn.parallel.DistributedDataParallel(network, device_ids=gpus)
+    return Learner(network, model, optimizer, hardware)
+
+
+def _compute_in_bfloat16(network: ImageNetwork, device: torch.device) -> None:
+    """Run the network's forward in autocast from now on. Its outputs, and so the loss, are in float32."""
+    in_autocast = torch.autocast(device.type, torch.bfloat16)(network.forward)
+
+    def forward(*batch: torch.Tensor) -> Any:
+        output = in_autocast(*batch)
+        return type(output)(*(x if x is None else x.float() for x in output))
+
+    network.forward = forward
 
 
 def set_rate(learner: Learner, rate: float) -> None:
@@ -69,15 +82,10 @@ def training_step(
     channels_last = batch.clone if batch.is_cuda else batch.contiguous
     output = learner.model(channels_last(memory_format=torch.channels_last), labels)
     loss = learner.network.loss(output, images, labels, progress)
-    learner.accelerator.backward(loss if weight == 1 else weight * loss)
+    (loss if weight == 1 else weight * loss).backward()
     learner.optimizer.step()
     learner.optimizer.zero_grad(set_to_none=True)
     return loss.detach(), output
-
-
-def summed(learner: Learner, *numbers: float) -> list[float]:
-    """Sum each number over all processes."""
-    return learner.accelerator.reduce(torch.tensor(numbers, dtype=torch.float64, device=learner.device)).tolist()
 
 
 def one_cycle(step: int, steps: int, peak: float) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -45,32 +45,15 @@ def train(
     """
     run = None
     expect((images is None) == (labels is None), "images and labels", "both", "one of them")
-    if images is not None and labels is not None:
-        expect(resume is None, "resume", "no images with it", "some", "A resumed run loads its own images")
-        from ..data.array_files import write_arrays
-
-        config = dataclasses.replace(config, dataset=write_arrays(images, labels, config.data))
-    if resume is not None:
-        run = Run.open(resume)
-        check_allowed(run.config.routing)
-        old, epochs = run.config.epochs, config.epochs if "epochs" in (*config.changed(), *overrides) else 0
-        more = f"To train longer, add --epochs and a number above {old}"
-        if run.result() or epochs > old:
-            run.newest_checkpoint()  # name a setting that was changed
-        expect("epochs" not in overrides or epochs >= old, "epochs", f"more than {old}", epochs, more)
-        if run.result() and epochs <= old:
-            raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {old} epochs. {more}")
-        stored = json.loads((run.path / "config.json").read_text(encoding="utf-8"))["settings"]
-        if weight := stored.get("coupling_weight", 0):
-            got = f"{weight} in {run}. The loss that it weighted was removed: train another run"
-            raise GraphcapsError(f"resume: expected a run with coupling_weight 0, got {got}")
-        taken = {key: getattr(config, key) for key in MACHINE_SETTINGS if key in (*config.changed(), *overrides)}
-        config = dataclasses.replace(run.config, **taken, epochs=max(old, epochs))
-    if run is None and config.from_run is not None:
-        config = _like(config, Run.open(config.from_run).config)
-    config.check()
-    if run is None:
+    if resume is None:
+        config = _settled(config, images, labels)
+        config.check()
         Run.check_place(config)
+    else:
+        expect(images is None, "resume", "no images with it", "some", "A resumed run loads its own images")
+        run = Run.open(resume)
+        run.config = config = _resumed(run, config, overrides)
+        config.check()
     from ...routing import engine
     from .hardware import determinism
     from .loop import fit
@@ -79,11 +62,37 @@ def train(
         return fit(config, run, progress)
 
 
-def _like(config: TrainConfig, other: TrainConfig) -> TrainConfig:
-    """Take the settings of another run's network, unless they were changed from their defaults."""
-    given = {key: getattr(other, key) for key in ("model", "routing", "iterations", "prior")}
-    if config.of_images and other.dataset in DATASETS:
-        given["channels"], given["size"], _ = DATASETS[other.dataset].image_shape
-    elif config.of_images:
-        given |= {"channels": other.channels, "size": other.size}
-    return dataclasses.replace(config, **{key: v for key, v in given.items() if key not in config.changed()})
+def _settled(config: TrainConfig, images: ArrayLike | None, labels: ArrayLike | None) -> TrainConfig:
+    """The settings of a new run: ``config``, with what follows from the given images and from ``from_run``.
+
+    Settings of the other run's network are taken unless they were changed from their defaults.
+    """
+    settings: dict[str, Any] = {}
+    if images is not None and labels is not None:
+        from ..data.array_files import write_arrays
+
+        settings["dataset"] = write_arrays(images, labels, config.data)
+    if config.from_run is not None:
+        other = Run.open(config.from_run).config
+        network = {key: getattr(other, key) for key in ("model", "routing", "iterations", "prior")}
+        if (settings or config.of_images) and other.dataset in DATASETS:
+            network["channels"], network["size"], _ = DATASETS[other.dataset].image_shape
+        elif settings or config.of_images:
+            network |= {"channels": other.channels, "size": other.size}
+        settings |= {key: value for key, value in network.items() if key not in config.changed()}
+    return dataclasses.replace(config, **settings)
+
+
+def _resumed(run: Run, config: TrainConfig, overrides: Collection[str]) -> TrainConfig:
+    """The settings of a resumed run: its own, with those that ``train`` takes from ``config``."""
+    check_allowed(run.config.routing)
+    taken = {*config.changed(), *overrides}
+    old, epochs = run.config.epochs, config.epochs if "epochs" in taken else 0
+    more = f"To train longer, add --epochs and a number above {old}"
+    if run.result() or epochs > old:
+        run.newest_checkpoint()  # name a setting that was changed
+    expect("epochs" not in overrides or epochs >= old, "epochs", f"more than {old}", epochs, more)
+    if run.result() and epochs <= old:
+        raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {old} epochs. {more}")
+    settings = {key: getattr(config, key) for key in MACHINE_SETTINGS if key in taken}
+    return dataclasses.replace(run.config, **settings, epochs=max(old, epochs))
