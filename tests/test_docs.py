@@ -220,7 +220,7 @@ def parsed(monkeypatch) -> list[dict]:
 
 def test_every_command_line_is_one_that_graphcaps_takes(parsed, capsys):
     lines = {tuple(words) for text in PAGES.values() for words in commands(text)}
-    assert len(lines) > 40 and {words[0] for words in lines} - {"--help"} == COMMANDS.keys()
+    assert len(lines) > 40 and {words[0] for words in lines} - {"--help", "--version"} == COMMANDS.keys()
     for words in lines:
         if len(words) == 1:  # may be the command's name in a sentence
             continue
