@@ -45,7 +45,7 @@ class Related:
 
 def read_archive(path: Path) -> dict[str, np.ndarray]:
     """All arrays of a NumPy archive; raise ``InputError`` if there is no such file."""
-    expect(path.is_file(), "graphs", str(path), "no such file", "docs/datasets.md says what it holds")
+    expect(path.is_file(), "graphs", str(path), "no such file", "experiments/README.md says what it holds")
     with np.load(path, allow_pickle=False) as archive:
         return dict(archive)
 
@@ -83,7 +83,7 @@ def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") ->
     ``MOST_PAIRS`` pairs of each matrix, or takes all if there are fewer, and splits the nodes like those of HumanGO.
     Features are the first ``COMPONENTS`` singular vectors of the file ``features``, or of the adjacency matrix.
     """
-    expect(folder.is_dir(), "graphs", str(folder), "no such folder", "docs/datasets.md says what it holds")
+    expect(folder.is_dir(), "graphs", str(folder), "no such folder", "experiments/README.md says what it holds")
     random, labels = np.random.RandomState(seed), np.load(folder / "labels.npy", allow_pickle=False).astype(np.int64)
     matrices = [sparse.load_npz(folder / f"{name}.npz").tocsr() for name in names]
     drawn = [np.stack(sparse.triu(matrix, 1).nonzero()) for matrix in matrices]
@@ -187,7 +187,7 @@ def _components(rows: sparse.csr_matrix, seed: int) -> Tensor:
 
 def _triples(path: Path) -> np.ndarray:
     """Subjects, relations and objects (3, n) in a file of N-Triples, without triples with literals."""
-    expect(path.is_file(), "graphs", str(path), "no such file", "docs/datasets.md says what it holds")
+    expect(path.is_file(), "graphs", str(path), "no such file", "experiments/README.md says what it holds")
     text = gzip.decompress(path.read_bytes()).decode()
     return np.array(re.findall(r"^<(.*)> <(.*)> <(.*)> \.$", text, re.MULTILINE)).T
 

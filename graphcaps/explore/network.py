@@ -1,4 +1,4 @@
-"""A trained network as JSON for the explorer page, where ``page/network.js`` runs it.
+"""A trained network as JSON for the explorer page, where ``viz/explorer/page/network.js`` runs it.
 
 Keys::
 

@@ -21,7 +21,7 @@ from graphcaps.routing import Spherical, Uniform  # noqa: E402
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 F, D, K, N, E = 6, 4, 3, 9, 24
-# float64: sums of at most 30 terms of size 10, three iterations; see test_facts.py.
+# float64: sums of at most 30 terms of size 10, three iterations; see tests/test_facts.py.
 EXACT = dict(rtol=1e-10, atol=1e-10)
 CAN_SAMPLE = torch_geometric.typing.WITH_PYG_LIB or torch_geometric.typing.WITH_TORCH_SPARSE
 

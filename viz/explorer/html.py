@@ -60,7 +60,7 @@ def graph_page(data: dict) -> str:
 def _filled(template: str, data: dict, styles: str, scripts: str, worker: str = "", **parts: str) -> str:
     """Fill the template with the data and other parts, and with a policy for these styles and scripts."""
     style, script = "\n".join(_read(f"{name}.css") for name in styles.split()), _script(scripts)
-    assembly = " 'wasm-unsafe-eval'" if worker else ""  # lanes.js assembles WebAssembly; eval stays forbidden
+    assembly = " 'wasm-unsafe-eval'" if worker else ""  # page/lanes.js assembles WebAssembly; eval stays forbidden
     policy = (
         f"default-src 'none'; script-src {_hash(script)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"

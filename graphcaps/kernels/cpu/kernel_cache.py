@@ -1,6 +1,7 @@
 """Compilation of kernels with Numba, cached in the user's cache, in a folder whose name contains a hash of the sources.
 
-Numba itself checks only the kernel's own file for changes, not `rule.py` and the other files compiled into the kernel.
+Numba itself checks only the kernel's own file for changes, not `algorithms/rule.py` and the other files compiled into
+the kernel.
 The folder isn't in site-packages, because pip would leave the compiled files behind.
 
 The files contain pickles and machine code. So only the user may write to the folder, and each file ends with a
