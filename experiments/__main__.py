@@ -29,6 +29,7 @@ ROWS = ("defaults", "interests", "known", "labels", "relations")
 OTHERS = {
     "overview": "a table of all tasks and routings, and of networks without capsules; about 15 hours on a core",
     "pruning RUN": "accuracy of a run's network if each child keeps only its strongest edges; compact, paper or deep",
+    "robustness RUN": "accuracy of a run's network on turned, shifted, noisy, scrambled or affNIST-style test images",
     "pretrained RUN": "make a run's network one that comes with graphcaps",
     "decoder NAME": "train a small decoder for a network that comes with graphcaps",
     "trainings RUN...": "add result.json of these run folders to results/trainings.json",
@@ -60,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("python -m experiments", description=__doc__, epilog=names())
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     made.add_argument("name", nargs="?", help="one of the list below, or a YAML file with a plan")
-    made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="for pruning, pretrained, decoder, trainings")
+    made.add_argument(
+        "runs", nargs="*", type=Path, metavar="RUN", help="for robustness, pruning, pretrained and others"
+    )
     made.add_argument("--data", type=Path, default=Path("data"), help="data sets (%(default)s)")
     made.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
     made.add_argument("--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results")
@@ -68,7 +71,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seeds", type=int, metavar="N", help="on graphs: number of trainings with the chosen settings")
     made.add_argument("--processes", type=int, metavar="N", help="on graphs: parallel trainings; default: one per core")
     made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")
-    made.add_argument("--only", nargs="+", default=(), metavar="TASK", help=f"for {', '.join(('overview', *ROWS))}")
+    made.add_argument(
+        "--only", nargs="+", default=(), metavar="TASK", help=f"for {', '.join(('overview', 'robustness', *ROWS))}"
+    )
     made.add_argument("--keep", nargs="+", type=int, metavar="K", help="for pruning: edges that a child keeps")
     return made
 
@@ -108,10 +113,11 @@ def make(given: argparse.Namespace) -> None:
         return add_trainings(given.runs)
     from experiments import pretrained
     from experiments.run import Place
-    from experiments.tasks import images, overview, pruning
+    from experiments.tasks import images, overview, pruning, robustness
+    from graphcaps.atomic import write_text
     from graphcaps.images.training.run_folder import Run
 
-    if given.name in ("decoder", "pretrained", "pruning"):
+    if given.name in ("decoder", "pretrained", "pruning", "robustness"):
         expect(len(given.runs) == 1, given.name, "one run folder", len(given.runs))
         run = Run.open(given.runs[0])
     if given.name == "decoder":
@@ -124,6 +130,12 @@ def make(given: argparse.Namespace) -> None:
     if name == "overview":
         result = overview.results(place, given.only, lambda partial: table.write(name, partial, given.cache))
         whole = {row["task"] for row in result["rows"]} == {*overview.TASKS}
+    elif name == "robustness":
+        for kind, measured in robustness.of_run(run, place, given.only).items():
+            file = run.results / "evaluate" / f"{kind}.json"
+            write_text(file, json.dumps(measured, indent=1) + "\n")
+            print(robustness.markdown(measured), file, "", sep="\n")
+        return
     elif name == "pruning":
         result = pruning.of_run(run, place, tuple(given.keep or pruning.KEEP))
     elif name in ON_GRAPHS:

@@ -9,13 +9,15 @@ import statistics
 import numpy as np
 
 from experiments import run, table
+from experiments.data.affnist import load_affnist, parts
 from experiments.plan import Plan
 from experiments.run import Place
 from experiments.statistics import difference, mcnemar
-from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, evaluate
+from experiments.tasks.robustness import STYLE, answers
+from graphcaps.images.analysis.accuracy import EVALUATION_BATCH
 from graphcaps.images.analysis.capsule_usage import capsule_usage
 from graphcaps.images.config import TrainConfig
-from graphcaps.images.data import Batches, load_affnist, load_images, within
+from graphcaps.images.data import Batches, load_images
 from graphcaps.images.training.hardware import pick_device
 from graphcaps.images.training.run_folder import Run, load
 from graphcaps.images.training.train import train
@@ -43,17 +45,16 @@ def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
     predicted, labels = finished.answers()
     right, named = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}, {"test": "test"}
     model = load(finished, device=device)
-    for each in on:
-        images, named[each] = load_affnist(place.data), "affNIST-style"
-        with bar(named[each]) as on_progress:
-            evaluated = evaluate(model, Batches(images, EVALUATION_BATCH, device=device), on_progress)
-        right[each], inside = (evaluated.predicted == evaluated.labels).numpy(), within(images).numpy()
-        for part, among in (("within", inside), ("beyond", ~inside)):
-            if among.any():
-                right[f"{each} {part}"], named[f"{each} {part}"] = right[each][among], f"{named[each]} ({part})"
+    for image_set in on:
+        affnist = load_affnist(place.data)
+        result = answers(model, Batches(affnist, EVALUATION_BATCH, device=device), STYLE)
+        for part, of_part in parts(affnist).items():
+            key = f"{image_set} {part}".strip()
+            right[key] = (result.predicted == result.labels)[of_part].numpy()
+            named[key] = STYLE + f" ({part})" * bool(part)
     return {
         "result": finished.result(),
-        "right": {each: "".join(map(str, answers.astype(int))) for each, answers in right.items()},
+        "right": {key: "".join(map(str, of_images.astype(int))) for key, of_images in right.items()},
         "named": named,
         "images_per_second": statistics.median(row["images_per_second"] for row in finished.metrics()),
         "capsules": _usage(model, finished, place, device) if model.routes else None,
