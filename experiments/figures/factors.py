@@ -33,7 +33,7 @@ def recovered(picture: dict) -> Figure:
         around = figure.add_axes((0.56, 0.11, side + 0.02, (side + 0.02) * style.SCREEN.width / _HEIGHT))
         _draw_node(around, edges, {capsule: place for place, capsule in enumerate(order)})
         heading.say(
-            f"Couplings and the {picture['factors']} factors behind the edges",
+            f"Couplings and the {len(table)} factors behind the edges",
             f"layer {picture['layer']}, graph {picture['graph']}, adjusted mutual information {picture['score']:.2f}",
             f"node {picture['node']}: ring, true factor; line, capsule",
         )

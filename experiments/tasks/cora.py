@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import run, table
+from experiments import run
 from experiments.data.cora import load_cora
 from experiments.run import Place
+from experiments.task import Task
 from graphcaps import dgl
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Routing, Spherical
@@ -36,7 +37,7 @@ _GCN = [
     for width, dropout in [(16, 0.5), (16, 0.8), (64, 0.5), (64, 0.8)]
 ]
 SETTINGS = {name: _GCN if name == "GCN" else _HEADS for name in LAYERS}
-SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 20, range(1000, 1003), 500, 50
+EPOCHS, PATIENCE = 500, 50
 
 
 def capsule_layer(inputs: int, outputs: int, caps: int, drop: float, routing: Routing | str) -> CapsuleConv:
@@ -71,7 +72,7 @@ class TwoLayers(nn.Module):
         return self.second(graph, self.dropout(hidden)).flatten(1)
 
 
-def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> dict:
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool) -> dict:
     """Train one network. The validation loss chooses the epoch."""
     data = load_cora(place.data)
     torch.manual_seed(seed)
@@ -85,19 +86,8 @@ def fit(place: Place, network: str, settings: dict, seed: int, epochs: int) -> d
     def losses() -> list[Tensor]:
         return [F.cross_entropy(*answers(data.train))]
 
-    return run.fit(model, losses, answers, data.val, data.test, epochs=epochs, patience=PATIENCE, **rates)
+    rates |= {"epochs": 3 if quick else EPOCHS, "patience": PATIENCE}
+    return run.fit(model, losses, answers, data.val, data.test, **rates)
 
 
-def rows(place: Place, seeds: int = SEEDS, quick: bool = False) -> dict:
-    """Choose each network's settings on validation papers. Then train and test it with ``seeds`` other seeds."""
-    common = {"epochs": 3 if quick else EPOCHS}
-    return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
-
-
-def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
-    """Make the only part of the result; ``table.graphs`` makes a table of it."""
-    made = rows(place, seeds=seeds, quick=quick)
-    how = f"highest validation accuracy over {len(TRIAL_SEEDS)} other seeds"
-    protocol = table.protocol(table.counted(seeds, "seed"), len(_HEADS), how, seeds > 1)
-    margins = table.margins("capsules", made)
-    return [{"rows": [*made.values()], "margins": margins, "protocol": protocol}]
+TASK = Task("cora", fit, lambda: SETTINGS, seeds=lambda case, network: 20, trial_seeds=range(1000, 1003))

@@ -7,9 +7,8 @@ own capsule. With ``joined``, all labels are read from all capsules, and tasks w
 on validation items.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import run, table
+from experiments import table
 from experiments.data.cora import load_cora
 from experiments.data.relations import Related, joined, read_archive
 from experiments.run import Place
+from experiments.task import Task
 from experiments.tasks import molecules, relations
 from experiments.tasks.factors import Network, capsule_layer, concentrations
 from graphcaps import dgl
@@ -31,7 +31,7 @@ ROUTINGS: dict[str, Callable[[], Routing]] = {
     "kappa from 0.1": lambda: Spherical(concentration=0.1),
     "kappa from 0.5": lambda: Spherical(concentration=0.5),
 }
-SEEDS, EPOCHS, PART, PARTS, DROPOUT = 3, 200, 16, 8, 0.5
+EPOCHS, PART, PARTS, DROPOUT = 200, 16, 8, 0.5
 RATES = {"lr": 0.01, "weight_decay": 5e-4, "patience": 30}
 
 
@@ -79,7 +79,7 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
     "Wisconsin": partial(from_dgl, "Wisconsin"),
     "BlogCatalog": blog_catalog,
 }
-ROWS = [
+CASES = [
     *[(name, layout) for name in DATA for layout in (("own", "joined") if "factors" in name else ("joined",))],
     *[(name, "readout") for name in ("mutag", "proteins")],
 ]
@@ -99,13 +99,13 @@ class TwoLayers(nn.Module):
         return self.second(graph, self.dropout(hidden)).flatten(1)[items].unsqueeze(2)
 
 
-def fit(place: Place, network: str, data: str, layout: str, seed: int, epochs: int) -> dict:
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str, layout: str) -> dict:
     """Train with one routing. The validation loss chooses the epoch. For molecules, the seed is the fold's number."""
-    routing = ROUTINGS[network]
+    routing, epochs = ROUTINGS[network], 3 if quick else EPOCHS
     if layout == "readout":
         graphs, epochs = molecules.load_graphs(data.upper(), place.data), min(epochs, molecules.EPOCHS[data])
         readout = partial(molecules.ClassCapsules, routing=routing())
-        return molecules.train(graphs, readout, molecules.SETTINGS[0], seed, 0, epochs)
+        return molecules.train(graphs, readout, molecules.SETTINGS[0], seed, epochs)
     related = DATA[data](place.data, seed)
     torch.manual_seed(seed)
     inputs, labels, classes = related.features.shape[1], related.labels.shape[1], int(related.labels.max()) + 1
@@ -119,17 +119,28 @@ def fit(place: Place, network: str, data: str, layout: str, seed: int, epochs: i
     return result | {"concentration": concentrations(model)}
 
 
-def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """Make a row for each graph, layout and routing, from ``seeds`` trainings with the same settings."""
-    made, names = [], run.chosen(only, [data for data, _ in ROWS])
-    for data, layout in (row for row in ROWS if row[0] in names):
-        starts = range(molecules.FOLDS if layout == "readout" and not quick else seeds)
-        common = {"data": data, "layout": layout, "epochs": 3 if quick else EPOCHS}
-        trials = [common | {"network": routing, "seed": seed} for routing, seed in product(ROUTINGS, starts)]
-        fits = iter(run.run(fit, trials, place, f"{data}, {layout}"))
-        for routing in ROUTINGS:
-            own = [next(fits) for _ in starts]
-            val, kappas = ([each.get(key) for each in own] for key in ("val_accuracy", "concentration"))
-            row = table.row(routing, own, [{}])
-            made.append({"data": data, "layout": layout, **row, "val": val, "kappas": kappas})
-    return made
+def row(network: str, fits: list[dict], settings: list[dict]) -> dict:
+    val, kappas = ([fit.get(key) for fit in fits] for key in ("val_accuracy", "concentration"))
+    return table.row(network, fits, settings) | {"val": val, "kappas": kappas}
+
+
+def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
+    uniform = {(row["data"], row["layout"]): row["test"] for row in rows if row["name"] == "uniform"}
+    for row in rows:
+        case, score = (row["data"], row["layout"]), table.percent(row["test_mean"], row["test_sd"])
+        gap = table.lead(row["test"], uniform[case], molecules.OVERLAP if row["layout"] == "readout" else 0.0)
+        text = score if row["name"] == "uniform" else f"{score}, {gap}"
+        yield {"graph": row["data"], "layout": row["layout"], row["name"]: text}
+
+
+TASK = Task(
+    "defaults",
+    fit,
+    lambda data, layout: dict.fromkeys(ROUTINGS, [{}]),
+    cases=[{"data": data, "layout": layout} for data, layout in CASES],
+    seeds=lambda case, network: molecules.FOLDS if case["layout"] == "readout" else 3,
+    row=row,
+    cells=cells,
+    index=2,
+    score="score",
+)

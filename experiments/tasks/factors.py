@@ -10,7 +10,7 @@ Settings are chosen on validation nodes. One of them, ``heads``, says from where
 features of a node, or from one of its K parts. A part is a capsule, a head of GAT, or 16 channels of GCN.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 
@@ -23,6 +23,7 @@ from experiments import run, table
 from experiments.data.beliefs import beliefs
 from experiments.data.factors import FactorGraph, factor_graph
 from experiments.run import Place
+from experiments.task import Task
 from graphcaps import dgl
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Routing, Spherical
@@ -64,9 +65,8 @@ SETTINGS = {network: _OTHERS for network in LAYERS if network not in ROUTED} | {
     ],
 }
 """For each network, four settings to choose from."""
-SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 10, range(1000, 1003), 400, 50
-NUMBERS = (4, 8)
-"""There is a table for each of these numbers of factors."""
+BOUND = "belief propagation, told the generator's probabilities"
+EPOCHS, PATIENCE = 400, 50
 PART, DROPOUT, WEIGHT_DECAY = 16, 0.5, 5e-4
 
 
@@ -127,9 +127,11 @@ def concentrations(model: nn.Module) -> list[float]:
     return [float(part.kappa.detach()) for part in model.modules() if isinstance(part, Spherical)]
 
 
-def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epochs: int) -> dict:
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, factors: int) -> dict:
     """Train one network on the graph of the seed. The validation loss chooses the epoch."""
     data = factor_graph(seed, factors)
+    if network == BOUND:
+        return upper_bound(data)
     torch.manual_seed(seed)
     graph, shape = dgl.add_self_loop(data.graph), dict(settings)  # self-loops come after the other edges
     rates, width = {"lr": shape.pop("lr"), "weight_decay": WEIGHT_DECAY}, PART * factors
@@ -144,10 +146,10 @@ def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epo
     def losses() -> list[Tensor]:
         return [F.cross_entropy(*answers(data.train))]
 
-    result = run.fit(model, losses, answers, data.val, data.test, epochs=epochs, patience=PATIENCE, **rates)
+    rates |= {"epochs": 3 if quick else EPOCHS, "patience": PATIENCE}
+    result = run.fit(model, losses, answers, data.val, data.test, **rates)
     if network in ROUTED:
-        result["picture"] = [recovery(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
-        result["information"] = [layer["score"] for layer in result["picture"]]
+        result["layers"] = [recovery(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
         result["concentration"] = concentrations(model)
     return result
 
@@ -175,39 +177,42 @@ def information(factor: Tensor, capsule: Tensor) -> float:
     return float(adjusted_mutual_info_score(factor.numpy(), capsule.numpy()))
 
 
-def upper_bound(place: Place, seed: int, factors: int) -> dict:
+def upper_bound(data: FactorGraph) -> dict:
     """Upper bounds for networks, by belief propagation: micro-F1 on the test nodes, and information of the causes."""
-    data = factor_graph(seed, factors)
     classes, causes = beliefs(data)
-    which, factor = data.single()
     right = (classes.argmax(dim=2) == data.labels)[data.test].double().mean()
-    return {"accuracy": float(right), "score": information(factor, causes[which].argmax(dim=1))}
+    return {"test": float(right), "layers": [recovery(causes, data)]}
 
 
-def rows(place: Place, factors: int, seeds: int = SEEDS, quick: bool = False) -> dict:
-    """Choose each network's settings on validation nodes. Then train and test it on ``seeds`` other graphs."""
-    common = {"factors": factors, "epochs": 3 if quick else EPOCHS}
-    return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
+def row(network: str, fits: list[dict], settings: Sequence[dict]) -> dict:
+    """A row with the information of each layer's couplings. That of ``mutual`` has a picture of the first graph."""
+    numbers = table.row(network, fits, settings)
+    if "layers" in fits[0]:
+        layers = [*zip(*(fit["layers"] for fit in fits), strict=True)]
+        spreads = [table.spread([recovered["score"] for recovered in layer]) for layer in layers]
+        numbers["recovered"] = {f"layer {n}": scores for n, scores in enumerate(spreads, 1)}
+    if "concentration" in fits[0]:
+        numbers["concentration"] = [fit["concentration"] for fit in fits]
+    if network == "mutual":
+        best = max(range(len(layers)), key=lambda n: spreads[n]["mean"])
+        numbers["picture"] = {"layer": best + 1, "graph": 0, "node": 0, **layers[best][0]}
+    return numbers
 
 
-def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
-    """Make a part of the result for each number of factors, with a picture of the network ``mutual``."""
-    return [_part(place, factors, seeds, quick) for factors in NUMBERS]
+def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
+    for row, texts in zip(rows, table.cells(rows), strict=True):
+        layers = [f"{table.score(scores)} in {layer}" for layer, scores in row.get("recovered", {}).items()]
+        yield {"factors": row["factors"], **texts, "information": ", ".join(layers) or "-"}
 
 
-def _part(place: Place, factors: int, seeds: int, quick: bool) -> dict:
-    made = rows(place, factors, seeds=seeds, quick=quick)
-    known = run.run(upper_bound, [{"seed": seed, "factors": factors} for seed in range(seeds)], place, "beliefs")
-    layers = {network: made[network].pop("picture") for network in ROUTED}["mutual"]
-    means = [score["mean"] for score in made["mutual"]["recovered"].values()]
-    drawn = means.index(max(means))
-    without_mutual = {network: row for network, row in made.items() if network != "mutual"}
-    how = f"highest validation score over {len(TRIAL_SEEDS)} other graphs"
-    return {
-        "factors": factors,
-        "rows": [*made.values()],
-        "margins": table.margins("capsules", without_mutual) | table.margins("mutual", made),
-        "known": {name: table.spread([each[name] for each in known]) for name in known[0]},
-        "protocol": table.protocol(table.counted(seeds, "graph"), len(_OTHERS), how, seeds > 1),
-        "picture": {"factors": factors, "layer": drawn + 1, "graph": 0, "node": 0, **layers[drawn]},
-    }
+TASK = Task(
+    "factors",
+    fit,
+    lambda factors: SETTINGS | {BOUND: [{}]},
+    cases=({"factors": 4}, {"factors": 8}),
+    seeds=lambda case, network: 10,
+    trial_seeds=range(1000, 1003),
+    row=row,
+    cells=cells,
+    score="micro-F1",
+)

@@ -12,7 +12,7 @@ those of the first fold, 0.003 was worse for six of the seven networks, by 0.3 t
 Ratings count as behaviours, whatever their value. No network knows the order of a history.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +21,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import run, table
+from experiments import run
 from experiments.run import Place
+from experiments.task import Task
 from graphcaps import bipartite_graph, dgl, route
 from graphcaps.errors import expect
 from graphcaps.nn import CapsuleReadout
 from graphcaps.routing import Dynamic, Routing, Spherical, Uniform
 
 K, D, LAST, BEST, TARGETS, BATCH = 4, 64, 50, 50, 4, 256
-SEEDS, EPOCHS, PATIENCE, RATE = 3, 40, 10, 0.01
+EPOCHS, PATIENCE, RATE = 40, 10, 0.01
 
 
 @dataclass(frozen=True)
@@ -155,12 +156,8 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool) -> d
     def loss(scores: Tensor, hidden: Tensor) -> Tensor:
         return torch.tensor(-recall(scores, hidden))
 
-    epochs = 3 if quick else EPOCHS
-    how = {"lr": settings["lr"], "epochs": epochs, "patience": PATIENCE, "loss": loss, "score": recall}
-    return run.fit(model, losses, answers, data.val, data.test, **how)
+    options = {"lr": settings["lr"], "epochs": 3 if quick else EPOCHS, "patience": PATIENCE}
+    return run.fit(model, losses, answers, data.val, data.test, loss=loss, score=recall, **options)
 
 
-def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """A row for each network."""
-    tried = {network: [{"lr": RATE}] for network in run.chosen(only, NETWORKS)}
-    return [*table.rows(run.choose_and_test(fit, tried, (0,), seeds, place, {"quick": quick})).values()]
+TASK = Task("interests", fit, lambda: dict.fromkeys(NETWORKS, [{"lr": RATE}]), score="Recall@50")

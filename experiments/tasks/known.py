@@ -10,7 +10,7 @@ share of the known nodes is hidden and predicted from the others (Shi et al. 202
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import run
+from experiments import table
 from experiments.data.beliefs import beliefs
 from experiments.data.relations import Related, cora, drawn_factors
 from experiments.run import Place
+from experiments.task import Task
 from experiments.tasks.factors import WEIGHT_DECAY
 from experiments.tasks.relations import DATA as RELATIONS
 from experiments.tasks.relations import HECO
@@ -34,7 +35,7 @@ DATA = {name: RELATIONS[name] for name in RELATIONS if "published" in name}
 DATA |= {f"{k} factors, drawn": lambda root, seed, k=k: drawn_factors(seed, k) for k in (6, 8, 10)}
 RECORDED: dict[str, Callable[[Path, int], Related]] = {"Cora": cora} | {name: RELATIONS[name] for name in HECO}
 DATA |= RECORDED
-SHARES, SEEDS, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), 5, (0.25, 0.5, 1.0, 2.0), 30
+SHARES, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), (0.25, 0.5, 1.0, 2.0), 30
 TRAINED = ("8 factors, published", *RECORDED)
 """The graphs on which networks are trained, for hours. Other methods are tried on all graphs."""
 HIDE, HIDDEN, EPOCHS, LAYER_EPOCHS, LAYER_ITERATIONS = 0.3, 64, 300, 6, 16
@@ -232,25 +233,31 @@ FITTED: dict[str, Callable[[Related, Tensor], Tensor]] = {
 }
 
 
-def fit(place: Place, data: str, share: float, method: str, seed: int) -> dict:
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str, share: float) -> dict:
     """Find the classes of the nodes that aren't known. The seed draws the known nodes, and the graph if it is drawn."""
     related = DATA[data](place.data, seed)
     count = len(related.labels)
     known = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: round(share * count)]
     labels = torch.full_like(related.labels, -1).index_copy(0, known, related.labels[known])
     torch.manual_seed(seed)
-    right = (METHODS | FITTED)[method](related, labels) == related.labels
+    right = (METHODS | FITTED)[network](related, labels) == related.labels
     return {"test": float(right[labels[:, 0] < 0].double().mean())}
 
 
-def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """A row for each graph, share of known nodes and method."""
-    made = []
-    for data, share, method in product(run.chosen(only, DATA), SHARES[2:] if quick else SHARES, [*METHODS, *FITTED]):
-        if method in FITTED and data not in TRAINED:
-            continue
-        count = min(seeds, 3) if data in RECORDED or method in FITTED else seeds
-        trials = [{"data": data, "share": share, "method": method, "seed": seed} for seed in range(count)]
-        scores = [result["test"] for result in run.run(fit, trials, place, f"{data}, {share:.0%}, {method}")]
-        made.append({"data": data, "share": share, "name": method, "test": scores})
-    return made
+def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
+    for row in rows:
+        mean, sd, _ = table.spread(row["test"]).values()
+        yield {"graph": row["data"], "known": f"{row['share']:.0%}", row["name"]: table.percent(mean, sd)}
+
+
+TASK = Task(
+    "known",
+    fit,
+    lambda data, share: dict.fromkeys([*METHODS, *(FITTED if data in TRAINED else ())], [{}]),
+    cases=[{"data": data, "share": share} for data, share in product(DATA, SHARES)],
+    seeds=lambda case, method: 3 if case["data"] in RECORDED or method in FITTED else 5,
+    row=lambda method, fits, settings: {"name": method, "test": [fit["test"] for fit in fits]},
+    cells=cells,
+    index=2,
+    score="score",
+)

@@ -10,7 +10,7 @@ With ``heads="told"``, a network knows which classes belong to the same factor. 
 Then ``exclusive`` assigns each class to a capsule of ``BeliefConv``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 
 import torch
@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from experiments import run, table
 from experiments.data.relations import Related
 from experiments.run import Place
+from experiments.task import Task
 from experiments.tasks import relations
 from experiments.tasks.factors import PART, WEIGHT_DECAY, Network, information
 from graphcaps import dgl
@@ -28,7 +29,7 @@ from graphcaps.nn import BeliefConv
 DATA = [name for name in relations.DATA if "published" in name]
 HIDDEN, STRENGTH = 0.25, 6.0
 SHORT = {"messages": False, "degree_corrected": False}  # a training with messages takes three times as long
-SEEDS, TRIAL_SEEDS, PATIENCE = 3, (1000,), 50
+PATIENCE = 50
 
 
 class Without(nn.Module):
@@ -120,7 +121,7 @@ HEADS = {"told": [*NETWORKS], "found": ["beliefs", "equal beliefs", "mutual", "u
 """The networks for each value of ``heads``. With ``"found"``, ``Control`` reads each class from all parts of a node."""
 
 
-def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads: str, quick: bool) -> dict:
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str, heads: str) -> dict:
     """Train one network on the graph ``data``. The validation loss chooses the epoch."""
     related = relations.DATA[data](place.data, seed)
     torch.manual_seed(seed)
@@ -151,14 +152,29 @@ def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads:
     return result
 
 
-def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """Make a row for each graph, each value of ``heads`` and each network."""
-    made = []
-    for data, heads in product(run.chosen(only, DATA), HEADS):
-        tried = {network: NETWORKS[network][1] for network in HEADS[heads]}
-        common = {"data": data, "heads": heads, "quick": quick}
-        for network, (settings, fits) in run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, common).items():
-            row = table.row(network, fits, [settings])
-            extra = {name: [each[name] for each in fits] for name in ("couplings", "learned") if name in fits[0]}
-            made.append({"data": data, "heads": heads, **row, **extra})
-    return made
+def row(network: str, fits: list[dict], settings: list[dict]) -> dict:
+    learned = {name: [fit[name] for fit in fits] for name in ("couplings", "learned") if name in fits[0]}
+    return table.row(network, fits, settings) | learned
+
+
+def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
+    uniform = {(row["data"], row["heads"]): row["test"] for row in rows if row["name"] == "uniform"}
+    for row in rows:
+        score, case = table.percent(row["test_mean"], row["test_sd"]), (row["data"], row["heads"])
+        yield {"graph": row["data"], "factors": row["heads"], row["name"]: score}
+        if row["name"] == "beliefs":
+            lead, couplings = table.lead(row["test"], uniform[case]), table.spread(row["couplings"])
+            texts = {"beliefs, ahead of uniform": lead, "information": table.score(couplings)}
+            yield {"graph": row["data"], "factors": row["heads"], **texts}
+
+
+TASK = Task(
+    "labels",
+    fit,
+    lambda data, heads: {network: NETWORKS[network][1] for network in HEADS[heads]},
+    cases=[{"data": data, "heads": heads} for data, heads in product(DATA, HEADS)],
+    row=row,
+    cells=cells,
+    index=2,
+    score="score",
+)

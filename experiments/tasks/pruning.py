@@ -8,9 +8,12 @@ must have lower accuracies.
 Choose k by the accuracy on validation images, never by that on test images.
 """
 
+from statistics import fmean
+
 import torch
 from torch import nn
 
+from experiments import table
 from experiments.run import Place
 from graphcaps.errors import check_whole, expect, required
 from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, in_eval_mode
@@ -106,3 +109,23 @@ def of_run(run: Run, place: Place, keep: tuple[int, ...] = KEEP) -> dict:
     command = f"python -m experiments pruning RUN --keep {' '.join(map(str, keep))}"
     about = {"command": command, "train_images": train.num_images}
     return {**about, "model": config.model, "dataset": config.dataset, **pruned}
+
+
+def markdown(result: dict) -> str:
+    """A row per number of edges that a child keeps, with the accuracy of the controls."""
+    rows = []
+    for row in result["rows"]:
+        best, drawn, weakest = row["strongest"], [scores["test_accuracy"] for scores in row["random"]], row["weakest"]
+        rows.append(
+            {
+                "edges per child": row["k"] or "all",
+                "edges": row["edges"],
+                "validation accuracy": f"{best['val_accuracy']:.2%}",
+                "test accuracy": f"{best['test_accuracy']:.2%}",
+                "wrong": f"{result['test_images'] - best['test_correct']:,} of {result['test_images']:,}",
+                "test, random": f"{fmean(drawn):.2%} ({min(drawn):.2%} to {max(drawn):.2%})" if drawn else "-",
+                "test, weakest": f"{weakest['test_accuracy']:.2%}" if weakest else "-",
+            }
+        )
+    about = f"{result['model']} on {result['dataset']}, strength from {result['train_images']:,} images"
+    return f"`{result['command']}`: {about}\n\n{table.table(rows)}"

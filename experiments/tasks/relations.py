@@ -7,7 +7,7 @@ edges by the features of their two ends, without training. Trained couplings mus
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -20,6 +20,7 @@ from experiments import run, table
 from experiments.data import relations
 from experiments.data.relations import Related
 from experiments.run import Place
+from experiments.task import Networks, Task
 from experiments.tasks.factors import LAYERS, PART, WEIGHT_DECAY, Network, information
 from graphcaps import dgl
 from graphcaps.nn import BeliefConv
@@ -102,7 +103,7 @@ _BELIEFS = [
 ]
 SETTINGS = dict.fromkeys(NETWORKS, _OTHERS) | dict.fromkeys(("capsules", "unit votes", "mutual"), _ROUTED)
 SETTINGS["beliefs"] = _BELIEFS
-SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 150, 50
+EPOCHS, PATIENCE = 150, 50
 PARTS = 8
 """Number of parts of a node if labels have no parts of their own."""
 HIDDEN = 0.3
@@ -117,9 +118,11 @@ def couplings(layer: nn.Module, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
     return c / c.sum(dim=1, keepdim=True)
 
 
-def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs: int) -> dict:
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str) -> dict:
     """Train one network and measure how well its couplings reveal the kinds. The validation loss chooses the epoch."""
     related, own = DATA[data](place.data, seed), dict(settings)
+    if network in FLOORS:
+        return {"trained": floor(network, seed, related)}
     torch.manual_seed(seed)
     told, labels, classes = network == "R-GCN, told", related.labels.shape[1], int(related.labels.max()) + 1
     parts = len(related.names) if told else labels if related.own else PARTS
@@ -136,7 +139,8 @@ def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs
         return recovery(couplings(layer.eval(), graph, related.features)[: related.graph.num_edges()], related)
 
     untrained = recovered()
-    return fit_items(model, related, graph, epochs, rates) | {"trained": recovered(), "untrained": untrained}
+    result = fit_items(model, related, graph, 3 if quick else EPOCHS, rates)
+    return result | {"trained": recovered(), "untrained": untrained}
 
 
 def fit_items(model: nn.Module, related: Related, graph: dgl.DGLGraph, epochs: int, rates: dict) -> dict:
@@ -201,12 +205,11 @@ def recovery(c: Tensor, data: Related) -> dict:
     return result
 
 
-def floor(place: Place, network: str, seed: int, data: str) -> dict:
+def floor(network: str, seed: int, related: Related) -> dict:
     """Call ``recovery`` on k-means clusters of the edges, by the features of their two ends.
 
     If items are pairs, features are the nodes' rows of the adjacency matrix.
     """
-    related = DATA[data](place.data, seed)
     feat, edges = related.features, related.graph.edges()
     if related.items.dim() == 2:
         feat = torch.zeros_like(feat).index_put(edges, torch.ones(()))
@@ -216,23 +219,18 @@ def floor(place: Place, network: str, seed: int, data: str) -> dict:
     seen = FLOORS[network](*(feat[ends] for ends in edges)).numpy()
     parts = related.labels.shape[1] if related.own else PARTS
     distances = KMeans(parts, n_init=3, random_state=seed).fit(seen).transform(seen)
-    return {"trained": recovery(-torch.from_numpy(distances), related)}
+    return recovery(-torch.from_numpy(distances), related)
 
 
-def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """Make a row for each graph and network: choose settings on validation items, then test ``seeds`` trainings."""
-    made = []
-    for data in run.chosen(only, DATA):
-        tried = {name: each for name, each in SETTINGS.items() if data in FEATURES or name not in FURTHER}
-        common, several = {"data": data, "epochs": 3 if quick else EPOCHS}, min(seeds, 3) if data in HECO else seeds
-        for network, (settings, fits) in run.choose_and_test(fit, tried, TRIAL_SEEDS, several, place, common).items():
-            states = {state: spreads([each[state] for each in fits]) for state in ("trained", "untrained")}
-            made.append({"data": data, **table.row(network, fits, [settings]), **states})
-        for network in FLOORS:
-            jobs = [{"network": network, "seed": seed, "data": data} for seed in range(several)]
-            clusters = run.run(floor, jobs, place, f"{data}: {network}")
-            made.append({"data": data, "name": network, "trained": spreads([each["trained"] for each in clusters])})
-    return made
+def networks(data: str) -> Networks:
+    trained = {name: tried for name, tried in SETTINGS.items() if data in FEATURES or name not in FURTHER}
+    return trained | dict.fromkeys(FLOORS, [{}])
+
+
+def row(network: str, fits: list[dict], settings: list[dict]) -> dict:
+    scores = table.row(network, fits, settings) if "test" in fits[0] else {"name": network}
+    states = [state for state in ("trained", "untrained") if state in fits[0]]
+    return scores | {state: spreads([fit[state] for fit in fits]) for state in states}
 
 
 def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
@@ -241,3 +239,29 @@ def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
         return None
     keys = [key for key, value in recoveries[0].items() if value is not None]
     return {key: table.spread([each[key] for each in recoveries]) for key in keys}
+
+
+def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
+    for row in rows:
+        trained, untrained = (row.get(state) or {} for state in ("trained", "untrained"))
+        yield {
+            "graph": row["data"],
+            "network": row["name"],
+            "task": table.percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-",
+            "information": table.score(trained.get("information")),
+            "untrained": table.score(untrained.get("information")),
+            "at no training node": table.score(trained.get("unseen")),
+            "settings": table.settings(row) if "chosen" in row else "-",
+        }
+
+
+TASK = Task(
+    "relations",
+    fit,
+    networks,
+    cases=[{"data": data} for data in DATA],
+    seeds=lambda case, network: 3 if case["data"] in HECO else 5,
+    row=row,
+    cells=cells,
+    score="score",
+)

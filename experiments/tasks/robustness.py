@@ -184,11 +184,16 @@ def markdown(result: dict) -> str:
     rows, clean = [], result["rows"][result["clean"]]
     for row in result["rows"]:
         lost = np.array(clean["recall"], float) - np.array(row["recall"], float)  # NaN for classes without images
-        worst = np.nanargmax(lost)
-        score, hurt = row["winning_score"], f"{result['class_names'][worst]} ({100 * lost[worst]:.1f} points)"
-        numbers = f"{row['accuracy']:.2%}", "{:.2%} to {:.2%}".format(*row["interval_95"])
-        wrong = f"{row['images'] - row['correct']:,} of {row['images']:,}"
-        name = row["name"] + ", as they are" * (row is clean)
-        rows.append([name, *numbers, wrong, "-" if score is None else f"{score:.3f}", hurt if lost[worst] > 0 else "-"])
-    titles = f"{result['on']}: {result['says']} | accuracy | 95 % interval | wrong | winning score | most recall lost"
-    return table.lines(titles, rows)
+        worst, score = np.nanargmax(lost), row["winning_score"]
+        hurt = f"{result['class_names'][worst]} ({100 * lost[worst]:.1f} points)"
+        rows.append(
+            {
+                f"{result['on']}: {result['says']}": row["name"] + ", as they are" * (row is clean),
+                "accuracy": f"{row['accuracy']:.2%}",
+                "95 % interval": "{:.2%} to {:.2%}".format(*row["interval_95"]),
+                "wrong": f"{row['images'] - row['correct']:,} of {row['images']:,}",
+                "winning score": "-" if score is None else f"{score:.3f}",
+                "most recall lost": hurt if lost[worst] > 0 else "-",
+            }
+        )
+    return table.table(rows)
