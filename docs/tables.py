@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # for experiments, which are not installed
 
 from experiments import table  # noqa: E402
-from experiments.bench import markdown as bench  # noqa: E402
+from experiments.bench import tables as bench  # noqa: E402
 from experiments.tasks import defaults, overview  # noqa: E402
 from graphcaps.images.training.run_folder import Run, pretrained_names  # noqa: E402
 

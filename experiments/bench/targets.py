@@ -38,10 +38,9 @@ class Target(NamedTuple):
         """The number, or the ratio; None if a number for it wasn't measured."""
         rows = {row.name: row.numbers for table in tables if table.name == self.table for row in table.rows}
         own, *others = (rows.get(name, {}).get(self.number) for name in (self.row, *self.others))
-        known = [other for other in others if other]
-        if not own or len(known) < len(others):
+        if not own or not all(others):
             return None
-        return own if not known else own / min(known) if self.most else min(known) / own
+        return own if not others else own / min(others) if self.most else min(others) / own
 
 
 TARGETS = [
@@ -73,14 +72,13 @@ TARGETS = [
         for number, bound in (("median", 0.4), ("total", 0.1))
     ),
     Target("nodes", "cuda", NODES, MUTUAL, 1.6, (CAPSULES,), most=True),
-    *(Target("runs", "cuda", "graphcaps train", name, 25 if name == "compact" else 40, most=True) for name in PRESETS),
 ]
 
 
 def judged(benchmark: str, device: str, tables: list[Table]) -> list[dict]:
     """For each target of a benchmark on a device: the wanted and the measured number, and whether it was met."""
     verdicts = []
-    for target in (each for each in TARGETS if (each.benchmark, each.device) == (benchmark, device)):
+    for target in (target for target in TARGETS if (target.benchmark, target.device) == (benchmark, device)):
         got = target.got(tables)
         met = None if got is None else got <= target.bound if target.most else got >= target.bound
         wanted = f"{'at most' if target.most else 'at least'} {target.bound:g}"

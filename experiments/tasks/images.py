@@ -151,7 +151,9 @@ def _cells(row: dict, result: dict) -> dict[str, object]:
     layers = [*zip(*(seed["capsules"] for seed in row["seeds"]), strict=True)] if routed else []
     means = [{key: statistics.fmean(seed[key] for seed in layer) for key in layer[0]} for layer in layers]
     for key in ("dead", "starved"):
-        texts[key] = ", ".join(f"{layer[key]:,.1f}".removesuffix(".0") + f" of {layer['capsules']:,.0f}" for layer in means) or "-"
+        counts = [f"{layer[key]:,.1f}".removesuffix(".0") for layer in means]
+        sizes = [f"{layer['capsules']:,.0f}" for layer in means]
+        texts[key] = ", ".join(map("{} of {}".format, counts, sizes)) or "-"
     for key in ("entropy", "away"):
         texts[key] = ", ".join(f"{layer[key]:.1%}" for layer in means) or "-"
     return texts
