@@ -23,8 +23,6 @@ ON_GRAPHS = {
     "labels": "factors, where the training nodes' classes are inputs: BeliefConv and others, 3 seeds; two hours",
     "interests": "recommend films to users of ml-100k, by one vector or several, 3 folds; a quarter of an hour",
 }
-MODULES = {"mutag": "molecules", "proteins": "molecules"}
-"""The modules in ``tasks/`` of tasks with other names."""
 OTHERS = {
     "overview": "a table of all tasks and routings, and of networks without capsules; about 15 hours on a core",
     "pruning RUN": "accuracy of a run's network if each child keeps only its strongest edges; compact, paper or deep",
@@ -38,22 +36,15 @@ OTHERS = {
 
 def names() -> str:
     """List all experiments, each with a description."""
-    sections = {
-        "Networks for images (plans/NAME.yaml, or your own FILE.yaml)": {
-            name: _first_comment(name) for name in plan_names()
-        },
-        "On graphs": ON_GRAPHS,
-        "Others": OTHERS,
-    }
+    plans = {}
+    for name in plan_names():
+        lines = (PLANS / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+        plans[name] = " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
+    titles = "Networks for images (plans/NAME.yaml, or your own FILE.yaml)", "On graphs", "Others"
     texts = []
-    for title, entries in sections.items():
+    for title, entries in zip(titles, (plans, ON_GRAPHS, OTHERS), strict=True):
         texts += [f"{title}:", *(f"  {name:<17} {text}" for name, text in entries.items()), ""]
     return "\n".join(texts)
-
-
-def _first_comment(plan: str) -> str:
-    lines = (PLANS / f"{plan}.yaml").read_text(encoding="utf-8").splitlines()
-    return " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -107,65 +98,58 @@ def make(args: argparse.Namespace) -> str:
     A complete table is written to ``--to``. With ``--quick``, ``--seeds`` or ``--only``, the table is written to the
     cache, so that it doesn't replace committed results.
     """
-    if args.name == "trainings":
+    name = args.name
+    if name == "trainings":
         return add_trainings(args.runs)
     from experiments.run import Place
+    from experiments.tasks import images, overview
 
     place = Place(args.data, args.cache, args.device, 1 if args.quick else args.processes)
-    if args.name in ("decoder", "pretrained", "pruning", "robustness"):
-        return of_run(args, place)
-    if args.name in ON_GRAPHS:
-        module = import_module(f"experiments.tasks.{MODULES.get(args.name, args.name)}")
-        task = getattr(module, args.name.upper() if args.name in MODULES else "TASK")
+    if name in ("decoder", "pretrained", "pruning", "robustness"):
+        expect(len(args.runs) == 1, name, "one run folder", len(args.runs))
+        return of_run(name, images.Run.open(args.runs[0]), place, args)
+    if name in ON_GRAPHS:
+        module = import_module(f"experiments.tasks.{'molecules' if name in ('mutag', 'proteins') else name}")
+        task = getattr(module, "TASK", None) or module.TASKS[name]
         result = task.result(place, args.seeds, args.quick, args.only)
-        whole = not (args.quick or args.seeds or args.only)
-        return write(args.name, result, task.markdown(result), args.to if whole else args.cache)
-    if args.name == "overview":
-        from experiments.tasks import overview
-
-        result = overview.results(
-            place, args.only, lambda partial: table.write(args.name, partial, overview.markdown(partial), args.cache)
-        )
-        whole = {row["task"] for row in result["rows"]} == {*overview.TASKS}
-        return write(args.name, result, overview.markdown(result), args.to if whole else args.cache)
-    from experiments.tasks import images
-
-    plan = read_plan(args.name)
+        partial = args.quick or args.seeds or args.only
+        return write(name, result, task.markdown(result), args.cache if partial else args.to)
+    if name == "overview":
+        result = overview.results(place, args.only)
+        partial = {row["task"] for row in result["rows"]} != {*overview.TASKS}
+        return write(name, result, overview.markdown(result), args.cache if partial else args.to)
+    plan = read_plan(name)
     result = images.results(plan, place)
     return write(plan.name, result, images.markdown(result), args.to)
 
 
-def of_run(args: argparse.Namespace, place) -> str:
+def of_run(name: str, run, place, args: argparse.Namespace) -> str:
     """Measure the network of one run, or make it one that comes with graphcaps."""
     from experiments import pretrained
     from experiments.tasks import pruning, robustness
-    from graphcaps.images.training.run_folder import Run
 
-    expect(len(args.runs) == 1, args.name, "one run folder", len(args.runs))
-    run = Run.open(args.runs[0])
-    if args.name == "decoder":
+    if name == "decoder":
         return pretrained.add_decoder(run, args.data)
-    if args.name == "pretrained":
+    if name == "pretrained":
         return pretrained.write(run, args.data)
-    if args.name == "pruning":
+    if name == "pruning":
         result = pruning.of_run(run, place, tuple(args.keep or pruning.KEEP))
-        return write(args.name, result, pruning.markdown(result), args.to)
-    texts = []
-    for name, result in robustness.of_run(run, place, args.only).items():
-        texts.append(write(name, result, robustness.markdown(result), run.results / "evaluate"))
+        return write(name, result, pruning.markdown(result), args.to)
+    results = robustness.of_run(run, place, args.only)
+    texts = (write(on, result, robustness.markdown(result), run.results / "evaluate") for on, result in results.items())
     return "\n\n".join(texts)
 
 
 def write(name: str, result: dict, text: str, folder: Path) -> str:
     """Write a result, its table and its pictures. Return the table, and the paths of the pictures."""
-    table.write(name, result, text, folder)
     from experiments.figures.comparison import compared
     from experiments.figures.factors import recovered
     from graphcaps.viz import save
 
+    table.write(name, result, text, folder)
     figures = {f"{name}.png": compared(result)} if "plan" in result else {}
-    for row in result.get("factors", []):
-        figures |= {f"factors-{row['factors']}.png": recovered(row["picture"])} if "picture" in row else {}
+    for row in (row for row in result.get("factors", []) if "picture" in row):
+        figures[f"factors-{row['factors']}.png"] = recovered(row["picture"])
     for file, figure in figures.items():
         save(figure, folder / file)
     return "\n".join([text, *(str(folder / file) for file in figures)])

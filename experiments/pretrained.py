@@ -68,6 +68,7 @@ def write(run: Run, data: Path) -> str:
     after = _tested(model, batches)
     with bar("couplings") as on_progress:
         [usage] = capsule_usage(model, batches, on_progress)
+    changed = before.predicted != after.predicted
     numbers: dict[str, Any] = {
         **result,
         "date": date.fromtimestamp((run.path / "result.json").stat().st_mtime).isoformat(),
@@ -75,7 +76,7 @@ def write(run: Run, data: Path) -> str:
         "test_interval_95": list(after.interval),
         "test_correct": after.correct,
         "test_correct_in_float32": before.correct,
-        "answers_changed_by_rounding": int((before.predicted != after.predicted).reshape(len(test), -1).any(1).sum()),
+        "answers_changed_by_rounding": int(changed.reshape(len(test), -1).any(1).sum()),
         "answers_sha256": answers_sha256(after.predicted),
         "weighted_entropy": usage.weighted_entropy,
     }

@@ -80,14 +80,13 @@ def run(
     """
     missing = [settings for settings in trials if cached(function, settings, place) is None]
     jobs = [(function, settings, place, parallel) for settings in random.sample(missing, len(missing))]
-    errors = []
     with bar(title, show=parallel and bool(missing)) as on_progress:
-        workers = min(processes(place), len(jobs)) if parallel else 1
-        for n, error in enumerate(_attempts(jobs, workers), 1):
-            errors += [f"{title}, {error}"] if error else []
-            on_progress(n / len(jobs))
-    if errors:
-        raise GraphcapsError("; ".join(errors))
+        errors = []
+        for error in _attempts(jobs, min(processes(place), len(jobs)) if parallel else 1):
+            errors.append(error)
+            on_progress(len(errors) / len(jobs))
+    if any(errors):
+        raise GraphcapsError("; ".join(f"{title}, {error}" for error in errors if error))
     return [result for settings in trials if (result := cached(function, settings, place)) is not None]
 
 

@@ -13,11 +13,10 @@ from graphcaps.errors import expect
 RESULTS = Path(__file__).parent / "results"
 
 
-def write(name: str, result: dict, text: str, folder: Path) -> str:
-    """Write a result to ``NAME.json`` and its table to ``NAME.md``. Return the table."""
+def write(name: str, result: dict, text: str, folder: Path) -> None:
+    """Write a result to ``NAME.json`` and its table to ``NAME.md``."""
     write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
     write_text(folder / f"{name}.md", text + "\n")
-    return text
 
 
 def read(name: str) -> dict:

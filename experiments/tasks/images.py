@@ -82,18 +82,18 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
 
 def results(plan: Plan, place: Place) -> dict:
     """Train the networks of a plan that aren't trained yet, and compare each of them with the network ``against``."""
-    trials = [{"settings": row.settings, "seed": seed, "on": list(plan.on)} for row, seed in plan.cells]
+    trials = [{"settings": plan.rows[name], "seed": seed, "on": list(plan.on)} for name, seed in plan.cells]
     trained: dict[str, list[dict]] = {}
-    for (row, seed), fit_result in zip(plan.cells, run.run(fit, trials, place, plan.name, False), strict=True):
+    for (name, seed), fit_result in zip(plan.cells, run.run(fit, trials, place, plan.name, False), strict=True):
         right = {key: np.array([*map(int, digits)], bool) for key, digits in fit_result["right"].items()}
-        trained.setdefault(row.name, []).append({**fit_result, "right": right, "seed": seed})
+        trained.setdefault(name, []).append({**fit_result, "right": right, "seed": seed})
     rows, titles, result = [], fit_result["named"], fit_result["result"]
-    for row in plan.rows:
-        fits, others = trained[row.name], trained[plan.against] if row.name != plan.against else []
+    for name, settings in plan.rows.items():
+        fits, others = trained[name], trained[plan.against] if name != plan.against else []
         rows.append(
             {
-                "name": row.name,
-                "settings": row.settings,
+                "name": name,
+                "settings": settings,
                 "parameters": fits[0]["result"]["parameters_without_decoder"],
                 "seeds": [_numbers(fit) for fit in fits],
                 "images": {key: _compared(key, fits, others) for key in titles},

@@ -135,4 +135,4 @@ def task(name: str) -> Task:
     return Task(name, fit, lambda data: networks, ({"data": name},), lambda case, network: folds, trial_seeds=())
 
 
-MUTAG, PROTEINS = task("mutag"), task("proteins")
+TASKS = {name: task(name) for name in ("mutag", "proteins")}

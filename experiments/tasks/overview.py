@@ -1,7 +1,7 @@
 """Where does routing matter? A table with a row per task and a column per routing."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from experiments import run, table
@@ -40,26 +40,27 @@ TASKS = {
     "places": Entry(_MOVED, _IMAGES),
     "anywhere": Entry({"all of them, trained on digits at all places": "affnist"}, _IMAGES),
     "cora": Entry({"Cora": ""}, _GRAPHS, cora.TASK),
-    "mutag": Entry({"MUTAG": ""}, _POOLED, molecules.MUTAG, unit="folds"),
-    "proteins": Entry({"PROTEINS": ""}, _POOLED, molecules.PROTEINS, unit="folds"),
+    "mutag": Entry({"MUTAG": ""}, _POOLED, molecules.TASKS["mutag"], unit="folds"),
+    "proteins": Entry({"PROTEINS": ""}, _POOLED, molecules.TASKS["proteins"], unit="folds"),
     "factors-4": Entry({"4 latent factors": ""}, _FACTORS, factors.TASK, ("4",), "graphs"),
     "factors-8": Entry({"8 latent factors": ""}, _FACTORS, factors.TASK, ("8",), "graphs"),
 }
 
 
-def results(place: Place, only: Sequence[str], save: Callable[[dict], object]) -> dict:
+def results(place: Place, only: Sequence[str]) -> dict:
     """Train the networks of the tasks in ``only``, or of all tasks, unless they are trained already.
 
-    After each task, ``save`` is called with the result, which also has the rows that an earlier call saved in the
-    cache. If a task fails, the error is raised after the other tasks.
+    After each task, the result is saved in the cache. It has also the rows that an earlier call saved. If a task fails,
+    the error is raised after the other tasks.
     """
-    saved, failed = place.cache / "overview.json", {}
-    rows = json.loads(saved.read_text(encoding="utf-8"))["rows"] if saved.is_file() else []
+    saved, failed, rows = place.cache / "overview.json", {}, []
+    if saved.is_file():
+        rows = json.loads(saved.read_text(encoding="utf-8"))["rows"]
     for name in run.chosen(only, TASKS):
         print(name)
         try:
             rows = [row for row in rows if row["task"] != name] + _rows(name, place)
-            save(_result(rows))
+            table.write("overview", _result(rows), markdown(_result(rows)), place.cache)
         except GraphcapsError as error:
             if hasattr(error, "signum"):
                 raise

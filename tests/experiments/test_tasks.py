@@ -29,7 +29,7 @@ def small_graphs(monkeypatch):
 
 CASES = [
     (cora.TASK, "capsules", {}),
-    (molecules.MUTAG, "capsules", {"data": "mutag"}),
+    (molecules.TASKS["mutag"], "capsules", {"data": "mutag"}),
     (factors.TASK, "capsules", {"factors": 4}),
     (relations.TASK, "mutual", {"data": "HumanGO"}),
     (relations.TASK, "mutual", {"data": "UMLS"}),
@@ -44,7 +44,7 @@ def test_training_sees_no_test_label(task, network, case, place, small_graphs, m
 
     def flipped(original, *arguments):
         data = original(*arguments)
-        test = data.folds[0] if task is molecules.MUTAG else data.test
+        test = data.folds[0] if task is molecules.TASKS["mutag"] else data.test
         other = data.labels + 0
         other[test] = (other[test] + 1) % (int(other.max()) + 1)
         kinds = {"kinds": data.kinds[torch.randperm(len(data.kinds))]} if hasattr(data, "kinds") else {}
