@@ -20,10 +20,12 @@ from torch.nn import functional as F
 
 from experiments import table
 from experiments.data.beliefs import beliefs
-from experiments.data.relations import Related, cora, drawn_factors
+from experiments.data.factors import factor_graph
+from experiments.data.related import Related
+from experiments.data.relations import cora
+from experiments.networks import WEIGHT_DECAY
 from experiments.run import Place
 from experiments.task import Task
-from experiments.tasks.factors import WEIGHT_DECAY
 from experiments.tasks.relations import DATA as RELATIONS
 from experiments.tasks.relations import HECO
 from graphcaps import dgl
@@ -32,7 +34,7 @@ from graphcaps.beliefs.rates import counted_rates
 from graphcaps.nn import BeliefConv
 
 DATA = {name: RELATIONS[name] for name in RELATIONS if "published" in name}
-DATA |= {f"{k} factors, drawn": lambda root, seed, k=k: drawn_factors(seed, k) for k in (6, 8, 10)}
+DATA |= {f"{k} factors, drawn": lambda root, seed, k=k: factor_graph(seed, k) for k in (6, 8, 10)}
 RECORDED: dict[str, Callable[[Path, int], Related]] = {"Cora": cora} | {name: RELATIONS[name] for name in HECO}
 DATA |= RECORDED
 SHARES, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), (0.25, 0.5, 1.0, 2.0), 30
@@ -64,7 +66,7 @@ def by_both(data: Related, labels: Tensor) -> Tensor:
 
 def counted(data: Related, labels: Tensor) -> BeliefConv:
     """The layer of ``BeliefConv.from_labels``, with a state per class. Nodes without edges are allowed."""
-    classes, capsules = int(data.labels.max()) + 1, labels.shape[1]
+    classes, capsules = data.num_classes, labels.shape[1]
     layer = BeliefConv(None, classes, capsules, LAYER_ITERATIONS, allow_zero_in_degree=True)
     layer.beliefs.count(data.graph, labels)
     return layer
@@ -85,7 +87,7 @@ def by_neighbours(data: Related, labels: Tensor) -> Tensor:
     src, dst = data.graph.edges()
 
     def found(labels: Tensor, strength: float, prior: float) -> Tensor:
-        truth, known = one_hot(labels, int(data.labels.max()) + 1), labels.unsqueeze(2) >= 0
+        truth, known = one_hot(labels, data.num_classes), labels.unsqueeze(2) >= 0
         often = prior * truth[labels[:, 0] >= 0].mean(0).clamp_min(1e-9).log()
         h = torch.where(known, truth, often.softmax(1))
         for _ in range(ROUNDS):
@@ -165,7 +167,7 @@ def trained(network: str) -> Callable[[Related, Tensor], Tensor]:
     def scores(data: Related, labels: Tensor) -> Tensor:
         val, known = held_out(labels), (labels[:, 0] >= 0).nonzero().flatten()
         given = labels.index_fill(0, val, -1)
-        train, sizes = known[~torch.isin(known, val)], (labels.shape[1], int(data.labels.max()) + 1)
+        train, sizes = known[~torch.isin(known, val)], (labels.shape[1], data.num_classes)
         own, best, found = network == "beliefs", float("inf"), None
         for setting in (0.03, 0.1) if own else (1, 2):
             # Rates are counted on all known nodes. Counting fewer, training and then counting all lost what was found.
@@ -196,7 +198,7 @@ def correct_and_smooth(data: Related, labels: Tensor) -> Tensor:
 
     The errors at known nodes are spread and subtracted, then the results are spread, with the known classes in place.
     """
-    base, classes = trained("perceptron")(data, labels).exp(), int(data.labels.max()) + 1
+    base, classes = trained("perceptron")(data, labels).exp(), data.num_classes
     (src, dst), root = data.graph.edges(), data.graph.in_degrees().clamp_min(1).float().rsqrt()
     weight = (root[src] * root[dst])[:, None, None]
 

@@ -18,18 +18,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments import run, table
-from experiments.data.relations import Related
+from experiments.data.related import Related
+from experiments.networks import PART, PATIENCE, WEIGHT_DECAY, Network, information
 from experiments.run import Place
 from experiments.task import Task
 from experiments.tasks import relations
-from experiments.tasks.factors import PART, WEIGHT_DECAY, Network, information
 from graphcaps import dgl
 from graphcaps.nn import BeliefConv
 
 DATA = [name for name in relations.DATA if "published" in name]
 HIDDEN, STRENGTH = 0.25, 6.0
 SHORT = {"messages": False, "degree_corrected": False}  # a training with messages takes three times as long
-PATIENCE = 50
 
 
 class Without(nn.Module):
@@ -125,7 +124,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
     """Train one network on the graph ``data``. The validation loss chooses the epoch."""
     related = relations.DATA[data](place.data, seed)
     torch.manual_seed(seed)
-    module, own, classes = NETWORKS[network][0], dict(settings), int(related.labels.max()) + 1
+    module, own, classes = NETWORKS[network][0], dict(settings), related.num_classes
     rates = {"lr": own.pop("lr"), "weight_decay": WEIGHT_DECAY if module is Control else 0.0}
     graph = dgl.add_self_loop(related.graph) if module is Control else related.graph
     model = module(network, related, classes, heads=heads, **own)
@@ -144,10 +143,10 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
     epochs = 3 if quick else EPOCHS[module]
     result = run.fit(model, losses, answers, related.val, related.test, epochs=epochs, patience=PATIENCE, **rates)
     if isinstance(model, Beliefs):
-        one = related.kinds.sum(dim=1) == 1
+        which, kind = related.single()
         with torch.no_grad():
-            c = model.beliefs(graph, given(related.train))[1][one, 0]
-        result["couplings"] = information(related.kinds[one].int().argmax(1), c.argmax(1))
+            c = model.beliefs(graph, given(related.train))[1][which, 0]
+        result["couplings"] = information(kind, c.argmax(1))
         result["learned"] = model.layer.beliefs.learned.tolist()
     return result
 

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import torch
 from sklearn.cluster import KMeans
-from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import run, table
+from experiments import networks, table
 from experiments.data import relations
-from experiments.data.relations import Related
+from experiments.data.factors import factor_graph
+from experiments.data.related import Related
+from experiments.networks import LAYERS, PART, Network, information
 from experiments.run import Place
 from experiments.task import Networks, Task
-from experiments.tasks.factors import LAYERS, PART, WEIGHT_DECAY, Network, information
 from graphcaps import dgl
 from graphcaps.nn import BeliefConv
 
@@ -45,7 +45,7 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
         f"{k} factors, published": lambda root, seed, k=k: relations.published_factors(root / f"graphs/factors-{k}.npz")
         for k in (4, 8, 12)
     },
-    **{f"{k} factors, drawn": lambda root, seed, k=k: relations.drawn_factors(seed, k) for k in (4, 8)},
+    **{f"{k} factors, drawn": lambda root, seed, k=k: factor_graph(seed, k) for k in (4, 8)},
 }
 
 
@@ -103,19 +103,9 @@ _BELIEFS = [
 ]
 SETTINGS = dict.fromkeys(NETWORKS, _OTHERS) | dict.fromkeys(("capsules", "unit votes", "mutual"), _ROUTED)
 SETTINGS["beliefs"] = _BELIEFS
-EPOCHS, PATIENCE = 150, 50
+EPOCHS = 150
 PARTS = 8
 """Number of parts of a node if labels have no parts of their own."""
-HIDDEN = 0.3
-"""Share of the joined training pairs that a step predicts. Their edges aren't in the graph of that step."""
-
-
-@torch.no_grad()
-def couplings(layer: nn.Module, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-    """Couplings (E, K), with sum 1 on each edge. For GAT, they are the heads' shares of the edge's attention."""
-    attention = isinstance(layer, dgl.nn.pytorch.GATConv)
-    c = layer(graph, feat, **{"get_attention" if attention else "get_coupling": True})[1].flatten(1)
-    return c / c.sum(dim=1, keepdim=True)
 
 
 def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str) -> dict:
@@ -124,51 +114,23 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
     if network in FLOORS:
         return {"trained": floor(network, seed, related)}
     torch.manual_seed(seed)
-    told, labels, classes = network == "R-GCN, told", related.labels.shape[1], int(related.labels.max()) + 1
+    told, labels = network == "R-GCN, told", related.labels.shape[1]
     parts = len(related.names) if told else labels if related.own else PARTS
     graph = dgl.add_self_loop(related.graph)  # self-loops come after the other edges
     if told:
         graph.edata["shares"] = shares(graph, related.kinds)
-    dropout, rates = own.pop("dropout"), {"lr": own.pop("lr"), "weight_decay": WEIGHT_DECAY}
+    dropout, lr = own.pop("dropout"), own.pop("lr")
     layer = NETWORKS[network](related.features.shape[1], PART, parts, **own)
-    model = Network([layer], PART * parts, classes, labels, related.own, dropout)
+    model = Network([layer], PART * parts, related.num_classes, labels, related.own, dropout)
 
     def recovered() -> dict | None:
         if network in WITHOUT_COUPLINGS:
             return None
-        return recovery(couplings(layer.eval(), graph, related.features)[: related.graph.num_edges()], related)
+        return recovery(model.eval().couplings(graph, related.features)[0][: related.graph.num_edges()], related)
 
     untrained = recovered()
-    result = fit_items(model, related, graph, 3 if quick else EPOCHS, rates)
+    result = networks.fit(model, related, graph, epochs=3 if quick else EPOCHS, lr=lr)
     return result | {"trained": recovered(), "untrained": untrained}
-
-
-def fit_items(model: nn.Module, related: Related, graph: dgl.DGLGraph, epochs: int, rates: dict) -> dict:
-    """Call ``run.fit`` on the items of a graph."""
-
-    def answers(part: Tensor, seen: dgl.DGLGraph = graph) -> tuple[Tensor, Tensor]:
-        return model(seen, related.features, related.items[part]), related.labels[part]
-
-    def losses() -> list[Tensor]:
-        return [F.cross_entropy(*answers(*visible(related, graph)))]
-
-    options = {"epochs": epochs, "patience": PATIENCE, "score": measured, **rates}
-    return run.fit(model, losses, answers, related.val, related.test, **options)
-
-
-def visible(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
-    """The training items of a step, and the graph of that step.
-
-    If items are nodes, these are all training nodes and the whole graph. If items are pairs, they are all unrelated
-    pairs and a random share of the joined pairs, whose edges are removed from the graph.
-    """
-    if data.items.dim() == 1:
-        return data.train, graph
-    edges = data.graph.num_edges()
-    hidden = torch.rand(edges // 2) < HIDDEN
-    present = torch.cat([~hidden, ~hidden, torch.ones(graph.num_edges() - edges).bool()])
-    part = torch.cat([data.train[: edges // 2][hidden], data.train[edges // 2 :]])
-    return part, dgl.edge_subgraph(graph, present, relabel_nodes=False, store_ids=False)
 
 
 def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
@@ -182,13 +144,6 @@ def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
     return present / counts[heads]
 
 
-def measured(scores: Tensor, labels: Tensor) -> float:
-    """Micro-F1 of scores (M, J, L) for labels (M, L). For J = 2, the micro average precision of class 1."""
-    if scores.shape[1] > 2:
-        return run.accuracy(scores, labels)
-    return float(average_precision_score(labels.flatten().numpy(), (scores[:, 1] - scores[:, 0]).flatten().numpy()))
-
-
 def recovery(c: Tensor, data: Related) -> dict:
     """Measure how well couplings (E, K) reveal the kinds of the edges.
 
@@ -197,11 +152,12 @@ def recovery(c: Tensor, data: Related) -> dict:
         the one with its largest coupling. ``unseen``: the same over edges without a training node; None if items are
         pairs.
     """
-    one, kind, capsule = data.kinds.sum(dim=1) == 1, data.kinds.int().argmax(dim=1), c.argmax(dim=1)
-    result: dict = {"information": information(kind[one], capsule[one]), "unseen": None}
+    which, kind = data.single()
+    capsule = c[which].argmax(dim=1)
+    result: dict = {"information": information(kind, capsule), "unseen": None}
     if data.items.dim() == 1:
-        seen = torch.isin(torch.stack(data.graph.edges()), data.train).any(dim=0)
-        result["unseen"] = information(kind[one & ~seen], capsule[one & ~seen])
+        unseen = ~torch.isin(torch.stack(data.graph.edges())[:, which], data.train).any(dim=0)
+        result["unseen"] = information(kind[unseen], capsule[unseen])
     return result
 
 
@@ -222,8 +178,8 @@ def floor(network: str, seed: int, related: Related) -> dict:
     return recovery(-torch.from_numpy(distances), related)
 
 
-def networks(data: str) -> Networks:
-    trained = {name: tried for name, tried in SETTINGS.items() if data in FEATURES or name not in FURTHER}
+def tried(data: str) -> Networks:
+    trained = {name: settings for name, settings in SETTINGS.items() if data in FEATURES or name not in FURTHER}
     return trained | dict.fromkeys(FLOORS, [{}])
 
 
@@ -258,7 +214,7 @@ def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
 TASK = Task(
     "relations",
     fit,
-    networks,
+    tried,
     cases=[{"data": data} for data in DATA],
     seeds=lambda case, network: 3 if case["data"] in HECO else 5,
     row=row,
