@@ -17,7 +17,7 @@ def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None) -
     from graphcaps.atomic import write_text
 
     from . import measure, nodes, routing, tables, training
-    from .targets import judged
+    from .targets import TARGETS
 
     benchmarks = {
         "routing": routing.routing,
@@ -44,7 +44,8 @@ def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None) -
             result["failed"] = [*result.get("failed", []), name]
             traceback.print_exc()
         numbers = [dataclasses.asdict(table) for table in measured]
-        result["benchmarks"][name] = {"tables": numbers, "targets": judged(name, device, measured)}
+        targets = [target.judged(measured) for target in TARGETS.get((name, device), [])]
+        result["benchmarks"][name] = {"tables": numbers, "targets": targets}
         if numbers:
             print(tables.of_benchmark(name, result), end="\n\n", flush=True)
         if json_file:

@@ -12,7 +12,7 @@ from experiments import run, table
 from experiments.data.affnist import load_affnist, parts
 from experiments.plan import Plan
 from experiments.run import Place
-from experiments.statistics import difference, mcnemar
+from experiments.statistics import difference
 from experiments.tasks.robustness import STYLE, answers
 from graphcaps.images.analysis.accuracy import EVALUATION_BATCH
 from graphcaps.images.analysis.capsule_usage import capsule_usage
@@ -121,8 +121,7 @@ def _compared(key: str, fits: list[dict], others: list[dict]) -> dict:
     if others:
         theirs = np.stack([other["right"][key] for other in others])
         gap, low, high = difference(right, theirs)
-        chances = [mcnemar(*both) for both in zip(right, theirs, strict=True)]
-        compared |= {"difference": gap, "interval": [low, high], "mcnemar": chances}
+        compared |= {"difference": gap, "interval": [low, high]}
     return compared
 
 
@@ -138,13 +137,10 @@ def _cells(row: dict, result: dict) -> dict[str, object]:
     texts: dict[str, object] = {"network": row["name"], "parameters": f"{row['parameters']:,}"}
     texts["seeds"] = len(row["seeds"])
     for key, title in result["images"].items():
-        numbers, gap, chance = row["images"][key], "-", "-"
-        if "difference" in numbers:
-            gap, chances = table.interval(numbers["difference"], *numbers["interval"]), numbers["mcnemar"]
-            few = len(chances) <= 5
-            chance = ", ".join(f"{p:.2g}" for p in chances) if few else f"{min(chances):.2g} to {max(chances):.2g}"
+        numbers = row["images"][key]
+        gap = table.interval(numbers["difference"], *numbers["interval"]) if "difference" in numbers else "-"
         texts[f"{title} accuracy ({numbers['count']:,})"] = table.percent(numbers["mean"], numbers["sd"])
-        texts[f"{title} against {result['against']}"], texts[f"{title} McNemar p"] = gap, chance
+        texts[f"{title} against {result['against']}"] = gap
     for key, title in (("seconds", "seconds"), ("images_per_second", "images/s")):
         texts[title] = f"{statistics.fmean(seed[key] for seed in row['seeds']):,.0f}"
     routed = row["settings"].get("routing") != "uniform" and row["seeds"][0]["capsules"] is not None

@@ -9,7 +9,7 @@ from experiments.tasks.pruning import DRAWS, mean_coupling, prune, strongest_edg
 from graphcaps import CapsNet, bipartite_graph, dynamic_routing
 from graphcaps.images.data import Batches, Images
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.long]
 
 
 def test_every_count_is_that_of_routing_on_the_graph_of_the_kept_edges():
@@ -33,10 +33,10 @@ def test_every_count_is_that_of_routing_on_the_graph_of_the_kept_edges():
 
     strength = mean_coupling(model, Batches(images, 30))
     result = prune(model, strength, (2, 1, 2, 3), *(Batches(part, 5) for part in parts))
-    assert [(row["k"], row["edges"]) for row in result["rows"]] == [(1, 16), (2, 32), (None, 48)]
+    assert [(row["k"], row["edges"]) for row in result] == [(1, 16), (2, 32), (None, 48)]
     ranks = torch.rand(DRAWS, 48, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     with torch.no_grad():
-        for row in result["rows"][:-1]:
+        for row in result[:-1]:
             scores = [row["strongest"], *row["random"], row["weakest"]]
             for by, score in zip((strength, *ranks, -strength), scores, strict=True):
                 wanted = counted(strongest_edges(by.view(16, 3), row["k"]))

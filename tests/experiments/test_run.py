@@ -1,10 +1,8 @@
-"""Trials run once and aren't lost; settings and epochs are chosen on validation data."""
+"""Trials run once and aren't lost, and settings are chosen on validation data."""
 
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
 
 from experiments import run
 from experiments.run import Place
@@ -53,19 +51,3 @@ def test_each_networks_best_settings_are_trained_from_other_seeds(place):
     assert [(row["data"], row["name"], row["test"]) for row in rows] == [("x", "a", [0, 1, 2]), ("x", "b", [0, 1, 2])]
     assert [row["settings"] for row in rows] == [[{"score": 0.5}], [{"score": 0.9}]]
     assert len(list(place.cache.glob("*.json"))) == 2 * (4 + 3)
-
-
-@pytest.mark.long
-def test_the_epoch_of_the_lowest_loss_is_taken_and_patience_ends():
-    model, values, epochs = nn.Linear(1, 2), iter([3.0, 1.0, 2.0, 2.0]), []
-
-    def losses():
-        epochs.append(len(epochs) + 1)
-        nn.init.constant_(model.weight, epochs[-1])
-        return []
-
-    answers = {"val": torch.tensor([[1.0, 0.0], [1.0, 0.0]]), "test": torch.tensor([[1.0, 0.0], [0.0, 1.0]])}
-    options = {"lr": 0.1, "epochs": 9, "patience": 2, "loss": lambda scores, labels: torch.tensor(next(values))}
-    result = run.fit(model, losses, lambda part: (answers[part], torch.tensor([0, 1])), "val", "test", **options)
-    assert epochs == [1, 2, 3, 4] and model.weight.flatten().tolist() == [2, 2]
-    assert (result["epoch"], result["val_loss"], result["val_accuracy"], result["test"]) == (2, 1.0, 0.5, 1.0)

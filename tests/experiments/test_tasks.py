@@ -76,19 +76,6 @@ def test_the_users_of_a_test_are_in_no_training_and_no_history_shows_what_comes_
     assert interests.recall(scores, hidden) == pytest.approx(2 / 3)
 
 
-def test_couplings_that_know_the_factors_score_one_under_any_numbering_of_the_capsules(small_graphs, data):
-    drawn = small_graphs(0, 3)
-    recovered = factors.recovery(drawn.kinds.float()[:, [2, 0, 1]] + 0.1, drawn)
-    first, second, third = torch.bincount(drawn.single()[1]).tolist()
-    assert recovered["score"] == pytest.approx(1)
-    assert recovered["table"] == [[0, first, 0], [0, 0, second], [third, 0, 0]]
-    torch.manual_seed(0)
-    assert abs(factors.recovery(torch.rand(len(drawn.kinds), 3), drawn)["score"]) < 0.02
-    proteins = relations.DATA["HumanGO"](data, 0)
-    recovered = relations.recovery(proteins.kinds.float()[:, [2, 0, 1]], proteins)
-    assert recovered["information"] == recovered["unseen"] == pytest.approx(1)
-
-
 @pytest.mark.parametrize("method", [*known.METHODS, *known.FITTED])
 def test_no_method_sees_the_classes_that_it_is_to_find(place, monkeypatch, method):
     monkeypatch.setattr(known, "EPOCHS", 2)
