@@ -116,8 +116,7 @@ def make(args: argparse.Namespace) -> str:
         return write(name, result, task.markdown(result), args.cache if partial else args.to)
     if name == "overview":
         result = overview.results(place, args.only)
-        partial = {row["task"] for row in result["rows"]} != {*overview.TASKS}
-        return write(name, result, overview.markdown(result), args.cache if partial else args.to)
+        return write(name, result, overview.markdown(result), args.cache if args.only else args.to)
     plan = read_plan(name)
     result = images.results(plan, place)
     return write(plan.name, result, images.markdown(result), args.to)
@@ -142,17 +141,15 @@ def of_run(name: str, run, place, args: argparse.Namespace) -> str:
 
 def write(name: str, result: dict, text: str, folder: Path) -> str:
     """Write a result, its table and its pictures. Return the table, and the paths of the pictures."""
-    from experiments.figures.comparison import compared
-    from experiments.figures.factors import recovered
-    from graphcaps.viz import save
-
     table.write(name, result, text, folder)
-    figures = {f"{name}.png": compared(result)} if "plan" in result else {}
     for row in (row for row in result.get("factors", []) if "picture" in row):
-        figures[f"factors-{row['factors']}.png"] = recovered(row["picture"])
-    for file, figure in figures.items():
-        save(figure, folder / file)
-    return "\n".join([text, *(str(folder / file) for file in figures)])
+        from experiments.figure import recovered
+        from graphcaps.viz import save
+
+        file = folder / f"factors-{row['factors']}.png"
+        save(recovered(row["picture"]), file)
+        text += f"\n{file}"
+    return text
 
 
 def add_trainings(runs: list[Path]) -> str:

@@ -30,7 +30,6 @@ SHORTEST = 0.01
 """Minimum seconds of a sample. Quicker calls are repeated."""
 # Option numbers of mallopt, from glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
-_CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ def peak(call: Callable[[], object], device: str) -> int:
         torch.cuda.reset_peak_memory_stats()
         before, high = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated
     else:
-        _CLEAR.write_text("5")  # reset the high-water mark to the resident memory of now
+        Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark to the resident memory of now
         before, high = _high_water(), _high_water
     result = call()
     most = high() - before
@@ -160,18 +159,10 @@ def peak(call: Callable[[], object], device: str) -> int:
 
 
 def _high_water() -> int:
-    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM"))
-    return 1024 * int(line.split()[1])
+    return 1024 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 
 
 # The machine
-
-
-def keep_freed_memory() -> str:
-    """Keep freed memory in the process, so that times exclude page faults of new buffers. Return a description."""
-    if _mallopt((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1)):
-        return "glibc malloc, one arena, no mmap, no trim"
-    return "not glibc's malloc: times may include page faults of new buffers"
 
 
 def _mallopt(*options: tuple[int, int]) -> bool:
@@ -179,7 +170,11 @@ def _mallopt(*options: tuple[int, int]) -> bool:
 
 
 def description(device: str) -> dict[str, str | int]:
-    """Versions and hardware of this machine. From now on, the process keeps freed memory."""
+    """Versions and hardware of this machine.
+
+    From now on, the process keeps freed memory, so that times exclude page faults of new buffers.
+    """
+    keeps = _mallopt((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1))
     cpu = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     names = (line.partition(":")[2].strip() for line in cpu.splitlines() if line.startswith("model name"))
     return {
@@ -193,7 +188,7 @@ def description(device: str) -> dict[str, str | int]:
         "processor": torch.cuda.get_device_name() if device == "cuda" else next(names, platform.machine()),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
-        "allocator": keep_freed_memory(),
+        "allocator": "glibc malloc, one arena, no mmap, no trim" if keeps else "not glibc's malloc",
     }
 
 

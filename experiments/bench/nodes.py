@@ -21,10 +21,8 @@ from .tables import Row, Table
 FEATS, CAPS, DEGREE = 64, 8, 10
 CAPSULES, MUTUAL, GAT = "CapsuleConv", "CapsuleConv, mutual", "GATConv of DGL"
 GAT_PYG, GCN_PYG = "GATConv of PyG", "GCNConv of PyG"
-LAYERS = [
-    *(CAPSULES, MUTUAL, "CapsuleConv, dynamic", "CapsuleConv on engine torch", GAT, "GraphConv of DGL"),
-    *("CapsuleConv in PyG", GAT_PYG, GCN_PYG),
-]
+LAYERS = [CAPSULES, MUTUAL, "CapsuleConv, dynamic", "CapsuleConv on engine torch", GAT, "GraphConv of DGL"]
+LAYERS += ["CapsuleConv in PyG", GAT_PYG, GCN_PYG]
 
 
 def nodes(setup: Setup) -> Iterator[Table]:

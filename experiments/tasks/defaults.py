@@ -57,7 +57,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
     epochs = 3 if quick else EPOCHS
     if layout == "readout":
         graphs, epochs = molecules.load_graphs(data.upper(), place.data), min(epochs, molecules.EPOCHS[data])
-        readout = partial(molecules.ClassCapsules, routing=ROUTINGS[network]())
+        readout = partial(molecules.ClassCapsules, ROUTINGS[network]())
         return molecules.train(graphs, readout, molecules.SETTINGS[0], seed, epochs)
     related = DATA[data](place.data, seed)
     torch.manual_seed(seed)

@@ -98,31 +98,31 @@ class Interests(nn.Module):
         else:
             self.matrix = nn.Linear(D, D, bias=False)
 
-    def forward(self, history: Tensor, known: Tensor) -> Tensor:
-        h, size = self.items(history), known.sum(1)
+    def forward(self, history: Tensor, present: Tensor) -> Tensor:
+        h, size = self.items(history), present.sum(1)
         if self.network == "mean":
-            return self.matrix((h * known[..., None]).sum(1, keepdim=True) / size[:, None, None])
+            return self.matrix((h * present[..., None]).sum(1, keepdim=True) / size[:, None, None])
         if self.network in ATTENTION:
-            c = self.attention(h).masked_fill(~known[..., None], -torch.inf).softmax(1)  # (B, LAST, K or 1)
+            c = self.attention(h).masked_fill(~present[..., None], -torch.inf).softmax(1)  # (B, LAST, K or 1)
             return c.transpose(1, 2) @ h
         user = torch.arange(len(h)).repeat_interleave(size)
-        prior = 4 * max_min(h.detach(), known)[known] if "seeds" in self.network else torch.randn(len(user), K)
+        prior = 4 * max_min(h.detach(), present)[present] if "seeds" in self.network else torch.randn(len(user), K)
         if self.network in READOUTS:
             batch = dgl.graph(([], []), num_nodes=len(user))
             batch.set_batch_num_nodes(size)
-            return self.readout(batch, h[known], prior=prior)
+            return self.readout(batch, h[present], prior=prior)
         parents = (user[:, None] * K + torch.arange(K)).flatten()
         graph = bipartite_graph(torch.arange(len(user)).repeat_interleave(K), parents, len(user), len(h) * K)
-        votes = self.matrix(h[known]).repeat_interleave(K, 0)
+        votes = self.matrix(h[present]).repeat_interleave(K, 0)
         return route(graph, votes, Dynamic(3), prior=prior.flatten()).v.view(-1, K, D)
 
 
-def max_min(h: Tensor, known: Tensor) -> Tensor:
+def max_min(h: Tensor, present: Tensor) -> Tensor:
     """Cosines (B, LAST, K) with seeds: the behaviour nearest to the mean, then always the furthest from all seeds."""
-    unit = F.normalize(h, dim=-1) * known[..., None]
+    unit = F.normalize(h, dim=-1) * present[..., None]
     score, cosines = (unit @ unit.sum(1)[..., None]).squeeze(2), []
     for _ in range(K):
-        seed = score.masked_fill(~known, -torch.inf).argmax(1)
+        seed = score.masked_fill(~present, -torch.inf).argmax(1)
         cosines.append((unit * unit[torch.arange(len(h)), seed][:, None]).sum(2))
         score = -torch.stack(cosines).amax(0)
     return torch.stack(cosines, 2)

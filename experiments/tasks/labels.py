@@ -10,7 +10,7 @@ With ``heads="told"``, a network knows which classes belong to the same factor. 
 Then ``exclusive`` assigns each class to a capsule of ``BeliefConv``.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 
 import torch
@@ -31,15 +31,14 @@ HIDDEN, STRENGTH = 0.25, 6.0
 SHORT = {"messages": False, "degree_corrected": False}  # a training with messages takes three times as long
 
 
-class Without(nn.Module):
+class Without(nn.Linear):
     """A layer that ignores the edges."""
 
     def __init__(self, inputs: int, outputs: int, parts: int):
-        super().__init__()
-        self.linear = nn.Linear(inputs, outputs * parts)
+        super().__init__(inputs, outputs * parts)
 
     def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-        return self.linear(feat)
+        return super().forward(feat)
 
 
 class Control(nn.Module):
@@ -105,17 +104,10 @@ def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
 
 _BELIEFS: list[dict] = [{"lr": 0.03, "iterations": iterations} for iterations in (8, 16)]
 _OTHERS: list[dict] = [{"lr": 0.01, "dropout": dropout} for dropout in (0.2, 0.5)]
-NETWORKS: dict[str, tuple[Callable[..., nn.Module], list[dict]]] = {
-    "beliefs": (Beliefs, _BELIEFS),
-    "equal beliefs": (Beliefs, _BELIEFS),
-    "mutual": (Control, [each | {"concentration": 4.0} for each in _OTHERS]),
-    "uniform": (Control, _OTHERS),
-    "GCN": (Control, _OTHERS),
-    "GAT": (Control, _OTHERS),
-    "no edges": (Control, _OTHERS),
-}
-"""For each network, its module and two settings to choose from."""
-EPOCHS = {Beliefs: 40, Control: 300}
+NETWORKS = dict.fromkeys(("beliefs", "equal beliefs"), _BELIEFS)
+NETWORKS |= {"mutual": [settings | {"concentration": 4.0} for settings in _OTHERS]}
+NETWORKS |= dict.fromkeys(("uniform", "GCN", "GAT", "no edges"), _OTHERS)
+"""For each network, two settings to choose from."""
 HEADS = {"told": [*NETWORKS], "found": ["beliefs", "equal beliefs", "mutual", "uniform"]}
 """The networks for each value of ``heads``. With ``"found"``, ``Control`` reads each class from all parts of a node."""
 
@@ -124,28 +116,28 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
     """Train one network on the graph ``data``. The validation loss chooses the epoch."""
     related = relations.DATA[data](place.data, seed)
     torch.manual_seed(seed)
-    module, own, classes = NETWORKS[network][0], dict(settings), related.num_classes
-    rates = {"lr": own.pop("lr"), "weight_decay": WEIGHT_DECAY if module is Control else 0.0}
-    graph = dgl.add_self_loop(related.graph) if module is Control else related.graph
-    model = module(network, related, classes, heads=heads, **own)
+    options, classes, control = dict(settings), related.num_classes, "beliefs" not in network
+    rates = {"lr": options.pop("lr"), "weight_decay": WEIGHT_DECAY if control else 0.0, "patience": PATIENCE}
+    graph = dgl.add_self_loop(related.graph) if control else related.graph
+    model = (Control if control else Beliefs)(network, related, classes, heads=heads, **options)
     truth = F.one_hot(related.labels, classes).float()
 
-    def given(known: Tensor) -> Tensor:
+    def classes_of(known: Tensor) -> Tensor:
         return torch.zeros_like(truth).index_copy(0, known, truth[known])
 
     def answers(part: Tensor, known: Tensor = related.train) -> tuple[Tensor, Tensor]:
-        return model(graph, given(known))[part].transpose(1, 2), related.labels[part]  # (n, J, L), (n, L)
+        return model(graph, classes_of(known))[part].transpose(1, 2), related.labels[part]  # (n, J, L), (n, L)
 
     def losses() -> list[Tensor]:
         hidden = torch.rand(len(related.train)) < HIDDEN
         return [F.cross_entropy(*answers(related.train[hidden], related.train[~hidden]))]
 
-    epochs = 3 if quick else EPOCHS[module]
-    result = run.fit(model, losses, answers, related.val, related.test, epochs=epochs, patience=PATIENCE, **rates)
+    epochs = 3 if quick else 300 if control else 40
+    result = run.fit(model, losses, answers, related.val, related.test, epochs=epochs, **rates)
     if isinstance(model, Beliefs):
         which, kind = related.single()
         with torch.no_grad():
-            c = model.beliefs(graph, given(related.train))[1][which, 0]
+            c = model.beliefs(graph, classes_of(related.train))[1][which, 0]
         result["couplings"] = information(kind, c.argmax(1))
         result["learned"] = model.layer.beliefs.learned.tolist()
     return result
@@ -170,7 +162,7 @@ def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
 TASK = Task(
     "labels",
     fit,
-    lambda data, heads: {network: NETWORKS[network][1] for network in HEADS[heads]},
+    lambda data, heads: {network: NETWORKS[network] for network in HEADS[heads]},
     cases=[{"data": data, "heads": heads} for data, heads in product(DATA, HEADS)],
     row=row,
     cells=cells,

@@ -11,6 +11,7 @@ and epoch. Papers that choose the epoch on the test folds report higher accuraci
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -45,17 +46,16 @@ class Pooled(nn.Module):
         return self.linear(self.pool(graph, feat))
 
 
-class ClassCapsules(nn.Module):
+class ClassCapsules(CapsuleReadout):
     """Route nodes (N, F) to a capsule per class. Its length is the score: (B, J) below 1."""
 
     loss = staticmethod(margin_loss)
 
-    def __init__(self, width: int, num_classes: int, routing: Routing | str):
-        super().__init__()
-        self.route = CapsuleReadout(width, 16, num_classes, routing=routing)
+    def __init__(self, routing: Routing | str, width: int, num_classes: int):
+        super().__init__(width, 16, num_classes, routing=routing)
 
     def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-        return self.route(graph, feat).norm(dim=-1)
+        return super().forward(graph, feat).norm(dim=-1)
 
 
 Readout = Callable[[int, int], Pooled | ClassCapsules]
@@ -63,9 +63,9 @@ READOUTS: dict[str, Readout] = {
     # Arguments: numbers per node, number of classes. The module maps a batched graph and its nodes to class scores.
     "mean": lambda width, classes: Pooled(dgl.nn.AvgPooling(), width, classes),
     "attention": lambda width, classes: Pooled(dgl.nn.GlobalAttentionPooling(nn.Linear(width, 1)), width, classes),
-    "uniform": lambda width, classes: ClassCapsules(width, classes, "uniform"),
-    "dynamic": lambda width, classes: ClassCapsules(width, classes, "dynamic"),
-    "capsules": lambda width, classes: ClassCapsules(width, classes, Spherical(concentration=0.5)),
+    "uniform": partial(ClassCapsules, "uniform"),
+    "dynamic": partial(ClassCapsules, "dynamic"),
+    "capsules": lambda *sizes: ClassCapsules(Spherical(concentration=0.5), *sizes),
 }
 SETTINGS = [{"width": width, "dropout": dropout, "lr": 0.01} for width, dropout in product((16, 32), (0.0, 0.5))]
 EPOCHS, LAYERS, BATCH, PATIENCE = {"mutag": 100, "proteins": 40}, 4, 64, 40
@@ -97,7 +97,7 @@ def _perceptron(inputs: int, width: int) -> nn.Module:
 def split(data: GraphSet, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Numbers of the training, validation and test graphs of a fold."""
     test = data.folds[fold]
-    rest = np.setdiff1d(np.arange(len(data)), test)
+    rest = np.setdiff1d(np.arange(len(data.graphs)), test)
     train, val = stratified_split(torch.from_numpy(data.labels[rest]), round(len(rest) / 10), 0)
     return rest[train], rest[val], test
 
@@ -106,11 +106,12 @@ def train(data: GraphSet, readout: Readout, settings: dict, fold: int, epochs: i
     """Train on a fold's training graphs. The loss on its validation graphs chooses the epoch."""
     torch.manual_seed(0)
     training, val, test = split(data, fold)
-    model = GraphNet(readout, data.num_tags, data.num_classes, settings["width"], settings["dropout"])
+    sizes = data.graphs[0].ndata["feat"].shape[1], int(data.labels.max()) + 1, settings["width"], settings["dropout"]
+    model = GraphNet(readout, *sizes)
     loss, rates = model.readout.loss, {"lr": settings["lr"], "epochs": epochs, "patience": PATIENCE}
 
     def batch(which: np.ndarray) -> tuple[dgl.DGLGraph, Tensor]:
-        return data.batch(which), torch.from_numpy(data.labels[which])
+        return dgl.batch([data.graphs[n] for n in which]), torch.from_numpy(data.labels[which])
 
     def answers(part: tuple[dgl.DGLGraph, Tensor]) -> tuple[Tensor, Tensor]:
         return model(part[0]), part[1]

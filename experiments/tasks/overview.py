@@ -1,6 +1,5 @@
 """Where does routing matter? A table with a row per task and a column per routing."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -10,7 +9,6 @@ from experiments.run import Place
 from experiments.statistics import paired
 from experiments.task import Task
 from experiments.tasks import cora, factors, images, molecules
-from graphcaps.errors import GraphcapsError
 
 COLUMNS = ("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")
 
@@ -48,34 +46,12 @@ TASKS = {
 
 
 def results(place: Place, only: Sequence[str]) -> dict:
-    """Train the networks of the tasks in ``only``, or of all tasks, unless they are trained already.
-
-    After each task, the result is saved in the cache. It has also the rows that an earlier call saved. If a task fails,
-    the error is raised after the other tasks.
-    """
-    saved, failed, rows = place.cache / "overview.json", {}, []
-    if saved.is_file():
-        rows = json.loads(saved.read_text(encoding="utf-8"))["rows"]
-    for name in run.chosen(only, TASKS):
-        print(name)
-        try:
-            rows = [row for row in rows if row["task"] != name] + _rows(name, place)
-            table.write("overview", _result(rows), markdown(_result(rows)), place.cache)
-        except GraphcapsError as error:
-            if hasattr(error, "signum"):
-                raise
-            failed[name] = str(error)
-    if failed:
-        raise GraphcapsError("; ".join(f"{name}: {error}" for name, error in failed.items()))
-    return _result(rows)
-
-
-def _result(rows: list[dict]) -> dict:
+    """Train the networks of the tasks in ``only``, or of all tasks, unless they are trained already."""
     return {
         "format_version": 1,
         "command": "python -m experiments overview",
         "columns": [*COLUMNS],
-        "rows": sorted(rows, key=lambda row: [*TASKS].index(row["task"])),
+        "rows": [row for name in run.chosen(only, TASKS) for row in _rows(name, place)],
         **run.made_with(),
     }
 
@@ -86,8 +62,15 @@ def _rows(name: str, place: Place) -> list[dict]:
     trained = {row["name"]: row for row in made}
 
     def cell(network: str, part: str) -> dict:
-        row = trained[network]
-        return _of_graphs(row, trained["uniform"], entry) if entry.task else _of_images(row, part)
+        row, uniform, difference = trained[network], trained["uniform"], {}
+        if not entry.task:  # images
+            test, compared = [seed["accuracy"][part] for seed in row["seeds"]], row["images"][part]
+            difference = {key: compared[key] for key in ("difference", "interval") if key in compared}
+        else:
+            test, overlap = row["test"], molecules.OVERLAP if entry.unit == "folds" else 0.0
+            gap = paired(test, uniform["test"], overlap) if row is not uniform else None
+            difference = {"difference": gap[0], "interval": [*gap[1:]]} if gap else {}
+        return {"name": network, **table.spread(test), "parameters": row["parameters"], **difference}
 
     for title, part in entry.titles.items():
         cells = {column: [cell(network, part) for network in names] for column, names in entry.columns.items()}
@@ -96,21 +79,6 @@ def _rows(name: str, place: Place) -> list[dict]:
         about["of"] = len(cells["uniform"][0]["each"])
         rows.append(about | {"cells": {column: cells.get(column) for column in COLUMNS}})  # None: no such network
     return rows
-
-
-def _of_images(row: dict, part: str) -> dict:
-    """A network's part of a cell, for one set of images."""
-    compared, accuracies = row["images"][part], [seed["accuracy"][part] for seed in row["seeds"]]
-    difference = {key: compared[key] for key in ("difference", "interval") if key in compared}
-    return {"name": row["name"], **table.spread(accuracies), "parameters": row["parameters"], **difference}
-
-
-def _of_graphs(row: dict, uniform: dict, entry: Entry) -> dict:
-    """A network's part of a cell, for a task on graphs."""
-    numbers = {"name": row["name"], **table.spread(row["test"]), "parameters": row["parameters"]}
-    overlap = molecules.OVERLAP if entry.unit == "folds" else 0.0
-    gap = paired(row["test"], uniform["test"], overlap) if row is not uniform else None
-    return numbers if gap is None else numbers | {"difference": gap[0], "interval": [*gap[1:]]}
 
 
 def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:

@@ -58,6 +58,5 @@ def test_a_table_is_that_of_the_runs_and_a_stopped_command_goes_on_to_it(tmp_pat
     assert main(words) == 0
     again = json.loads((tmp_path / "to" / "tiny.json").read_text())
     assert [row["images"] for row in again["rows"]] == [row["images"] for row in results["rows"]]
-    assert (tmp_path / "to" / "tiny.png").stat().st_size > 1000
     monkeypatch.setattr(images, "train", None)
     assert main(words) == 0  # trains nothing
