@@ -10,7 +10,6 @@ table    the ``cells`` of all rows
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from statistics import fmean
 
 from experiments import run, table
@@ -47,48 +46,43 @@ class Task:
         for case in self.cases:
             if case and str([*case.values()][0]) not in firsts:
                 continue
-            for network, trainings in self._trained(case, place, seeds, quick).items():
-                settings, fits = zip(*trainings, strict=True)
-                yield {**case, **self.row(network, fits, settings[:1] if self.trial_seeds else settings)}
+            for network, (settings, fits) in self._trained(case, place, seeds, quick).items():
+                yield {**case, **self.row(network, fits, settings)}
 
-    def _trained(self, case: dict, place: Place, seeds: int | None, quick: bool) -> dict[str, list[tuple[dict, dict]]]:
-        """For each network, the settings and results of its trainings.
+    def _trained(
+        self, case: dict, place: Place, seeds: int | None, quick: bool
+    ) -> dict[str, tuple[list[dict], list[dict]]]:
+        """For each network, the chosen settings (one, or one for each fold) and the results of its trainings.
 
         The settings with the highest mean validation score are chosen; if scores are equal, those with the lowest loss.
         """
-        networks = self.networks(**case)
-        starts = {network: range(seeds or (1 if quick else self.seeds(case, network))) for network in networks}
 
-        def fits(jobs: list[tuple[str, int, int]], title: str) -> dict[tuple[str, int, int], dict]:
+        def fits(jobs: list[tuple[str, dict, Sequence[int]]], title: str) -> list[list[dict]]:
             trials = [
-                {**case, "network": network, "settings": networks[network][n], "seed": seed, "quick": quick}
-                for network, n, seed in jobs
+                [{**case, "network": name, "settings": settings, "seed": seed, "quick": quick} for seed in starts]
+                for name, settings, starts in jobs
             ]
-            titles = ", ".join([self.name, *map(str, case.values())])
-            return dict(zip(jobs, run.run(self.fit, trials, place, f"{titles}: {title}"), strict=True))
+            title = ", ".join([self.name, *map(str, case.values()), title])
+            results = iter(run.run(self.fit, [trial for several in trials for trial in several], place, title))
+            return [[next(results) for _ in several] for several in trials]
 
-        tried = [
-            (network, n, seed)
-            for network, several in networks.items()
-            if len(several) > 1
-            for n, seed in product(range(len(several)), self.trial_seeds or starts[network])
-        ]
-        trials = fits(tried, "settings")
+        def merit(several: list[dict]) -> tuple[float, float]:
+            return fmean(fit["val_accuracy"] for fit in several), -fmean(fit["val_loss"] for fit in several)
 
-        def best(network: str, seed: int) -> int:
-            if len(networks[network]) == 1:
-                return 0
-            merits = []
-            for n in range(len(networks[network])):
-                several = [trials[network, n, start] for start in self.trial_seeds or (seed,)]
-                score, loss = (fmean(fit[key] for fit in several) for key in ("val_accuracy", "val_loss"))
-                merits.append((score, -loss))
-            return merits.index(max(merits))
-
-        chosen = [(network, best(network, seed), seed) for network in networks for seed in starts[network]]
-        trained: dict[str, list[tuple[dict, dict]]] = {network: [] for network in networks}
-        for (network, n, _), fit in fits(chosen, "seeds").items():
-            trained[network].append((networks[network][n], fit))
+        groups: list[tuple[str, list[dict], Sequence[int]]] = []  # the seeds for which settings are chosen together
+        for name, settings in self.networks(**case).items():
+            starts = range(seeds or (1 if quick else self.seeds(case, name)))
+            groups += [(name, settings, part) for part in ([starts] if self.trial_seeds else [[n] for n in starts])]
+        tried = [(name, one, self.trial_seeds or part) for name, few, part in groups if few[1:] for one in few]
+        scores, chosen = iter(fits(tried, "settings")), []
+        for name, settings, starts in groups:
+            merits = [merit(next(scores)) for _ in settings] if settings[1:] else [(0.0, 0.0)]
+            chosen.append((name, settings[merits.index(max(merits))], starts))
+        trained: dict[str, tuple[list[dict], list[dict]]] = {}
+        for (name, settings, _), results in zip(chosen, fits(chosen, "seeds"), strict=True):
+            own_settings, own_results = trained.setdefault(name, ([], []))
+            own_settings.append(settings)
+            own_results += results
         return trained
 
     def result(self, place: Place, seeds: int | None, quick: bool, only: Sequence[str]) -> dict:
