@@ -54,16 +54,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="a run folder, or several for trainings")
     parser.add_argument("--data", type=Path, default=Path("data"), help="data sets (%(default)s)")
     parser.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
-    parser.add_argument(
-        "--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results"
-    )
+    parser.add_argument("--to", type=Path, default=table.RESULTS, help="folder for complete tables")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="for networks for images")
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help="on graphs: number of trainings with the chosen settings"
-    )
-    parser.add_argument(
-        "--processes", type=int, metavar="N", help="on graphs: parallel trainings; default: one per core"
-    )
+    parser.add_argument("--seeds", type=int, metavar="N", help="on graphs: trainings with the chosen settings")
+    parser.add_argument("--processes", type=int, metavar="N", help="on graphs: parallel trainings; default: cores")
     parser.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")
     parser.add_argument("--only", nargs="+", default=(), metavar="TASK", help="only these graphs, tasks or test images")
     parser.add_argument("--keep", nargs="+", type=int, metavar="K", help="for pruning: edges that a child keeps")
@@ -134,8 +128,9 @@ def of_run(name: str, run, place, args: argparse.Namespace) -> str:
     if name == "pruning":
         result = pruning.of_run(run, place, tuple(args.keep or pruning.KEEP))
         return write(name, result, pruning.markdown(result), args.to)
-    results = robustness.of_run(run, place, args.only)
-    texts = (write(on, result, robustness.markdown(result), run.results / "evaluate") for on, result in results.items())
+    folder, texts = run.results / "evaluate", []
+    for kind, result in robustness.of_run(run, place, args.only).items():
+        texts.append(f"{write(kind, result, robustness.markdown(result), folder)}\n{folder / kind}.json")
     return "\n\n".join(texts)
 
 

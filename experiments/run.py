@@ -11,6 +11,7 @@ import copy
 import fcntl
 import hashlib
 import json
+import os
 import platform
 import random
 import signal
@@ -46,7 +47,7 @@ class Place:
 
 def processes(place: Place) -> int:
     """The number of parallel trials."""
-    return place.processes or torch.get_num_threads()
+    return place.processes or len(os.sched_getaffinity(0))
 
 
 def made_with() -> dict:

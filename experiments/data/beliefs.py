@@ -24,7 +24,7 @@ class Beliefs(NamedTuple):
     causes: Tensor  # (E, K): factor k generated the edge
 
 
-def beliefs(data: Related, given: Tensor | None = None, rates: tuple[Tensor, Tensor] | None = None) -> Beliefs:
+def beliefs(data: Related, nodes: Tensor | None = None, rates: tuple[Tensor, Tensor] | None = None) -> Beliefs:
     """Infer the classes of nodes and the causes of edges from the classes of some nodes, and from the generator's p, q.
 
     The method is sum-product belief propagation (Decelle et al. 2011, Physical Review E 84, 066106), for K classes per
@@ -37,7 +37,7 @@ def beliefs(data: Related, given: Tensor | None = None, rates: tuple[Tensor, Ten
     result is also an approximation because the graph has loops, but on random graphs of this size loops are long.
 
     Args:
-        given: numbers of the nodes whose classes are given; default: the training nodes.
+        nodes: numbers of the nodes whose classes are given; default: the training nodes.
         rates: p - q (K,) and K q, as ``graphcaps.beliefs.rates.counted_rates`` counts them, instead of the generator's.
 
     >>> from experiments.data.factors import factor_graph
@@ -52,7 +52,7 @@ def beliefs(data: Related, given: Tensor | None = None, rates: tuple[Tensor, Ten
     half = len(src) // 2
     reverse = torch.cat([torch.arange(half, len(src)), torch.arange(half)])  # (E,)
     fixed = torch.zeros(len(data.labels), dtype=torch.bool)
-    fixed[data.train if given is None else given] = True
+    fixed[data.train if nodes is None else nodes] = True
     truth = F.one_hot(data.labels, data.num_classes).double()  # (N, K, C)
     classes = torch.where(fixed[:, None, None], truth, 1 / data.num_classes)
     messages = classes[src]  # (E, K, C), from src to dst

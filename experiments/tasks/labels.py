@@ -42,7 +42,7 @@ class Without(nn.Linear):
 
 
 class Control(nn.Module):
-    """Map the rows of the adjacency matrix and the given classes (N, L, J) to scores (N, L, J)."""
+    """Map the rows of the adjacency matrix and the known classes (N, L, J) to scores (N, L, J)."""
 
     def __init__(self, network: str, data: Related, classes: int, *, heads: str, dropout: float = 0.5, **own):
         super().__init__()
@@ -51,8 +51,8 @@ class Control(nn.Module):
         layer, width = kinds[network](inputs, PART, parts, **own), PART * parts
         self.network = Network([layer], width, classes, parts, heads == "told", dropout)
 
-    def forward(self, graph: dgl.DGLGraph, given: Tensor) -> Tensor:
-        return self.network(graph, torch.cat([self.rows, given.flatten(1)], dim=1)).transpose(1, 2)
+    def forward(self, graph: dgl.DGLGraph, classes: Tensor) -> Tensor:
+        return self.network(graph, torch.cat([self.rows, classes.flatten(1)], dim=1)).transpose(1, 2)
 
 
 class Beliefs(nn.Module):
@@ -72,15 +72,15 @@ class Beliefs(nn.Module):
             with torch.no_grad():
                 self.layer.beliefs.logarithms[:2] = torch.tensor(1e4).log()
 
-    def beliefs(self, graph: dgl.DGLGraph, given: Tensor) -> tuple[Tensor, Tensor]:
+    def beliefs(self, graph: dgl.DGLGraph, classes: Tensor) -> tuple[Tensor, Tensor]:
         """The result h (N, K, D) and the couplings (E, 1, K)."""
         sizes = self.layer.beliefs.bias.shape
-        z = given.new_zeros(len(given), sizes.numel()).index_add(1, self.place, given.flatten(1) * self.strength)
+        z = classes.new_zeros(len(classes), sizes.numel()).index_add(1, self.place, classes.flatten(1) * self.strength)
         return self.layer(graph, z.unflatten(1, sizes), get_coupling=True)
 
-    def forward(self, graph: dgl.DGLGraph, given: Tensor) -> Tensor:
-        h, _ = self.beliefs(graph, given)
-        return (h.flatten(1)[:, self.place].clamp_min(1e-9).log() * self.scale).view_as(given)
+    def forward(self, graph: dgl.DGLGraph, classes: Tensor) -> Tensor:
+        h, _ = self.beliefs(graph, classes)
+        return (h.flatten(1)[:, self.place].clamp_min(1e-9).log() * self.scale).view_as(classes)
 
 
 def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:

@@ -49,7 +49,7 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
 }
 
 
-class Told(nn.Module):
+class RelationalConv(nn.Module):
     """R-GCN with one part per kind: the mean over a node and its in-neighbours along edges of that kind."""
 
     def __init__(self, inputs: int, outputs: int, kinds: int):
@@ -76,7 +76,7 @@ class Twice(nn.Module):
 NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "unit votes": functools.partial(LAYERS["capsules"], unit_votes=True),
     "mutual": functools.partial(LAYERS["mutual"], unit_votes=True),
-    "R-GCN, told": Told,
+    "R-GCN, told": RelationalConv,
     "beliefs": lambda inputs, outputs, parts, iterations: BeliefConv(
         inputs, outputs, parts, iterations, messages=False, degree_corrected=False
     ),
@@ -110,17 +110,17 @@ PARTS = 8
 
 def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str) -> dict:
     """Train one network and measure how well its couplings reveal the kinds. The validation loss chooses the epoch."""
-    related, own = DATA[data](place.data, seed), dict(settings)
+    related, options = DATA[data](place.data, seed), dict(settings)
     if network in FLOORS:
         return {"trained": floor(network, seed, related)}
     torch.manual_seed(seed)
-    told, labels = network == "R-GCN, told", related.labels.shape[1]
-    parts = len(related.names) if told else labels if related.own else PARTS
+    sees_kinds, labels = network == "R-GCN, told", related.labels.shape[1]
+    parts = len(related.names) if sees_kinds else labels if related.own else PARTS
     graph = dgl.add_self_loop(related.graph)  # self-loops come after the other edges
-    if told:
+    if sees_kinds:
         graph.edata["shares"] = shares(graph, related.kinds)
-    dropout, lr = own.pop("dropout"), own.pop("lr")
-    layer = NETWORKS[network](related.features.shape[1], PART, parts, **own)
+    dropout, lr = options.pop("dropout"), options.pop("lr")
+    layer = NETWORKS[network](related.features.shape[1], PART, parts, **options)
     model = Network([layer], PART * parts, related.num_classes, labels, related.own, dropout)
 
     def recovered() -> dict | None:
