@@ -17,126 +17,118 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # for experiments, which are not installed
 
 from experiments import table  # noqa: E402
-from experiments.bench import markdown as bench  # noqa: E402
+from experiments.bench import tables as bench  # noqa: E402
+from experiments.tasks import defaults, overview  # noqa: E402
 from graphcaps.images.training.run_folder import Run, pretrained_names  # noqa: E402
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def select(text: str, columns: Sequence[int], rows: Container[str] = (), without: Container[str] = ()) -> str:
-    """Select columns of a Markdown table, and the rows whose first cell is in ``rows`` and not in ``without``.
-
-    An empty ``rows`` selects all rows. Lines outside the table are kept.
-
-    >>> print(select("| a | b | c |\\n|---|---|---|\\n| x | 1 | 2 |\\n| y | 3 | 4 |", (0, 2), without=("x",)))
-    | a | c |
-    |---|---|
-    | y | 4 |
-    """
-    kept, number = [], 0
-    for line in text.splitlines():
-        number = number + 1 if line.startswith("|") else 0
-        if not number:
-            kept.append(line)
-            continue
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if number > 2 and (cells[0] in without or (rows and cells[0] not in rows)):
-            continue
-        chosen = [cells[i] for i in columns]
-        kept.append("|---" * len(chosen) + "|" if number == 2 else f"| {' | '.join(chosen)} |")
-    return "\n".join(kept)
-
-
 def mnist_table() -> str:
     """All measured accuracies on MNIST: a row per network and command, with equal couplings and routings in columns."""
-    lines = [
-        "| network | epochs | seeds | uniform | dynamic | others | trained by |",
-        "|---|---|---|---|---|---|---|",
-    ]
-
-    def accuracy(each: Sequence[float], against_uniform: dict | None = None) -> str:
-        text = f"{100 * statistics.fmean(each):.2f}" + (f"±{100 * statistics.stdev(each):.2f}" if each[1:] else "")
-        if against_uniform is None:
-            return text
-        gap, low, high = (100 * number for number in (against_uniform["difference"], *against_uniform["interval"]))
-        return f"{text}, {gap:+.2f} ({low:+.2f} to {high:+.2f})"
+    rows = []
 
     def add(network: str, command: str, epochs: int, seeds: int, cells: dict[str, str]) -> None:
         others = "<br>".join(f"{name}: {cell}" for name, cell in cells.items() if name not in ("uniform", "dynamic"))
-        shown = f"0 to {seeds - 1}" if seeds > 1 else "0"
-        pair = f"{cells.get('uniform', '-')} | {cells.get('dynamic', '-')}"
-        lines.append(f"| {network} | {epochs} | {shown} | {pair} | {others or '-'} | `{command}` |")
+        row = {"network": network, "epochs": epochs, "seeds": f"0 to {seeds - 1}" if seeds > 1 else "0"}
+        row |= {routing: cells.get(routing, "-") for routing in ("uniform", "dynamic")}
+        rows.append(row | {"others": others or "-", "trained by": f"`{command}`"})
 
     trained: dict[tuple, dict[str, list[float]]] = {}
-    rows = table.read("trainings")
-    for row in (row for row in rows if row["dataset"] == "mnist" and "--epochs 5" not in row["command"]):
-        routing = re.search(r" --routing (\w+)", row["command"])
-        command = re.sub(r" --(seed|device) \w+", "", row["command"]).replace(" --routing uniform", "")
-        network = trained.setdefault((f"`{row['model']}`", command, row["epochs"]), {})
-        network.setdefault(routing[1] if routing else "dynamic", []).append(row["test_accuracy"])
-    for (network, command, epochs), routings in trained.items():
-        cells = {name: accuracy(each) for name, each in routings.items()}
-        add(network, command, epochs, max(map(len, routings.values())), cells)
+    for row in table.read("trainings"):
+        if row["dataset"] == "mnist" and "--epochs 5" not in row["command"]:
+            routing = re.search(r" --routing (\w+)", row["command"])
+            command = re.sub(r" --(seed|device) \w+", "", row["command"]).replace(" --routing uniform", "")
+            network = trained.setdefault((f"`{row['model']}`", command, row["epochs"]), {})
+            network.setdefault(routing[1] if routing else "dynamic", []).append(row["test_accuracy"])
+    for network, routings in trained.items():
+        cells = {name: accuracy(accuracies) for name, accuracies in routings.items()}
+        add(*network, max(map(len, routings.values())), cells)
     numbers = Run.open("mnist").result() or {}
-    right = accuracy([numbers["test_correct"] / numbers["test_images"]])
-    add("`mnist`, which comes with graphcaps", numbers["command"], 10, 1, {"dynamic": right})
+    share = accuracy([numbers["test_correct"] / numbers["test_images"]])
+    add("`mnist`, which comes with graphcaps", numbers["command"], 10, 1, {"dynamic": share})
 
     for plan in ("parts", "routings"):
         by_rate: dict[str, list[dict]] = {}
         for row in table.read(plan)["rows"]:
             rate = row["settings"].get("learning_rate")
             by_rate.setdefault(f", rate {rate}" if rate else "", []).append(row)
-        for rate, rows in by_rate.items():
-            first, seeds = rows[0]["settings"], len(rows[0]["seeds"])
-            each = {row["name"]: [seed["accuracy"]["test"] for seed in row["seeds"]] for row in rows}
-            cells = {name.partition(",")[0]: accuracy(accuracies) for name, accuracies in each.items()}
+        for rate, of_rate in by_rate.items():
+            first, seeds = of_rate[0]["settings"], len(of_rate[0]["seeds"])
+            accuracies = {row["name"]: [seed["accuracy"]["test"] for seed in row["seeds"]] for row in of_rate}
+            cells = {name.partition(",")[0]: accuracy(each) for name, each in accuracies.items()}
             add(f"`{first['model']}`{rate}", f"python -m experiments {plan}", first["epochs"], seeds, cells)
     (row,) = (row for row in table.read("overview")["rows"] if row["task"] == "mnist")
-    shown = [cell for cells in row["cells"].values() for cell in cells]
-    each = {cell["name"]: accuracy(cell["each"], cell if "difference" in cell else None) for cell in shown}
-    add("`parts`", row["command"], 3, row["of"], each)
-    return "\n".join(lines)
+    networks = [network for column in row["cells"].values() for network in column]
+    cells = {network["name"]: accuracy(network["each"], network) for network in networks}
+    add("`parts`", row["command"], 3, row["of"], cells)
+    return table.table(rows)
+
+
+def accuracy(accuracies: Sequence[float], gap: dict | None = None) -> str:
+    """Mean and standard deviation, and the difference to equal couplings if ``gap`` has one."""
+    mean, sd, _ = table.spread(accuracies).values()
+    difference = [table.interval(gap["difference"], *gap["interval"])] if gap and "difference" in gap else []
+    return ", ".join([table.percent(mean, sd), *difference])
 
 
 def affnist_table() -> str:
     """Accuracies on affNIST-style images for networks trained on digits anywhere in the frame."""
-    titles = "| network | parameters | all 10,000, % | against uniform | within, % | beyond, % | images/s |"
-    lines = select(table.images(table.read("affnist")), (0, 1, 6, 7, 9, 12, 16)).splitlines()
-    return "\n".join([titles, *lines[1:]])
+    rows = []
+    for row in table.read("affnist")["rows"]:
+        whole, within, beyond = (row["images"][f"affnist{part}"] for part in ("", " within", " beyond"))
+        against = table.interval(whole["difference"], *whole["interval"]) if "difference" in whole else "-"
+        cells = {"network": row["name"], "parameters": f"{row['parameters']:,}"}
+        cells |= {"all 10,000, %": table.percent(whole["mean"], whole["sd"]), "against uniform": against}
+        cells |= {"within, %": table.percent(within["mean"], within["sd"])}
+        cells |= {"beyond, %": table.percent(beyond["mean"], beyond["sd"])}
+        speed = statistics.fmean(seed["images_per_second"] for seed in row["seeds"])
+        rows.append(cells | {"images/s": f"{speed:,.0f}"})
+    return table.table(rows)
+
+
+def transformed_table() -> str:
+    """A row per transform of test images, from what ``python -m experiments robustness`` wrote."""
+    rows = []
+    for name in ("rotated", "shifted", "noisy", "scrambled"):
+        result = table.read(f"evaluate/{name}")
+        cells = [f"{row['name']}: {100 * row['accuracy']:.2f} ({row['winning_score']:.2f})" for row in result["rows"]]
+        cells[result["clean"]] = f"**{cells[result['clean']]}**"
+        scores = {"accuracy, % (mean winning score); bold: as they are": ", ".join(cells)}
+        rows.append({"test images": name, "severity": result["says"], **scores})
+    return table.table(rows)
 
 
 def relations_table() -> str:
     """The results of each network: a column per graph, with task and information. Recorded graphs come first."""
-    graphs: dict[str, dict[str, str]] = {}
-    for line in table.relations(table.read("relations")).splitlines()[4:]:
-        graph, network, task, information = (cell.strip() for cell in line.strip("|").split("|")[:4])
-        both = [cell for cell in (task, information.partition("±")[0]) if cell != "-"]
-        graphs.setdefault(graph or list(graphs)[-1], {})[network] = ", ".join(both)
-
-    def of(shown: Sequence[str]) -> str:
-        names = dict.fromkeys(name for graph in shown for name in graphs[graph])
-        rows = [[name, *(graphs[graph].get(name, "-") for graph in shown)] for name in names]
-        return table.lines(" | ".join(["network", *shown]), rows)
-
-    published = [graph for graph in graphs if graph.endswith("published")]
-    return f"{of([graph for graph in graphs if 'factors' not in graph])}\n\n{of(published)}"
+    rows = []
+    for row in table.read("relations")["relations"]:
+        texts = [table.percent(row["test_mean"], row["test_sd"])] if "test_mean" in row else []
+        texts += [table.score(row["trained"]["information"] | {"sd": None})] if row.get("trained") else []
+        rows.append({"network": row["name"], row["data"]: ", ".join(texts)})
+    recorded = [row for row in rows if "factors" not in [*row][1]]
+    published = [row for row in rows if [*row][1].endswith("published")]
+    return "\n\n".join(table.table(part, index=1) for part in (recorded, published))
 
 
 def known_table() -> str:
     """The methods without features, and those with features. A cell has a score for each share of known nodes."""
     scores: dict[str, dict[str, dict[float, str]]] = {}
     for row in table.read("known")["known"]:
-        found = table.percent(*list(table.spread(row["test"]).values())[:2])
-        scores.setdefault(row["data"], {}).setdefault(row["name"], {})[row["share"]] = found
+        scores.setdefault(row["data"], {}).setdefault(row["name"], {})[row["share"]] = accuracy(row["test"])
 
-    def of(names: Sequence[str], graphs: Sequence[str]) -> str:
-        def cell(graph: str, name: str) -> str:
-            found = scores[graph].get(name, {})
-            return ", ".join(found.get(share, "-") for share in (0.1, 0.3, 0.6)) if found else "-"
-
-        rows = [[graph, *(cell(graph, name) for name in names)] for graph in graphs]
-        return table.lines(" | ".join(["graph", *names]), rows)
+    def of(methods: Sequence[str], graphs: Sequence[str]) -> str:
+        rows = []
+        for graph in graphs:
+            by_share = {method: scores[graph].get(method) for method in methods}
+            texts = {
+                name: ", ".join(row.get(share, "-") for share in (0.1, 0.3, 0.6))
+                for name, row in by_share.items()
+                if row
+            }
+            rows.append({"graph": graph, **texts})
+        return table.table(rows, ["graph", *methods])
 
     bare = "BeliefConv", "BeliefConv, trained", "belief propagation", "label propagation"
     featured = "perceptron", "perceptron, BeliefConv", "Correct and Smooth", "APPNP", "GCN", "GAT", "SAGE"
@@ -148,48 +140,68 @@ def known_table() -> str:
 
 def defaults_table() -> str:
     """How much better the default routing of graph layers is than equal couplings."""
-    text = select(table.defaults(table.read("defaults")), range(4)).replace("kappa from 0.1", "default")
-    return re.sub(r"\| [\d.]+±[\d.]+, ", "| ", text)
+    result, rows = table.read("defaults"), []
+    for cells in defaults.cells(result["defaults"]):
+        *_, (name, text) = cells.items()
+        rows.append(cells if name == "uniform" else cells | {"default": text.partition(", ")[2]})
+    titles = "graph", "layout", "uniform", "default"
+    rows = [row for row in rows if "kappa from 0.5" not in row]
+    return f"`{result['command']}`:\n\n{table.table(rows, titles, index=2)}"
 
 
-def overview_table(columns: Sequence[str] = (), rows: Container[str] = ()) -> str:
+def interests_table() -> str:
+    """Recall@50 of each network."""
+    result = table.read("interests")
+    rows = [{"": row["name"], "Recall@50": accuracy(row["test"])} for row in result["interests"]]
+    return wide_corner(f"`{result['command']}`:\n\n{table.table(rows)}")
+
+
+def wide_corner(text: str) -> str:
+    """The table with two blanks in its empty first cell."""
+    return text.replace("| |", "|  |", 1)
+
+
+def overview_table(columns: Sequence[str], titles: Container[str] = ()) -> str:
     """The tasks, or only some of them. MNIST is left out because it has its own table."""
-    found = table.read("overview")
-    chosen = [row for row in found["rows"] if row["task"] != "mnist" and (not rows or row["title"] in rows)]
-    if rows:  # the row that "the same digits" refers to may be missing, so name them
-        chosen = [{**row, "title": row["title"].replace("the same digits", "digits in 40 x 40")} for row in chosen]
-    return table.overview({**found, "rows": chosen}, columns)
+    rows = [row for row in table.read("overview")["rows"] if row["task"] != "mnist"]
+    if titles:  # the row that "the same digits" refers to may be missing, so name them
+        rows = [row for row in rows if row["title"] in titles]
+        rows = [{**row, "title": row["title"].replace("the same digits", "digits in 40 x 40")} for row in rows]
+    return table.table(overview.cells(rows), ("task", "of", *columns))
 
 
-def bench_table(found: dict) -> str:
+def bench_table(result: dict) -> str:
     """The tables of the benchmark, and the targets that were missed."""
-    *parts, targets = bench.bench_tables(found, ("routing", "sparse", "memory", "training")).split("\n\n")
-    title, rule, *rows = targets.splitlines()
-    missed = [row for row in rows if "**missed**" in row]
+    parts = [
+        bench.about(result),
+        *(bench.of_benchmark(name, result) for name in ("routing", "sparse", "memory", "training")),
+    ]
+    rows = [*bench.targets(result)]
+    missed = [row for row in rows if row[""] == "**missed**"]
     summary = f"{len(rows) - len(missed)} of {len(rows)} targets were met. These were missed:"
-    shown = select("\n".join([title, rule, *missed]), (0, 1, 2))
-    return "\n\n".join([*parts, summary, shown])
+    return "\n\n".join([*parts, summary, table.table(missed, ("target", "wanted", "got"))])
 
 
 def pretrained_table() -> str:
     """The networks that come with graphcaps, described from their files."""
-    lines = ["| name | trained by | coupling entropy | bytes |", "|---|---|---|---|"]
+    rows = []
     for name in pretrained_names():
         run = Run.open(name)
         numbers = run.result() or {}
         entropy, size = f"{numbers['weighted_entropy']:.1%}", f"{run.checkpoint('best').stat().st_size:,}"
-        lines.append(f"| `{name}` | `{numbers['command']}` (seed {numbers['seed']}) | {entropy} | {size} |")
-    return "\n".join(lines)
+        command = f"`{numbers['command']}` (seed {numbers['seed']})"
+        rows.append({"name": f"`{name}`", "trained by": command, "coupling entropy": entropy, "bytes": size})
+    return table.table(rows)
 
 
 def modules() -> dict[str, Path]:
     """The name by which each module is imported -> its file."""
-    found = {}
+    files = {}
     for file in sorted([*(ROOT / "graphcaps").rglob("*.py"), *(ROOT / "viz").rglob("*.py")]):
         parts = list(file.relative_to(ROOT).with_suffix("").parts)
         parts = ["graphcaps", *parts] if parts[0] == "viz" else parts  # viz/ is imported as graphcaps.viz
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
-    return found
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return files
 
 
 @functools.cache
@@ -199,8 +211,8 @@ def parsed(file: Path) -> ast.Module:
 
 def purpose(file: Path) -> str:
     """The first line of a module's docstring."""
-    said = ast.get_docstring(parsed(file)) or ""
-    return said.partition("\n")[0].replace("``", "`").replace("|", "\\|")
+    text = ast.get_docstring(parsed(file)) or ""
+    return text.partition("\n")[0].replace("``", "`").replace("|", "\\|")
 
 
 def real_imports(file: Path) -> list[ast.Import | ast.ImportFrom]:
@@ -217,17 +229,17 @@ def real_imports(file: Path) -> list[ast.Import | ast.ImportFrom]:
     return [node for node in imports if id(node) not in for_types]
 
 
-def imported_by(name: str, known: dict[str, Path]) -> Iterator[str]:
+def imported_by(name: str, files: dict[str, Path]) -> Iterator[str]:
     """The package's modules that a module imports, also inside functions, but not those only for type checkers."""
-    inside = name.split(".") if known[name].name == "__init__.py" else name.split(".")[:-1]
-    for node in real_imports(known[name]):
+    inside = name.split(".") if files[name].name == "__init__.py" else name.split(".")[:-1]
+    for node in real_imports(files[name]):
         if not isinstance(node, ast.ImportFrom):
             continue
         above = inside[: len(inside) + 1 - node.level] if node.level else []
         source = ".".join([*above, *([node.module] if node.module else [])])
         for alias in node.names:
             for target in (f"{source}.{alias.name}", source):
-                if target in known:
+                if target in files:
                     yield target
                     break
 
@@ -248,12 +260,12 @@ def rooms() -> dict[str, set[str]]:
     Raises:
         SystemExit: rooms import each other in a circle.
     """
-    known = modules()
+    files = modules()
     arrows: dict[str, set[str]] = {}
-    for name in known:
+    for name in files:
         room = name.split(".")[1:2]
         if room and room[0] != "__main__":
-            into = {target.split(".")[1] for target in imported_by(name, known) if target.count(".")}
+            into = {target.split(".")[1] for target in imported_by(name, files) if target.count(".")}
             arrows.setdefault(room[0], set()).update(into - {room[0]})
     ordered: dict[str, set[str]] = {}
     while len(ordered) < len(arrows):
@@ -266,13 +278,13 @@ def rooms() -> dict[str, set[str]]:
 
 def rooms_table() -> str:
     """The rooms, in the order of ``rooms``, and what each one is."""
-    known, lines = modules(), ["| room | what it is |", "|---|---|"]
+    files, rows = modules(), []
     for room in rooms():
-        file = known[f"graphcaps.{room}"]
+        file = files[f"graphcaps.{room}"]
         package = file.parent if file.name == "__init__.py" else file
         path = f"{package.relative_to(ROOT)}" + "/" * (package != file)
-        lines.append(f"| `{path}` | {re.split(r'[;.](?: |$)', purpose(file))[0]} |")
-    return "\n".join(lines)
+        rows.append({"room": f"`{path}`", "what it is": re.split(r"[;.](?: |$)", purpose(file))[0]})
+    return table.table(rows)
 
 
 README_COLUMNS = ("uniform", "dynamic", "spherical", "no capsules")
@@ -286,12 +298,12 @@ def tables() -> dict[str, str]:
         "readme": overview_table(README_COLUMNS, README_ROWS),
         "mnist": mnist_table(),
         "affnist": affnist_table(),
-        "transformed": table.transformed(table.RESULTS / "evaluate"),
+        "transformed": transformed_table(),
         "bench": bench_table(benchmarks),
-        "nodes": select(bench.of_benchmark("nodes", benchmarks), (0, 2)),  # the larger graph alone
+        "nodes": wide_corner(bench.of_benchmark("nodes", benchmarks, slice(1, 2))),  # the larger graph alone
         "known": known_table(),
         "defaults": defaults_table(),
-        "interests": select(table.interests(table.read("interests")), (0, 1)),
+        "interests": interests_table(),
         "relations": relations_table(),
         "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")),
         "pretrained": pretrained_table(),

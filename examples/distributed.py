@@ -98,10 +98,10 @@ def main(folder, nodes, edges, epochs, batch_size):
             for inputs, outputs, blocks in batches(val):
                 right += torch.tensor([(net.module(blocks, x[inputs]).argmax(1) == y[outputs]).sum(), len(outputs)])
         distributed.all_reduce(right)
-        said = f"epoch {epoch + 1}  process {rank}: {seconds:.1f} s, {1000 * seconds / len(parts):.0f} ms per batch, "
-        said += f"{read / seconds:,.0f} edges/s; {megabytes('RssAnon'):,.0f} MB, {megabytes('VmHWM'):,.0f} with files; "
-        said += f"gradients differ by {float((most - least).max()):g}; validation {float(right[0] / right[1]):.1%}"
-        print(said, flush=True)
+        text = f"epoch {epoch + 1}  process {rank}: {seconds:.1f} s, {1000 * seconds / len(parts):.0f} ms per batch, "
+        text += f"{read / seconds:,.0f} edges/s; {megabytes('RssAnon'):,.0f} MB, {megabytes('VmHWM'):,.0f} with files; "
+        text += f"gradients differ by {float((most - least).max()):g}; validation {float(right[0] / right[1]):.1%}"
+        print(text, flush=True)
     # DistributedDataParallel keeps the process group alive in a reference cycle. Without the next two lines, gloo's
     # threads still run when Python ends, which sometimes aborts: "terminate called without an active exception" (torch
     # 2.14).
@@ -115,9 +115,9 @@ if __name__ == "__main__":
     parser.add_argument("--folder", type=Path, default="graph", help="folder for the files, on each machine")
     for name, number in {"nodes": 1_000_000, "edges": 10_000_000, "epochs": 3, "batch-size": 1000}.items():
         parser.add_argument(f"--{name}", type=int, default=number)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     if "RANK" not in os.environ:
         parser.error("start: expected torchrun, got python alone. Run: torchrun --nproc-per-node 2 distributed.py")
-    if asked.edges < asked.nodes:
-        parser.error(f"--edges: expected at least one for each of {asked.nodes} nodes, got {asked.edges}. Ask for more")
-    main(**vars(asked))
+    if args.edges < args.nodes:
+        parser.error(f"--edges: expected at least one for each of {args.nodes} nodes, got {args.edges}. Ask for more")
+    main(**vars(args))

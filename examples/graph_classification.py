@@ -1,12 +1,12 @@
 """Classify whole molecules, with CapsuleReadout in place of global_mean_pool. In PyTorch Geometric.
 
-    python -m examples.graph_classification --data data
-    python -m examples.graph_classification --data data --molecules PROTEINS
+    python graph_classification.py --data data
+    python graph_classification.py --data data --molecules PROTEINS
 
 Four readouts of the same GIN are compared: mean pooling, and ``CapsuleReadout`` with equal couplings (uniform), with
-the routing of the capsule paper (dynamic) and by default (capsules). Each of the ten folds that come with the data is
-tested once; the next fold chooses the epoch, and the others are for training. molecule.png shows a routed molecule.
-Missing data is downloaded. Run this in the checkout, whose ``experiments`` read the data; a copy needs your own data.
+the routing of the capsule paper (dynamic) and by default (capsules). Each of ten random folds is tested once; the next
+fold chooses the epoch, and the others are for training. molecule.png shows a routed molecule. If the molecules aren't
+in the folder ``--data``, PyG downloads them.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -19,12 +19,11 @@ import torch
 from matplotlib import pyplot
 from torch import nn
 from torch.nn import functional as F
-from torch_geometric.data import Data
+from torch_geometric.datasets import TUDataset
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GIN, global_mean_pool
 from torch_geometric.utils import to_networkx
 
-from experiments.data.tu import load_graphs
 from graphcaps import viz, watch
 from graphcaps.pyg import CapsuleReadout
 
@@ -50,26 +49,16 @@ class Net(nn.Module):
         return self.linear(self.pool(x, data.batch))  # (graphs, classes)
 
 
-def load(name, folder):
-    """Return the graphs for PyG, and the numbers of the graphs in each fold."""
-    found = load_graphs(name, folder)
-    graphs = []
-    for k, label in enumerate(found.labels.tolist()):
-        graph = found.batch([k])
-        graphs.append(Data(graph.ndata["feat"], torch.stack(graph.edges()), y=torch.tensor([label])))
-    return graphs, found.folds
-
-
 def train(pool, graphs, folds, k, epochs):
     """Return the test accuracy on fold k in %, at the epoch with the lowest validation loss, and the last network."""
     torch.manual_seed(k)
-    tested, held = folds[k], folds[(k + 1) % len(folds)]
-    others = np.setdiff1d(np.arange(len(graphs)), [*tested, *held])
+    tested, held_out = folds[k], folds[(k + 1) % len(folds)]
+    others = np.setdiff1d(np.arange(len(graphs)), [*tested, *held_out])
     batches = DataLoader([graphs[i] for i in others], batch_size=32, shuffle=True)
-    val, test = (next(iter(DataLoader([graphs[i] for i in part], batch_size=len(part)))) for part in (held, tested))
+    val, test = (next(iter(DataLoader([graphs[i] for i in part], batch_size=len(part)))) for part in (held_out, tested))
     net = Net(pool(), graphs[0].num_features, 2)
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
-    lowest = float("inf")
+    lowest, accuracy = float("inf"), 0.0
     for _ in range(epochs):
         net.train()
         for batch in batches:
@@ -81,8 +70,8 @@ def train(pool, graphs, folds, k, epochs):
         with torch.no_grad():
             loss, right = F.cross_entropy(net(val), val.y).item(), (net(test).argmax(1) == test.y).double().mean()
         if loss < lowest:
-            lowest, found = loss, 100 * right.item()
-    return found, net
+            lowest, accuracy = loss, 100 * right.item()
+    return accuracy, net
 
 
 def draw(net, graph, path):
@@ -99,18 +88,19 @@ def draw(net, graph, path):
 
 
 def main():
-    asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
-    asked.add_argument("--data", default="data", help="folder for the molecules")
-    asked.add_argument("--molecules", choices=("MUTAG", "PROTEINS"), default="MUTAG", help="which molecules")
-    asked.add_argument("--folds", type=int, default=10, help="how many of the ten folds are tested")
-    asked.add_argument("--epochs", type=int, default=100, help="epochs of each training")
-    given = asked.parse_args()
-    graphs, folds = load(given.molecules, given.data)
-    print(f"{'readout':10} test accuracy, % ({given.folds} folds, {given.epochs} epochs)")
+    parser = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--data", default="data", help="folder for the molecules")
+    parser.add_argument("--molecules", choices=("MUTAG", "PROTEINS"), default="MUTAG", help="which molecules")
+    parser.add_argument("--folds", type=int, default=10, help="how many of the ten folds are tested")
+    parser.add_argument("--epochs", type=int, default=100, help="epochs of each training")
+    args = parser.parse_args()
+    graphs = [*TUDataset(args.data, args.molecules)]
+    folds = np.array_split(np.random.RandomState(0).permutation(len(graphs)), 10)
+    print(f"{'readout':10} test accuracy, % ({args.folds} folds, {args.epochs} epochs)")
     for name, pool in POOLS.items():
-        found, nets = zip(*(train(pool, graphs, folds, k, given.epochs) for k in range(given.folds)), strict=True)
-        spread = f" +- {stdev(found):.2f}" if len(found) > 1 else ""
-        print(f"{name:10} {fmean(found):.2f}{spread}", flush=True)
+        accuracies, nets = zip(*(train(pool, graphs, folds, k, args.epochs) for k in range(args.folds)), strict=True)
+        spread = f" +- {stdev(accuracies):.2f}" if len(accuracies) > 1 else ""
+        print(f"{name:10} {fmean(accuracies):.2f}{spread}", flush=True)
     draw(nets[0], graphs[folds[0][0]], "molecule.png")
 
 

@@ -80,14 +80,14 @@ class Net(nn.Module):
             layers = {name: layer((SIZES[src], SIZES[dst]), WIDTH, PROPERTIES) for src, name, dst in RELATIONS}
             self.conv = dgl.nn.pytorch.HeteroGraphConv(layers, aggregate="sum")
 
-    def forward(self, graph, nodes, *asked):
+    def forward(self, graph, nodes, *pairs):
         """Score pairs of a user and an item, which are numbers of the graph's destination nodes; ``nodes`` are all."""
         h = {"user": self.own["user"](nodes["user"]), "item": self.x[nodes["item"]]}
         if self.conv is None:
             h["item"] = self.read(h["item"]) + self.own["item"](nodes["item"])
         h = h if self.conv is None else self.conv(graph, h)
         h = {kind: F.normalize(out.view(-1, PROPERTIES, WIDTH), dim=-1) for kind, out in h.items()}
-        return [(self.sharpness * (h["user"][u] * h["item"][v]).sum(-1)).logsumexp(-1) for u, v in asked]
+        return [(self.sharpness * (h["user"][u] * h["item"][v]).sum(-1)).logsumexp(-1) for u, v in pairs]
 
 
 def train(layer, users, epochs, seed):
@@ -95,11 +95,11 @@ def train(layer, users, epochs, seed):
     bought, follows, x = draw(users, seed)
     tenth, everyone = bought.shape[1] // 10, {"user": torch.arange(users), "item": torch.arange(len(x))}
     shown, val, test = bought.split([bought.shape[1] - 2 * tenth, tenth, tenth], dim=1)
-    held = [(part, torch.stack([part[0], wrong(part[0], len(x), bought)])) for part in (val, test)]
+    held_out = [(part, torch.stack([part[0], wrong(part[0], len(x), bought)])) for part in (val, test)]
     graph = graph_of(shown, follows, users, len(x))
 
-    def negatives(graph, asked):
-        source, _ = graph.find_edges(asked[RELATIONS[0]], etype="buys")
+    def negatives(graph, edges):
+        source, _ = graph.find_edges(edges[RELATIONS[0]], etype="buys")
         return {RELATIONS[0]: (source, wrong(source, len(x), shown))}
 
     sampler = dgl.dataloading.as_edge_prediction_sampler(
@@ -108,8 +108,8 @@ def train(layer, users, epochs, seed):
         reverse_etypes={"buys": "bought by", "bought by": "buys"},
         negative_sampler=negatives,
     )
-    asked = {"buys": torch.arange(shown.shape[1])}
-    batches = dgl.dataloading.DataLoader(graph, asked, sampler, batch_size=BATCH, shuffle=True)
+    purchases = {"buys": torch.arange(shown.shape[1])}
+    batches = dgl.dataloading.DataLoader(graph, purchases, sampler, batch_size=BATCH, shuffle=True)
     net, best = Net(layer, users, x), (0, 0)
     dense = [weight for name, weight in net.named_parameters() if not name.startswith("own.")]
     adams = torch.optim.SparseAdam(net.own.parameters(), lr=0.02), torch.optim.Adam(dense, lr=0.01)
@@ -121,20 +121,20 @@ def train(layer, users, epochs, seed):
             for adam in adams:
                 adam.step()
         with torch.no_grad():
-            scores = [net(graph, everyone, *pairs) for pairs in held]
+            scores = [net(graph, everyone, *pairs) for pairs in held_out]
         best = max(best, tuple(100 * float((right > others).float().mean()) for right, others in scores))
     return best[1]
 
 
 def main():
-    asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
+    parser = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
     for name, number in (("users", 1000), ("epochs", 10), ("seeds", 1)):
-        asked.add_argument(f"--{name}", type=int, default=number)
-    given = asked.parse_args()
+        parser.add_argument(f"--{name}", type=int, default=number)
+    args = parser.parse_args()
     for name, layer in LAYERS.items():
-        found = [train(layer, given.users, given.epochs, seed) for seed in range(given.seeds)]
-        spread = f" +- {stdev(found):.1f}" if len(found) > 1 else ""
-        print(f"{name:12} AUC {fmean(found):.1f}{spread}", flush=True)
+        aucs = [train(layer, args.users, args.epochs, seed) for seed in range(args.seeds)]
+        spread = f" +- {stdev(aucs):.1f}" if len(aucs) > 1 else ""
+        print(f"{name:12} AUC {fmean(aucs):.1f}{spread}", flush=True)
 
 
 if __name__ == "__main__":

@@ -110,8 +110,8 @@ def score(net, data):
     best = (v @ net.x.T).amax(1).topk(50).indices  # (users, 50)
     recall = (best[data.user[data.hidden]] == data.item[data.hidden, None]).any(1).float().mean()
     of_users = [data.by_taste[~data.hidden] & (user == one) for one in data.several.nonzero()[:200]]
-    found = [adjusted_mutual_info_score(item[rows] // PER_TOPIC, belongs[rows].argmax(1)) for rows in of_users]
-    return 100 * fmean(found), 100 * float(recall)
+    scores = [adjusted_mutual_info_score(item[rows] // PER_TOPIC, belongs[rows].argmax(1)) for rows in of_users]
+    return 100 * fmean(scores), 100 * float(recall)
 
 
 def show(net, data):
@@ -130,13 +130,13 @@ def show(net, data):
 
 
 def main():
-    asked = ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = ArgumentParser(description=__doc__.partition("\n")[0])
     for name, number in (("users", 2000), ("dim", 64), ("steps", 60), ("seed", 0)):
-        asked.add_argument(f"--{name}", type=int, default=number)
-    given = asked.parse_args()
-    data = draw(given.users, given.dim, given.seed)
+        parser.add_argument(f"--{name}", type=int, default=number)
+    args = parser.parse_args()
+    data = draw(args.users, args.dim, args.seed)
     for name in NETWORKS:
-        net = train(name, data, given.steps, given.seed)
+        net = train(name, data, args.steps, args.seed)
         print("{:14} tastes {:5.1f}, Recall@50 {:.1f}".format(name, *score(net, data)), flush=True)
     show(net, data)
 

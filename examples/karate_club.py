@@ -1,6 +1,6 @@
 """Zachary's karate club on a page: remove a friendship, and see to which capsules the other friendships move.
 
-    python -m examples.karate_club --page karate.html
+    python karate_club.py --page karate.html
 
 The network learns to sort the members into the club's four groups, as found by Louvain's method. In training it sees
 the groups of half of the members. The score of each group is computed from a capsule of its own. A member's features
@@ -64,21 +64,21 @@ def train(routing, epochs, seed):
 
 
 def main():
-    asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
-    asked.add_argument("--page", default="karate.html", help="the file to write")
-    asked.add_argument("--seeds", type=int, default=10, help="trainings of each network")
-    asked.add_argument("--epochs", type=int, default=300, help="epochs of each training")
-    given = asked.parse_args()
+    parser = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--page", default="karate.html", help="the file to write")
+    parser.add_argument("--seeds", type=int, default=10, help="trainings of each network")
+    parser.add_argument("--epochs", type=int, default=300, help="epochs of each training")
+    args = parser.parse_args()
     nets = {}
-    print(f"{'layer':10} members of unknown groups, % right ({given.seeds} seeds, {given.epochs} epochs)")
+    print(f"{'layer':10} members of unknown groups, % right ({args.seeds} seeds, {args.epochs} epochs)")
     for name, routing in ROUTINGS.items():
-        found = [train(routing(), given.epochs, seed) for seed in range(given.seeds)]
-        nets[name], accuracies = found[0][0], [accuracy for _, accuracy in found]
-        spread = f" +- {stdev(accuracies):.1f}" if len(found) > 1 else ""
+        trained, accuracies = zip(*(train(routing(), args.epochs, seed) for seed in range(args.seeds)), strict=True)
+        nets[name] = trained[0]
+        spread = f" +- {stdev(accuracies):.1f}" if len(accuracies) > 1 else ""
         print(f"{name:10} {fmean(accuracies):.1f}{spread}", flush=True)
     graph, x, group = club()
     labels = [f"group {k + 1}" for k in group.tolist()]
-    print("page:", graphcaps.explore_graph(nets["capsules"].conv, graph, x, given.page, labels=labels))
+    print("page:", graphcaps.explore_graph(nets["capsules"].conv, graph, x, args.page, labels=labels))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """Predict links between nodes, and the kind of each link, although training doesn't show the kinds. In DGL.
 
-    python -m examples.link_prediction
+    python link_prediction.py
 
 The nodes are grouped in four ways, and in each grouping, nodes of the same group are linked more often (Ma et al.
 2019): the grouping is the link's cause. A tenth of the links are for testing, and another tenth choose the epoch. A
 pair of nodes is scored by the capsules in which the two are most alike. ``CapsuleConv`` is compared with the same layer
 with equal couplings (uniform), and with ``GATConv``. AUC measures how well links are told from other pairs. "kinds"
-measures how well an edge's largest coupling tells its cause: adjusted mutual information, 0 by chance, 100 at best. Run
-this in the checkout, whose ``experiments`` draw the graphs; a copy elsewhere needs graphs of your own.
+measures how well an edge's largest coupling tells its cause: adjusted mutual information, 0 by chance, 100 at best.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -18,17 +17,26 @@ from sklearn.metrics import adjusted_mutual_info_score, roc_auc_score
 from torch import nn
 from torch.nn import functional as F
 
-from experiments.data.factors import factor_graph
 from graphcaps import dgl
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical, Uniform
 
-KINDS, WIDTH = 4, 16
+KINDS, GROUPS, WIDTH = 4, 16, 16
 LAYERS = {
     "GAT": dgl.nn.pytorch.GATConv,
     "uniform": partial(CapsuleConv, routing=Uniform(), unit_votes=True, squash_output=False),
     "capsules": partial(CapsuleConv, routing=Spherical(concentration=4.0), unit_votes=True, squash_output=False),
 }
+
+
+def draw(nodes):
+    """Link each node to about ten others by each grouping. Return the links (2, M) and their causes (M, KINDS)."""
+    groups = torch.stack([torch.randperm(nodes) % GROUPS for _ in range(KINDS)], 1)
+    pairs = torch.triu_indices(nodes, nodes, 1)
+    chances = torch.where(groups[pairs[0]] == groups[pairs[1]], 10 * GROUPS / nodes, 3e-5)  # (pairs, KINDS)
+    causes = torch.rand(chances.shape) < chances
+    linked = causes.any(1)
+    return pairs[:, linked], causes[linked]
 
 
 class Net(nn.Module):
@@ -45,39 +53,38 @@ class Net(nn.Module):
 
 def train(layer, nodes, epochs, seed):
     """Return the AUC on the test links and ``kinds_found``, at the epoch with the best AUC on the validation links."""
-    data = factor_graph(seed, KINDS, nodes=nodes)
     torch.manual_seed(seed)
-    links = torch.stack(data.graph.edges())
-    half = links.shape[1] // 2  # the second half has the same links in the other direction
-    val, test, shown = torch.randperm(half).split([half // 10, half // 10, half - 2 * (half // 10)])
-    whole = graph_of(links, shown, half, nodes)
+    links, causes = draw(nodes)
+    count = links.shape[1]
+    val, test, shown = torch.randperm(count).split([count // 10, count // 10, count - 2 * (count // 10)])
+    whole = graph_of(links[:, shown], nodes)
     net = Net(layer, nodes)
     adam = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=5e-4)
     best = (0,)
     for _ in range(epochs):
         net.train()
-        asked, given = shown[torch.randperm(len(shown))].tensor_split([len(shown) // 5])
-        scores, linked = ask(net, graph_of(links, given, half, nodes), links[:, asked])
+        predicted, seen = shown[torch.randperm(len(shown))].tensor_split([len(shown) // 5])
+        scores, linked = predict(net, graph_of(links[:, seen], nodes), links[:, predicted])
         adam.zero_grad()
         F.binary_cross_entropy_with_logits(scores, linked).backward()
         adam.step()
         net.eval()
         with torch.no_grad():
-            auc = [100 * roc_auc_score(*reversed(ask(net, whole, links[:, part]))) for part in (val, test)]
+            auc = [100 * roc_auc_score(*reversed(predict(net, whole, links[:, part]))) for part in (val, test)]
         if auc[0] > best[0]:
-            best = (*auc, kinds_found(net.conv, *whole, data.factors[torch.cat([shown, shown + half])]))
+            best = (*auc, kinds_found(net.conv, *whole, causes[shown].repeat(2, 1)))
     return best[1:]
 
 
-def graph_of(links, part, half, nodes):
-    """Return the graph of a part of the links, and its adjacency matrix, whose rows are the nodes' features."""
-    src, dst = links[:, torch.cat([part, part + half])]
+def graph_of(links, nodes):
+    """Return the graph of links, and its adjacency matrix, whose rows are the nodes' features."""
+    src, dst = torch.cat([links, links.flip(0)], 1)  # in both directions
     x = torch.eye(nodes)
     x[dst, src] = 1
     return dgl.add_self_loop(dgl.graph((src, dst), num_nodes=nodes)), x
 
 
-def ask(net, seen, links):
+def predict(net, seen, links):
     """Return scores of links that the net doesn't see and of as many random pairs, and which of them are links."""
     count = links.shape[1]
     pairs = torch.cat([links, torch.randint(len(seen[1]), (2, count))], 1)
@@ -97,13 +104,13 @@ def spread(numbers):
 
 
 def main():
-    asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
+    parser = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
     for name, number in (("nodes", 1000), ("epochs", 300), ("seeds", 3)):
-        asked.add_argument(f"--{name}", type=int, default=number)
-    given = asked.parse_args()
+        parser.add_argument(f"--{name}", type=int, default=number)
+    args = parser.parse_args()
     for name, layer in LAYERS.items():
-        found = [train(layer, given.nodes, given.epochs, seed) for seed in range(given.seeds)]
-        auc, kinds = zip(*found, strict=True)
+        scores = [train(layer, args.nodes, args.epochs, seed) for seed in range(args.seeds)]
+        auc, kinds = zip(*scores, strict=True)
         print(f"{name:10} AUC {spread(auc)}, kinds {spread(kinds)}", flush=True)
 
 

@@ -90,11 +90,11 @@ def memory():  # the peak of resident memory since the last reset, in MB
 
 
 def main():
-    asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
+    parser = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
     for name, number in (("nodes", 10**6), ("edges", 10**7), ("epochs", 2), ("batch-size", 1000), ("seeds", 1)):
-        asked.add_argument(f"--{name}", type=int, default=number)
-    given = asked.parse_args()
-    *sizes, seeds = vars(given).values()
+        parser.add_argument(f"--{name}", type=int, default=number)
+    args = parser.parse_args()
+    *sizes, seeds = vars(args).values()
     for layer, seed in product(LAYERS, range(seeds)):
         with get_context("spawn").Pool(1) as alone:
             share, took, drawing, training = alone.apply(train, (layer, *sizes, seed))

@@ -1,6 +1,6 @@
 """A mixture of experts on scikit-learn's digits: which expert gets which digits, and how many experts die.
 
-    python -m examples.mixture_of_experts --balance 0.1 --to gate.gif
+    python mixture_of_experts.py --balance 0.1 --to gate.gif
 
 A gate divides each digit among eight experts, by a softmax. Nothing makes it use all of them, so it may learn to use
 few. ``--balance`` is the weight of a loss that is smallest if all experts get equally many digits (Shazeer et al. 2017,
@@ -32,21 +32,21 @@ class Mixture(nn.Module):
 
 
 def main():
-    asked = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
-    asked.add_argument("--experts", type=int, default=8)
-    asked.add_argument("--balance", type=float, default=0.0, help="weight of the loss that balances loads")
-    asked.add_argument("--epochs", type=int, default=64)
-    asked.add_argument("--to", default="gate.gif", help="file for the picture")
-    given = asked.parse_args()
+    parser = ArgumentParser(description=__doc__.partition("\n")[0], formatter_class=ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--experts", type=int, default=8)
+    parser.add_argument("--balance", type=float, default=0.0, help="weight of the loss that balances loads")
+    parser.add_argument("--epochs", type=int, default=64)
+    parser.add_argument("--to", default="gate.gif", help="file for the picture")
+    args = parser.parse_args()
     digits = load_digits()
     x, y = torch.tensor(digits.data / 16).float(), torch.tensor(digits.target)
     torch.manual_seed(0)
     test = torch.rand(len(y)) < 0.3
-    net = Mixture(given.experts)
+    net = Mixture(args.experts)
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
     names = {"digit": [f"a {label}" for label in y[test].tolist()]}
     seen = graphcaps.watch(net, softmax={"gate": "digit -> expert"}, names={"gate": names})
-    for epoch in range(given.epochs + 1):
+    for epoch in range(args.epochs + 1):
         if epoch in EPOCHS:
             with seen, torch.no_grad():
                 right = (net(x[test])[0].argmax(1) == y[test]).double().mean()
@@ -56,11 +56,11 @@ def main():
         for batch in (~test).nonzero()[:, 0][torch.randperm(int((~test).sum()))].split(64):
             answer, share = net(x[batch])
             load = share.mean(dim=0)
-            loss = F.cross_entropy(answer, y[batch]) + given.balance * given.experts * load.square().sum()
+            loss = F.cross_entropy(answer, y[batch]) + args.balance * args.experts * load.square().sum()
             adam.zero_grad()
             loss.backward()
             adam.step()
-    print("picture:", seen.graph(given.to, over="epochs", show_all=True))
+    print("picture:", seen.graph(args.to, over="epochs", show_all=True))
 
 
 if __name__ == "__main__":

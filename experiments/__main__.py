@@ -4,7 +4,6 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from importlib import import_module
 from pathlib import Path
 
@@ -24,11 +23,10 @@ ON_GRAPHS = {
     "labels": "factors, where the training nodes' classes are inputs: BeliefConv and others, 3 seeds; two hours",
     "interests": "recommend films to users of ml-100k, by one vector or several, 3 folds; a quarter of an hour",
 }
-ROWS = ("defaults", "interests", "known", "labels", "relations")
-"""Tasks that take ``--only``. Their results are lists of rows; the results of the other tasks on graphs are parts."""
 OTHERS = {
     "overview": "a table of all tasks and routings, and of networks without capsules; about 15 hours on a core",
     "pruning RUN": "accuracy of a run's network if each child keeps only its strongest edges; compact, paper or deep",
+    "robustness RUN": "accuracy of a run's network on turned, shifted, noisy, scrambled or affNIST-style test images",
     "pretrained RUN": "make a run's network one that comes with graphcaps",
     "decoder NAME": "train a small decoder for a network that comes with graphcaps",
     "trainings RUN...": "add result.json of these run folders to results/trainings.json",
@@ -38,39 +36,32 @@ OTHERS = {
 
 def names() -> str:
     """List all experiments, each with a description."""
-    sections = {
-        "Networks for images (plans/NAME.yaml, or your own FILE.yaml)": {
-            name: _first_comment(name) for name in plan_names()
-        },
-        "On graphs": ON_GRAPHS,
-        "Others": OTHERS,
-    }
+    plans = {}
+    for name in plan_names():
+        lines = (PLANS / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+        plans[name] = " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
+    titles = "Networks for images (plans/NAME.yaml, or your own FILE.yaml)", "On graphs", "Others"
     texts = []
-    for title, entries in sections.items():
+    for title, entries in zip(titles, (plans, ON_GRAPHS, OTHERS), strict=True):
         texts += [f"{title}:", *(f"  {name:<17} {text}" for name, text in entries.items()), ""]
     return "\n".join(texts)
 
 
-def _first_comment(plan: str) -> str:
-    lines = (PLANS / f"{plan}.yaml").read_text(encoding="utf-8").splitlines()
-    return " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
-
-
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("python -m experiments", description=__doc__, epilog=names())
-    made.formatter_class = argparse.RawDescriptionHelpFormatter
-    made.add_argument("name", nargs="?", help="one of the list below, or a YAML file with a plan")
-    made.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="for pruning, pretrained, decoder, trainings")
-    made.add_argument("--data", type=Path, default=Path("data"), help="data sets (%(default)s)")
-    made.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
-    made.add_argument("--to", type=Path, default=table.RESULTS, help="folder for tables; default: experiments/results")
-    made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="for networks for images")
-    made.add_argument("--seeds", type=int, metavar="N", help="on graphs: number of trainings with the chosen settings")
-    made.add_argument("--processes", type=int, metavar="N", help="on graphs: parallel trainings; default: one per core")
-    made.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")
-    made.add_argument("--only", nargs="+", default=(), metavar="TASK", help=f"for {', '.join(('overview', *ROWS))}")
-    made.add_argument("--keep", nargs="+", type=int, metavar="K", help="for pruning: edges that a child keeps")
-    return made
+    parser = argparse.ArgumentParser("python -m experiments", description=__doc__, epilog=names())
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("name", nargs="?", help="one of the list below, or a YAML file with a plan")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="a run folder, or several for trainings")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="data sets (%(default)s)")
+    parser.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
+    parser.add_argument("--to", type=Path, default=table.RESULTS, help="folder for complete tables")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="for networks for images")
+    parser.add_argument("--seeds", type=int, metavar="N", help="on graphs: trainings with the chosen settings")
+    parser.add_argument("--processes", type=int, metavar="N", help="on graphs: parallel trainings; default: cores")
+    parser.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")
+    parser.add_argument("--only", nargs="+", default=(), metavar="TASK", help="only these graphs, tasks or test images")
+    parser.add_argument("--keep", nargs="+", type=int, metavar="K", help="for pruning: edges that a child keeps")
+    return parser
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -80,12 +71,9 @@ def main(argv: list[str] | None = None) -> int:
     set_number()
     if argv[:1] == ["bench"]:
         return import_module("experiments.bench.__main__").main(argv[1:])
-    given = parser().parse_args(argv)
-    if given.name is None:
-        print(names(), end="")
-        return 0
+    args = parser().parse_args(argv)
     try:
-        make(given)
+        print(make(args) if args.name else names())
     except KeyboardInterrupt:
         print("stopped; the same command goes on", file=sys.stderr)
         return 130
@@ -98,86 +86,68 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def make(given: argparse.Namespace) -> None:
-    """Run one experiment and print its table.
+def make(args: argparse.Namespace) -> str:
+    """Run one experiment. Return its table, and the paths of its pictures.
 
     A complete table is written to ``--to``. With ``--quick``, ``--seeds`` or ``--only``, the table is written to the
     cache, so that it doesn't replace committed results.
     """
-    if given.name == "trainings":
-        return add_trainings(given.runs)
-    from experiments import pretrained
+    name = args.name
+    if name == "trainings":
+        return add_trainings(args.runs)
     from experiments.run import Place
-    from experiments.tasks import images, overview, pruning
-    from graphcaps.images.training.run_folder import Run
+    from experiments.tasks import images, overview
 
-    if given.name in ("decoder", "pretrained", "pruning"):
-        expect(len(given.runs) == 1, given.name, "one run folder", len(given.runs))
-        run = Run.open(given.runs[0])
-    if given.name == "decoder":
-        return print(pretrained.add_decoder(run, given.data))
-    if given.name == "pretrained":
-        return print(pretrained.write(run, given.data))
-    name, whole = Path(given.name).stem, True
-    place = Place(given.data, given.cache, given.device, 1 if given.quick else given.processes)
-
+    place = Place(args.data, args.cache, args.device, 1 if args.quick else args.processes)
+    if name in ("decoder", "pretrained", "pruning", "robustness"):
+        expect(len(args.runs) == 1, name, "one run folder", len(args.runs))
+        return of_run(name, images.Run.open(args.runs[0]), place, args)
+    if name in ON_GRAPHS:
+        module = import_module(f"experiments.tasks.{'molecules' if name in ('mutag', 'proteins') else name}")
+        task = getattr(module, "TASK", None) or module.TASKS[name]
+        result = task.result(place, args.seeds, args.quick, args.only)
+        partial = args.quick or args.seeds or args.only
+        return write(name, result, task.markdown(result), args.cache if partial else args.to)
     if name == "overview":
-        result = overview.results(place, given.only, lambda partial: table.write(name, partial, given.cache))
-        whole = {row["task"] for row in result["rows"]} == {*overview.TASKS}
-    elif name == "pruning":
-        result = pruning.of_run(run, place, tuple(given.keep or pruning.KEEP))
-    elif name in ON_GRAPHS:
-        result = on_graphs(name, place, given)
-        whole = not (given.quick or given.seeds or given.only)
-    else:
-        result = images.results(read_plan(given.name), place)
-    target = given.to if whole else given.cache
-    print(table.write(name, result, target))
-    for file in draw(name, result, target):
-        print(file)
+        result = overview.results(place, args.only)
+        return write(name, result, overview.markdown(result), args.cache if args.only else args.to)
+    plan = read_plan(name)
+    result = images.results(plan, place)
+    return write(plan.name, result, images.markdown(result), args.to)
 
 
-def on_graphs(name: str, place, given: argparse.Namespace) -> dict:
-    """Run a task on graphs. The result also has the command, the time and the machine."""
-    import joblib
+def of_run(name: str, run, place, args: argparse.Namespace) -> str:
+    """Measure the network of one run, or make it one that comes with graphcaps."""
+    from experiments import pretrained
+    from experiments.tasks import pruning, robustness
 
-    from experiments.run import made_with
-
-    start, molecules = time.perf_counter(), name in ("mutag", "proteins")
-    module = import_module(f"experiments.tasks.{'molecules' if molecules else name}")
-    seeds = given.seeds or (1 if given.quick else module.SEEDS)
-    if name in ROWS:
-        entry = {name: module.rows(place, seeds, given.quick, given.only)}
-    else:
-        entry = {"parts": module.parts(place, *([name] * molecules), seeds, given.quick)}
-    measures = {"factors": "micro-F1", **dict.fromkeys(ROWS, "score"), "interests": "Recall@50"}
-    options = f" --seeds {seeds}" * bool(given.seeds) + " --quick" * given.quick
-    return {
-        "format_version": 1,
-        "command": f"python -m experiments {name}{options}",
-        "measure": measures.get(name, "accuracy"),
-        **entry,
-        "minutes": (time.perf_counter() - start) / 60,
-        "processes": place.processes or joblib.cpu_count(only_physical_cores=True),
-        **made_with(),
-    }
+    if name == "decoder":
+        return pretrained.add_decoder(run, args.data)
+    if name == "pretrained":
+        return pretrained.write(run, args.data)
+    if name == "pruning":
+        result = pruning.of_run(run, place, tuple(args.keep or pruning.KEEP))
+        return write(name, result, pruning.markdown(result), args.to)
+    folder, texts = run.results / "evaluate", []
+    for kind, result in robustness.of_run(run, place, args.only).items():
+        texts.append(f"{write(kind, result, robustness.markdown(result), folder)}\n{folder / kind}.json")
+    return "\n\n".join(texts)
 
 
-def draw(name: str, result: dict, folder: Path) -> list[Path]:
-    """Draw the pictures of a result, and return the paths of their files."""
-    from experiments.figures.comparison import compared
-    from experiments.figures.factors import recovered
-    from graphcaps.viz import save
+def write(name: str, result: dict, text: str, folder: Path) -> str:
+    """Write a result, its table and its pictures. Return the table, and the paths of the pictures."""
+    table.write(name, result, text, folder)
+    for row in (row for row in result.get("factors", []) if "picture" in row):
+        from experiments.figure import recovered
+        from graphcaps.viz import save
 
-    figures = {f"{name}.png": compared(result)} if "plan" in result else {}
-    for part in result["parts"] if name == "factors" else []:
-        figures[f"factors-{part['factors']}.png"] = recovered(part["picture"])
-    for file, figure in figures.items():
-        save(figure, folder / file)
-    return [folder / file for file in figures]
+        file = folder / f"factors-{row['factors']}.png"
+        save(recovered(row["picture"]), file)
+        text += f"\n{file}"
+    return text
 
 
-def add_trainings(runs: list[Path]) -> None:
+def add_trainings(runs: list[Path]) -> str:
     """Add finished runs to results/trainings.json. A run replaces an older one with the same command and device."""
     rows = table.read("trainings")
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=PLANS, text=True).strip()
@@ -185,6 +155,7 @@ def add_trainings(runs: list[Path]) -> None:
         row = {**json.loads((run / "result.json").read_text()), "commit": commit}
         rows = [old for old in rows if (old["command"], old["device"]) != (row["command"], row["device"])] + [row]
     (table.RESULTS / "trainings.json").write_text(json.dumps(rows, indent=2) + "\n")
+    return f"{len(runs)} runs added"
 
 
 if __name__ == "__main__":

@@ -26,26 +26,19 @@ MACHINE = {"seed": 0, "name": "", "out": "runs", "data": "data", "device": "auto
 """Settings that a plan can't have, because they depend on the seed and the machine."""
 
 
-class Row(NamedTuple):
-    """One network of the table. Its settings are the fields of ``TrainConfig`` that differ from the defaults."""
-
-    name: str
-    settings: dict
-
-
 class Plan(NamedTuple):
     """A grid of trainings: each network with each seed."""
 
     name: str
-    rows: tuple[Row, ...]
+    rows: dict[str, dict]  # each network's settings: the fields of ``TrainConfig`` that differ from the defaults
     seeds: tuple[int, ...]
     on: tuple[str, ...]
     against: str
 
     @property
-    def cells(self) -> list[tuple[Row, int]]:
-        """All trainings, each a row and a seed."""
-        return [(row, seed) for seed in self.seeds for row in self.rows]
+    def cells(self) -> list[tuple[str, int]]:
+        """All trainings, each a network and a seed."""
+        return [(network, seed) for seed in self.seeds for network in self.rows]
 
 
 def plan_names() -> list[str]:
@@ -67,35 +60,26 @@ def read_plan(source: str) -> Plan:
         entries = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"plan: expected a YAML file, got {source}: {' '.join(str(error).split())}") from None
-    try:
-        return _checked(entries, path.stem)
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from None
-
-
-def _checked(entries: object, name: str) -> Plan:
-    if not isinstance(entries, dict):
-        raise InputError(f"plan: expected entries {', '.join(ENTRIES)}, got {type(entries).__name__}")
+    expect(isinstance(entries, dict), source, f"entries {', '.join(ENTRIES)}", type(entries).__name__)
     for entry in entries:
         check_name("entry", entry, ENTRIES)
     networks, seeds, on = entries.get("networks"), entries.get("seeds", [0]), entries.get("test_on", [])
-    if not (isinstance(networks, dict) and networks):
-        raise InputError(f"networks: expected a name and settings for each, got {networks}")
+    expect(isinstance(networks, dict) and networks, "networks", "a name and settings for each", networks)
     against = entries.get("against", [*networks][0])
     expect(against in networks, "against", f"one of the rows {'; '.join(networks)}", against)
-    rows = tuple(Row(name, {**(entries.get("train") or {}), **(own or {})}) for name, own in networks.items())
-    datasets = {_dataset(row) for row in rows}
+    rows = {name: {**(entries.get("train") or {}), **(own or {})} for name, own in networks.items()}
+    datasets = {_dataset(name, settings) for name, settings in rows.items()}
     expect(len(datasets) == 1, "dataset", "one for all networks, whose answers are compared", sorted(datasets))
     wanted = "[affnist], and dataset mnist40, whose images have 40 x 40 pixels as well"
     expect(on == [] or (on, datasets) == (["affnist"], {"mnist40"}), "test_on", wanted, f"{on}, {sorted(datasets)}")
-    return Plan(name, rows, tuple(seeds), tuple(on), against)
+    return Plan(path.stem, rows, tuple(seeds), tuple(on), against)
 
 
-def _dataset(row: Row) -> str:
-    """The data set of a row. Raise ``InputError`` if ``graphcaps train`` wouldn't take its settings."""
+def _dataset(name: str, settings: dict) -> str:
+    """The data set of a network. Raise ``InputError`` if ``graphcaps train`` wouldn't take its settings."""
     try:
-        config = TrainConfig(**MACHINE, **row.settings)
+        config = TrainConfig(**MACHINE, **settings)
         config.check()
     except (InputError, TypeError) as error:
-        raise InputError(f"{row.name}: {error}") from None
+        raise InputError(f"{name}: {error}") from None
     return config.dataset

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from graphcaps.atomic import write_text
-from graphcaps.errors import GraphcapsError
+from graphcaps.errors import expect
 from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, Evaluation, evaluate
 from graphcaps.images.analysis.capsule_usage import capsule_usage
 from graphcaps.images.config import TrainConfig
@@ -41,11 +41,10 @@ AMONG = 1000
 
 
 def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Convert float32 tensors to half precision; raise ``GraphcapsError`` if a number is too large."""
+    """Convert float32 tensors to half precision; raise ``InputError`` if a number is too large."""
     half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     for name, tensor in half.items():
-        if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise GraphcapsError(f"{name}: expected numbers that half precision holds, got larger ones")
+        expect(bool(tensor.isfinite().all()), name, "numbers that half precision holds", "larger ones")
     return half
 
 
@@ -57,8 +56,7 @@ def answers_sha256(predicted: torch.Tensor) -> str:
 def write(run: Run, data: Path) -> str:
     """Write the network of a finished run into the package. Return its measurements and its size as text."""
     folder, result = PRETRAINED / run.config.dataset, run.result()
-    if result is None:
-        raise GraphcapsError(f"pretrained: expected a finished run, {run} isn't. Go on: graphcaps train --resume {run}")
+    expect(result is not None, "pretrained", "a finished run", str(run), f"Go on: graphcaps train --resume {run}")
     model, test = routing_network(load(run), str(run)), load_images(run.config.dataset, data).test
     batches = Batches(test, EVALUATION_BATCH)
     before = _tested(model, batches)
@@ -68,6 +66,7 @@ def write(run: Run, data: Path) -> str:
     after = _tested(model, batches)
     with bar("couplings") as on_progress:
         [usage] = capsule_usage(model, batches, on_progress)
+    changed = before.predicted != after.predicted
     numbers: dict[str, Any] = {
         **result,
         "date": date.fromtimestamp((run.path / "result.json").stat().st_mtime).isoformat(),
@@ -75,7 +74,7 @@ def write(run: Run, data: Path) -> str:
         "test_interval_95": list(after.interval),
         "test_correct": after.correct,
         "test_correct_in_float32": before.correct,
-        "answers_changed_by_rounding": int((before.predicted != after.predicted).reshape(len(test), -1).any(1).sum()),
+        "answers_changed_by_rounding": int(changed.reshape(len(test), -1).any(1).sum()),
         "answers_sha256": answers_sha256(after.predicted),
         "weighted_entropy": usage.weighted_entropy,
     }
@@ -170,8 +169,7 @@ def _save(run: Run, model: CapsNet, tensors: dict[str, torch.Tensor], head: dict
     )
     trace.save(run.path / "trace.npz")
     size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise GraphcapsError(f"{path}: expected at most {MAX_BYTES:,} bytes, got {size:,}")
+    expect(size <= MAX_BYTES, str(path), f"at most {MAX_BYTES:,} bytes", f"{size:,}")
     return "\n".join([*(f"{name}: {value}" for name, value in result.items()), f"{path}: {size:,} bytes"])
 
 

@@ -8,8 +8,10 @@ only on the function's name and the settings, so delete the cache after you chan
 """
 
 import copy
+import fcntl
 import hashlib
 import json
+import os
 import platform
 import random
 import signal
@@ -17,15 +19,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from itertools import islice, product
 from math import isfinite
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-import filelock
-import joblib
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -47,6 +45,11 @@ class Place:
     processes: int | None = None  # number of processes for trials of one thread; default: one per core
 
 
+def processes(place: Place) -> int:
+    """The number of parallel trials."""
+    return place.processes or len(os.sched_getaffinity(0))
+
+
 def made_with() -> dict:
     """The system and the versions of the libraries, for results."""
     versions = {"graphcaps": __version__, "torch": torch.__version__, "dgl": dgl.__version__}
@@ -55,8 +58,8 @@ def made_with() -> dict:
 
 def key(function: Callable[..., dict], settings: dict) -> str:
     """The name of a trial in the cache."""
-    named = {"function": f"{function.__module__}.{function.__qualname__}", "settings": settings}
-    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
+    call = {"function": f"{function.__module__}.{function.__qualname__}", "settings": settings}
+    return hashlib.sha256(json.dumps(call, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def cached(function: Callable[..., dict], settings: dict, place: Place) -> dict | None:
@@ -65,16 +68,6 @@ def cached(function: Callable[..., dict], settings: dict, place: Place) -> dict 
         return json.loads((place.cache / f"{key(function, settings)}.json").read_text(encoding="utf-8"))["result"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def trial(function: Callable[..., dict], settings: dict, place: Place) -> None:
-    """Run a trial if its result isn't in the cache. If another process is running it, wait."""
-    place.cache.mkdir(parents=True, exist_ok=True)
-    name = place.cache / key(function, settings)
-    with filelock.FileLock(f"{name}.lock"):
-        if cached(function, settings, place) is None:
-            result = function(place, **settings)
-            write_text(f"{name}.json", json.dumps({"settings": settings, "result": result}) + "\n")
 
 
 def run(
@@ -86,16 +79,15 @@ def run(
     thread each, so that numbers don't depend on the number of cores. Other trials run one after the other, with all
     threads. ``Interrupted`` is raised at once, other errors after all trials have ended.
     """
-    left = [settings for settings in trials if cached(function, settings, place) is None]
-    jobs = [(function, settings, place, parallel) for settings in random.sample(left, len(left))]
-    errors = []
-    with bar(title, show=parallel and bool(left)) as on_progress:
-        workers = min(place.processes or joblib.cpu_count(only_physical_cores=True), len(jobs)) if parallel else 1
-        for n, error in enumerate(_attempts(jobs, workers), 1):
-            errors += [f"{title}, {error}"] if error else []
-            on_progress(n / len(jobs))
-    if errors:
-        raise GraphcapsError("; ".join(errors))
+    missing = [settings for settings in trials if cached(function, settings, place) is None]
+    jobs = [(function, settings, place, parallel) for settings in random.sample(missing, len(missing))]
+    with bar(title, show=parallel and bool(missing)) as on_progress:
+        errors = []
+        for error in _attempts(jobs, min(processes(place), len(jobs)) if parallel else 1):
+            errors.append(error)
+            on_progress(len(errors) / len(jobs))
+    if any(errors):
+        raise GraphcapsError("; ".join(f"{title}, {error}" for error in errors if error))
     return [result for settings in trials if (result := cached(function, settings, place)) is not None]
 
 
@@ -113,10 +105,16 @@ def _attempts(jobs: list[tuple], processes: int) -> Iterator[str]:
 
 
 def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_thread: bool) -> str:
-    threads = torch.get_num_threads()
+    """Run a trial if its result isn't in the cache. If another process is running it, wait."""
+    place.cache.mkdir(parents=True, exist_ok=True)
+    path, threads = place.cache / key(function, settings), torch.get_num_threads()
     torch.set_num_threads(1 if one_thread else threads)
     try:
-        trial(function, settings, place)
+        with open(f"{path}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if cached(function, settings, place) is None:
+                result = function(place, **settings)
+                write_text(f"{path}.json", json.dumps({"settings": settings, "result": result}) + "\n")
         return ""
     except GraphcapsError as error:
         if isinstance(error, Interrupted):
@@ -126,51 +124,12 @@ def _attempt(function: Callable[..., dict], settings: dict, place: Place, one_th
         torch.set_num_threads(threads)
 
 
-def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
-    """The given names, or all known names if none is given. Raise ``InputError`` for an unknown name."""
-    known = [*dict.fromkeys(known)]
+def chosen(names: Sequence[str], choices: Iterable[str]) -> list[str]:
+    """The given names, or all choices if none is given. Raise ``InputError`` for a name that is no choice."""
+    choices = [*dict.fromkeys(choices)]
     for name in names:
-        check_name("task", name, known)
-    return [*(names or known)]
-
-
-def choose_and_test(
-    function: Callable[..., dict],
-    settings: dict[str, list[dict]],
-    trial_seeds: Sequence[int],
-    seeds: int,
-    place: Place,
-    common: dict,
-) -> dict[str, tuple[dict, list[dict]]]:
-    """Choose each network's settings on validation data, and train it with them from seeds 0 to ``seeds`` - 1.
-
-    The settings with the highest mean validation score are chosen; if scores are equal, those with the lowest loss.
-
-    Args:
-        function: a trial of ``network``, ``settings``, ``seed`` and the arguments in ``common``.
-        settings: for each network, the settings to try. Each is tried with all ``trial_seeds``.
-
-    Returns:
-        for each network, the chosen settings and the results of its trainings with them.
-    """
-
-    def fitted(tried: dict[str, list[dict]], starts: Iterable[int], what: str) -> Iterator[dict]:
-        named = [(network, each) for network, several in tried.items() for each in several]
-        jobs = [
-            common | {"network": network, "settings": each, "seed": seed}
-            for (network, each), seed in product(named, starts)
-        ]
-        return iter(run(function, jobs, place, f"{', '.join(settings)}: {what}"))
-
-    def merit(trials: list[dict]) -> tuple[float, float]:
-        return fmean(fit["val_accuracy"] for fit in trials), -fmean(fit["val_loss"] for fit in trials)
-
-    fits, best = fitted(settings, trial_seeds, "settings"), {}
-    for network, tried in settings.items():
-        merits = [merit([*islice(fits, len(trial_seeds))]) for _ in tried]
-        best[network] = [tried[merits.index(max(merits))]]
-    fits = fitted(best, range(seeds), "seeds")
-    return {network: (only, [*islice(fits, seeds)]) for network, (only,) in best.items()}
+        check_name("task", name, choices)
+    return [*(names or choices)]
 
 
 def accuracy(scores: Tensor, labels: Tensor) -> float:
@@ -206,9 +165,9 @@ def fit(
     best, weights, lowest = 0, {}, float("inf")
     for epoch in range(1, epochs + 1):
         model.train()
-        for each in losses():
+        for step_loss in losses():
             adam.zero_grad()
-            each.backward()
+            step_loss.backward()
             adam.step()
         model.eval()
         with torch.no_grad():
@@ -221,7 +180,12 @@ def fit(
             break
     model.load_state_dict(weights)
     with torch.no_grad():
-        reached, tested = score(*answers(val)), score(*answers(test))
-    parameters, seconds = sum(weight.numel() for weight in model.parameters()), time.perf_counter() - start
-    about = {"val_accuracy": reached, "val_loss": lowest, "epoch": best, "parameters": parameters, "seconds": seconds}
-    return about | {"test": tested}
+        val_score, test_score = score(*answers(val)), score(*answers(test))
+    return {
+        "val_accuracy": val_score,
+        "val_loss": lowest,
+        "epoch": best,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "seconds": time.perf_counter() - start,
+        "test": test_score,
+    }

@@ -3,26 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import binomtest, norm
+from scipy.stats import norm
 from scipy.stats import t as student
 
 from graphcaps.errors import expect
-
-
-def mcnemar(right: np.ndarray, other: np.ndarray) -> float:
-    """Two-sided p value of the exact McNemar test (McNemar 1947), in (0, 1].
-
-    The test counts the images that only one of two networks classifies right. Under the null hypothesis, each network
-    has half of them by chance. The result holds for these two trained networks, not for other seeds.
-
-    Both arguments are (N,) bool: whether each network is right on each of the same images.
-
-    >>> mcnemar(np.array([True] * 8 + [False]), np.array([False] * 8 + [True]))
-    0.0390625
-    """
-    expect(right.shape == other.shape and right.ndim == 1, "other", f"as many images, {right.shape}", other.shape)
-    ours, theirs = int((right & ~other).sum()), int((other & ~right).sum())
-    return float(binomtest(ours, ours + theirs).pvalue) if ours + theirs else 1.0
 
 
 def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:

@@ -5,25 +5,29 @@ import dataclasses
 import json
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 NAMES = ("routing", "sparse", "training", "memory", "nodes")
-ON_GPU = ("training", "routing", "runs", "nodes")
+ON_GPU = ("training", "routing", "nodes")
 
 
-def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, say: Callable = print) -> dict:
-    """Run the named benchmarks, print each result at once with ``say``, and return all results as plain data."""
+def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None) -> dict:
+    """Run the named benchmarks, print the tables of each one at once, and return all results as plain data."""
     from graphcaps.atomic import write_text
 
-    from . import machine, memory, nodes, routing, training
-    from .inputs import SIZES, Setup
-    from .targets import judged
+    from . import measure, nodes, routing, tables, training
+    from .targets import TARGETS
 
-    modules = (routing, training, memory, nodes)
-    sizes = sizes or SIZES[device]
-    about = machine.description(device, machine.keep_freed_memory())
-    ceilings = machine.ceilings(device, sizes)
+    benchmarks = {
+        "routing": routing.routing,
+        "sparse": routing.sparse,
+        "training": training.training,
+        "memory": routing.memory,
+        "nodes": nodes.nodes,
+    }
+    sizes = sizes or measure.SIZES[device]
+    about, ceilings = measure.description(device), measure.ceilings(device, sizes)
     result: dict = {
         "format_version": 2,
         "command": f"python -m experiments.bench {' '.join(names)} --device {device} --threads {about['threads']}",
@@ -33,18 +37,20 @@ def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None, s
         "benchmarks": {},
     }
     for name in names:
-        benchmark, tables = next(getattr(each, name) for each in modules if hasattr(each, name)), []
+        measured: list[tables.Table] = []
         try:
-            for table in benchmark(Setup(device, sizes, ceilings)):
-                tables.append(table)
-                say(f"\n{table.text()}")
+            measured += benchmarks[name](measure.Setup(device, sizes, ceilings))
         except Exception:  # the other benchmarks go on, because minutes on a GPU are few
             result["failed"] = [*result.get("failed", []), name]
             traceback.print_exc()
-        targets = judged(name, device, tables)
-        result["benchmarks"][name] = {"tables": [dataclasses.asdict(table) for table in tables], "targets": targets}
+        numbers = [dataclasses.asdict(table) for table in measured]
+        targets = [target.judged(measured) for target in TARGETS.get((name, device), [])]
+        result["benchmarks"][name] = {"tables": numbers, "targets": targets}
+        if numbers:
+            print(tables.of_benchmark(name, result), end="\n\n", flush=True)
         if json_file:
             write_text(json_file, json.dumps(result, indent=1) + "\n")
+    print(tables.about(result), tables.table(tables.targets(result)), sep="\n\n")
     return result
 
 
@@ -55,28 +61,24 @@ def main(argv: list[str] | None = None) -> int:
     set_number()
     parser = argparse.ArgumentParser(prog="python -m experiments.bench", description=__doc__)
     about = f"all: {', '.join(NAMES)}; gpu, on a GPU: {', '.join(ON_GPU)}"
-    parser.add_argument("name", choices=["all", "gpu", *NAMES, "runs"], help=about)
+    parser.add_argument("name", choices=["all", "gpu", *NAMES], help=about)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, help="number of threads")
     parser.add_argument("--json", type=Path, help="file to which the results are also written")
-    given = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     import torch
 
     from experiments.table import RESULTS
 
-    from .markdown import bench_tables
-
-    if given.threads is not None:
-        torch.set_num_threads(given.threads)
-    device = "cuda" if given.name == "gpu" else given.device
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    device = "cuda" if args.name == "gpu" else args.device
     if device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit(f"device: expected a GPU for {given.name}, got none that torch can use")
-    names = {"all": NAMES, "gpu": ON_GPU}.get(given.name, (given.name,))
-    file = given.json
-    if given.name == "gpu" and file is None:
+        raise SystemExit(f"device: expected a GPU for {args.name}, got none that torch can use")
+    file = args.json
+    if args.name == "gpu" and file is None:
         file = RESULTS / f"bench-{torch.cuda.get_device_name().lower().replace(' ', '-')}.json"
-    result = run(names, device, file)
-    print(bench_tables(result))
+    result = run({"all": NAMES, "gpu": ON_GPU}.get(args.name, (args.name,)), device, file)
     return 1 if "failed" in result else 0
 
 

@@ -13,21 +13,16 @@ from itertools import product
 import torch
 
 from graphcaps import dgl, engine, nn
-from graphcaps._dgl import DGLGraph
 from graphcaps.routing import Dynamic, Spherical
 
-from .clock import captured, interleaved
-from .inputs import SEED, Setup
-from .memory import MB, in_process, peak
+from .measure import MB, SEED, Setup, captured, in_process, interleaved, peak
 from .tables import Row, Table
 
 FEATS, CAPS, DEGREE = 64, 8, 10
 CAPSULES, MUTUAL, GAT = "CapsuleConv", "CapsuleConv, mutual", "GATConv of DGL"
 GAT_PYG, GCN_PYG = "GATConv of PyG", "GCNConv of PyG"
-LAYERS = [
-    *(CAPSULES, MUTUAL, "CapsuleConv, dynamic", "CapsuleConv on engine torch", GAT, "GraphConv of DGL"),
-    *("CapsuleConv in PyG", GAT_PYG, GCN_PYG),
-]
+LAYERS = [CAPSULES, MUTUAL, "CapsuleConv, dynamic", "CapsuleConv on engine torch", GAT, "GraphConv of DGL"]
+LAYERS += ["CapsuleConv in PyG", GAT_PYG, GCN_PYG]
 
 
 def nodes(setup: Setup) -> Iterator[Table]:
@@ -44,9 +39,9 @@ def nodes(setup: Setup) -> Iterator[Table]:
         name = f"full-graph training step, {edges:,} edges" + f", {hub:,} into one node" * bool(hub)
         table = Table(name, about, "ms, memory in MB", rows, GAT_PYG if on_gpu else GAT)
         steps = {row.name: step_of(row.name, edges, hub, dim, iterations, device) for row in rows if not row.note}
-        for each in [*steps] if on_gpu and edges == sizes.node_edges[0] else []:  # more edges hide the host's time
-            table.add(f"{each}, captured", steps, partial(captured, steps[each]))
-        yield table.fill(interleaved(steps, device, sizes.seconds, sizes.rounds))
+        for name in [*steps] if on_gpu and edges == sizes.node_edges[0] else []:  # more edges hide the host's time
+            table.add(f"{name}, captured", steps, partial(captured, steps[name]))
+        yield table.fill(interleaved(steps, setup))
 
 
 def measure(name: str, edges: int, hub: int, dim: int, iterations: int, device: str) -> dict[str, float]:
@@ -56,7 +51,7 @@ def measure(name: str, edges: int, hub: int, dim: int, iterations: int, device: 
 
 
 @lru_cache(maxsize=2)
-def graph_of(edges: int, hub: int) -> DGLGraph:
+def graph_of(edges: int, hub: int) -> dgl.DGLGraph:
     """A random graph with edges in both directions, or one whose in-degrees follow a power law up to ``hub``."""
     generator, count = torch.Generator().manual_seed(SEED), edges // DEGREE
     if hub:  # node 0 gets a share of count ** -power of the edges

@@ -31,14 +31,8 @@ def fast(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
 
 
 def readable(iterations: int, u: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """The same with votes (B, I, J, D), in the style of arogozhnikov's readable_capsnet."""
-    votes = torch.einsum("btnp,tjpd->btnjd", u, weight).flatten(1, 2)
-    b = torch.zeros_like(votes[..., 0])  # (B, I, J)
-    for r in range(iterations):
-        v = squash(torch.einsum("bij,bijd->bjd", b.softmax(dim=-1), votes))
-        if r < iterations - 1:
-            b = b + torch.einsum("bijd,bjd->bij", votes, v)
-    return v
+    """The same with votes (B, I, J, D) in memory, in the style of arogozhnikov's readable_capsnet."""
+    return routed(iterations, torch.einsum("btnp,tjpd->btnjd", u, weight).flatten(1, 2).transpose(1, 2))
 
 
 class Plain(nn.Module):

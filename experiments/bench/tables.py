@@ -1,12 +1,23 @@
-"""Tables of a benchmark's numbers, for printing and for JSON."""
+"""Numbers of benchmarks for JSON, and Markdown tables of them. This module doesn't import torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
+
+from experiments.table import counted, table
+
+BESIDE = {
+    "images_per_second": "{:,.0f}/s",
+    "ratio": "{:.1f}x",
+    "gemm_share": "{:.0%}",
+    "launches": "{:,.0f} launches",
+    "total": "{:,.0f} MB",
+    "gradients": "{:,.1f}",
+}
+"""Numbers that are shown in brackets, and how."""
 
 
 @dataclass
@@ -29,11 +40,11 @@ class Table:
     reference: str = ""  # name of a row; each row's ratio is the speedup over this row, from medians
     rounds: int = 0  # number of timings of each row; 0 for numbers that aren't times
 
-    def fill(self, samples: dict[str, list[float]], scale: float = 1e3) -> Table:
+    def fill(self, samples: dict[str, list[float]]) -> Table:
         """Set the median and quartiles of each row's samples (seconds), and the ratio to the reference."""
         timed = {row.name: row for row in self.rows if row.name in samples}
         for name, row in timed.items():
-            quartiles = scale * np.quantile(samples[name], [0.5, 0.25, 0.75])
+            quartiles = 1e3 * np.quantile(samples[name], [0.5, 0.25, 0.75])
             row.numbers |= dict(zip(("median", "low", "high"), quartiles.tolist(), strict=True))
             self.rounds = len(samples[name])
         if self.reference in timed:
@@ -50,15 +61,50 @@ class Table:
         except Exception as error:
             row.note = not_measured(error)
 
-    def text(self) -> str:
-        """The table as lines of text with aligned columns."""
-        frame = pd.DataFrame({row.name: row.numbers for row in self.rows}).T
-        lines = [self.name + f"  ({self.rounds} rounds)" * (self.rounds > 0), f"  {self.about}; {self.unit}"]
-        lines += [f"  ratio: times as fast as {self.reference}"] * ("ratio" in frame)
-        lines += [frame.to_string(float_format="{:,.4g}".format, na_rep="-")] * (not frame.empty)
-        return "\n".join(lines + [f"  {row.name}: {row.note}" for row in self.rows if row.note])
-
 
 def not_measured(error: Exception) -> str:
     """The note of a row that failed."""
     return f"not measured: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"
+
+
+def about(result: dict) -> str:
+    """The command, the machine and its rates, from the JSON of the benchmarks."""
+    machine, ceilings = result["machine"], result["ceilings"]
+    rates = [f"{rate:,.0f} in {name[:-8]}" for name, rate in ceilings.items() if name.endswith("_gflop_s")]
+    return (
+        f"`{result['command']}` on {machine['processor']} ({machine['system']}), "
+        f"{counted(machine['threads'], 'thread')}, torch {machine['torch']}, "
+        f"DGL {machine['dgl']}, Numba {machine['numba']}; allocator: {machine['allocator']}. Measured in the same run: "
+        f"copying {ceilings['copy_gb_s']:.1f} GB/s (bytes read and written), matrix products "
+        f"{' and '.join(rates)} (GFLOP/s)."
+    )
+
+
+def targets(result: dict) -> Iterator[dict[str, object]]:
+    """The cells of each target."""
+    verdicts = {True: "met", False: "**missed**", None: "not measured"}
+    for part in result["benchmarks"].values():
+        for target in part["targets"]:
+            cells = {"target": target["about"], "wanted": target["wanted"], "got": target["text"]}
+            yield cells | {"": verdicts[target["met"]]}
+
+
+def of_benchmark(name: str, result: dict, chosen: slice = slice(None)) -> str:
+    """A table with one column per table of the benchmark and one line per row name. Then the reasons for gaps."""
+    tables = result["benchmarks"][name]["tables"]
+    unit, reference = tables[-1]["unit"], tables[-1]["reference"]
+    rows, notes = [], []
+    for part in tables[chosen]:
+        rows += [{"": row["name"]} | {part["name"]: _cell(row["numbers"])} for row in part["rows"]]
+        notes += [f"{part['name']}, {row['name']}: {row['note']}" for row in part["rows"] if row["note"]]
+    title = f"Benchmark `{name}`, {unit}" + f" (x: times as fast as {reference})" * bool(reference)
+    return "\n\n".join([f"{title}:", table(rows, index=1), *notes])
+
+
+def _cell(numbers: dict) -> str:
+    if not numbers:
+        return "-"
+    first = "median" if "median" in numbers else "total"
+    value = numbers.get(first, float("nan"))
+    beside = [form.format(numbers[key]) for key, form in BESIDE.items() if key in numbers and key != first]
+    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}" + f" ({'; '.join(beside)})" * bool(beside)

@@ -1,21 +1,14 @@
-"""Benchmarks ``training``: steps of the presets (forward, loss, backward, Adam), and ``runs``: whole trainings.
+"""Benchmark ``training``: steps of the presets (forward, loss, backward, Adam).
 
 graphcaps' steps are those of ``graphcaps train``. They are compared with two versions of the same network in plain
 PyTorch: one tuned by an expert (channels last, bfloat16 if the processor has it, compiled, fused Adam), and one written
 for readers (float32, not compiled). Before timing, loss and gradients are compared with those of graphcaps in float32.
-On a GPU, the rows named "captured" are one CUDA graph. Whole trainings include start, validation and test.
+On a GPU, the rows named "captured" are one CUDA graph.
 """
 
 import copy
-import json
-import os
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -28,10 +21,9 @@ from graphcaps.images.training.step import Learner, prepare, training_step
 from graphcaps.names import NETWORKS as SETTINGS
 from graphcaps.routing import Dynamic
 
-from .clock import captured, interleaved, launches
-from .inputs import SEED, Setup
+from .measure import SEED, Setup, captured, interleaved, launches
 from .plain import Plain, fast, readable
-from .tables import Row, Table, not_measured
+from .tables import Row, Table
 
 PRESETS, CLASSES = ("compact", "parts", "paper"), 10
 OURS, OURS_FLOAT32, PLAIN, READABLE = "graphcaps", "graphcaps, float32", "plain PyTorch", "readable PyTorch"
@@ -150,26 +142,8 @@ def training(setup: Setup) -> Iterator[Table]:
             table.add(OURS_CAPTURED, calls, partial(captured_step, trained[OURS].learner, images, labels))
             for row in (row for row in table.rows if row.name in calls):
                 row.numbers["launches"] = launches(calls[row.name])
-        table.fill(interleaved(calls, setup.device, sizes.seconds, sizes.rounds))
+        table.fill(interleaved(calls, setup))
         for row in (row for row in table.rows if row.name in calls):
             row.numbers["images_per_second"] = 1e3 * sizes.batch / row.numbers["median"]
             row.numbers["gemm_share"] = operations / 1e6 / row.numbers["median"] / setup.ceilings["bfloat16_gflop_s"]
         yield table
-
-
-def runs(setup: Setup) -> Iterator[Table]:
-    """Time ``graphcaps train`` in a process of its own, from its start to the accuracy on test images."""
-    sizes, rows = setup.sizes, [*map(Row, PRESETS)]
-    for row in rows:
-        with tempfile.TemporaryDirectory() as folder:
-            flags = {"dataset": sizes.dataset, "model": row.name, "epochs": sizes.epochs, "device": setup.device}
-            flags |= {"data": os.environ.get("GRAPHCAPS_MNIST", "data"), "out": folder}
-            words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-            began = time.perf_counter()
-            done = subprocess.run([sys.executable, "-m", "graphcaps", "train", *words], capture_output=True, text=True)
-            row.numbers = {"median": time.perf_counter() - began}
-            if done.returncode:
-                row.numbers, row.note = {}, not_measured(GraphcapsError((done.stderr.splitlines() or [""])[-1]))
-            for result in Path(folder).glob("*/result.json"):
-                row.numbers["test_accuracy"] = json.loads(result.read_text())["test_accuracy"]
-    yield Table("graphcaps train", f"{sizes.dataset}, {sizes.epochs} epochs, once", "s", rows)

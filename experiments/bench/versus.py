@@ -39,23 +39,23 @@ EDGES, CAPS, DIM = 1_000_000, 8, 16
 
 def given() -> Step:
     """Image capsules, 1152 -> 10, 32 images: forward and backward from given votes."""
-    return routed(graphcaps.complete_graph(1152, 10), torch.randn(11520, 32, DIM).requires_grad_())
+    return routed(graphcaps.complete_graph(1152, 10), torch.randn(11520, 32, DIM))
 
 
 def linear() -> Step:
     """The same sizes, with votes from children and weights."""
     u, weight = torch.randn(1152, 32, 8) / 8**0.5, torch.randn(11520, 8, DIM) * 10 / (1152 * DIM) ** 0.5
-    return routed(graphcaps.complete_graph(1152, 10), u.requires_grad_(), weight.requires_grad_())
+    return routed(graphcaps.complete_graph(1152, 10), u, weight)
 
 
 def sparse() -> Step:
     """A random graph of a million edges with one vote each."""
     src, dst = torch.randint(EDGES // 10, (EDGES,)), torch.randint(EDGES // 100, (EDGES,))
-    graph = graphcaps.bipartite_graph(src, dst, EDGES // 10, EDGES // 100)
-    return routed(graph, torch.randn(EDGES, DIM).requires_grad_())
+    return routed(graphcaps.bipartite_graph(src, dst, EDGES // 10, EDGES // 100), torch.randn(EDGES, DIM))
 
 
-def routed(graph, *leaves: torch.Tensor) -> Step:
+def routed(graph, *tensors: torch.Tensor) -> Step:
+    leaves = [tensor.requires_grad_() for tensor in tensors]
     cotangent = torch.randn(graph.num_dst_nodes(), *leaves[0].shape[1:-1], DIM)
 
     def step() -> dict[str, list[torch.Tensor]]:
@@ -71,14 +71,14 @@ def nodes(edges: int, mutual: bool = False, edge_feats: int | None = None) -> St
     count = edges // 10
     src, dst = torch.randint(count, (edges // 2,)), torch.arange(edges // 2) % count
     graph = graphcaps.dgl.graph((torch.cat([src, dst]), torch.cat([dst, src])), num_nodes=count)
-    feat, cotangent = torch.randn(count, 64).requires_grad_(), torch.randn(count, CAPS * DIM)
-    along = {} if edge_feats is None else {"edge_feat": torch.randn(edges, edge_feats)}
+    feat, cotangent = torch.randn(count, 64).requires_grad_(), torch.randn(count, CAPS, DIM)
+    options = {} if edge_feats is None else {"edge_feat": torch.randn(edges, edge_feats)}
     layer = graphcaps.nn.CapsuleConv(64, DIM, num_caps=CAPS, edge_feats=edge_feats, mutual=mutual)
     weights = list(layer.parameters())
 
     def step() -> dict[str, list[torch.Tensor]]:
-        v = layer(graph, feat, **along)
-        gradients = torch.autograd.grad(v, (feat, *weights), cotangent.view_as(v))
+        v = layer(graph, feat, **options)
+        gradients = torch.autograd.grad(v, (feat, *weights), cotangent)
         return {"first weights": weights, "value": [v.detach()], "gradients": list(gradients)}
 
     return step
@@ -118,9 +118,8 @@ CASES: dict[str, Callable[[], Step]] = {
 
 def digest(tensors: list[torch.Tensor]) -> tuple[str, float]:
     """The sha256 of the tensors' bytes, which doesn't depend on the tensors' order, and their Euclidean norm."""
-    arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
-    hashes = sorted(hashlib.sha256(array.tobytes()).hexdigest() for array in arrays)
-    norm = sum(float(tensor.detach().double().square().sum()) for tensor in tensors) ** 0.5
+    hashes = sorted(hashlib.sha256(x.detach().contiguous().numpy().tobytes()).hexdigest() for x in tensors)
+    norm = sum(float(x.detach().double().square().sum()) for x in tensors) ** 0.5
     return hashlib.sha256("".join(hashes).encode()).hexdigest(), norm
 
 
@@ -133,10 +132,10 @@ def seconds_of(step: Step, calls: int) -> float:
 
 
 def work() -> None:
-    """Run cases on the graphcaps in the current folder, as the lines of JSON on stdin ask.
+    """Answer requests on stdin with the graphcaps in the current folder, as lines of JSON.
 
-    The answer to ``["prepare", case]`` is ``[seconds of a call, {result: [sha256, norm]}]``, and the answer to
-    ``["time", calls]`` is the seconds of that many calls.
+    A request is the name of a case or a number of calls. A case is prepared, and the answer is ``[seconds of a call,
+    {result: [sha256, norm]}]``. Calls are made, and the answer is their seconds.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # keep printed text apart from the answers
@@ -144,18 +143,17 @@ def work() -> None:
         raise SystemExit(f"graphcaps: expected that of {Path.cwd()}, got {graphcaps.__file__}")
     torch.set_num_threads(1)
     step: Step = dict
-    for line in sys.stdin:
-        request, argument = json.loads(line)
+    for request in map(json.loads, sys.stdin):
         answer: object
-        if request == "prepare":
+        if isinstance(request, int):
+            answer = seconds_of(step, request)
+        else:
             torch.manual_seed(0)
             step = dict  # free the tensors of the previous case
-            step = CASES[argument]()
-            bits = {name: digest(tensors) for name, tensors in step().items()}  # also compiles kernels
+            step = CASES[request]()
+            digests = {name: digest(tensors) for name, tensors in step().items()}  # also compiles kernels
             seconds_of(step, 1)
-            answer = [seconds_of(step, 1), bits]
-        else:
-            answer = seconds_of(step, argument)
+            answer = [seconds_of(step, 1), digests]
         print(json.dumps(answer), file=answers, flush=True)
 
 
@@ -164,34 +162,30 @@ def worker(checkout: Path) -> subprocess.Popen:
     # With -c, Python imports graphcaps from the current folder, even if another one is installed.
     command = [sys.executable, "-c", f"import runpy; runpy.run_path({__file__!r}, run_name='worker')"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=checkout, env=os.environ | ENVIRONMENT, **pipes)
+    return subprocess.Popen(command, cwd=checkout.resolve(), env=os.environ | ENVIRONMENT, **pipes)
 
 
-def ask(process: subprocess.Popen, request: str, argument: str | int):
+def ask(process: subprocess.Popen, request: str | int):
     """Send one request to a process and return its answer."""
-    print(json.dumps([request, argument]), file=process.stdin, flush=True)
+    print(json.dumps(request), file=process.stdin, flush=True)
     line = process.stdout.readline()
     if not line:
-        raise SystemExit(f"{request} {argument}: the worker ended with {process.wait()}; see above")
+        raise SystemExit(f"{request}: the worker ended with {process.wait()}; see above")
     return json.loads(line)
 
 
-def compared(old: dict[str, list], new: dict[str, list]) -> str:
-    """Names of the results whose bytes differ, and the relative differences of their norms."""
-    parts = []
-    for name, (sha256, norm) in old.items():
-        other_sha256, other_norm = new[name]
-        if sha256 != other_sha256:
-            parts.append(f"{name} differ (norms by {abs(other_norm - norm) / max(norm, 1e-300):.0e})")
-    return ", ".join(parts) or "unchanged to the bit"
-
-
-def report(name: str, samples: list[list[float]], bits: str) -> str:
-    """One line: median milliseconds of both checkouts, and the ratios new / old of the pairs."""
-    old, new = (statistics.median(column) * 1e3 for column in zip(*samples, strict=True))
+def report(name: str, samples: list[list[float]], old: dict[str, list], new: dict[str, list]) -> str:
+    """One line: median milliseconds of both checkouts, the ratios new / old, and results whose bytes differ."""
+    milliseconds = [statistics.median(column) * 1e3 for column in zip(*samples, strict=True)]
     ratios = [b / a for a, b in samples]
-    middle = statistics.median(ratios)
-    return f"{name:<14}{old:>9.1f}{new:>9.1f}{middle:>8.3f}{min(ratios):>8.3f}{max(ratios):>8.3f}  {bits}"
+    texts = [
+        f"{result} differ (norms by {abs(new[result][1] - norm) / max(norm, 1e-300):.0e})"
+        for result, (sha256, norm) in old.items()
+        if sha256 != new[result][0]
+    ]
+    numbers = "".join(f"{number:>9.1f}" for number in milliseconds)
+    numbers += "".join(f"{number:>8.3f}" for number in (statistics.median(ratios), min(ratios), max(ratios)))
+    return f"{name:<14}{numbers}  {', '.join(texts) or 'unchanged to the bit'}"
 
 
 def main() -> None:
@@ -200,14 +194,14 @@ def main() -> None:
     parser.add_argument("new", type=Path)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", nargs="+", choices=[*CASES], default=[*CASES], metavar="NAME")
-    given = parser.parse_args()
+    args = parser.parse_args()
     print(f"{'case':<14}{'old, ms':>9}{'new, ms':>9}{'new/old':>8}{'min':>8}{'max':>8}  results")
-    workers = [worker(checkout.resolve()) for checkout in (given.old, given.new)]
-    for name in given.only:
-        (seconds, old), (_, new) = (ask(process, "prepare", name) for process in workers)
+    workers = [worker(checkout) for checkout in (args.old, args.new)]
+    for name in args.only:
+        (seconds, old), (_, new) = (ask(process, name) for process in workers)
         calls = max(1, round(SAMPLE / seconds))
-        samples = [[ask(process, "time", calls) / calls for process in workers] for _ in range(given.rounds)]
-        print(report(name, samples, compared(old, new)), flush=True)
+        samples = [[ask(process, calls) / calls for process in workers] for _ in range(args.rounds)]
+        print(report(name, samples, old, new), flush=True)
     for process in workers:
         process.communicate()  # this closes its stdin, and the process ends
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .factors import FactorGraph
-from .relations import Related
+from .related import Related
 
 MOST_ROUNDS, CLOSE = 100, 1e-4  # limits: number of rounds, and mean change of a message in the last round
 DAMPING = 0.3  # share of the previous message in the new one, so that messages converge
@@ -25,9 +24,7 @@ class Beliefs(NamedTuple):
     causes: Tensor  # (E, K): factor k generated the edge
 
 
-def beliefs(
-    data: FactorGraph | Related, given: Tensor | None = None, rates: tuple[Tensor, Tensor] | None = None
-) -> Beliefs:
+def beliefs(data: Related, nodes: Tensor | None = None, rates: tuple[Tensor, Tensor] | None = None) -> Beliefs:
     """Infer the classes of nodes and the causes of edges from the classes of some nodes, and from the generator's p, q.
 
     The method is sum-product belief propagation (Decelle et al. 2011, Physical Review E 84, 066106), for K classes per
@@ -40,7 +37,7 @@ def beliefs(
     result is also an approximation because the graph has loops, but on random graphs of this size loops are long.
 
     Args:
-        given: numbers of the nodes whose classes are given; default: the training nodes.
+        nodes: numbers of the nodes whose classes are given; default: the training nodes.
         rates: p - q (K,) and K q, as ``graphcaps.beliefs.rates.counted_rates`` counts them, instead of the generator's.
 
     >>> from experiments.data.factors import factor_graph
@@ -55,10 +52,9 @@ def beliefs(
     half = len(src) // 2
     reverse = torch.cat([torch.arange(half, len(src)), torch.arange(half)])  # (E,)
     fixed = torch.zeros(len(data.labels), dtype=torch.bool)
-    fixed[data.train if given is None else given] = True
-    num_classes = int(data.labels.max()) + 1
-    truth = F.one_hot(data.labels, num_classes).double()  # (N, K, C)
-    classes = torch.where(fixed[:, None, None], truth, 1 / num_classes)
+    fixed[data.train if nodes is None else nodes] = True
+    truth = F.one_hot(data.labels, data.num_classes).double()  # (N, K, C)
+    classes = torch.where(fixed[:, None, None], truth, 1 / data.num_classes)
     messages = classes[src]  # (E, K, C), from src to dst
     into = (~fixed[dst]).nonzero().flatten()  # (M,), edges to nodes whose classes are unknown
     node, out = dst[into], reverse[into]

@@ -5,54 +5,39 @@ downloads Planetoid's files, which are Python pickles. ``cora.npz`` has the same
 """
 
 import functools
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
-from torch import Tensor
 
 from graphcaps import dgl
 
+from .related import Related, joined, of_nodes, read_archive
 
-@dataclass(frozen=True, eq=False)
-class Citation:
-    """A graph of papers with classes."""
 
-    graph: dgl.DGLGraph  # N papers; if one cites another, they have edges in both directions; no self-loops
-    features: Tensor  # float32 (N, F): 1 / (number of words) for each word in the paper, else 0
-    labels: Tensor  # int64 (N,), class numbers from 0
-    train: Tensor  # int64 node numbers, ascending; train, val and test are disjoint
-    val: Tensor
-    test: Tensor
-
-    @property
-    def num_classes(self) -> int:
-        return int(self.labels.max()) + 1
+def from_dgl(name: str, folder: Path, seed: int) -> Related:
+    """A graph of DGL in a folder. If it isn't there, DGL downloads it. The seed picks one of its splits."""
+    graph = getattr(dgl.data, f"{name}Dataset")(raw_dir=str(folder), verbose=False)[0]
+    masks = [graph.ndata[f"{part}_mask"].view(graph.num_nodes(), -1) for part in ("train", "val", "test")]
+    parts = [mask[:, seed % mask.shape[1]].nonzero().flatten() for mask in masks]
+    pairs = torch.stack(graph.edges()).numpy()
+    return of_nodes(joined(pairs, graph.num_nodes())[0], graph.ndata["feat"], graph.ndata["label"], *parts)
 
 
 @functools.cache
-def load_cora(root: Path | str = Path("data")) -> Citation:
-    """Read ``root/cora/cora.npz``. Without it, read DGL's files in ``root/cora``, which DGL downloads if needed."""
-    folder = Path(root).expanduser() / "cora"
-    if (folder / "cora.npz").is_file():
-        return _read_npz(folder / "cora.npz")
-    graph = dgl.data.CoraGraphDataset(raw_dir=str(folder), verbose=False)[0]
-    split = {name: graph.ndata[f"{name}_mask"].nonzero().flatten() for name in ("train", "val", "test")}
-    bare = dgl.graph(graph.edges(), num_nodes=graph.num_nodes())
-    return Citation(bare, graph.ndata["feat"], graph.ndata["label"], **split)
+def load_cora(root: Path) -> Related:
+    """Read ``root/cora/cora.npz``: words (0 or 1, in CSR format), labels, cited pairs (M, 2) and the split.
 
-
-def _read_npz(path: Path) -> Citation:
-    """Read an archive of words (0 or 1, in CSR format), labels, cited pairs (M, 2) and the split."""
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = {name: archive[name].astype(np.int64) for name in archive}
-    starts, words, nodes = arrays["feature_indptr"], arrays["feature_indices"], len(arrays["labels"])
+    Without it, read DGL's files in ``root/cora``, which DGL downloads if needed. A paper's features are 1 / (number of
+    its words) for each of its words, else 0. If one paper cites another, they are joined.
+    """
+    folder = root.expanduser() / "cora"
+    if not (folder / "cora.npz").is_file():
+        return from_dgl("CoraGraph", folder, 0)
+    arrays = {name: array.astype(np.int64) for name, array in read_archive(folder / "cora.npz").items()}
+    starts, words, labels = arrays["feature_indptr"], arrays["feature_indices"], torch.from_numpy(arrays["labels"])
     features = csr_array((np.ones(len(words), np.float32), words, starts)).toarray()
     features /= features.sum(axis=1, keepdims=True).clip(1)
-    pairs = np.unique(np.sort(arrays["edges"], axis=1), axis=0)
-    ends = torch.from_numpy(np.concatenate([pairs, pairs[:, ::-1]]))
-    split = {name: torch.from_numpy(np.sort(arrays[name])) for name in ("train", "val", "test")}
-    graph, labels = dgl.graph((ends[:, 0], ends[:, 1]), num_nodes=nodes), torch.from_numpy(arrays["labels"])
-    return Citation(graph, torch.from_numpy(features), labels, **split)
+    parts = [torch.from_numpy(np.sort(arrays[name])) for name in ("train", "val", "test")]
+    return of_nodes(joined(arrays["edges"].T, len(labels))[0], torch.from_numpy(features), labels, *parts)

@@ -7,40 +7,16 @@ are drawn from a seed.
 """
 
 import functools
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from graphcaps import dgl
 
+from .related import Related, split
+
 TOLERANCE = 0.5
 """A graph is accepted if its mean degree differs by at most this much: in the paper, 39.5 to 40.5."""
-
-
-@dataclass(frozen=True, eq=False)
-class FactorGraph:
-    """A graph and the factors that generated its edges."""
-
-    graph: dgl.DGLGraph  # N nodes and E edges, one in each direction for each joined pair; no self-loops
-    features: Tensor  # float32 (N, N), the adjacency matrix with ones on its diagonal
-    labels: Tensor  # int64 (N, K), class numbers from 0, one per factor
-    factors: Tensor  # bool (E, K), the factors that generated each edge: one or more
-    train: Tensor  # int64 node numbers, ascending; train, val and test are disjoint
-    val: Tensor
-    test: Tensor
-    p: float  # probability of an edge within a class of one factor
-    q: float  # probability of an edge between classes of one factor
-
-    @property
-    def num_classes(self) -> int:
-        return int(self.labels.max()) + 1
-
-    def single(self) -> tuple[Tensor, Tensor]:
-        """The edges that only one factor generated, int64 (M,) ascending, and the number of that factor, int64 (M,)."""
-        which = (self.factors.sum(dim=1) == 1).nonzero().flatten()
-        return which, self.factors[which].int().argmax(dim=1)
 
 
 def within(factors: int, degree: float, nodes: int, classes: int, between: float) -> float:
@@ -62,8 +38,8 @@ def within(factors: int, degree: float, nodes: int, classes: int, between: float
 @functools.lru_cache(maxsize=16)
 def factor_graph(
     seed: int, factors: int = 4, nodes: int = 1000, classes: int = 16, degree: float = 40.0, between: float = 3e-5
-) -> FactorGraph:
-    """Draw a graph with latent factors, and a split of its nodes: 60 % training, 20 % validation, 20 % test.
+) -> Related:
+    """Draw a graph with latent factors, whose edges have the factors that generated them as kinds, and split its nodes.
 
     The sizes of classes differ by at most one node. Edges are drawn again until the mean degree differs from ``degree``
     by at most ``TOLERANCE``. The same arguments give the same graph on every machine.
@@ -86,7 +62,12 @@ def factor_graph(
     src, dst = np.concatenate([low, high]), np.concatenate([high, low])
     rows = np.eye(nodes, dtype=np.float32)
     rows[dst, src] = 1
-    parts = np.split(random.permutation(nodes), [round(0.6 * nodes), round(0.8 * nodes)])
-    arrays = (torch.from_numpy(array) for array in (rows, labels, causes, *map(np.sort, parts)))
+    parts = split(nodes, random)
+    features, labels, kinds = (torch.from_numpy(array) for array in (rows, labels, causes))
     graph = dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=nodes)
-    return FactorGraph(graph, *arrays, chance, between)
+    items, names = torch.arange(nodes), factor_names(factors)
+    return Related(graph, features, kinds, names, items, labels, *parts, own=True, p=chance, q=between)
+
+
+def factor_names(factors: int) -> tuple[str, ...]:
+    return tuple(f"factor {k}" for k in range(factors))

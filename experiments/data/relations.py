@@ -6,7 +6,7 @@ compared with what it has learned. Graphs are read from NumPy archives, or drawn
 
 import gzip
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,38 +16,13 @@ from sklearn.decomposition import TruncatedSVD
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.data.cora import load_cora
-from experiments.data.factors import factor_graph
-from graphcaps import dgl
 from graphcaps.errors import expect
 
+from .cora import load_cora
+from .factors import factor_names
+from .related import Related, joined, of_nodes, read_archive, split
+
 MOST_PAIRS, COMPONENTS = 5000, 64
-
-
-@dataclass(frozen=True, eq=False)
-class Related:
-    """A graph with kinds of edges, and items to classify: its nodes, or pairs of them.
-
-    Edge e < E / 2 joins a pair of nodes, and edge e + E / 2 is its reverse. There are no self-loops.
-    """
-
-    graph: dgl.DGLGraph  # N nodes, E edges
-    features: Tensor  # float32 (N, F)
-    kinds: Tensor  # bool (E, R): an edge has any number of kinds, the same as its reverse
-    names: tuple[str, ...]  # names of the R kinds
-    items: Tensor  # int64 (M,) nodes, or (M, 2) pairs of nodes
-    labels: Tensor  # int64 (M, L), class numbers from 0; L labels for each item
-    train: Tensor  # int64 item numbers; train, val and test are disjoint
-    val: Tensor
-    test: Tensor
-    own: bool = False  # True if L = R, and label k depends only on edges of kind k
-
-
-def read_archive(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a NumPy archive; raise ``InputError`` if there is no such file."""
-    expect(path.is_file(), "graphs", str(path), "no such file", "experiments/README.md says what it holds")
-    with np.load(path, allow_pickle=False) as archive:
-        return dict(archive)
 
 
 def human_go(path: Path, seed: int) -> Related:
@@ -58,10 +33,10 @@ def human_go(path: Path, seed: int) -> Related:
     """
     arrays = read_archive(path)
     nodes = len(arrays["labels"])
-    graph, kinds = joined(arrays["edges"].astype(np.int64), arrays["confidence"] > 0, nodes)
+    graph, kinds = joined(arrays["edges"].astype(np.int64), nodes, arrays["confidence"] > 0)
     names, labels = tuple(map(str, arrays["kinds"])), torch.from_numpy(arrays["labels"].astype(np.int64))
-    split = _split(nodes, np.random.RandomState(seed))
-    return Related(graph, _scaled(arrays["features"]), kinds, names, torch.arange(nodes), labels, *split)
+    parts = split(nodes, np.random.RandomState(seed))
+    return Related(graph, _scaled(arrays["features"]), kinds, names, torch.arange(nodes), labels, *parts)
 
 
 def cora(root: Path, seed: int) -> Related:
@@ -70,9 +45,7 @@ def cora(root: Path, seed: int) -> Related:
     Features are the first ``COMPONENTS`` singular vectors of the words; the seed draws their start.
     """
     data = load_cora(root)
-    features = _components(sparse.csr_matrix(data.features.numpy()), seed)
-    items, kinds = torch.arange(len(data.labels)), torch.zeros(data.graph.num_edges(), 0, dtype=torch.bool)
-    return Related(data.graph, features, kinds, (), items, data.labels[:, None], data.train, data.val, data.test)
+    return replace(data, features=_components(sparse.csr_matrix(data.features.numpy()), seed))
 
 
 def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") -> Related:
@@ -89,10 +62,10 @@ def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") ->
     drawn = [np.stack(sparse.triu(matrix, 1).nonzero()) for matrix in matrices]
     ends = np.concatenate([pairs[:, random.permutation(pairs.shape[1])[:MOST_PAIRS]] for pairs in drawn], axis=1)
     has = np.stack([np.asarray(matrix[ends[0], ends[1]]).ravel() > 0 for matrix in matrices], axis=1)
-    graph, kinds = joined(ends, np.eye(len(names), dtype=bool)[has.argmax(axis=1)], len(labels))
+    graph, kinds = joined(ends, len(labels), np.eye(len(names), dtype=bool)[has.argmax(axis=1)])
     rows = sparse.load_npz(folder / f"{features}.npz") if features else graph.adj_external(scipy_fmt="csr")
     items, classes = torch.arange(len(labels)), torch.from_numpy(labels).unsqueeze(1)
-    return Related(graph, _components(rows, seed), kinds, names, items, classes, *_split(len(labels), random))
+    return Related(graph, _components(rows, seed), kinds, names, items, classes, *split(len(labels), random))
 
 
 def aifb(folder: Path, seed: int) -> Related:
@@ -107,12 +80,12 @@ def aifb(folder: Path, seed: int) -> Related:
     people, _, groups = np.concatenate(parts, axis=1)
     number = {name: n for n, name in enumerate(dict.fromkeys([*people, *triples[0], *triples[2]]))}
     names, of, counts = np.unique(triples[1], return_inverse=True, return_counts=True)
-    graph, kinds = joined(np.vectorize(number.get)(triples[::2]), np.eye(len(names), dtype=bool)[of], len(number))
+    graph, kinds = joined(np.vectorize(number.get)(triples[::2]), len(number), np.eye(len(names), dtype=bool)[of])
     rarest = (kinds * torch.from_numpy(counts.max() - counts + 1)).argmax(1)
     classes = torch.from_numpy(np.unique(groups, return_inverse=True)[1]).unsqueeze(1)
-    items, split = torch.arange(len(people)), torch.arange(len(people)).split([part.shape[1] for part in parts])
+    items, numbers = torch.arange(len(people)), torch.arange(len(people)).split([part.shape[1] for part in parts])
     features, kinds = _components(graph.adj_external(scipy_fmt="csr"), seed), F.one_hot(rarest, len(names)).bool()
-    return Related(graph, features, kinds, tuple(map(str, names)), items, classes, *split)
+    return Related(graph, features, kinds, tuple(map(str, names)), items, classes, *numbers)
 
 
 def umls(path: Path, seed: int) -> Related:
@@ -133,14 +106,14 @@ def umls(path: Path, seed: int) -> Related:
         parts.append(np.stack([low[new], high[new]], axis=1))
         related[low, high] = True
         if name == "train":
-            graph, kinds = joined(triples[:, ::2].T, np.eye(size, dtype=bool)[triples[:, 1]], nodes)
+            graph, kinds = joined(triples[:, ::2].T, nodes, np.eye(size, dtype=bool)[triples[:, 1]])
     count = [len(part) for part in parts]
     others = np.random.RandomState(seed).permutation(np.argwhere(np.triu(~related, 1)))[: sum(count)]
     labels = torch.cat([torch.ones(sum(count), 1), torch.zeros(sum(count), 1)]).long()
     halves = [torch.arange(sum(count)).split(count), torch.arange(sum(count), 2 * sum(count)).split(count)]
-    split = [torch.cat(both) for both in zip(*halves, strict=True)]
+    numbers = [torch.cat(both) for both in zip(*halves, strict=True)]
     items = torch.from_numpy(np.concatenate([*parts, others]))
-    return Related(graph, torch.eye(nodes), kinds, tuple(map(str, arrays["relations"])), items, labels, *split)
+    return Related(graph, torch.eye(nodes), kinds, tuple(map(str, arrays["relations"])), items, labels, *numbers)
 
 
 def published_factors(path: Path) -> Related:
@@ -152,37 +125,34 @@ def published_factors(path: Path) -> Related:
     arrays = read_archive(path)
     nodes, size = arrays["labels"].shape
     labels, edges = arrays["labels"].astype(np.int64) - 16 * np.arange(size), arrays["edges"].astype(np.int64)
-    graph, kinds = joined(edges, labels[edges[0]] == labels[edges[1]], nodes)
+    graph, kinds = joined(edges, nodes, labels[edges[0]] == labels[edges[1]])
     features = torch.zeros(nodes, nodes).index_put(graph.edges(), torch.ones(()))
-    split = (_ascending(arrays[name].astype(np.int64)) for name in ("train", "val", "test"))
-    items, names = torch.arange(nodes), _names(size)
-    return Related(graph, features, kinds, names, items, torch.from_numpy(labels), *split, own=True)
+    parts = (torch.from_numpy(np.sort(arrays[name].astype(np.int64))) for name in ("train", "val", "test"))
+    items, names = torch.arange(nodes), factor_names(size)
+    return Related(graph, features, kinds, names, items, torch.from_numpy(labels), *parts, own=True)
 
 
-def drawn_factors(seed: int, factors: int) -> Related:
-    """The ``factor_graph`` of a seed. The kinds of an edge are the factors that generated it."""
-    data = factor_graph(seed, factors)
-    items, split = torch.arange(len(data.labels)), (data.train, data.val, data.test)
-    return Related(data.graph, data.features, data.factors, _names(factors), items, data.labels, *split, own=True)
-
-
-def joined(ends: np.ndarray, kinds: np.ndarray, nodes: int) -> tuple[dgl.DGLGraph, Tensor]:
-    """A graph that joins each pair of different nodes in ``ends`` (2, M) in both directions, and its edges' kinds.
-
-    ``kinds`` (M, R) are the pairs' kinds. An edge has all kinds of its pair in either direction, bool (E, R).
-    """
-    apart = ends[0] != ends[1]
-    pairs, number = np.unique(np.sort(ends[:, apart], axis=0), axis=1, return_inverse=True)
-    of_pair = np.zeros((pairs.shape[1], kinds.shape[1]), bool)
-    np.logical_or.at(of_pair, number.ravel(), kinds[apart])
-    src, dst = torch.from_numpy(np.concatenate([pairs, pairs[::-1]], axis=1))
-    return dgl.graph((src, dst), num_nodes=nodes), torch.from_numpy(np.concatenate([of_pair, of_pair]))
+def blog_catalog(path: Path, seed: int) -> Related:
+    """Bloggers. Labels are their groups, and features are 128 left singular vectors of the adjacency matrix."""
+    arrays = read_archive(path)
+    starts, edges = arrays["groups_indptr"], arrays["edges"].astype(np.int64)
+    nodes = len(starts) - 1
+    labels = torch.zeros(nodes, 39, dtype=torch.int64)
+    labels[np.repeat(np.arange(nodes), np.diff(starts)), arrays["groups_indices"].astype(np.int64)] = 1
+    graph, _ = joined(edges, nodes)
+    torch.manual_seed(seed)
+    ends, ones = torch.stack(graph.edges()), torch.ones(graph.num_edges())
+    matrix = torch.sparse_coo_tensor(ends, ones, (nodes, nodes), check_invariants=False)
+    features = torch.svd_lowrank(matrix, 128)[0] * nodes**0.5
+    return of_nodes(
+        graph, features, labels, *torch.randperm(nodes).tensor_split([round(0.6 * nodes), round(0.8 * nodes)])
+    )
 
 
 def _components(rows: sparse.csr_matrix, seed: int) -> Tensor:
     """The first singular vectors of rows (N, F), scaled."""
-    found = TruncatedSVD(min(COMPONENTS, rows.shape[1]), random_state=seed)
-    return _scaled(found.fit_transform(rows.astype(np.float64)))
+    decomposition = TruncatedSVD(min(COMPONENTS, rows.shape[1]), random_state=seed)
+    return _scaled(decomposition.fit_transform(rows.astype(np.float64)))
 
 
 def _triples(path: Path) -> np.ndarray:
@@ -196,17 +166,3 @@ def _scaled(features: np.ndarray) -> Tensor:
     """Features (N, F) with mean 0 and standard deviation 1."""
     numbers = torch.from_numpy(features.astype(np.float32))
     return (numbers - numbers.mean(dim=0)) / numbers.std(dim=0)
-
-
-def _split(nodes: int, random: np.random.RandomState) -> tuple[Tensor, ...]:
-    """60 % of the node numbers for training, 20 % for validation, 20 % for the test."""
-    parts = np.split(random.permutation(nodes), [round(0.6 * nodes), round(0.8 * nodes)])
-    return tuple(map(_ascending, parts))
-
-
-def _names(factors: int) -> tuple[str, ...]:
-    return tuple(f"factor {k}" for k in range(factors))
-
-
-def _ascending(numbers: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.sort(numbers))

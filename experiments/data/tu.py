@@ -13,7 +13,7 @@ import functools
 import io
 import zipfile
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -21,47 +21,28 @@ import numpy as np
 import torch
 
 from graphcaps import dgl
-from graphcaps.errors import GraphcapsError, check_name, expect
+from graphcaps.errors import GraphcapsError, expect
 
 FOLDS = 10
 URL = "https://github.com/weihua916/powerful-gnns/raw/master/dataset.zip"
-NAMES = ("MUTAG", "PROTEINS")
 
 
 @dataclass(frozen=True, eq=False)
 class GraphSet:
     """G graphs to classify, with ten test folds."""
 
-    graphs: list[
-        dgl.DGLGraph
-    ]  # with ndata "tag", int64 (n,), kinds of nodes from 0, and "feat", one-hot float32 (n, T)
+    graphs: list[dgl.DGLGraph]  # with ndata "feat", the one-hot kinds of nodes, float32 (n, T)
     labels: np.ndarray  # int64 (G,), class numbers from 0
     folds: tuple[np.ndarray, ...]  # for each test fold, the numbers of its graphs, ascending
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    @property
-    def num_tags(self) -> int:
-        return self.graphs[0].ndata["feat"].shape[1]
-
-    @property
-    def num_classes(self) -> int:
-        return int(self.labels.max()) + 1
-
-    def batch(self, which: np.ndarray | list[int]) -> dgl.DGLGraph:
-        """Batch the graphs ``which``, in this order, into one graph."""
-        return dgl.batch([self.graphs[number] for number in which])
-
 
 @functools.cache
-def load_graphs(name: str, root: Path | str = Path("data")) -> GraphSet:
-    """Read a data set of ``NAMES`` from the folder ``root/tu/NAME``. Missing files are downloaded into it."""
-    check_name("data set", name, list(NAMES))
-    folder = Path(root).expanduser() / "tu" / name
+def load_graphs(name: str, root: Path) -> GraphSet:
+    """Read MUTAG or PROTEINS from the folder ``root/tu/NAME``. Missing files are downloaded into it."""
+    folder = root.expanduser() / "tu" / name
     if not (folder / f"{name}.txt").is_file():
         _download(name, folder)
-    return read_graphs(folder / f"{name}.txt")
+    return _read(folder / f"{name}.txt")
 
 
 def _download(name: str, folder: Path) -> None:
@@ -75,7 +56,7 @@ def _download(name: str, folder: Path) -> None:
         raise GraphcapsError(f"{name}: expected it in {folder}, or at {URL}, which gave: {error}") from error
 
 
-def read_graphs(path: Path) -> GraphSet:
+def _read(path: Path) -> GraphSet:
     """Read the graphs in ``path``, and the folds in the same folder."""
     lines = iter([line.split() for line in path.read_text(encoding="ascii").splitlines()])
     labels, tags, ends = [], [], []  # one entry per graph
@@ -88,11 +69,10 @@ def read_graphs(path: Path) -> GraphSet:
         labels.append(label)
         tags.append([tag for tag, *_ in nodes])
         ends.append(torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T)
-    known, numbers = np.unique(np.concatenate(tags), return_inverse=True)
+    features = torch.eye(len({*chain(*tags)}))[np.unique(np.concatenate(tags), return_inverse=True)[1]]
     graphs = []
-    for pairs, tag in zip(ends, torch.from_numpy(numbers).split([len(each) for each in tags]), strict=True):
-        graph = dgl.graph(tuple(pairs), num_nodes=len(tag))
-        graph.ndata["tag"], graph.ndata["feat"] = tag, torch.nn.functional.one_hot(tag, len(known)).float()
-        graphs.append(graph)
+    for pairs, feat in zip(ends, features.split([*map(len, tags)]), strict=True):
+        graphs.append(dgl.graph(tuple(pairs), num_nodes=len(feat)))
+        graphs[-1].ndata["feat"] = feat
     folds = (np.loadtxt(path.parent / f"test_idx-{k}.txt", np.int64, ndmin=1) for k in range(1, FOLDS + 1))
     return GraphSet(graphs, np.unique(labels, return_inverse=True)[1], tuple(map(np.sort, folds)))

@@ -10,42 +10,21 @@ Settings are chosen on validation nodes. One of them, ``heads``, says from where
 features of a node, or from one of its K parts. A part is a capsule, a head of GAT, or 16 channels of GCN.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 import torch
-from sklearn.metrics import adjusted_mutual_info_score
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from experiments import run, table
+from experiments import networks, table
 from experiments.data.beliefs import beliefs
-from experiments.data.factors import FactorGraph, factor_graph
+from experiments.data.factors import factor_graph
+from experiments.data.related import Related
+from experiments.networks import LAYERS, PART, Network, concentrations, information
 from experiments.run import Place
+from experiments.task import Task
 from graphcaps import dgl
-from graphcaps.nn import CapsuleConv
-from graphcaps.routing import Routing, Spherical
 
-
-def capsule_layer(inputs: int, outputs: int, caps: int, routing: Routing | str) -> CapsuleConv:
-    return CapsuleConv(inputs, outputs, caps, routing, squash_output=False)
-
-
-def spherical_layer(inputs: int, outputs: int, caps: int, mutual=False, unit_votes=False, **own) -> CapsuleConv:
-    options = {"squash_output": False, "mutual": mutual, "unit_votes": unit_votes}
-    return CapsuleConv(inputs, outputs, caps, Spherical(**own), **options)
-
-
-LAYERS: dict[str, Callable[..., nn.Module]] = {
-    # Arguments: number of a node's features, numbers in each part, number of parts.
-    "GCN": lambda inputs, outputs, parts: dgl.nn.pytorch.GraphConv(inputs, outputs * parts),
-    "GAT": lambda inputs, outputs, parts: dgl.nn.pytorch.GATConv(inputs, outputs, parts),
-    "uniform": lambda *sizes: capsule_layer(*sizes, "uniform"),
-    "dynamic": lambda *sizes: capsule_layer(*sizes, "dynamic"),
-    "capsules": spherical_layer,
-    "mutual": partial(spherical_layer, mutual=True),
-}
 ROUTED = ("capsules", "mutual")
 """Networks whose couplings are compared with the true factors."""
 
@@ -64,95 +43,30 @@ SETTINGS = {network: _OTHERS for network in LAYERS if network not in ROUTED} | {
     ],
 }
 """For each network, four settings to choose from."""
-SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 10, range(1000, 1003), 400, 50
-NUMBERS = (4, 8)
-"""There is a table for each of these numbers of factors."""
-PART, DROPOUT, WEIGHT_DECAY = 16, 0.5, 5e-4
+BOUND = "belief propagation, told the generator's probabilities"
+EPOCHS = 400
 
 
-class OwnHeads(nn.Module):
-    """Map parts (N, K * D) of nodes to scores (N, K * J). The scores of factor k depend only on part k."""
-
-    def __init__(self, factors: int, part: int, classes: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(factors, part, classes) / part**0.5)
-        self.bias = nn.Parameter(torch.zeros(factors, classes))
-
-    def forward(self, nodes: Tensor) -> Tensor:
-        parts = nodes.unflatten(1, self.weight.shape[:2])  # (N, K, D)
-        return (torch.einsum("nkd,kdj->nkj", parts, self.weight) + self.bias).flatten(1)
-
-
-class Network(nn.Module):
-    """Apply layers one after the other, and map nodes to scores (M, J, L) of the J classes of each of L labels.
-
-    Each layer returns ``width`` numbers for a node, in equal parts. With ``own``, a label's classes are read only from
-    its own part, otherwise from all parts. The M items are all nodes, or ``items``: nodes (M,) or pairs (M, 2) of them.
-    """
-
-    def __init__(
-        self, layers: Iterable[nn.Module], width: int, classes: int, labels: int, own: bool, dropout: float = DROPOUT
-    ):
-        super().__init__()
-        self.layers, self.dropout, self.labels = nn.ModuleList(layers), nn.Dropout(dropout), labels
-        self.heads = OwnHeads(labels, PART, classes) if own else nn.Linear(width, classes * labels)
-
-    def forward(self, graph: dgl.DGLGraph, feat: Tensor, items: Tensor | None = None) -> Tensor:
-        for layer in self.layers:
-            feat = F.elu(layer(graph, self.dropout(feat)).flatten(1))
-        feat = feat if items is None else gathered(feat, items)
-        return self.heads(self.dropout(feat)).unflatten(1, (self.labels, -1)).transpose(1, 2)
-
-    @torch.no_grad()
-    def couplings(self, graph: dgl.DGLGraph, feat: Tensor) -> list[Tensor]:
-        """The couplings (E, K) of each capsule layer."""
-        couplings = []
-        for layer in self.layers:
-            feat, c = layer(graph, feat, get_coupling=True)
-            feat = F.elu(feat.flatten(1))
-            couplings.append(c.flatten(1))
-        return couplings
-
-
-def gathered(nodes: Tensor, items: Tensor) -> Tensor:
-    """Features (M, F) of items. The features of a pair are the elementwise product of its two nodes' features."""
-    if items.dim() == 1:
-        return nodes[items]
-    # Give all vectors the same length first, because products of small numbers are hard to learn from.
-    return (F.normalize(nodes[items], dim=2) * nodes.shape[1] ** 0.5).prod(dim=1)
-
-
-def concentrations(model: nn.Module) -> list[float]:
-    """Kappa of each layer with spherical routing."""
-    return [float(part.kappa.detach()) for part in model.modules() if isinstance(part, Spherical)]
-
-
-def fit(place: Place, network: str, settings: dict, seed: int, factors: int, epochs: int) -> dict:
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, factors: int) -> dict:
     """Train one network on the graph of the seed. The validation loss chooses the epoch."""
     data = factor_graph(seed, factors)
+    if network == BOUND:
+        return upper_bound(data)
     torch.manual_seed(seed)
-    graph, shape = dgl.add_self_loop(data.graph), dict(settings)  # self-loops come after the other edges
-    rates, width = {"lr": shape.pop("lr"), "weight_decay": WEIGHT_DECAY}, PART * factors
-    count, own = shape.pop("layers"), shape.pop("heads") == "own"
+    graph, options = dgl.add_self_loop(data.graph), dict(settings)  # self-loops come after the other edges
+    lr, count, own = options.pop("lr"), options.pop("layers"), options.pop("heads") == "own"
+    width = PART * factors
     sizes = [data.features.shape[1], *[width] * (count - 1)]
-    layers = (LAYERS[network](size, PART, factors, **shape) for size in sizes)
+    layers = (LAYERS[network](size, PART, factors, **options) for size in sizes)
     model = Network(layers, width, data.num_classes, factors, own)
-
-    def answers(part: Tensor) -> tuple[Tensor, Tensor]:
-        return model(graph, data.features)[part], data.labels[part]
-
-    def losses() -> list[Tensor]:
-        return [F.cross_entropy(*answers(data.train))]
-
-    result = run.fit(model, losses, answers, data.val, data.test, epochs=epochs, patience=PATIENCE, **rates)
+    result = networks.fit(model, data, graph, epochs=3 if quick else EPOCHS, lr=lr)
     if network in ROUTED:
-        result["picture"] = [recovery(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
-        result["information"] = [layer["score"] for layer in result["picture"]]
+        result["layers"] = [recovery(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
         result["concentration"] = concentrations(model)
     return result
 
 
-def recovery(c: Tensor, data: FactorGraph) -> dict:
+def recovery(c: Tensor, data: Related) -> dict:
     """Measure how well couplings (E, K) reveal the factors of edges, for edges that only one factor generated.
 
     Returns:
@@ -170,44 +84,42 @@ def recovery(c: Tensor, data: FactorGraph) -> dict:
     return {"score": information(factor, capsule), "table": counts.tolist(), "edges": edges.tolist()}
 
 
-def information(factor: Tensor, capsule: Tensor) -> float:
-    """Adjusted mutual information of two labellings (M,) of edges: 0 by chance, 1 if they are the same partition."""
-    return float(adjusted_mutual_info_score(factor.numpy(), capsule.numpy()))
-
-
-def upper_bound(place: Place, seed: int, factors: int) -> dict:
+def upper_bound(data: Related) -> dict:
     """Upper bounds for networks, by belief propagation: micro-F1 on the test nodes, and information of the causes."""
-    data = factor_graph(seed, factors)
     classes, causes = beliefs(data)
-    which, factor = data.single()
     right = (classes.argmax(dim=2) == data.labels)[data.test].double().mean()
-    return {"accuracy": float(right), "score": information(factor, causes[which].argmax(dim=1))}
+    return {"test": float(right), "layers": [recovery(causes, data)]}
 
 
-def rows(place: Place, factors: int, seeds: int = SEEDS, quick: bool = False) -> dict:
-    """Choose each network's settings on validation nodes. Then train and test it on ``seeds`` other graphs."""
-    common = {"factors": factors, "epochs": 3 if quick else EPOCHS}
-    return table.rows(run.choose_and_test(fit, SETTINGS, TRIAL_SEEDS, seeds, place, common))
+def row(network: str, fits: list[dict], settings: Sequence[dict]) -> dict:
+    """A row with the information of each layer's couplings. That of ``mutual`` has a picture of the first graph."""
+    numbers = table.row(network, fits, settings)
+    if "layers" in fits[0]:
+        layers = [*zip(*(fit["layers"] for fit in fits), strict=True)]
+        spreads = [table.spread([recovered["score"] for recovered in layer]) for layer in layers]
+        numbers["recovered"] = {f"layer {n}": scores for n, scores in enumerate(spreads, 1)}
+    if "concentration" in fits[0]:
+        numbers["concentration"] = [fit["concentration"] for fit in fits]
+    if network == "mutual":
+        best = max(range(len(layers)), key=lambda n: spreads[n]["mean"])
+        numbers["picture"] = {"layer": best + 1, "graph": 0, "node": 0, **layers[best][0]}
+    return numbers
 
 
-def parts(place: Place, seeds: int, quick: bool) -> list[dict]:
-    """Make a part of the result for each number of factors, with a picture of the network ``mutual``."""
-    return [_part(place, factors, seeds, quick) for factors in NUMBERS]
+def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
+    for row, texts in zip(rows, table.cells(rows), strict=True):
+        layers = [f"{table.score(scores)} in {layer}" for layer, scores in row.get("recovered", {}).items()]
+        yield {"factors": row["factors"], **texts, "information": ", ".join(layers) or "-"}
 
 
-def _part(place: Place, factors: int, seeds: int, quick: bool) -> dict:
-    made = rows(place, factors, seeds=seeds, quick=quick)
-    known = run.run(upper_bound, [{"seed": seed, "factors": factors} for seed in range(seeds)], place, "beliefs")
-    layers = {network: made[network].pop("picture") for network in ROUTED}["mutual"]
-    means = [score["mean"] for score in made["mutual"]["recovered"].values()]
-    drawn = means.index(max(means))
-    without_mutual = {network: row for network, row in made.items() if network != "mutual"}
-    how = f"highest validation score over {len(TRIAL_SEEDS)} other graphs"
-    return {
-        "factors": factors,
-        "rows": [*made.values()],
-        "margins": table.margins("capsules", without_mutual) | table.margins("mutual", made),
-        "known": {name: table.spread([each[name] for each in known]) for name in known[0]},
-        "protocol": table.protocol(table.counted(seeds, "graph"), len(_OTHERS), how, seeds > 1),
-        "picture": {"factors": factors, "layer": drawn + 1, "graph": 0, "node": 0, **layers[drawn]},
-    }
+TASK = Task(
+    "factors",
+    fit,
+    lambda factors: SETTINGS | {BOUND: [{}]},
+    cases=({"factors": 4}, {"factors": 8}),
+    seeds=lambda case, network: 10,
+    trial_seeds=range(1000, 1003),
+    row=row,
+    cells=cells,
+    score="micro-F1",
+)

@@ -9,13 +9,15 @@ import statistics
 import numpy as np
 
 from experiments import run, table
+from experiments.data.affnist import load_affnist, parts
 from experiments.plan import Plan
 from experiments.run import Place
-from experiments.statistics import difference, mcnemar
-from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, evaluate
+from experiments.statistics import difference
+from experiments.tasks.robustness import STYLE, answers
+from graphcaps.images.analysis.accuracy import EVALUATION_BATCH
 from graphcaps.images.analysis.capsule_usage import capsule_usage
 from graphcaps.images.config import TrainConfig
-from graphcaps.images.data import Batches, load_affnist, load_images, within
+from graphcaps.images.data import Batches, load_images
 from graphcaps.images.training.hardware import pick_device
 from graphcaps.images.training.run_folder import Run, load
 from graphcaps.images.training.train import train
@@ -41,20 +43,19 @@ def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
         train(TrainConfig(data=place.data, device=place.device), resume=path)
     finished, device = Run.open(path), pick_device(place.device)
     predicted, labels = finished.answers()
-    right, named = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}, {"test": "test"}
+    right, titles = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}, {"test": "test"}
     model = load(finished, device=device)
-    for each in on:
-        images, named[each] = load_affnist(place.data), "affNIST-style"
-        with bar(named[each]) as on_progress:
-            evaluated = evaluate(model, Batches(images, EVALUATION_BATCH, device=device), on_progress)
-        right[each], inside = (evaluated.predicted == evaluated.labels).numpy(), within(images).numpy()
-        for part, among in (("within", inside), ("beyond", ~inside)):
-            if among.any():
-                right[f"{each} {part}"], named[f"{each} {part}"] = right[each][among], f"{named[each]} ({part})"
+    if on:
+        affnist = load_affnist(place.data)
+        result = answers(model, Batches(affnist, EVALUATION_BATCH, device=device), STYLE)
+        for part, rows in parts(affnist).items():
+            key = f"affnist {part}".strip()
+            right[key] = (result.predicted == result.labels)[rows].numpy()
+            titles[key] = STYLE + f" ({part})" * bool(part)
     return {
         "result": finished.result(),
-        "right": {each: "".join(map(str, answers.astype(int))) for each, answers in right.items()},
-        "named": named,
+        "right": {key: "".join(map(str, of_images.astype(int))) for key, of_images in right.items()},
+        "named": titles,
         "images_per_second": statistics.median(row["images_per_second"] for row in finished.metrics()),
         "capsules": _usage(model, finished, place, device) if model.routes else None,
     }
@@ -80,53 +81,75 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
 
 
 def results(plan: Plan, place: Place) -> dict:
-    """Train the networks of a plan that aren't trained yet, and compare all of them."""
-    trials = [{"settings": row.settings, "seed": seed, "on": list(plan.on)} for row, seed in plan.cells]
-    done = {}
-    for (row, seed), cell in zip(plan.cells, run.run(fit, trials, place, plan.name, parallel=False), strict=True):
-        right = {name: np.array([*map(int, answers)], bool) for name, answers in cell["right"].items()}
-        done[row.name, seed] = {**cell, "right": right}
-    return summary(plan, done)
-
-
-def summary(plan: Plan, done: dict[tuple[str, int], dict]) -> dict:
-    """The numbers of all trainings, and for each set of images the difference of each row to the row ``against``."""
-    one, rows = next(iter(done.values())), []
-    for row in plan.rows:
-        cells, others = ([done[name, seed] for seed in plan.seeds] for name in (row.name, plan.against))
-        against = others if row.name != plan.against else []
+    """Train the networks of a plan that aren't trained yet, and compare each of them with the network ``against``."""
+    trials = [{"settings": plan.rows[name], "seed": seed, "on": list(plan.on)} for name, seed in plan.cells]
+    trained: dict[str, list[dict]] = {}
+    for (name, seed), fit_result in zip(plan.cells, run.run(fit, trials, place, plan.name, False), strict=True):
+        right = {key: np.array([*map(int, digits)], bool) for key, digits in fit_result["right"].items()}
+        trained.setdefault(name, []).append({**fit_result, "right": right, "seed": seed})
+    rows, titles, result = [], fit_result["named"], fit_result["result"]
+    for name, settings in plan.rows.items():
+        fits, others = trained[name], trained[plan.against] if name != plan.against else []
         rows.append(
             {
-                "name": row.name,
-                "settings": row.settings,
-                "parameters": cells[0]["result"]["parameters_without_decoder"],
-                "seeds": [_numbers(seed, cell) for seed, cell in zip(plan.seeds, cells, strict=True)],
-                "images": {name: _compared(name, cells, against) for name in one["named"]},
+                "name": name,
+                "settings": settings,
+                "parameters": fits[0]["result"]["parameters_without_decoder"],
+                "seeds": [_numbers(fit) for fit in fits],
+                "images": {key: _compared(key, fits, others) for key in titles},
             }
         )
-    made_with = {key: one["result"][key] for key in ("device", "threads", "precision") if key in one["result"]}
-    about = {"plan": plan.name, "against": plan.against, "made_with": made_with, "images": one["named"]}
-    return {**about, "rows": rows}
+    made_with = {key: result[key] for key in ("device", "threads", "precision") if key in result}
+    return {"plan": plan.name, "against": plan.against, "made_with": made_with, "images": titles, "rows": rows}
 
 
-def _numbers(seed: int, cell: dict) -> dict:
+def _numbers(fit: dict) -> dict:
     return {
-        "seed": seed,
-        "accuracy": {name: float(right.mean()) for name, right in cell["right"].items()},
-        "wrong": {name: int((~right).sum()) for name, right in cell["right"].items()},
-        **{key: cell["result"][key] for key in ("val_accuracy", "best_epoch", "seconds")},
-        **{key: cell[key] for key in ("images_per_second", "capsules")},
+        "seed": fit["seed"],
+        "accuracy": {key: float(right.mean()) for key, right in fit["right"].items()},
+        "wrong": {key: int((~right).sum()) for key, right in fit["right"].items()},
+        **{key: fit["result"][key] for key in ("val_accuracy", "best_epoch", "seconds")},
+        **{key: fit[key] for key in ("images_per_second", "capsules")},
     }
 
 
-def _compared(name: str, cells: list[dict], others: list[dict]) -> dict:
-    """A network's accuracy on the set of images ``name``, and its difference to a network with results ``others``."""
-    right = np.stack([cell["right"][name] for cell in cells])  # (S, N)
+def _compared(key: str, fits: list[dict], others: list[dict]) -> dict:
+    """A network's accuracy on one set of images, and its difference to a network with the results ``others``."""
+    right = np.stack([fit["right"][key] for fit in fits])  # (S, N)
     spread = table.spread(right.mean(axis=1).tolist())
     compared = {"count": right.shape[1], "mean": spread["mean"], "sd": spread["sd"]}
     if others:
-        theirs = np.stack([other["right"][name] for other in others])
+        theirs = np.stack([other["right"][key] for other in others])
         gap, low, high = difference(right, theirs)
-        each = [mcnemar(*both) for both in zip(right, theirs, strict=True)]
-        compared |= {"difference": gap, "interval": [low, high], "mcnemar": each}
+        compared |= {"difference": gap, "interval": [low, high]}
     return compared
+
+
+def markdown(result: dict) -> str:
+    """A row per network of a plan.
+
+    Accuracies are in %, mean ± sd over seeds. Differences are in points, with their 95 % interval.
+    """
+    return table.table(_cells(row, result) for row in result["rows"])
+
+
+def _cells(row: dict, result: dict) -> dict[str, object]:
+    texts: dict[str, object] = {"network": row["name"], "parameters": f"{row['parameters']:,}"}
+    texts["seeds"] = len(row["seeds"])
+    for key, title in result["images"].items():
+        numbers = row["images"][key]
+        gap = table.interval(numbers["difference"], *numbers["interval"]) if "difference" in numbers else "-"
+        texts[f"{title} accuracy ({numbers['count']:,})"] = table.percent(numbers["mean"], numbers["sd"])
+        texts[f"{title} against {result['against']}"] = gap
+    for key, title in (("seconds", "seconds"), ("images_per_second", "images/s")):
+        texts[title] = f"{statistics.fmean(seed[key] for seed in row['seeds']):,.0f}"
+    routed = row["settings"].get("routing") != "uniform" and row["seeds"][0]["capsules"] is not None
+    layers = [*zip(*(seed["capsules"] for seed in row["seeds"]), strict=True)] if routed else []
+    means = [{key: statistics.fmean(seed[key] for seed in layer) for key in layer[0]} for layer in layers]
+    for key in ("dead", "starved"):
+        counts = [f"{layer[key]:,.1f}".removesuffix(".0") for layer in means]
+        sizes = [f"{layer['capsules']:,.0f}" for layer in means]
+        texts[key] = ", ".join(map("{} of {}".format, counts, sizes)) or "-"
+    for key in ("entropy", "away"):
+        texts[key] = ", ".join(f"{layer[key]:.1%}" for layer in means) or "-"
+    return texts

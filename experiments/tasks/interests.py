@@ -12,7 +12,7 @@ those of the first fold, 0.003 was worse for six of the seven networks, by 0.3 t
 Ratings count as behaviours, whatever their value. No network knows the order of a history.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +21,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import run, table
+from experiments import run
 from experiments.run import Place
+from experiments.task import Task
 from graphcaps import bipartite_graph, dgl, route
 from graphcaps.errors import expect
 from graphcaps.nn import CapsuleReadout
 from graphcaps.routing import Dynamic, Routing, Spherical, Uniform
 
 K, D, LAST, BEST, TARGETS, BATCH = 4, 64, 50, 50, 4, 256
-SEEDS, EPOCHS, PATIENCE, RATE = 3, 40, 10, 0.01
+EPOCHS, PATIENCE, RATE = 40, 10, 0.01
 
 
 @dataclass(frozen=True)
@@ -97,31 +98,31 @@ class Interests(nn.Module):
         else:
             self.matrix = nn.Linear(D, D, bias=False)
 
-    def forward(self, history: Tensor, known: Tensor) -> Tensor:
-        h, size = self.items(history), known.sum(1)
+    def forward(self, history: Tensor, present: Tensor) -> Tensor:
+        h, size = self.items(history), present.sum(1)
         if self.network == "mean":
-            return self.matrix((h * known[..., None]).sum(1, keepdim=True) / size[:, None, None])
+            return self.matrix((h * present[..., None]).sum(1, keepdim=True) / size[:, None, None])
         if self.network in ATTENTION:
-            c = self.attention(h).masked_fill(~known[..., None], -torch.inf).softmax(1)  # (B, LAST, K or 1)
+            c = self.attention(h).masked_fill(~present[..., None], -torch.inf).softmax(1)  # (B, LAST, K or 1)
             return c.transpose(1, 2) @ h
         user = torch.arange(len(h)).repeat_interleave(size)
-        prior = 4 * max_min(h.detach(), known)[known] if "seeds" in self.network else torch.randn(len(user), K)
+        prior = 4 * max_min(h.detach(), present)[present] if "seeds" in self.network else torch.randn(len(user), K)
         if self.network in READOUTS:
             batch = dgl.graph(([], []), num_nodes=len(user))
             batch.set_batch_num_nodes(size)
-            return self.readout(batch, h[known], prior=prior)
+            return self.readout(batch, h[present], prior=prior)
         parents = (user[:, None] * K + torch.arange(K)).flatten()
         graph = bipartite_graph(torch.arange(len(user)).repeat_interleave(K), parents, len(user), len(h) * K)
-        votes = self.matrix(h[known]).repeat_interleave(K, 0)
+        votes = self.matrix(h[present]).repeat_interleave(K, 0)
         return route(graph, votes, Dynamic(3), prior=prior.flatten()).v.view(-1, K, D)
 
 
-def max_min(h: Tensor, known: Tensor) -> Tensor:
+def max_min(h: Tensor, present: Tensor) -> Tensor:
     """Cosines (B, LAST, K) with seeds: the behaviour nearest to the mean, then always the furthest from all seeds."""
-    unit = F.normalize(h, dim=-1) * known[..., None]
+    unit = F.normalize(h, dim=-1) * present[..., None]
     score, cosines = (unit @ unit.sum(1)[..., None]).squeeze(2), []
     for _ in range(K):
-        seed = score.masked_fill(~known, -torch.inf).argmax(1)
+        seed = score.masked_fill(~present, -torch.inf).argmax(1)
         cosines.append((unit * unit[torch.arange(len(h)), seed][:, None]).sum(2))
         score = -torch.stack(cosines).amax(0)
     return torch.stack(cosines, 2)
@@ -155,12 +156,8 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool) -> d
     def loss(scores: Tensor, hidden: Tensor) -> Tensor:
         return torch.tensor(-recall(scores, hidden))
 
-    epochs = 3 if quick else EPOCHS
-    how = {"lr": settings["lr"], "epochs": epochs, "patience": PATIENCE, "loss": loss, "score": recall}
-    return run.fit(model, losses, answers, data.val, data.test, **how)
+    options = {"lr": settings["lr"], "epochs": 3 if quick else EPOCHS, "patience": PATIENCE}
+    return run.fit(model, losses, answers, data.val, data.test, loss=loss, score=recall, **options)
 
 
-def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """A row for each network."""
-    tried = {network: [{"lr": RATE}] for network in run.chosen(only, NETWORKS)}
-    return [*table.rows(run.choose_and_test(fit, tried, (0,), seeds, place, {"quick": quick})).values()]
+TASK = Task("interests", fit, lambda: dict.fromkeys(NETWORKS, [{"lr": RATE}]), score="Recall@50")

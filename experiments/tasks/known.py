@@ -10,7 +10,7 @@ share of the known nodes is hidden and predicted from the others (Shi et al. 202
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -18,11 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import run
+from experiments import table
 from experiments.data.beliefs import beliefs
-from experiments.data.relations import Related, cora, drawn_factors
+from experiments.data.factors import factor_graph
+from experiments.data.related import Related
+from experiments.data.relations import cora
+from experiments.networks import WEIGHT_DECAY
 from experiments.run import Place
-from experiments.tasks.factors import WEIGHT_DECAY
+from experiments.task import Task
 from experiments.tasks.relations import DATA as RELATIONS
 from experiments.tasks.relations import HECO
 from graphcaps import dgl
@@ -31,10 +34,10 @@ from graphcaps.beliefs.rates import counted_rates
 from graphcaps.nn import BeliefConv
 
 DATA = {name: RELATIONS[name] for name in RELATIONS if "published" in name}
-DATA |= {f"{k} factors, drawn": lambda root, seed, k=k: drawn_factors(seed, k) for k in (6, 8, 10)}
+DATA |= {f"{k} factors, drawn": lambda root, seed, k=k: factor_graph(seed, k) for k in (6, 8, 10)}
 RECORDED: dict[str, Callable[[Path, int], Related]] = {"Cora": cora} | {name: RELATIONS[name] for name in HECO}
 DATA |= RECORDED
-SHARES, SEEDS, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), 5, (0.25, 0.5, 1.0, 2.0), 30
+SHARES, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), (0.25, 0.5, 1.0, 2.0), 30
 TRAINED = ("8 factors, published", *RECORDED)
 """The graphs on which networks are trained, for hours. Other methods are tried on all graphs."""
 HIDE, HIDDEN, EPOCHS, LAYER_EPOCHS, LAYER_ITERATIONS = 0.3, 64, 300, 6, 16
@@ -52,18 +55,18 @@ def by_both(data: Related, labels: Tensor) -> Tensor:
     """Classes (N, K) by the same layer, whose logits of the other nodes come from a perceptron on features."""
     logits = trained("perceptron")(data, labels)
 
-    def found(labels: Tensor, weight: float) -> Tensor:
+    def classes(labels: Tensor, weight: float) -> Tensor:
         layer, truth = counted(data, labels), KNOWN * one_hot(labels, logits.shape[2])
         with torch.no_grad():
             own = weight * (logits - layer.beliefs.bias)  # the layer adds the bias again
             return layer(data.graph, torch.where(labels.unsqueeze(2) >= 0, truth, own)).argmax(2)
 
-    return chosen(labels, [(0.0,), (0.5,), (1.0,)], found)
+    return best_of(labels, [(0.0,), (0.5,), (1.0,)], classes)
 
 
 def counted(data: Related, labels: Tensor) -> BeliefConv:
     """The layer of ``BeliefConv.from_labels``, with a state per class. Nodes without edges are allowed."""
-    classes, capsules = int(data.labels.max()) + 1, labels.shape[1]
+    classes, capsules = data.num_classes, labels.shape[1]
     layer = BeliefConv(None, classes, capsules, LAYER_ITERATIONS, allow_zero_in_degree=True)
     layer.beliefs.count(data.graph, labels)
     return layer
@@ -83,8 +86,8 @@ def by_neighbours(data: Related, labels: Tensor) -> Tensor:
     """
     src, dst = data.graph.edges()
 
-    def found(labels: Tensor, strength: float, prior: float) -> Tensor:
-        truth, known = one_hot(labels, int(data.labels.max()) + 1), labels.unsqueeze(2) >= 0
+    def classes(labels: Tensor, strength: float, prior: float) -> Tensor:
+        truth, known = one_hot(labels, data.num_classes), labels.unsqueeze(2) >= 0
         often = prior * truth[labels[:, 0] >= 0].mean(0).clamp_min(1e-9).log()
         h = torch.where(known, truth, often.softmax(1))
         for _ in range(ROUNDS):
@@ -92,21 +95,21 @@ def by_neighbours(data: Related, labels: Tensor) -> Tensor:
             h = torch.where(known, truth, (often + strength * total).softmax(2))
         return h.argmax(2)
 
-    return chosen(labels, [*product(STRENGTHS, (0.0, 1.0))], found)
+    return best_of(labels, [*product(STRENGTHS, (0.0, 1.0))], classes)
 
 
-def chosen(labels: Tensor, tried: Sequence[tuple], found: Callable[..., Tensor]) -> Tensor:
-    """Classes ``found(labels, *choice)``. The choice is right most often when a fifth of the labels is hidden."""
+def best_of(labels: Tensor, choices: Sequence[tuple], classes: Callable[..., Tensor]) -> Tensor:
+    """``classes(labels, *choice)``. The choice is right most often when a fifth of the labels is hidden."""
     hidden = held_out(labels)
     trial = labels.index_fill(0, hidden, -1)
-    right = [(found(trial, *each) == labels)[hidden].float().mean() for each in tried]
-    return found(labels, *tried[int(torch.stack(right).argmax())])
+    right = [(classes(trial, *choice) == labels)[hidden].float().mean() for choice in choices]
+    return classes(labels, *choices[int(torch.stack(right).argmax())])
 
 
 def held_out(labels: Tensor) -> Tensor:
     """Numbers of a fifth of the known nodes, for choices."""
-    chosen = (labels[:, 0] >= 0).nonzero().flatten()
-    return chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(0))[: len(chosen) // 5]]
+    numbers = (labels[:, 0] >= 0).nonzero().flatten()
+    return numbers[torch.randperm(len(numbers), generator=torch.Generator().manual_seed(0))[: len(numbers) // 5]]
 
 
 class Masked(nn.Module):
@@ -163,9 +166,9 @@ def trained(network: str) -> Callable[[Related, Tensor], Tensor]:
 
     def scores(data: Related, labels: Tensor) -> Tensor:
         val, known = held_out(labels), (labels[:, 0] >= 0).nonzero().flatten()
-        given = labels.index_fill(0, val, -1)
-        train, sizes = known[~torch.isin(known, val)], (labels.shape[1], int(data.labels.max()) + 1)
-        own, best, found = network == "beliefs", float("inf"), None
+        inputs = labels.index_fill(0, val, -1)
+        train, sizes = known[~torch.isin(known, val)], (labels.shape[1], data.num_classes)
+        own, lowest, best = network == "beliefs", float("inf"), None
         for setting in (0.03, 0.1) if own else (1, 2):
             # Rates are counted on all known nodes. Counting fewer, training and then counting all lost what was found.
             model = Layer(data, labels) if own else Masked(network, data, sizes, setting)
@@ -174,18 +177,18 @@ def trained(network: str) -> Callable[[Related, Tensor], Tensor]:
             for _ in range(LAYER_EPOCHS if own else EPOCHS):
                 model.eval()
                 with torch.no_grad():
-                    loss = F.nll_loss(model(given)[val].transpose(1, 2), labels[val]).item()
-                if loss < best:
-                    best, found = loss, copy.deepcopy(model)
+                    loss = F.nll_loss(model(inputs)[val].transpose(1, 2), labels[val]).item()
+                if loss < lowest:
+                    lowest, best = loss, copy.deepcopy(model)
                 model.train()
                 hidden = train[torch.rand(len(train)) < HIDE]
-                lost = F.nll_loss(model(given.index_fill(0, hidden, -1))[hidden].transpose(1, 2), labels[hidden])
+                loss = F.nll_loss(model(inputs.index_fill(0, hidden, -1))[hidden].transpose(1, 2), labels[hidden])
                 adam.zero_grad()
-                lost.backward()
+                loss.backward()
                 adam.step()
-        assert found is not None
+        assert best is not None
         with torch.no_grad():
-            return found.eval()(labels)
+            return best.eval()(labels)
 
     return scores
 
@@ -195,24 +198,23 @@ def correct_and_smooth(data: Related, labels: Tensor) -> Tensor:
 
     The errors at known nodes are spread and subtracted, then the results are spread, with the known classes in place.
     """
-    base, classes = trained("perceptron")(data, labels).exp(), int(data.labels.max()) + 1
+    base = trained("perceptron")(data, labels).exp()
     (src, dst), root = data.graph.edges(), data.graph.in_degrees().clamp_min(1).float().rsqrt()
     weight = (root[src] * root[dst])[:, None, None]
 
-    def spread(start: Tensor, alpha: float, keep: Callable[[Tensor], Tensor]) -> Tensor:
+    def spread(start: Tensor, alpha: float, fixed: Tensor) -> Tensor:
         h = start
         for _ in range(ROUNDS):
-            h = keep((1 - alpha) * start + alpha * torch.zeros_like(h).index_add(0, dst, weight * h[src]))
+            sums = torch.zeros_like(h).index_add(0, dst, weight * h[src])
+            h = torch.where(fixed, start, (1 - alpha) * start + alpha * sums)
         return h
 
-    def found(labels: Tensor, alpha: float, scale: float) -> Tensor:
-        known, truth = (labels[:, :1] >= 0).unsqueeze(2), one_hot(labels, classes)
-        error = torch.where(known, truth - base, 0)
-        corrected = base + scale * spread(error, alpha, lambda h: torch.where(known, error, h))
-        start = torch.where(known, truth, corrected)
-        return spread(start, alpha, lambda h: h).argmax(2)
+    def classes(labels: Tensor, alpha: float, scale: float) -> Tensor:
+        known, truth = (labels[:, :1] >= 0).unsqueeze(2), one_hot(labels, data.num_classes)
+        corrected = base + scale * spread(torch.where(known, truth - base, 0), alpha, known)
+        return spread(torch.where(known, truth, corrected), alpha, torch.zeros_like(known)).argmax(2)
 
-    return chosen(labels, [*product((0.5, 0.9), (0.0, 1.0))], found)
+    return best_of(labels, [*product((0.5, 0.9), (0.0, 1.0))], classes)
 
 
 METHODS: dict[str, Callable[[Related, Tensor], Tensor]] = {
@@ -232,25 +234,31 @@ FITTED: dict[str, Callable[[Related, Tensor], Tensor]] = {
 }
 
 
-def fit(place: Place, data: str, share: float, method: str, seed: int) -> dict:
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str, share: float) -> dict:
     """Find the classes of the nodes that aren't known. The seed draws the known nodes, and the graph if it is drawn."""
     related = DATA[data](place.data, seed)
     count = len(related.labels)
     known = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: round(share * count)]
     labels = torch.full_like(related.labels, -1).index_copy(0, known, related.labels[known])
     torch.manual_seed(seed)
-    right = (METHODS | FITTED)[method](related, labels) == related.labels
+    right = (METHODS | FITTED)[network](related, labels) == related.labels
     return {"test": float(right[labels[:, 0] < 0].double().mean())}
 
 
-def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """A row for each graph, share of known nodes and method."""
-    made = []
-    for data, share, method in product(run.chosen(only, DATA), SHARES[2:] if quick else SHARES, [*METHODS, *FITTED]):
-        if method in FITTED and data not in TRAINED:
-            continue
-        count = min(seeds, 3) if data in RECORDED or method in FITTED else seeds
-        trials = [{"data": data, "share": share, "method": method, "seed": seed} for seed in range(count)]
-        scores = [result["test"] for result in run.run(fit, trials, place, f"{data}, {share:.0%}, {method}")]
-        made.append({"data": data, "share": share, "name": method, "test": scores})
-    return made
+def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
+    for row in rows:
+        mean, sd, _ = table.spread(row["test"]).values()
+        yield {"graph": row["data"], "known": f"{row['share']:.0%}", row["name"]: table.percent(mean, sd)}
+
+
+TASK = Task(
+    "known",
+    fit,
+    lambda data, share: dict.fromkeys([*METHODS, *(FITTED if data in TRAINED else ())], [{}]),
+    cases=[{"data": data, "share": share} for data, share in product(DATA, SHARES)],
+    seeds=lambda case, method: 3 if case["data"] in RECORDED or method in FITTED else 5,
+    row=lambda method, fits, settings: {"name": method, "test": [fit["test"] for fit in fits]},
+    cells=cells,
+    index=2,
+    score="score",
+)

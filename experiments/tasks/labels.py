@@ -10,7 +10,7 @@ With ``heads="told"``, a network knows which classes belong to the same factor. 
 Then ``exclusive`` assigns each class to a capsule of ``BeliefConv``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import product
 
 import torch
@@ -18,32 +18,31 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments import run, table
-from experiments.data.relations import Related
+from experiments.data.related import Related
+from experiments.networks import PART, PATIENCE, WEIGHT_DECAY, Network, information
 from experiments.run import Place
+from experiments.task import Task
 from experiments.tasks import relations
-from experiments.tasks.factors import PART, WEIGHT_DECAY, Network, information
 from graphcaps import dgl
 from graphcaps.nn import BeliefConv
 
 DATA = [name for name in relations.DATA if "published" in name]
 HIDDEN, STRENGTH = 0.25, 6.0
 SHORT = {"messages": False, "degree_corrected": False}  # a training with messages takes three times as long
-SEEDS, TRIAL_SEEDS, PATIENCE = 3, (1000,), 50
 
 
-class Without(nn.Module):
+class Without(nn.Linear):
     """A layer that ignores the edges."""
 
     def __init__(self, inputs: int, outputs: int, parts: int):
-        super().__init__()
-        self.linear = nn.Linear(inputs, outputs * parts)
+        super().__init__(inputs, outputs * parts)
 
     def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-        return self.linear(feat)
+        return super().forward(feat)
 
 
 class Control(nn.Module):
-    """Map the rows of the adjacency matrix and the given classes (N, L, J) to scores (N, L, J)."""
+    """Map the rows of the adjacency matrix and the known classes (N, L, J) to scores (N, L, J)."""
 
     def __init__(self, network: str, data: Related, classes: int, *, heads: str, dropout: float = 0.5, **own):
         super().__init__()
@@ -52,8 +51,8 @@ class Control(nn.Module):
         layer, width = kinds[network](inputs, PART, parts, **own), PART * parts
         self.network = Network([layer], width, classes, parts, heads == "told", dropout)
 
-    def forward(self, graph: dgl.DGLGraph, given: Tensor) -> Tensor:
-        return self.network(graph, torch.cat([self.rows, given.flatten(1)], dim=1)).transpose(1, 2)
+    def forward(self, graph: dgl.DGLGraph, classes: Tensor) -> Tensor:
+        return self.network(graph, torch.cat([self.rows, classes.flatten(1)], dim=1)).transpose(1, 2)
 
 
 class Beliefs(nn.Module):
@@ -73,15 +72,15 @@ class Beliefs(nn.Module):
             with torch.no_grad():
                 self.layer.beliefs.logarithms[:2] = torch.tensor(1e4).log()
 
-    def beliefs(self, graph: dgl.DGLGraph, given: Tensor) -> tuple[Tensor, Tensor]:
+    def beliefs(self, graph: dgl.DGLGraph, classes: Tensor) -> tuple[Tensor, Tensor]:
         """The result h (N, K, D) and the couplings (E, 1, K)."""
         sizes = self.layer.beliefs.bias.shape
-        z = given.new_zeros(len(given), sizes.numel()).index_add(1, self.place, given.flatten(1) * self.strength)
+        z = classes.new_zeros(len(classes), sizes.numel()).index_add(1, self.place, classes.flatten(1) * self.strength)
         return self.layer(graph, z.unflatten(1, sizes), get_coupling=True)
 
-    def forward(self, graph: dgl.DGLGraph, given: Tensor) -> Tensor:
-        h, _ = self.beliefs(graph, given)
-        return (h.flatten(1)[:, self.place].clamp_min(1e-9).log() * self.scale).view_as(given)
+    def forward(self, graph: dgl.DGLGraph, classes: Tensor) -> Tensor:
+        h, _ = self.beliefs(graph, classes)
+        return (h.flatten(1)[:, self.place].clamp_min(1e-9).log() * self.scale).view_as(classes)
 
 
 def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
@@ -105,60 +104,68 @@ def exclusive(has: Tensor, capsules: int, steps: int = 600) -> Tensor:
 
 _BELIEFS: list[dict] = [{"lr": 0.03, "iterations": iterations} for iterations in (8, 16)]
 _OTHERS: list[dict] = [{"lr": 0.01, "dropout": dropout} for dropout in (0.2, 0.5)]
-NETWORKS: dict[str, tuple[Callable[..., nn.Module], list[dict]]] = {
-    "beliefs": (Beliefs, _BELIEFS),
-    "equal beliefs": (Beliefs, _BELIEFS),
-    "mutual": (Control, [each | {"concentration": 4.0} for each in _OTHERS]),
-    "uniform": (Control, _OTHERS),
-    "GCN": (Control, _OTHERS),
-    "GAT": (Control, _OTHERS),
-    "no edges": (Control, _OTHERS),
-}
-"""For each network, its module and two settings to choose from."""
-EPOCHS = {Beliefs: 40, Control: 300}
+NETWORKS = dict.fromkeys(("beliefs", "equal beliefs"), _BELIEFS)
+NETWORKS |= {"mutual": [settings | {"concentration": 4.0} for settings in _OTHERS]}
+NETWORKS |= dict.fromkeys(("uniform", "GCN", "GAT", "no edges"), _OTHERS)
+"""For each network, two settings to choose from."""
 HEADS = {"told": [*NETWORKS], "found": ["beliefs", "equal beliefs", "mutual", "uniform"]}
 """The networks for each value of ``heads``. With ``"found"``, ``Control`` reads each class from all parts of a node."""
 
 
-def fit(place: Place, network: str, settings: dict, seed: int, data: str, heads: str, quick: bool) -> dict:
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str, heads: str) -> dict:
     """Train one network on the graph ``data``. The validation loss chooses the epoch."""
     related = relations.DATA[data](place.data, seed)
     torch.manual_seed(seed)
-    module, own, classes = NETWORKS[network][0], dict(settings), int(related.labels.max()) + 1
-    rates = {"lr": own.pop("lr"), "weight_decay": WEIGHT_DECAY if module is Control else 0.0}
-    graph = dgl.add_self_loop(related.graph) if module is Control else related.graph
-    model = module(network, related, classes, heads=heads, **own)
+    options, classes, control = dict(settings), related.num_classes, "beliefs" not in network
+    rates = {"lr": options.pop("lr"), "weight_decay": WEIGHT_DECAY if control else 0.0, "patience": PATIENCE}
+    graph = dgl.add_self_loop(related.graph) if control else related.graph
+    model = (Control if control else Beliefs)(network, related, classes, heads=heads, **options)
     truth = F.one_hot(related.labels, classes).float()
 
-    def given(known: Tensor) -> Tensor:
+    def classes_of(known: Tensor) -> Tensor:
         return torch.zeros_like(truth).index_copy(0, known, truth[known])
 
     def answers(part: Tensor, known: Tensor = related.train) -> tuple[Tensor, Tensor]:
-        return model(graph, given(known))[part].transpose(1, 2), related.labels[part]  # (n, J, L), (n, L)
+        return model(graph, classes_of(known))[part].transpose(1, 2), related.labels[part]  # (n, J, L), (n, L)
 
     def losses() -> list[Tensor]:
         hidden = torch.rand(len(related.train)) < HIDDEN
         return [F.cross_entropy(*answers(related.train[hidden], related.train[~hidden]))]
 
-    epochs = 3 if quick else EPOCHS[module]
-    result = run.fit(model, losses, answers, related.val, related.test, epochs=epochs, patience=PATIENCE, **rates)
+    epochs = 3 if quick else 300 if control else 40
+    result = run.fit(model, losses, answers, related.val, related.test, epochs=epochs, **rates)
     if isinstance(model, Beliefs):
-        one = related.kinds.sum(dim=1) == 1
+        which, kind = related.single()
         with torch.no_grad():
-            c = model.beliefs(graph, given(related.train))[1][one, 0]
-        result["couplings"] = information(related.kinds[one].int().argmax(1), c.argmax(1))
+            c = model.beliefs(graph, classes_of(related.train))[1][which, 0]
+        result["couplings"] = information(kind, c.argmax(1))
         result["learned"] = model.layer.beliefs.learned.tolist()
     return result
 
 
-def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """Make a row for each graph, each value of ``heads`` and each network."""
-    made = []
-    for data, heads in product(run.chosen(only, DATA), HEADS):
-        tried = {network: NETWORKS[network][1] for network in HEADS[heads]}
-        common = {"data": data, "heads": heads, "quick": quick}
-        for network, (settings, fits) in run.choose_and_test(fit, tried, TRIAL_SEEDS, seeds, place, common).items():
-            row = table.row(network, fits, [settings])
-            extra = {name: [each[name] for each in fits] for name in ("couplings", "learned") if name in fits[0]}
-            made.append({"data": data, "heads": heads, **row, **extra})
-    return made
+def row(network: str, fits: list[dict], settings: list[dict]) -> dict:
+    learned = {name: [fit[name] for fit in fits] for name in ("couplings", "learned") if name in fits[0]}
+    return table.row(network, fits, settings) | learned
+
+
+def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
+    uniform = {(row["data"], row["heads"]): row["test"] for row in rows if row["name"] == "uniform"}
+    for row in rows:
+        score, case = table.percent(row["test_mean"], row["test_sd"]), (row["data"], row["heads"])
+        yield {"graph": row["data"], "factors": row["heads"], row["name"]: score}
+        if row["name"] == "beliefs":
+            lead, couplings = table.lead(row["test"], uniform[case]), table.spread(row["couplings"])
+            texts = {"beliefs, ahead of uniform": lead, "information": table.score(couplings)}
+            yield {"graph": row["data"], "factors": row["heads"], **texts}
+
+
+TASK = Task(
+    "labels",
+    fit,
+    lambda data, heads: {network: NETWORKS[network] for network in HEADS[heads]},
+    cases=[{"data": data, "heads": heads} for data, heads in product(DATA, HEADS)],
+    row=row,
+    cells=cells,
+    index=2,
+    score="score",
+)

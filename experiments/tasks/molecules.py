@@ -11,22 +11,26 @@ and epoch. Papers that choose the epoch on the test folds report higher accuraci
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
-from statistics import fmean
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import run, table
+from experiments import run
 from experiments.data.tu import FOLDS, GraphSet, load_graphs
 from experiments.run import Place
+from experiments.task import Task
 from graphcaps import dgl
 from graphcaps.functional import margin_loss
 from graphcaps.images.data.splits import stratified_split
 from graphcaps.nn import CapsuleReadout
 from graphcaps.routing import Routing, Spherical
+
+OVERLAP = 1 / 9
+"""For ten folds: number of test graphs / number of other graphs."""
 
 
 class Pooled(nn.Module):
@@ -42,17 +46,16 @@ class Pooled(nn.Module):
         return self.linear(self.pool(graph, feat))
 
 
-class ClassCapsules(nn.Module):
+class ClassCapsules(CapsuleReadout):
     """Route nodes (N, F) to a capsule per class. Its length is the score: (B, J) below 1."""
 
     loss = staticmethod(margin_loss)
 
-    def __init__(self, width: int, num_classes: int, routing: Routing | str):
-        super().__init__()
-        self.route = CapsuleReadout(width, 16, num_classes, routing=routing)
+    def __init__(self, routing: Routing | str, width: int, num_classes: int):
+        super().__init__(width, 16, num_classes, routing=routing)
 
     def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-        return self.route(graph, feat).norm(dim=-1)
+        return super().forward(graph, feat).norm(dim=-1)
 
 
 Readout = Callable[[int, int], Pooled | ClassCapsules]
@@ -60,12 +63,12 @@ READOUTS: dict[str, Readout] = {
     # Arguments: numbers per node, number of classes. The module maps a batched graph and its nodes to class scores.
     "mean": lambda width, classes: Pooled(dgl.nn.AvgPooling(), width, classes),
     "attention": lambda width, classes: Pooled(dgl.nn.GlobalAttentionPooling(nn.Linear(width, 1)), width, classes),
-    "uniform": lambda width, classes: ClassCapsules(width, classes, "uniform"),
-    "dynamic": lambda width, classes: ClassCapsules(width, classes, "dynamic"),
-    "capsules": lambda width, classes: ClassCapsules(width, classes, Spherical(concentration=0.5)),
+    "uniform": partial(ClassCapsules, "uniform"),
+    "dynamic": partial(ClassCapsules, "dynamic"),
+    "capsules": lambda *sizes: ClassCapsules(Spherical(concentration=0.5), *sizes),
 }
 SETTINGS = [{"width": width, "dropout": dropout, "lr": 0.01} for width, dropout in product((16, 32), (0.0, 0.5))]
-SEEDS, EPOCHS, LAYERS, BATCH, PATIENCE = 1, {"mutag": 100, "proteins": 40}, 4, 64, 40
+EPOCHS, LAYERS, BATCH, PATIENCE = {"mutag": 100, "proteins": 40}, 4, 64, 40
 
 
 class GraphNet(nn.Module):
@@ -91,23 +94,24 @@ def _perceptron(inputs: int, width: int) -> nn.Module:
     return nn.Sequential(*hidden, nn.Linear(width, width, bias=False), nn.BatchNorm1d(width), nn.ReLU())
 
 
-def split(data: GraphSet, fold: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of the training, validation and test graphs of a fold. The seed draws the validation graphs."""
+def split(data: GraphSet, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers of the training, validation and test graphs of a fold."""
     test = data.folds[fold]
-    rest = np.setdiff1d(np.arange(len(data)), test)
-    train, val = stratified_split(torch.from_numpy(data.labels[rest]), round(len(rest) / 10), seed)
+    rest = np.setdiff1d(np.arange(len(data.graphs)), test)
+    train, val = stratified_split(torch.from_numpy(data.labels[rest]), round(len(rest) / 10), 0)
     return rest[train], rest[val], test
 
 
-def train(data: GraphSet, readout: Readout, settings: dict, fold: int, seed: int, epochs: int) -> dict:
+def train(data: GraphSet, readout: Readout, settings: dict, fold: int, epochs: int) -> dict:
     """Train on a fold's training graphs. The loss on its validation graphs chooses the epoch."""
-    torch.manual_seed(seed)
-    training, val, test = split(data, fold, seed)
-    model = GraphNet(readout, data.num_tags, data.num_classes, settings["width"], settings["dropout"])
-    loss, rest = model.readout.loss, {"lr": settings["lr"], "epochs": epochs, "patience": PATIENCE}
+    torch.manual_seed(0)
+    training, val, test = split(data, fold)
+    sizes = data.graphs[0].ndata["feat"].shape[1], int(data.labels.max()) + 1, settings["width"], settings["dropout"]
+    model = GraphNet(readout, *sizes)
+    loss, rates = model.readout.loss, {"lr": settings["lr"], "epochs": epochs, "patience": PATIENCE}
 
     def batch(which: np.ndarray) -> tuple[dgl.DGLGraph, Tensor]:
-        return data.batch(which), torch.from_numpy(data.labels[which])
+        return dgl.batch([data.graphs[n] for n in which]), torch.from_numpy(data.labels[which])
 
     def answers(part: tuple[dgl.DGLGraph, Tensor]) -> tuple[Tensor, Tensor]:
         return model(part[0]), part[1]
@@ -117,38 +121,19 @@ def train(data: GraphSet, readout: Readout, settings: dict, fold: int, seed: int
         for part in drawn.tensor_split(round(len(drawn) / BATCH) or 1):
             yield loss(*answers(batch(part.numpy())))
 
-    return run.fit(model, losses, answers, batch(val), batch(test), loss=loss, **rest)
+    return run.fit(model, losses, answers, batch(val), batch(test), loss=loss, **rates)
 
 
-def fit(place: Place, data: str, network: str, settings: dict, fold: int, seed: int, epochs: int) -> dict:
-    """Call ``train`` with the data and the readout of these names."""
-    return train(load_graphs(data.upper(), place.data), READOUTS[network], settings, fold, seed, epochs)
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str) -> dict:
+    """Call ``train`` with the data and the readout of these names. The seed is the fold's number."""
+    epochs = 2 if quick else EPOCHS[data]
+    return train(load_graphs(data.upper(), place.data), READOUTS[network], settings, seed, epochs)
 
 
-def rows(place: Place, name: str, seeds: int = SEEDS, quick: bool = False) -> dict:
-    """In each fold, choose each readout's settings on validation graphs, and test them."""
-    tried, epochs = dict.fromkeys(READOUTS, SETTINGS), 2 if quick else EPOCHS[name]
-    folds = []
-    for fold in range(2 if quick else FOLDS):
-        common = {"data": name, "fold": fold, "epochs": epochs}
-        folds.append(run.choose_and_test(fit, tried, range(seeds), seeds, place, common))
-    made = {}
-    for network in READOUTS:
-        settings, fits = zip(*(fold[network] for fold in folds), strict=True)
-        test = [fmean(each["test"] for each in several) for several in fits]
-        made[network] = table.row(network, [each for several in fits for each in several], settings, test)
-    return made
+def task(name: str) -> Task:
+    """The task of one data set. In each fold, each readout's settings are chosen on validation graphs."""
+    networks, folds = dict.fromkeys(READOUTS, SETTINGS), FOLDS
+    return Task(name, fit, lambda data: networks, ({"data": name},), lambda case, network: folds, trial_seeds=())
 
 
-def parts(place: Place, name: str, seeds: int, quick: bool) -> list[dict]:
-    """Make the only part of the result; ``table.graphs`` makes a table of it."""
-    made = rows(place, name, seeds=seeds, quick=quick)
-    each = f"the mean of {seeds} trainings" if seeds > 1 else "one training"
-    protocol = (
-        f"{len(made['mean']['test'])} folds, {each} each, mean ± standard deviation over folds. Settings: for each "
-        f"fold, of {len(SETTINGS)}, the one with the highest accuracy on held-out training graphs. Epoch: the lowest "
-        "loss on them."
-    )
-    leads = [table.margins(network, {name: made[name] for name in (network, "mean")}) for network in made]
-    margins = {over: lead for each in leads for over, lead in each.items()}
-    return [{"rows": [*made.values()], "margins": margins, "protocol": protocol}]
+TASKS = {name: task(name) for name in ("mutag", "proteins")}

@@ -1,29 +1,26 @@
 """Where does routing matter? A table with a row per task and a column per routing."""
 
-import json
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from experiments import run, table
 from experiments.plan import read_plan
 from experiments.run import Place
 from experiments.statistics import paired
+from experiments.task import Task
 from experiments.tasks import cora, factors, images, molecules
-from graphcaps.errors import GraphcapsError
 
 COLUMNS = ("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")
-FOLDS_OVERLAP = 1 / 9  # for ten folds: number of test graphs / number of other graphs
 
 
-class Task(NamedTuple):
+class Entry(NamedTuple):
     """A task with several networks. For a task on images, these are the networks of the plan with its name."""
 
-    titles: dict[str, str]  # the title of each row, and the name of its set of images in images.summary
+    titles: dict[str, str]  # the title of each row, and the name of its set of images in images.results
     columns: dict[str, tuple[str, ...]]  # the networks of each column
-    rows: Callable[[Place], dict[str, dict]] | None = None  # for graphs: makes each network's table.row
+    task: Task | None = None
+    case: tuple[str, ...] = ()  # the task's case
     unit: str = "seeds"  # there is a test score for each of several seeds, folds or graphs
-    measure: str = "accuracy"
 
 
 _ROUTINGS: dict[str, tuple[str, ...]] = {name: (name,) for name in COLUMNS[:-1]}
@@ -36,77 +33,78 @@ _MOVED = {
     "the same digits, moved further than in training": "affnist beyond",
 }
 TASKS = {
-    "mnist": Task({"MNIST": "test"}, _IMAGES),
-    "pairs": Task({"two digits": "test"}, _ROUTINGS),
-    "places": Task(_MOVED, _IMAGES),
-    "anywhere": Task({"all of them, trained on digits at all places": "affnist"}, _IMAGES),
-    "cora": Task({"Cora": ""}, _GRAPHS, cora.rows),
-    "mutag": Task({"MUTAG": ""}, _POOLED, partial(molecules.rows, name="mutag"), "folds"),
-    "proteins": Task({"PROTEINS": ""}, _POOLED, partial(molecules.rows, name="proteins"), "folds"),
-    "factors-4": Task({"4 latent factors": ""}, _FACTORS, partial(factors.rows, factors=4), "graphs", "micro-F1"),
-    "factors-8": Task({"8 latent factors": ""}, _FACTORS, partial(factors.rows, factors=8), "graphs", "micro-F1"),
+    "mnist": Entry({"MNIST": "test"}, _IMAGES),
+    "pairs": Entry({"two digits": "test"}, _ROUTINGS),
+    "places": Entry(_MOVED, _IMAGES),
+    "anywhere": Entry({"all of them, trained on digits at all places": "affnist"}, _IMAGES),
+    "cora": Entry({"Cora": ""}, _GRAPHS, cora.TASK),
+    "mutag": Entry({"MUTAG": ""}, _POOLED, molecules.TASKS["mutag"], unit="folds"),
+    "proteins": Entry({"PROTEINS": ""}, _POOLED, molecules.TASKS["proteins"], unit="folds"),
+    "factors-4": Entry({"4 latent factors": ""}, _FACTORS, factors.TASK, ("4",), "graphs"),
+    "factors-8": Entry({"8 latent factors": ""}, _FACTORS, factors.TASK, ("8",), "graphs"),
 }
 
 
-def results(place: Place, only: Sequence[str], save: Callable[[dict], object]) -> dict:
-    """Train the networks of the tasks in ``only``, or of all tasks, unless they are trained already.
-
-    After each task, ``save`` is called with the table, which also has the rows that an earlier call saved in the cache.
-    If a task fails, the error is raised after the other tasks.
-    """
-    saved, failed = place.cache / "overview.json", {}
-    rows = json.loads(saved.read_text(encoding="utf-8"))["rows"] if saved.is_file() else []
-    for name in run.chosen(only, TASKS):
-        print(name)
-        try:
-            rows = [row for row in rows if row["task"] != name] + _rows(name, place)
-            save(_table(rows))
-        except GraphcapsError as error:
-            if hasattr(error, "signum"):
-                raise
-            failed[name] = str(error)
-    if failed:
-        raise GraphcapsError("; ".join(f"{name}: {error}" for name, error in failed.items()))
-    return _table(rows)
-
-
-def _table(rows: list[dict]) -> dict:
+def results(place: Place, only: Sequence[str]) -> dict:
+    """Train the networks of the tasks in ``only``, or of all tasks, unless they are trained already."""
     return {
         "format_version": 1,
         "command": "python -m experiments overview",
         "columns": [*COLUMNS],
-        "rows": sorted(rows, key=lambda row: [*TASKS].index(row["task"])),
+        "rows": [row for name in run.chosen(only, TASKS) for row in _rows(name, place)],
         **run.made_with(),
     }
 
 
 def _rows(name: str, place: Place) -> list[dict]:
-    task = TASKS[name]
-    if task.rows:
-        trained = task.rows(place)
-        overlap = FOLDS_OVERLAP if task.unit == "folds" else 0.0
-        cell = partial(_of_graphs, uniform=trained["uniform"], overlap=overlap)
-    else:
-        trained = {row["name"]: row for row in images.results(read_plan(name), place)["rows"]}
-        cell = _of_images
-    rows = []
-    for title, part in task.titles.items():
-        cells = {column: [cell(trained[each], part) for each in names] for column, names in task.columns.items()}
-        about = {"task": name, "title": title, "measure": task.measure, "unit": task.unit}
+    entry, rows = TASKS[name], []
+    made = entry.task.rows(place, only=entry.case) if entry.task else images.results(read_plan(name), place)["rows"]
+    trained = {row["name"]: row for row in made}
+
+    def cell(network: str, part: str) -> dict:
+        row, uniform, difference = trained[network], trained["uniform"], {}
+        if not entry.task:  # images
+            test, compared = [seed["accuracy"][part] for seed in row["seeds"]], row["images"][part]
+            difference = {key: compared[key] for key in ("difference", "interval") if key in compared}
+        else:
+            test, overlap = row["test"], molecules.OVERLAP if entry.unit == "folds" else 0.0
+            gap = paired(test, uniform["test"], overlap) if row is not uniform else None
+            difference = {"difference": gap[0], "interval": [*gap[1:]]} if gap else {}
+        return {"name": network, **table.spread(test), "parameters": row["parameters"], **difference}
+
+    for title, part in entry.titles.items():
+        cells = {column: [cell(network, part) for network in names] for column, names in entry.columns.items()}
+        measure = entry.task.score if entry.task else "accuracy"
+        about = {"task": name, "title": title, "measure": measure, "unit": entry.unit}
         about["of"] = len(cells["uniform"][0]["each"])
         rows.append(about | {"cells": {column: cells.get(column) for column in COLUMNS}})  # None: no such network
     return rows
 
 
-def _of_images(row: dict, part: str) -> dict:
-    """A network's part of a cell, for one set of images."""
-    compared, each = row["images"][part], [seed["accuracy"][part] for seed in row["seeds"]]
-    difference = {key: compared[key] for key in ("difference", "interval") if key in compared}
-    return {"name": row["name"], **table.spread(each), "parameters": row["parameters"], **difference}
+def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
+    """The cells of rows.
+
+    A cell has the mean and standard deviation in %, and the difference to uniform in points with its 95 % interval. The
+    difference is bold if 0 is outside the interval. "-" means that there is no such network.
+    """
+    for row in rows:
+        title = row["title"] + (f", {row['measure']}" if row["measure"] != "accuracy" else "")
+        texts = {"task": title, "of": f"{row['of']} {row['unit']}"}
+        for column, networks in row["cells"].items():
+            # Name the second network of a column, and every network without capsules.
+            named = [n > 0 or column == "no capsules" for n in range(len(networks or []))]
+            texts[column] = "<br>".join(map(_text, networks or [], named)) or "-"
+        yield texts
 
 
-def _of_graphs(row: dict, part: str, uniform: dict, overlap: float) -> dict:
-    """A network's part of a cell, for a task on graphs."""
-    made = {"name": row["name"], **table.spread(row["test"]), "parameters": row["parameters"]}
-    gap = paired(row["test"], uniform["test"], overlap) if row is not uniform else None
-    return made if gap is None else made | {"difference": gap[0], "interval": [*gap[1:]]}
+def _text(network: dict, named: bool) -> str:
+    text = f"{network['name']}: " * named + table.percent(network["mean"], network["sd"])
+    if "difference" not in network:
+        return text
+    low, high = network["interval"]
+    gap = table.interval(network["difference"], low, high)
+    return f"{text}, {gap}" if low <= 0 <= high else f"{text}, **{gap}**"
+
+
+def markdown(result: dict) -> str:
+    return table.table(cells(result["rows"]), ("task", "of", *COLUMNS))

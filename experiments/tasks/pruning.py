@@ -8,9 +8,12 @@ must have lower accuracies.
 Choose k by the accuracy on validation images, never by that on test images.
 """
 
+from statistics import fmean
+
 import torch
 from torch import nn
 
+from experiments import table
 from experiments.run import Place
 from graphcaps.errors import check_whole, expect, required
 from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, in_eval_mode
@@ -44,40 +47,32 @@ def mean_coupling(model: CapsNet, batches: Batches) -> torch.Tensor:
     return total / batches.num_images
 
 
-def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Batches, test: Batches) -> dict:
+def prune(model: CapsNet, strength: torch.Tensor, keep: tuple[int, ...], val: Batches, test: Batches) -> list[dict]:
     """Count right answers with k edges per child, for each k of ``keep``, and with all edges. The network is unchanged.
 
     ``strength`` (E,) is the result of ``mean_coupling``. Raises ``InputError`` if the edges of the layer share
     matrices, or if a child has fewer than k edges.
     """
-    layer, then = model.capsules, "compact, paper and deep have one; in parts and matrix all positions share a matrix"
+    layer, advice = model.capsules, "compact, paper and deep have one; in parts and matrix all positions share a matrix"
     wanted = "a last layer with a matrix per edge"
-    expect(isinstance(layer, CapsuleLayer), "network", wanted, type(layer).__name__, then)
+    expect(isinstance(layer, CapsuleLayer), "network", wanted, type(layer).__name__, advice)
     for k in keep:
         check_whole("keep", k, 1, layer.num_parents)
     ranks = torch.rand(DRAWS, len(strength), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    orders = [by.view(-1, layer.num_parents) for by in (strength, *ranks, -strength)]
+    orders = [order.view(-1, layer.num_parents) for order in (strength, *ranks, -strength)]
     few = sorted(set(keep) - {layer.num_parents})
-    choices = [strongest_edges(by, k).flatten() for k in few for by in orders]
+    choices = [strongest_edges(order, k).flatten() for k in few for order in orders]
     choices.append(torch.ones(len(strength), dtype=torch.bool))
-    parts = {"val": val, "test": test}
-    correct = {name: _right_answers(model, choices, part) for name, part in parts.items()}
-    scores = [
-        {f"{name}_correct": correct[name][n] for name in parts}
-        | {f"{name}_accuracy": correct[name][n] / part.num_images for name, part in parts.items()}
-        for n in range(len(choices))
-    ]
+    scores: list[dict] = [{} for _ in choices]
+    for part, batches in (("val", val), ("test", test)):
+        for numbers, correct in zip(scores, _right_answers(model, choices, batches), strict=True):
+            numbers |= {f"{part}_correct": correct, f"{part}_accuracy": correct / batches.num_images}
     rows: list[dict] = []
     for n, k in enumerate(few):
         strongest, *drawn, weakest = scores[n * len(orders) : (n + 1) * len(orders)]
         row = {"k": k, "edges": k * layer.num_children}
         rows.append(row | {"strongest": strongest, "random": drawn, "weakest": weakest})
-    rows.append({"k": None, "edges": len(strength), "strongest": scores[-1], "random": [], "weakest": None})
-    return {
-        "test_images": test.num_images,
-        "rows": rows,
-        "strength": [round(value, 6) for value in strength.tolist()],
-    }
+    return [*rows, {"k": None, "edges": len(strength), "strongest": scores[-1], "random": [], "weakest": None}]
 
 
 @torch.no_grad()
@@ -102,7 +97,29 @@ def of_run(run: Run, place: Place, keep: tuple[int, ...] = KEEP) -> dict:
     model, config = routing_network(load(run), str(run)), run.config
     splits = load_images(config.dataset, place.data, **config.of_images).for_augment(config.augment)
     train, val, test = (Batches(part, EVALUATION_BATCH) for part in (splits.train, splits.val, splits.test))
-    pruned = prune(model, mean_coupling(model, train), keep, val, test)
-    command = f"python -m experiments pruning RUN --keep {' '.join(map(str, keep))}"
-    about = {"command": command, "train_images": train.num_images}
-    return {**about, "model": config.model, "dataset": config.dataset, **pruned}
+    strength = mean_coupling(model, train)
+    return {
+        "command": f"python -m experiments pruning RUN --keep {' '.join(map(str, keep))}",
+        "model": config.model,
+        "dataset": config.dataset,
+        "train_images": train.num_images,
+        "test_images": test.num_images,
+        "rows": prune(model, strength, keep, val, test),
+        "strength": [round(value, 6) for value in strength.tolist()],
+    }
+
+
+def markdown(result: dict) -> str:
+    """A row per number of edges that a child keeps, with the accuracy of the controls."""
+    rows = []
+    for row in result["rows"]:
+        best, drawn = row["strongest"], [scores["test_accuracy"] for scores in row["random"]]
+        cells = {"edges per child": row["k"] or "all", "edges": row["edges"]}
+        cells |= {f"{part} accuracy": f"{best[f'{part}_accuracy']:.2%}" for part in ("val", "test")}
+        cells["wrong"] = f"{result['test_images'] - best['test_correct']:,} of {result['test_images']:,}"
+        if drawn:
+            cells["test, random"] = f"{fmean(drawn):.2%} ({min(drawn):.2%} to {max(drawn):.2%})"
+            cells["test, weakest"] = f"{row['weakest']['test_accuracy']:.2%}"
+        rows.append(cells)
+    about = f"{result['model']} on {result['dataset']}, strength from {result['train_images']:,} images"
+    return f"`{result['command']}`: {about}\n\n{table.table(rows)}"

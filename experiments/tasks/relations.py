@@ -7,20 +7,21 @@ edges by the features of their two ends, without training. Trained couplings mus
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
 from sklearn.cluster import KMeans
-from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import run, table
+from experiments import networks, table
 from experiments.data import relations
-from experiments.data.relations import Related
+from experiments.data.factors import factor_graph
+from experiments.data.related import Related
+from experiments.networks import LAYERS, PART, Network, information
 from experiments.run import Place
-from experiments.tasks.factors import LAYERS, PART, WEIGHT_DECAY, Network, information
+from experiments.task import Networks, Task
 from graphcaps import dgl
 from graphcaps.nn import BeliefConv
 
@@ -44,11 +45,11 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
         f"{k} factors, published": lambda root, seed, k=k: relations.published_factors(root / f"graphs/factors-{k}.npz")
         for k in (4, 8, 12)
     },
-    **{f"{k} factors, drawn": lambda root, seed, k=k: relations.drawn_factors(seed, k) for k in (4, 8)},
+    **{f"{k} factors, drawn": lambda root, seed, k=k: factor_graph(seed, k) for k in (4, 8)},
 }
 
 
-class Told(nn.Module):
+class RelationalConv(nn.Module):
     """R-GCN with one part per kind: the mean over a node and its in-neighbours along edges of that kind."""
 
     def __init__(self, inputs: int, outputs: int, kinds: int):
@@ -75,7 +76,7 @@ class Twice(nn.Module):
 NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "unit votes": functools.partial(LAYERS["capsules"], unit_votes=True),
     "mutual": functools.partial(LAYERS["mutual"], unit_votes=True),
-    "R-GCN, told": Told,
+    "R-GCN, told": RelationalConv,
     "beliefs": lambda inputs, outputs, parts, iterations: BeliefConv(
         inputs, outputs, parts, iterations, messages=False, degree_corrected=False
     ),
@@ -102,69 +103,34 @@ _BELIEFS = [
 ]
 SETTINGS = dict.fromkeys(NETWORKS, _OTHERS) | dict.fromkeys(("capsules", "unit votes", "mutual"), _ROUTED)
 SETTINGS["beliefs"] = _BELIEFS
-SEEDS, TRIAL_SEEDS, EPOCHS, PATIENCE = 5, (1000,), 150, 50
+EPOCHS = 150
 PARTS = 8
 """Number of parts of a node if labels have no parts of their own."""
-HIDDEN = 0.3
-"""Share of the joined training pairs that a step predicts. Their edges aren't in the graph of that step."""
 
 
-@torch.no_grad()
-def couplings(layer: nn.Module, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
-    """Couplings (E, K), with sum 1 on each edge. For GAT, they are the heads' shares of the edge's attention."""
-    attention = isinstance(layer, dgl.nn.pytorch.GATConv)
-    c = layer(graph, feat, **{"get_attention" if attention else "get_coupling": True})[1].flatten(1)
-    return c / c.sum(dim=1, keepdim=True)
-
-
-def fit(place: Place, network: str, settings: dict, seed: int, data: str, epochs: int) -> dict:
+def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str) -> dict:
     """Train one network and measure how well its couplings reveal the kinds. The validation loss chooses the epoch."""
-    related, own = DATA[data](place.data, seed), dict(settings)
+    related, options = DATA[data](place.data, seed), dict(settings)
+    if network in FLOORS:
+        return {"trained": floor(network, seed, related)}
     torch.manual_seed(seed)
-    told, labels, classes = network == "R-GCN, told", related.labels.shape[1], int(related.labels.max()) + 1
-    parts = len(related.names) if told else labels if related.own else PARTS
+    sees_kinds, labels = network == "R-GCN, told", related.labels.shape[1]
+    parts = len(related.names) if sees_kinds else labels if related.own else PARTS
     graph = dgl.add_self_loop(related.graph)  # self-loops come after the other edges
-    if told:
+    if sees_kinds:
         graph.edata["shares"] = shares(graph, related.kinds)
-    dropout, rates = own.pop("dropout"), {"lr": own.pop("lr"), "weight_decay": WEIGHT_DECAY}
-    layer = NETWORKS[network](related.features.shape[1], PART, parts, **own)
-    model = Network([layer], PART * parts, classes, labels, related.own, dropout)
+    dropout, lr = options.pop("dropout"), options.pop("lr")
+    layer = NETWORKS[network](related.features.shape[1], PART, parts, **options)
+    model = Network([layer], PART * parts, related.num_classes, labels, related.own, dropout)
 
     def recovered() -> dict | None:
         if network in WITHOUT_COUPLINGS:
             return None
-        return recovery(couplings(layer.eval(), graph, related.features)[: related.graph.num_edges()], related)
+        return recovery(model.eval().couplings(graph, related.features)[0][: related.graph.num_edges()], related)
 
     untrained = recovered()
-    return fit_items(model, related, graph, epochs, rates) | {"trained": recovered(), "untrained": untrained}
-
-
-def fit_items(model: nn.Module, related: Related, graph: dgl.DGLGraph, epochs: int, rates: dict) -> dict:
-    """Call ``run.fit`` on the items of a graph."""
-
-    def answers(part: Tensor, seen: dgl.DGLGraph = graph) -> tuple[Tensor, Tensor]:
-        return model(seen, related.features, related.items[part]), related.labels[part]
-
-    def losses() -> list[Tensor]:
-        return [F.cross_entropy(*answers(*visible(related, graph)))]
-
-    options = {"epochs": epochs, "patience": PATIENCE, "score": measured, **rates}
-    return run.fit(model, losses, answers, related.val, related.test, **options)
-
-
-def visible(data: Related, graph: dgl.DGLGraph) -> tuple[Tensor, dgl.DGLGraph]:
-    """The training items of a step, and the graph of that step.
-
-    If items are nodes, these are all training nodes and the whole graph. If items are pairs, they are all unrelated
-    pairs and a random share of the joined pairs, whose edges are removed from the graph.
-    """
-    if data.items.dim() == 1:
-        return data.train, graph
-    edges = data.graph.num_edges()
-    hidden = torch.rand(edges // 2) < HIDDEN
-    present = torch.cat([~hidden, ~hidden, torch.ones(graph.num_edges() - edges).bool()])
-    part = torch.cat([data.train[: edges // 2][hidden], data.train[edges // 2 :]])
-    return part, dgl.edge_subgraph(graph, present, relabel_nodes=False, store_ids=False)
+    result = networks.fit(model, related, graph, epochs=3 if quick else EPOCHS, lr=lr)
+    return result | {"trained": recovered(), "untrained": untrained}
 
 
 def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
@@ -178,13 +144,6 @@ def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
     return present / counts[heads]
 
 
-def measured(scores: Tensor, labels: Tensor) -> float:
-    """Micro-F1 of scores (M, J, L) for labels (M, L). For J = 2, the micro average precision of class 1."""
-    if scores.shape[1] > 2:
-        return run.accuracy(scores, labels)
-    return float(average_precision_score(labels.flatten().numpy(), (scores[:, 1] - scores[:, 0]).flatten().numpy()))
-
-
 def recovery(c: Tensor, data: Related) -> dict:
     """Measure how well couplings (E, K) reveal the kinds of the edges.
 
@@ -193,20 +152,20 @@ def recovery(c: Tensor, data: Related) -> dict:
         the one with its largest coupling. ``unseen``: the same over edges without a training node; None if items are
         pairs.
     """
-    one, kind, capsule = data.kinds.sum(dim=1) == 1, data.kinds.int().argmax(dim=1), c.argmax(dim=1)
-    result: dict = {"information": information(kind[one], capsule[one]), "unseen": None}
+    which, kind = data.single()
+    capsule = c[which].argmax(dim=1)
+    result: dict = {"information": information(kind, capsule), "unseen": None}
     if data.items.dim() == 1:
-        seen = torch.isin(torch.stack(data.graph.edges()), data.train).any(dim=0)
-        result["unseen"] = information(kind[one & ~seen], capsule[one & ~seen])
+        unseen = ~torch.isin(torch.stack(data.graph.edges())[:, which], data.train).any(dim=0)
+        result["unseen"] = information(kind[unseen], capsule[unseen])
     return result
 
 
-def floor(place: Place, network: str, seed: int, data: str) -> dict:
+def floor(network: str, seed: int, related: Related) -> dict:
     """Call ``recovery`` on k-means clusters of the edges, by the features of their two ends.
 
     If items are pairs, features are the nodes' rows of the adjacency matrix.
     """
-    related = DATA[data](place.data, seed)
     feat, edges = related.features, related.graph.edges()
     if related.items.dim() == 2:
         feat = torch.zeros_like(feat).index_put(edges, torch.ones(()))
@@ -216,23 +175,18 @@ def floor(place: Place, network: str, seed: int, data: str) -> dict:
     seen = FLOORS[network](*(feat[ends] for ends in edges)).numpy()
     parts = related.labels.shape[1] if related.own else PARTS
     distances = KMeans(parts, n_init=3, random_state=seed).fit(seen).transform(seen)
-    return {"trained": recovery(-torch.from_numpy(distances), related)}
+    return recovery(-torch.from_numpy(distances), related)
 
 
-def rows(place: Place, seeds: int, quick: bool, only: Sequence[str]) -> list[dict]:
-    """Make a row for each graph and network: choose settings on validation items, then test ``seeds`` trainings."""
-    made = []
-    for data in run.chosen(only, DATA):
-        tried = {name: each for name, each in SETTINGS.items() if data in FEATURES or name not in FURTHER}
-        common, several = {"data": data, "epochs": 3 if quick else EPOCHS}, min(seeds, 3) if data in HECO else seeds
-        for network, (settings, fits) in run.choose_and_test(fit, tried, TRIAL_SEEDS, several, place, common).items():
-            states = {state: spreads([each[state] for each in fits]) for state in ("trained", "untrained")}
-            made.append({"data": data, **table.row(network, fits, [settings]), **states})
-        for network in FLOORS:
-            jobs = [{"network": network, "seed": seed, "data": data} for seed in range(several)]
-            clusters = run.run(floor, jobs, place, f"{data}: {network}")
-            made.append({"data": data, "name": network, "trained": spreads([each["trained"] for each in clusters])})
-    return made
+def tried(data: str) -> Networks:
+    trained = {name: settings for name, settings in SETTINGS.items() if data in FEATURES or name not in FURTHER}
+    return trained | dict.fromkeys(FLOORS, [{}])
+
+
+def row(network: str, fits: list[dict], settings: list[dict]) -> dict:
+    scores = table.row(network, fits, settings) if "test" in fits[0] else {"name": network}
+    states = [state for state in ("trained", "untrained") if state in fits[0]]
+    return scores | {state: spreads([fit[state] for fit in fits]) for state in states}
 
 
 def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
@@ -241,3 +195,29 @@ def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
         return None
     keys = [key for key, value in recoveries[0].items() if value is not None]
     return {key: table.spread([each[key] for each in recoveries]) for key in keys}
+
+
+def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
+    for row in rows:
+        trained, untrained = (row.get(state) or {} for state in ("trained", "untrained"))
+        yield {
+            "graph": row["data"],
+            "network": row["name"],
+            "task": table.percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-",
+            "information": table.score(trained.get("information")),
+            "untrained": table.score(untrained.get("information")),
+            "at no training node": table.score(trained.get("unseen")),
+            "settings": table.settings(row) if "chosen" in row else "-",
+        }
+
+
+TASK = Task(
+    "relations",
+    fit,
+    tried,
+    cases=[{"data": data} for data in DATA],
+    seeds=lambda case, network: 3 if case["data"] in HECO else 5,
+    row=row,
+    cells=cells,
+    score="score",
+)

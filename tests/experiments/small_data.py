@@ -8,17 +8,15 @@ GRAPHS, KINDS = 64, ("binding", "cleavage", "proximity")
 
 
 def write(folder: Path) -> Path:
-    """Write a small Cora, MUTAG, PROTEINS, ml-100k and graphs with kinds of edges; return the folder."""
+    """Write a small Cora, MUTAG, ml-100k and graphs with kinds of edges; return the folder."""
     for name in ("cora", "graphs", "ml-100k"):
         (folder / name).mkdir(parents=True)
     np.savez(folder / "cora" / "cora.npz", **cora())
-    for name in ("MUTAG", "PROTEINS"):
-        write_rings(folder / "tu" / name, name)
+    write_rings(folder / "tu" / "MUTAG")
     np.savez(folder / "graphs" / "humango.npz", **human_go())
     np.savez(folder / "graphs" / "umls.npz", **umls())
     (folder / "ml-100k" / "ml-100k.inter").write_text(films())
-    for size in (4, 8, 12):
-        np.savez(folder / "graphs" / f"factors-{size}.npz", **factors(size))
+    np.savez(folder / "graphs" / "factors-4.npz", **factors(4))
     return folder
 
 
@@ -45,14 +43,14 @@ def ring(number: int) -> tuple[int, list[tuple[int, list[int]]]]:
     return label, [*nodes, (5 if label else 3, [0])]
 
 
-def write_rings(folder: Path, name: str = "MUTAG") -> None:
-    """Write NAME.txt, with attributes after the neighbours, and ten folds of 6 graphs; 4 graphs are in no fold."""
+def write_rings(folder: Path) -> None:
+    """Write MUTAG.txt, with attributes after the neighbours, and ten folds of 6 graphs; 4 graphs are in no fold."""
     lines = [str(GRAPHS)]
     for label, nodes in map(ring, range(GRAPHS)):
         lines.append(f"{len(nodes)} {label}")
         lines += [" ".join(map(str, (tag, len(others), *others, 0.5, "-1e3", 7))) for tag, others in nodes]
     folder.mkdir(parents=True)
-    (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    (folder / "MUTAG.txt").write_text("\n".join(lines) + "\n")
     order = np.random.RandomState(0).permutation(GRAPHS)
     for k in range(10):
         np.savetxt(folder / f"test_idx-{k + 1}.txt", order[6 * k : 6 * k + 6], fmt="%d")

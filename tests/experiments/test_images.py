@@ -16,6 +16,7 @@ from graphcaps.images.training.run_folder import Run
 from .. import small
 from ..test_training import stop_at
 
+pytestmark = pytest.mark.long
 TINY = """
 train: {dataset: digits, epochs: 1, batch_size: 40, precision: float32}
 networks:
@@ -25,33 +26,24 @@ seeds: [0, 1]
 """
 
 
-def written(tmp_path, text: str):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(text)
-    return read_plan(str(path))
-
-
-@pytest.mark.parametrize("name", plan_names())
-def test_every_plan_can_be_trained(name):
-    plan = read_plan(name)
-    assert len(plan.cells) == len(plan.rows) * len(plan.seeds) > 0
+def test_every_plan_can_be_trained():
+    assert all(read_plan(name).cells for name in plan_names())
 
 
 def test_a_table_is_that_of_the_runs_and_a_stopped_command_goes_on_to_it(tmp_path, monkeypatch, capsys):
     data, place = small.digits(), Place(tmp_path, tmp_path / "cache", "cpu")
     small.use(monkeypatch, data)
     monkeypatch.setattr(images, "load_images", lambda name, root: data)
-    results = images.results(written(tmp_path, TINY), place)
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    results = images.results(read_plan(str(tmp_path / "tiny.yaml")), place)
     runs = [Run.open(path.parent) for path in sorted(place.cache.glob("runs/*/config.json"))]
     for row, model in zip(results["rows"], ("compact", "cnn-small"), strict=True):
         reached = [run.result() for run in runs if run.config.model == model]
-        accuracies = [each["test_accuracy"] for each in reached]
+        accuracies = [result["test_accuracy"] for result in reached]
         assert row["images"]["test"]["mean"] == pytest.approx(np.mean(accuracies))
         assert row["images"]["test"]["sd"] == pytest.approx(np.std(accuracies, ddof=1))
-        wrong = sorted(seed["wrong"]["test"] for seed in row["seeds"])
-        assert wrong == sorted(41 - each["test_correct"] for each in reached)
     dynamic, cnn = results["rows"]
-    assert "difference" not in dynamic["images"]["test"] and len(cnn["images"]["test"]["mcnemar"]) == 2
+    assert "difference" not in dynamic["images"]["test"] and "difference" in cnn["images"]["test"]
     assert [layer["capsules"] for layer in dynamic["seeds"][0]["capsules"]] == [26]
     assert cnn["seeds"][0]["capsules"] is None
 
@@ -66,6 +58,5 @@ def test_a_table_is_that_of_the_runs_and_a_stopped_command_goes_on_to_it(tmp_pat
     assert main(words) == 0
     again = json.loads((tmp_path / "to" / "tiny.json").read_text())
     assert [row["images"] for row in again["rows"]] == [row["images"] for row in results["rows"]]
-    assert (tmp_path / "to" / "tiny.png").stat().st_size > 1000
     monkeypatch.setattr(images, "train", None)
     assert main(words) == 0  # trains nothing

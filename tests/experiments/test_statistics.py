@@ -1,19 +1,13 @@
-"""Intervals and p values, compared with the binomial distribution, with Student's intervals and with simulations."""
+"""Intervals, compared with Student's intervals and with simulations."""
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.stats import norm
 
-from experiments.statistics import difference, mcnemar, paired
+from experiments.statistics import difference, paired
 
-
-def test_mcnemar_is_the_binomial_of_the_images_that_one_alone_has_right():
-    right, other = np.zeros(100, bool), np.zeros(100, bool)
-    right[:7], other[5:17] = True, True  # 5 and 10 images, and 2 that both have right
-    both_tails = 2 * sum(np.prod([(15 - k) / (k + 1) for k in range(n)]) for n in range(6)) / 2**15
-    assert mcnemar(right, other) == mcnemar(other, right) == pytest.approx(both_tails)
-    assert mcnemar(right, right) == 1
+pytestmark = pytest.mark.long
 
 
 def test_for_one_seed_each_it_is_the_interval_of_paired_images():
@@ -25,7 +19,6 @@ def test_for_one_seed_each_it_is_the_interval_of_paired_images():
     assert (high - low) / 2 == pytest.approx(1.959964 * each.std() / 2000**0.5)
 
 
-@pytest.mark.long
 def test_intervals_hold_the_truth_in_95_percent():
     """Of two networks that are equally good on 2,000 images, at 90 % with an sd of 2 points over ten seeds.
 

@@ -1,1 +1,0 @@
-"""Pictures of results, drawn from plain numbers in the style of ``graphcaps.viz``."""

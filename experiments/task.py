@@ -1,0 +1,103 @@
+"""What all tasks on graphs share. A task trains networks in several cases, and its result has a row for each.
+
+trial    fit(place, network, settings, seed, quick, **case): the numbers of one training, cached by ``run``
+case     one graph or data set, and how it is used: the further arguments of ``fit``
+rows     in each case, a network's settings are chosen on validation items, then it is trained from other seeds
+result   {"command": ..., NAME: rows, ...} in ``results/NAME.json``
+table    the ``cells`` of all rows
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from experiments import run, table
+from experiments.run import Place
+
+Networks = dict[str, list[dict]]
+"""For each network, the settings to choose from."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task on graphs."""
+
+    name: str
+    fit: Callable[..., dict]
+    networks: Callable[..., Networks]  # the arguments are those of the case
+    cases: Sequence[dict] = ({},)
+    seeds: Callable[[dict, str], int] = lambda case, network: 3  # number of trainings with the chosen settings
+    trial_seeds: Sequence[int] = (1000,)
+    """Settings are tried with these seeds. Without any, they are chosen for each seed (a fold) by its own trial."""
+    row: Callable[[str, list[dict], list[dict]], dict] = table.row  # of a network, its trainings and settings
+    cells: Callable[[Sequence[dict]], Iterable[dict[str, object]]] = table.cells  # of all rows
+    index: int = 0  # the number of a row's cells that name a line of the table, see table.table
+    score: str = "accuracy"  # what ``fit`` measures on test items
+
+    def rows(
+        self, place: Place, seeds: int | None = None, quick: bool = False, only: Sequence[str] = ()
+    ) -> Iterator[dict]:
+        """Train all networks in each case, or only in the cases whose first values are in ``only``; yield their rows.
+
+        ``seeds`` replaces the task's own number. ``quick`` is for tests: one seed and a few epochs.
+        """
+        firsts = run.chosen(only, [str(value) for case in self.cases for value in [*case.values()][:1]])
+        for case in self.cases:
+            if case and str([*case.values()][0]) not in firsts:
+                continue
+            for network, (settings, fits) in self._trained(case, place, seeds, quick).items():
+                yield {**case, **self.row(network, fits, settings)}
+
+    def _trained(
+        self, case: dict, place: Place, seeds: int | None, quick: bool
+    ) -> dict[str, tuple[list[dict], list[dict]]]:
+        """For each network, the chosen settings (one, or one for each fold) and the results of its trainings.
+
+        The settings with the highest mean validation score are chosen; if scores are equal, those with the lowest loss.
+        """
+
+        def fits(jobs: list[tuple[str, dict, Sequence[int]]], title: str) -> list[list[dict]]:
+            trials = [
+                [{**case, "network": name, "settings": settings, "seed": seed, "quick": quick} for seed in starts]
+                for name, settings, starts in jobs
+            ]
+            title = ", ".join([self.name, *map(str, case.values()), title])
+            results = iter(run.run(self.fit, [trial for several in trials for trial in several], place, title))
+            return [[next(results) for _ in several] for several in trials]
+
+        def merit(several: list[dict]) -> tuple[float, float]:
+            return fmean(fit["val_accuracy"] for fit in several), -fmean(fit["val_loss"] for fit in several)
+
+        groups: list[tuple[str, list[dict], Sequence[int]]] = []  # the seeds for which settings are chosen together
+        for name, settings in self.networks(**case).items():
+            starts = range(seeds or (1 if quick else self.seeds(case, name)))
+            groups += [(name, settings, part) for part in ([starts] if self.trial_seeds else [[n] for n in starts])]
+        tried = [(name, one, self.trial_seeds or part) for name, few, part in groups if few[1:] for one in few]
+        scores, chosen = iter(fits(tried, "settings")), []
+        for name, settings, starts in groups:
+            merits = [merit(next(scores)) for _ in settings] if settings[1:] else [(0.0, 0.0)]
+            chosen.append((name, settings[merits.index(max(merits))], starts))
+        trained: dict[str, tuple[list[dict], list[dict]]] = {}
+        for (name, settings, _), results in zip(chosen, fits(chosen, "seeds"), strict=True):
+            own_settings, own_results = trained.setdefault(name, ([], []))
+            own_settings.append(settings)
+            own_results += results
+        return trained
+
+    def result(self, place: Place, seeds: int | None, quick: bool, only: Sequence[str]) -> dict:
+        """The rows, and the command, the time and the machine."""
+        start, rows = time.perf_counter(), [*self.rows(place, seeds, quick, only)]
+        return {
+            "format_version": 1,
+            "command": f"python -m experiments {self.name}" + f" --seeds {seeds}" * bool(seeds) + " --quick" * quick,
+            "measure": self.score,
+            self.name: rows,
+            "minutes": (time.perf_counter() - start) / 60,
+            "processes": run.processes(place),
+            **run.made_with(),
+        }
+
+    def markdown(self, result: dict) -> str:
+        """The table of a result, below its command."""
+        return f"`{result['command']}`:\n\n{table.table(self.cells(result[self.name]), index=self.index)}"
