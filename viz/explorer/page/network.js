@@ -1,6 +1,9 @@
 // The network in the page: pixels -> stem -> primary capsules u -> votes u_hat -> routing -> v -> decoder.
-// As graphcaps/images/models/capsnet.py and graphcaps/routing/naive.py have it. Vectors of a kind lie one behind another:
+// It computes what graphcaps/images/models/capsnet.py does. Vectors of a kind lie one behind another:
 // child i's capsule at i * dim. Numbers are doubles: engines convert every float32 they touch. lanes.js has convolutions faster.
+
+import { productsByLanes } from "./lanes.js";
+import { Layer, squashed } from "./layer.js";
 
 const READERS = {
   float16: (data) => Float64Array.from(new Uint16Array(data.buffer), fromHalf),
@@ -63,7 +66,7 @@ function plainProducts(rows, others, K, start) {
   return result;
 }
 
-const products = productsByLanes() ?? plainProducts;
+export const products = productsByLanes() ?? plainProducts;
 
 // A map {values, shape: [channels, height, width]}, convolved without padding.
 function convolved({ values, shape: [channels, height, width] }, { weight, bias, stride, groups }) {
@@ -106,10 +109,10 @@ const STEPS = {
   },
 };
 
-class Network {
-  // `found` is what graphcaps/explore/network.py writes.
-  constructor(found) {
-    const { layers, ...rest } = decoded(found);
+export class Network {
+  // `data` is what graphcaps/explore/network.py writes.
+  constructor(data) {
+    const { layers, ...rest } = decoded(data);
     Object.assign(this, rest);
     this.layers = layers.map((layer) => new Layer(layer));
     this.last = this.layers.at(-1);

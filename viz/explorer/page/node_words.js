@@ -1,6 +1,11 @@
 // Words of the graph's page: they replace those of words.js that speak of images, and add others.
 
-Object.assign(words, {
+import { state } from "./state.js";
+import { counted, fixed, sentence, thousands } from "./tools.js";
+import { stored } from "./trace.js";
+import { KEYS, SHOWN, speak, words } from "./words.js";
+
+speak({
   title(counts, edges) {
     const chosen = counts.map((count, l) => [count, l]).filter(([count]) => count).sort(([a], [b]) => b - a),
       texts = chosen.slice(0, SHOWN).map(([count, l], at) => `${at ? thousands(count) : counted(count, "edge", "edges")} to ${l}`),
@@ -49,6 +54,8 @@ Object.assign(words, {
     (count ? ` ${counted(count, "edge goes", "edges go")} to another capsule than before, outlined: ${names}` : " No edge goes to another capsule.") +
     words.turned(undecided, "undecided") + words.turned(decided, "decided"),
   parent: "capsule",
+  child: (e) => `${stored.names[state.layer.ends.src[e]]} → ${stored.names[state.layer.ends.dst[e]]}`,
+  tag: (e) => words.child(e),
   capsule: (l) => `capsule ${l}`,
   capsuleOf: (l, node) => `capsule ${l} of ${node}`,
   capsulesOfAll: "Decided edges by capsule",

@@ -1,13 +1,17 @@
 // A softmax without votes: the words of its record, and loads of parents in place of their lengths. Its time goes over the
 // epochs where the record has one iteration.
 
+import { $, counted, sentence, thousands } from "./tools.js";
+import { stored } from "./trace.js";
+import { KEYS, speak, words } from "./words.js";
+
 if (stored.words) {
   const { child, parent, image, step } = stored.words,
     { steps } = stored,
     one = (word) => `${/^[aeiou]/.test(word) ? "an" : "a"} ${word}`,
     many = (word) => (word === "child" ? "children" : `${word}s`),
     share = (part) => `${(100 * part).toFixed(1)}\u202f%`;
-  Object.assign(words, {
+  speak({
     parent,
     parts: (n) => counted(n, child, many(child)),
     undecidedParts: (n) => `+ ${thousands(n)} undecided at the last ${step}: show all`,
@@ -24,7 +28,7 @@ if (stored.words) {
     moment: (r) => `${sentence(step)} ${steps[r - 1]}`,
     oneChild: `One ${child}`,
     chooseChild: `Choose ${one(child)} or a line in the graph to see how it divides itself among the ${many(parent)}.`,
-    gives: (n, c, name) => `${sentence(childName(n))} gives ${share(c)} to ${name}`,
+    gives: (named, c, name) => `${sentence(named)} gives ${share(c)} to ${name}`,
     tipEdge: (c) => [`coupling c  ${c}`],
     entropyHead: `How undecided each ${child} is`,
     longestIs: (name, load) => `largest load: ${name}, ${load}`,

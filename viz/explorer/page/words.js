@@ -1,9 +1,11 @@
 // The words of the page that it puts together: texts, lists, and functions of numbers and names. Others stand in its HTML.
 
-const KEYS = ["←", "→", "Shift", "Space", "Tab", "↑", "↓", "Esc"].map((key) => `<kbd>${key}</kbd>`);
-const SHOWN = 3; // parents that the title names, at most
+import { counted, sentence, thousands } from "./tools.js";
 
-const words = {
+export const KEYS = ["←", "→", "Shift", "Space", "Tab", "↑", "↓", "Esc"].map((key) => `<kbd>${key}</kbd>`);
+export const SHOWN = 3; // parents that the title names, at most
+
+export const words = {
   // `chosen` are [name, how many children choose it], the largest number first, or null for an empty sheet
   title(noun, objects, chosen, children) {
     const question = `Which ${objects > 1 ? words.plurals[noun] : noun}?`;
@@ -36,9 +38,9 @@ const words = {
   children: (n) => counted(n, "child", "children"),
   parents: (n) => counted(n, "parent", "parents"),
   someChildren: (some, all) => `${some} of ${words.children(all)}: those that couple most strongly with each parent`,
-  goesTo: (child) => `Send ${childName(child)} to`,
-  pin: (child, pinned) => (pinned ? "Unpin" : `Pin: keep ${childName(child)} in sight`),
-  nameOf: (child) => `Name of ${words.child(child)}`,
+  goesTo: (child) => `Send ${child} to`,
+  pin: (child, pinned) => (pinned ? "Unpin" : `Pin: keep ${child} in sight`),
+  nameOf: (child) => `Name of ${child}`,
   name: "its name",
   whereItVotes: "where its votes agree",
   noParent: "no parent",
@@ -46,11 +48,11 @@ const words = {
   pulled: "pulled",
   was: (length) => `was ${length.toFixed(2)}`,
   again: "All rounds ran again, and the other parts chose anew",
-  joined: (child, name, before, after) => ` ${name} rises because ${childName(child)} now gives it ${Math.round(100 * after)} % of its vote instead of ${Math.round(100 * before)} %.`,
-  disagrees: (child, name) => ` ${sentence(childName(child))}'s vote for ${name} hardly agrees with the other parts' votes, and these now add up to less.`,
+  joined: (child, name, before, after) => ` ${name} rises because ${child} now gives it ${Math.round(100 * after)} % of its vote instead of ${Math.round(100 * before)} %.`,
+  disagrees: (child, name) => ` ${sentence(child)}'s vote for ${name} hardly agrees with the other parts' votes, and these now add up to less.`,
   inAnswer: (r) => `. In round ${r}, the answer: `,
-  pulledFrom: (child) => `, from which you pulled ${childName(child)}, `,
-  pulledTo: (child) => `, to which you pulled ${childName(child)}, `,
+  pulledFrom: (child) => `, from which you pulled ${child}, `,
+  pulledTo: (child) => `, to which you pulled ${child}, `,
   change: (name, before, after, pulled = " ") =>
     before.toFixed(2) === after.toFixed(2) ? `${name}${pulled}stays at ${after.toFixed(2)}` : `${name} ${after < before ? "falls" : "rises"} from ${before.toFixed(2)} to ${after.toFixed(2)}`,
   noChange: "no parent changes by 0.03",
@@ -58,10 +60,10 @@ const words = {
   child: (n) => `part #${n}`, // a bare number would look like a class
   tag: (n) => `#${n}`,
   amount: (length) => length.toFixed(2),
-  divides: (n) => `${sentence(childName(n))} divides itself`,
+  divides: (child) => `${sentence(child)} divides itself`,
   chooseChild: "Choose a child or a line in the graph to see how it divides itself among the parents.",
   sumsTo1: (entropy) => `c sums to 1; entropy ${entropy} nat.`,
-  gives: (child, c, name) => `${sentence(childName(child))} gives ${Math.round(100 * c)} % of its vote to ${name}`,
+  gives: (child, c, name) => `${sentence(child)} gives ${Math.round(100 * c)} % of its vote to ${name}`,
   tipEdge: (c, b, agreement) => [`coupling c  ${c}`, `logit b  ${b}`, `vote agreement  ${agreement}`],
   tipChild: (entropy) => `entropy  ${entropy} nat`,
   marks: (longest, wrong, truth) => [longest && ", the longest", wrong && ", wrong", truth && ", the true label"].filter(Boolean).join(""),
@@ -251,3 +253,8 @@ const words = {
   lastLayerOnly: "Only the routing of the last layer is exchanged.",
   concentration: "Spherical routing learns its concentration κ; none was learned here, so it is 1.",
 };
+
+// Take words of the page's own, some in place of those above.
+export function speak(own) {
+  Object.assign(words, own);
+}
