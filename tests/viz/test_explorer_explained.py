@@ -76,7 +76,7 @@ def select(page, presses: int, parent: int) -> int:
         page.keyboard.press("ArrowDown")
     page.locator("#parents button").nth(parent).click()
     settle(page)
-    return int(re.match(r"Part #(\d+), ", page.locator("#subject").inner_text())[1])
+    return int(re.search(r"part #(\d+), ", page.locator("#subject").inner_text())[1])
 
 
 def test_formulas_hold_the_numbers_of_the_oracle(chromium):
@@ -93,7 +93,7 @@ def test_formulas_hold_the_numbers_of_the_oracle(chromium):
             said = numbers(page.locator("#edge .formula").inner_text())
             assert said[-1] == pytest.approx(then["b"][child, parent], abs=NEAR)
             assert said[:-1] == pytest.approx([b, b, agreement], abs=NEAR)
-            cosine = re.search(r"cosine = (\S+)\. ", page.locator("#edge > figcaption").inner_text())[1]
+            cosine = re.search(r"vectors is (\S+)\. ", page.locator("#edge > figcaption").inner_text())[1]
             assert numbers(cosine) == pytest.approx([vote @ v / np.linalg.norm(vote) / np.linalg.norm(v)], abs=NEAR)
             rows = np.array([numbers(row)[-3:] for row in page.locator("#softmax tbody tr").all_inner_texts()])
             assert rows[:, 0] == pytest.approx(state["b"][child], abs=NEAR)

@@ -132,7 +132,7 @@ def test_an_image_is_seen_as_it_is_and_changed_and_undo_takes_everything_back(pa
     answered(page)
     assert seen(page).max() == 0 and page.locator("#hint").inner_text() == "Draw a digit here"
     assert page.locator("h1").inner_text() == "Which digit? The sheet is empty"
-    assert page.locator("#doubts").inner_text().startswith("No answer")
+    assert page.locator("#doubts").inner_text().startswith("There is no answer")
     assert set(page.locator("#parents .value").all_inner_texts()) == {""}
     page.locator("#undo").click()
     answered(page)
@@ -198,7 +198,7 @@ def test_a_line_is_pulled_to_another_parent_or_let_go_and_all_rounds_run_again(c
     assert shown_lengths(page) == pytest.approx(wanted, abs=0.0051) and shown_lengths(page) != free
     change = f"7 {'rises' if wanted[7] > free[7] else 'falls'} from {free[7]:.2f} to {wanted[7]:.2f}"
     said = page.locator("#pulled").inner_text()
-    assert said.startswith("All rounds ran again, and the other parts chose anew: ") and change in said
+    assert said.startswith("All rounds ran again, and the other parts chose anew. ") and change in said
     pull(page, 9, None)
     link = page.wait_for_function("() => location.hash.includes('-') && location.hash").json_value()
     held = {int(i): None if j == "-" else int(j) for i, j in re.findall(r"(\d+)\.(-|\d+)", link.split("pull=")[1])}
@@ -236,7 +236,7 @@ def test_strokes_take_the_colours_of_the_two_digits_that_are_read(chromium):
         page.locator("#clean").click()
         draw(page, SEVEN)
         page.wait_for_timeout(600)
-        assert page.locator("#doubts").inner_text().endswith("it names 2 even where you draw one.")
+        assert page.locator("#doubts").inner_text().endswith("it names 2 even if you draw one.")
         colours = pixels_of(page.locator("#sheet canvas"))[..., :3]
         assert (np.ptp(colours[colours.max(axis=2) > 60], axis=1) > 30).any()
         slide(page, "iteration", 1)
@@ -247,7 +247,7 @@ def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
     visit(page, "image=3")
     (parent, _, capsule, _), *_ = answer(network(), FEW.pixels[3].numpy()).tops
     page.locator("[aria-controls=why]").click()
-    assert page.locator("#capsule").inner_text() == f"Vary the {parent}: its capsule is 16 numbers"
+    assert page.locator("#capsule").inner_text() == f"Vary the {parent}, a capsule of 16 numbers"
     shown = [text.replace("\u2212", "-") for text in page.locator("#numbers output").all_inner_texts()]
     assert [float(text) for text in shown] == pytest.approx(capsule, abs=0.0051)
     before = grey(page.locator("#bend > canvas"))

@@ -93,7 +93,7 @@ def test_fragments_that_do_not_fit_are_left_out_with_a_note(page):
         page.evaluate("document.querySelector('#note').textContent = ''")
         visit(page, fragment)
         note = page.locator("#note").text_content()
-        assert note == "The end of this link doesn't fit this page, so it is left out.", fragment
+        assert note == "The end of this link doesn't fit this page, so it was ignored.", fragment
         assert state(page) == before, fragment
 
 

@@ -300,7 +300,7 @@ function drawWhy() {
   if (elsewhen || subject === null) return;
   const { name } = state.trace.parents[subject.parent],
     how = spokenOf() === null ? words.strongestWith(name) : "";
-  $("#subject").textContent = words.subject(sentence(childName(subject.child)), how, name);
+  $("#subject").textContent = words.subject(childName(subject.child), how, name);
   state.explained = subject;
   for (const part of document.querySelectorAll(".by-rounds")) part.hidden = isOnePass(state.layer.routing);
   drawLines(subject, r);

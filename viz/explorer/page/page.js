@@ -113,7 +113,7 @@ function drawPage() {
   drawNumbers(longest, lengths, verdict);
   $("#clear").hidden = now.parent === null && now.child === null;
   $("#folded").hidden = !state.fold.undecided || (state.fold.all && !now.all);
-  $("#folded").textContent = now.all ? words.fold : words.undecidedParts(state.fold.undecided);
+  $("#folded").textContent = now.all ? words.fold : `+ ${words.undecidedParts(state.fold.undecided)}: ${words.unfold}`;
   $("#folded").setAttribute("aria-pressed", now.all);
   drawPin();
   if (!$("#why").hidden) drawChildTable(c);

@@ -52,7 +52,7 @@ function sayPulled(some) {
     moved = before ? [...lengths.keys()].filter((j) => change(j) >= CHANGED && !ends.has(j)) : [],
     others = moved.sort((a, b) => change(b) - change(a)).slice(0, 2);
   const changes = [...ends.keys(), ...others].map((j) => words.change(state.trace.parents[j].name, before[j], lengths[j], ends.get(j))),
-    when = Math.round(now.r) === last ? ": " : words.inAnswer(last + 1),
+    when = Math.round(now.r) === last ? "" : words.inAnswer(last + 1),
     why = before && whyItFell(before, lengths, last) + whyItRose(others.find((j) => lengths[j] > before[j]), last),
     text = before ? `${words.again}${when}${changes.join(", ") || words.noChange}.${why}` : "";
   if ($("#pulled").textContent !== text) $("#pulled").textContent = text;

@@ -1,6 +1,7 @@
 // The page with a network: its modules, in the order in which they draw, and the parts of a link that set the desk and the
 // comparison.
 
+import "./image_words.js";
 import "./page.js";
 import "./pull.js";
 import "./formulas.js";

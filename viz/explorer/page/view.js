@@ -84,7 +84,7 @@ function drawView(context) {
     own.draw(at(state.image.c, now), now, null, state.look);
   });
   drawRows(context, left + room);
-  if (!$("#folded").hidden && !now.all) write(words.undecidedParts(state.fold.undecided).split(":")[0], left, TOP + TALL + 22, { color: state.look.muted });
+  if (!$("#folded").hidden && !now.all) write(`+ ${words.undecidedParts(state.fold.undecided)}`, left, TOP + TALL + 22, { color: state.look.muted });
   write($("#entropy h2").textContent, left, TOP + TALL + 50, { weight: 650, size: 14 });
   write(`${$("#entropy .heads label").textContent} ${$("#entropy output").textContent}; ${$("#mean").textContent}`, left + 220, TOP + TALL + 50, { color: state.look.muted });
   panel(context, left, TOP + TALL + 58, SHEET.width - SHEET.edge - left, 170, (canvas) => {
