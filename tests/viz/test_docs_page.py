@@ -72,5 +72,5 @@ def test_after_a_pull_rows_stay_with_their_old_lengths_and_sentences_say_why_par
         page.locator("#iteration").fill("1", force=True)
         settle(page)
         said = page.locator("#pulled").inner_text()
-        assert "In round 4, the answer: 6 falls from 0.97 to 0.76, 3, to which" in said
+        assert "In round 4, which gives the answer, 6 falls from 0.97 to 0.76, 3, to which" in said
         assert "3, to which you pulled part #2, stays at 0.97, " in said

@@ -72,7 +72,8 @@ def _filled(template: str, data: dict, styles: str, entry: str, worker: str = ""
         **{name: _read(f"{name}.html") for name in PARTS},
         **parts | {"worker": worker},
     }
-    return string.Template(_read(template)).substitute(filled)
+    frame = _read("frame.html").replace("$body", _read(template))
+    return string.Template(frame).substitute(filled)
 
 
 def _compressed(data: dict) -> str:

@@ -96,61 +96,29 @@ speak({
   },
 
   aCapsule: `<h2>1. What a capsule is</h2>
-    <p>Most networks describe what they find with single numbers, one for each kind of thing. A <b>capsule</b> is a small
-    group of numbers, a vector. Its <dfn tabindex="0" data-term="length">length</dfn> tells how sure the network is that the
-    thing is there. Its direction tells how the thing looks: its slant, its thickness and its place.</p>
-    <p>This network has two kinds of capsules. It turns the image into <span data-fact="children"></span>, the
-    <dfn tabindex="0" data-term="child">children</dfn>, which stand for parts. Its last layer has <span data-fact="parents"></span>,
-    which stand for what the image can show.</p>
-    <p>A <dfn tabindex="0" data-term="parent">parent</dfn> holds more than a yes or no. A <dfn tabindex="0" data-term="decoder">decoder</dfn> can
-    draw an image from its numbers alone. Move one of the numbers, and the drawing changes in one way: it may lean, widen, or
-    grow a longer stroke. Nobody chose what each number means.</p>`,
+    <p>Most networks describe what they find with single numbers, one for each kind of thing. A <b>capsule</b> is a small group of numbers, a vector. Its <dfn tabindex="0" data-term="length">length</dfn> tells how sure the network is that the thing is there. Its direction tells how the thing looks: its slant, its thickness and its place.</p>
+    <p>This network has two kinds of capsules. It turns the image into <span data-fact="children"></span>, the <dfn tabindex="0" data-term="child">children</dfn>, which stand for parts. Its last layer has <span data-fact="parents"></span>, which stand for what the image can show.</p>
+    <p>A <dfn tabindex="0" data-term="parent">parent</dfn> holds more than a yes or no. A <dfn tabindex="0" data-term="decoder">decoder</dfn> can draw an image from its numbers alone. Move one of the numbers, and the drawing changes in one way: it may lean, widen, or grow a longer stroke. Nobody chose what each number means.</p>`,
   aVote: `<h2>2. A vote</h2>
-    <p>If you see a nose, you can tell roughly where the face is, how large it is and how it is turned. A child does the same
-    with numbers. It multiplies its vector by a learned matrix, a different one for each parent. The result is its
-    <dfn tabindex="0" data-term="vote">vote</dfn> û, a prediction of how that parent looks if this child is a part of it.</p>
-    <p>Each arrow is a vote for <span data-fact="parent"></span>. The thick arrow is
-    <span data-fact="parent"></span> itself: each vote is multiplied by its coupling, the products are added, and the sum is
-    <dfn tabindex="0" data-term="squash">squashed</dfn> to a length below 1.</p>
-    <p>Point at an arrow, and the same vote lights up in the graph, in the four lines above and in the figures below. The votes
-    are the same in all rounds.<span class="by-rounds"> Only their couplings change. Go back to round 1 and then
-    forward again: the arrows that point the same way as many others grow, and the rest fade.</span></p>`,
+    <p>If you see a nose, you can tell roughly where the face is, how large it is and how it is turned. A child does the same with numbers. It multiplies its vector by a learned matrix, a different one for each parent. The result is its <dfn tabindex="0" data-term="vote">vote</dfn> û, a prediction of how that parent looks if this child is a part of it.</p>
+    <p>Each arrow is a vote for <span data-fact="parent"></span>. The thick arrow is <span data-fact="parent"></span> itself: each vote is multiplied by its coupling, the products are added, and the sum is <dfn tabindex="0" data-term="squash">squashed</dfn> to a length below 1.</p>
+    <p>Point at an arrow, and the same vote lights up in the graph, in the four lines above and in the figures below. The votes are the same in all rounds.<span class="by-rounds"> Only their couplings change. Go back to round 1 and then forward again: the arrows that point the same way as many others grow, and the rest fade.</span></p>`,
   anAgreement: `<h2>3. Agreement</h2>
-    <p>Parts of one thing predict the same thing, so their votes point the same way. Parts that have nothing to do with
-    each other contradict each other.</p>
-    <p>The <dfn tabindex="0" data-term="agreement">agreement</dfn> of a vote with a parent is computed number by number: multiply
-    the two numbers of each pair, then add the products. In each pair of bars, the outline belongs to the vote of
-    <span data-fact="child"></span> and the filled bar to <span data-fact="parent"></span>. The small bar below is their product.
-    The agreement of the two is <span data-fact="agreementFirst"></span><span class="by-rounds"> in round 1 and
-    <span data-fact="agreementLast"></span> in round <span data-fact="rounds"></span></span>.</p>
-    <p><span class="by-rounds">The votes themselves make the parent that they are compared with. A few votes that agree pull
-    the parent towards them, and in the next round they agree with it even more. </span>Routing adds the agreement to the
-    <dfn tabindex="0" data-term="logit">logit</dfn> b, of which a child has one for each parent.</p>`,
+    <p>Parts of one thing predict the same thing, so their votes point the same way. Parts that have nothing to do with each other contradict each other.</p>
+    <p>The <dfn tabindex="0" data-term="agreement">agreement</dfn> of a vote with a parent is computed number by number: multiply the two numbers of each pair, then add the products. In each pair of bars, the outline belongs to the vote of <span data-fact="child"></span> and the filled bar to <span data-fact="parent"></span>. The small bar below is their product. The agreement of the two is <span data-fact="agreementFirst"></span><span class="by-rounds"> in round 1 and <span data-fact="agreementLast"></span> in round <span data-fact="rounds"></span></span>.</p>
+    <p><span class="by-rounds">The votes themselves make the parent that they are compared with. A few votes that agree pull the parent towards them, and in the next round they agree with it even more. </span>Routing adds the agreement to the <dfn tabindex="0" data-term="logit">logit</dfn> b, of which a child has one for each parent.</p>`,
   theCompetition: `<h2>4. Competition</h2>
-    <p>No child can give its whole vote to everyone. A <b>softmax</b> turns its logits into <dfn tabindex="0" data-term="coupling">couplings</dfn> that
-    sum to 1, so what one parent gains, the others lose. Each curve shows the share of one parent. <span data-fact="parent"></span>
-    receives a share of <span data-fact="cFirst"></span><span class="by-rounds"> in round 1 and
-    <span data-fact="cLast"></span> in round <span data-fact="rounds"></span></span> from <span data-fact="child"></span>.</p>
-    <p>This is how routing separates things that lie over each other. Two digits may claim the same strokes, but a part that
-    helps to build one of them is lost to the other.</p>
-    <p>The <dfn tabindex="0" data-term="entropy">entropy</dfn> measures how undecided a child is. It is 0 nat when the child has
-    chosen, and largest when its shares are equal.<span class="by-rounds"> On this image, the mean falls from <span data-fact="entropyFirst"></span> to
-    <span data-fact="entropyLast"></span> nat within a few <dfn tabindex="0" data-term="iteration">rounds</dfn>.</span></p>
-    <p>Now interfere. Pull a line in the graph to another parent. The new parent grows if the vote agrees with its other
-    votes, the old parent shrinks, and other parts may change sides.</p>`,
+    <p>No child can give its whole vote to everyone. A <b>softmax</b> turns its logits into <dfn tabindex="0" data-term="coupling">couplings</dfn> that sum to 1, so what one parent gains, the others lose. Each curve shows the share of one parent. <span data-fact="parent"></span> receives a share of <span data-fact="cFirst"></span><span class="by-rounds"> in round 1 and <span data-fact="cLast"></span> in round <span data-fact="rounds"></span></span> from <span data-fact="child"></span>.</p>
+    <p>This is how routing separates things that lie over each other. Two digits may claim the same strokes, but a part that helps to build one of them is lost to the other.</p>
+    <p>The <dfn tabindex="0" data-term="entropy">entropy</dfn> measures how undecided a child is. It is 0 nat when the child has chosen, and largest when its shares are equal.<span class="by-rounds"> On this image, the mean falls from <span data-fact="entropyFirst"></span> to <span data-fact="entropyLast"></span> nat within a few <dfn tabindex="0" data-term="iteration">rounds</dfn>.</span></p>
+    <p>Now interfere. Pull a line in the graph to another parent. The new parent grows if the vote agrees with its other votes, the old parent shrinks, and other parts may change sides.</p>`,
   itsLimits: `<h2>5. What routing is not good for</h2>
-    <p>The lines are not an explanation made afterwards, because the network computed its answer with them. But they only
-    show which parts went where. They don't prove that the answer is right, or that routing was needed for it.</p>
-    <p><b>Routing is often not needed.</b> With equal couplings (<i>uniform</i>), the same votes often give the same answer, as
-    you can compare here. Networks that were trained with equal couplings answer about as many images correctly.</p>
-    <p><b>Routing can't recognise what the network never saw.</b> Capsules were invented to cope with new points of view. Yet the
-    network misreads most digits that are turned by 60 degrees, if no digit was turned in training. Turn yours.</p>
-    <p><b>Routing is sure of nonsense.</b> It strengthens what the votes agree on, right or wrong. A letter or a scribble
-    is read as a class too, and rounds beyond training make a wrong answer surer, not better.</p>
+    <p>The lines are not an explanation made afterwards, because the network computed its answer with them. But they only show which parts went where. They don't prove that the answer is right, or that routing was needed for it.</p>
+    <p><b>Routing is often not needed.</b> With equal couplings (<i>uniform</i>), the same votes often give the same answer, as you can compare here. Networks that were trained with equal couplings answer about as many images correctly.</p>
+    <p><b>Routing can't recognise what the network never saw.</b> Capsules were invented to cope with new points of view. Yet the network misreads most digits that are turned by 60 degrees, if no digit was turned in training. Turn yours.</p>
+    <p><b>Routing is sure of nonsense.</b> It strengthens what the votes agree on, right or wrong. A letter or a scribble is read as a class too, and rounds beyond training make a wrong answer surer, not better.</p>
     <p><b>The parts are not ours.</b> A child may stand for a part that no person would name, and some children never choose.</p>
-    <p>Routing pays where several causes compete for the same parts and you want to find out which part has which cause, as
-    in some graphs. If you only need accuracy on images, try a convolutional network first. The idea of routing comes from
-    Sabour, Frosst and Hinton (2017).</p>`,
+    <p>Routing pays where several causes compete for the same parts and you want to find out which part has which cause, as in some graphs. If you only need accuracy on images, try a convolutional network first. The idea of routing comes from Sabour, Frosst and Hinton (2017).</p>`,
 
   fewVectors: (n) => counted(n, "small vector", "small vectors"),
   saved: (name) => `Saved as ${name}.`,

@@ -110,13 +110,9 @@ speak({
   },
   why: "Why an edge goes to its capsule",
   aVote: `<h2>Votes</h2>
-    <p>The page computes a <b>CapsuleConv</b> with its weights. This layer is a graph convolution by routing. A plain graph
-    convolution takes the mean of what the neighbours of a node send. Here each node has several capsules, and
-    each neighbour sends a vote to each of them.</p>`,
+    <p>The page computes a <b>CapsuleConv</b> with its weights. This layer is a graph convolution by routing. A plain graph convolution takes the mean of what the neighbours of a node send. Here each node has several capsules, and each neighbour sends a vote to each of them.</p>`,
   anAgreement: `<h2>Agreement</h2>
-    <p>A neighbour gives more of its vote to a capsule where the votes of other neighbours point the same way as its own. This
-    only shows that its votes agree with those of others, not why the two nodes are neighbours.</p>`,
+    <p>A neighbour gives more of its vote to a capsule where the votes of other neighbours point the same way as its own. This only shows that its votes agree with those of others, not why the two nodes are neighbours.</p>`,
   theCompetition: `<h2>Competition</h2>
-    <p>Each neighbour divides its vote, so what one capsule gains, the others lose. The page shows a single layer with the
-    features that it was called with. It doesn't compute what earlier layers would make of a changed edge.</p>`,
+    <p>Each neighbour divides its vote, so what one capsule gains, the others lose. The page shows a single layer with the features that it was called with. It doesn't compute what earlier layers would make of a changed edge.</p>`,
 });
