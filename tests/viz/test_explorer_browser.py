@@ -186,34 +186,29 @@ def test_keys_move_through_time_and_children_and_a_parent_filters_lines(page):
     assert page.locator("#parents button[aria-pressed=true]").count() == 0
 
 
-def test_a_large_graph_says_how_much_of_it_is_shown_and_what_a_child_sees(chromium, files):
-    with opened(chromium, files["large"], end="#view=all") as page:
-        assert re.search(r"\d+ of 1\u202f152 children", text(page, "#shown-edges"))
-        page.locator(".stage > canvas").focus()
-        page.keyboard.press("ArrowDown")
-        settle(page)
-        child = int(re.search(r"part #(\d+) is selected", text(page, "#status"))[1])
-        title = page.locator("#sheet canvas").get_attribute("title")
-        assert title == f"The frame holds the 5 × 5 pixels that part #{child} sees."
-
-
 IN_SIGHT = """() => ["#sheet canvas", ".stage", "#entropy canvas"].every((name) => {
   const { top, bottom, left, right } = document.querySelector(name).getBoundingClientRect();
   return top >= 0 && left >= 0 && bottom <= innerHeight && right <= innerWidth && bottom - top > 100;
 })"""
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 720), (400, 800)])
-def test_image_graph_and_curve_are_on_one_screen(chromium, files, width, height):
-    with opened(chromium, files["small"], width=width, height=height) as page:
-        assert page.evaluate(IN_SIGHT)
-        check_fits(page)
-
-
-def test_a_window_of_320_pixels_needs_no_scrolling_sideways(chromium, files):
-    with opened(chromium, files["large"], width=320, height=800, color_scheme="dark") as page:
-        check_accessible(page)
+def test_the_screen_fits_in_every_window_and_a_large_graph_says_how_much_of_it_is_shown(chromium, files):
+    with opened(chromium, files["small"]) as page:
+        for width, height in ((1280, 720), (400, 800)):
+            page.set_viewport_size({"width": width, "height": height})
+            settle(page)
+            assert page.evaluate(IN_SIGHT)
+            check_fits(page)
+    with opened(chromium, files["large"], width=320, height=800, color_scheme="dark", end="#view=all") as page:
+        assert re.search(r"\d+ of 1\u202f152 children", text(page, "#shown-edges"))
+        page.locator(".stage > canvas").focus()
+        page.keyboard.press("ArrowDown")
+        settle(page)
+        child = re.search(r"part #(\d+) is selected", text(page, "#status"))[1]
+        title = page.locator("#sheet canvas").get_attribute("title")
+        assert title == f"The frame holds the 5 × 5 pixels that part #{child} sees."
         assert page.evaluate("document.querySelector('.stage > canvas').clientWidth") > 150
+        check_accessible(page)
 
 
 def test_forced_colours_and_print_keep_what_is_drawn(chromium, files):

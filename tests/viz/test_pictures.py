@@ -158,9 +158,8 @@ def test_all_of_a_large_graph_is_a_sample_of_children_with_all_their_edges():
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-@pytest.mark.parametrize("use", ["film", "still"])
-@pytest.mark.parametrize("over, children", [("epochs", 16), ("iterations", 1152)])
-def test_text_can_be_read_whole(kind, over, use, children):
+@pytest.mark.parametrize("over, children, use", [("epochs", 16, "film"), ("iterations", 1152, "still")])
+def test_text_can_be_read_whole(kind, over, children, use):
     medium = getattr(kind, use)
     names = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
     plain = make_trace(children, 10, images=1, epochs=(0, 4, 10), speed=0.1)
