@@ -41,7 +41,7 @@ def test_a_gate_has_loads_dead_experts_and_choices_of_all_epochs_in_its_words(ch
             assert [(int(n), name) for n, name in said] == named
             assert ("200 digits, all undecided" in text(page, "h1")) == (k == 0)
             entropy = -(c * np.log(np.maximum(c, 1e-12))).sum(axis=1).mean()
-            assert f"mean {entropy:.2f} nat, at most ln 4 = 1.39" == text(page, "#mean")
+            assert f"mean {entropy:.2f} nat of ln 4 = 1.39" == text(page, "#mean")
         page.locator("[aria-controls=why]").click()
         page.locator(".stage > canvas").focus()
         page.keyboard.press("ArrowDown")

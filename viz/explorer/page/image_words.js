@@ -20,7 +20,7 @@ speak({
     "Votes that agree with each other count more in the next round, and their lines grow.",
   columns: (decoded, seen) => [
     `Parts (child capsules)${decoded ? ", each drawn as its vote. Faint votes count little." : seen ? ", each with the pixels that it depends on" : ""}`,
-    "Wholes (parents) and their lengths",
+    "Wholes (parents), how sure",
   ],
   pulling: 'Pull a line<span class="wide"> to another parent</span>.',
   hint: (noun, objects) => (noun === "digit" ? `Draw a digit here${objects > 1 ? ", then another one over it" : ""}` : "Draw here"),

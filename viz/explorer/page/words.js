@@ -17,7 +17,7 @@ export const words = {
   undecided: "undecided",
   chooses: (c) => `${c.toFixed(2)} chooses it`,
   nats: "entropy (nat), 0 if decided; the dashed line is equal shares",
-  meanEntropy: (mean, most) => `mean ${mean} nat, at most ${most}`,
+  meanEntropy: (mean, most) => `mean ${mean} nat of ${most}`,
   beyondTraining: "beyond training",
   couplingC: "coupling c",
   scale: (marks) => `The width of a line shows its coupling: ${marks}`,
