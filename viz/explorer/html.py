@@ -41,13 +41,13 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 def with_data(data: dict) -> str:
     """The page of ``explorer_data``'s dict, to which "network" and "without" of ``explorer_page`` were added."""
     if data["network"] is None:
-        return _filled("page.html", data, STYLES, "file", **dict.fromkeys(PARTS[:5], ""))
-    return _filled("page.html", data, STYLES, "restore", worker=script("worker"))
+        return _filled("page.html", data, STYLES, "recorded", **dict.fromkeys(PARTS[:5], ""))
+    return _filled("page.html", data, STYLES, "explorer", worker=script("worker"))
 
 
 def graph_page(data: dict) -> str:
     """The page of the data that ``graphcaps.explore.graph_page`` describes, as HTML text."""
-    return _filled("nodes.html", data, f"{STYLES} nodes", "node_share")
+    return _filled("nodes.html", data, f"{STYLES} nodes", "graph_page")
 
 
 def script(entry: str) -> str:

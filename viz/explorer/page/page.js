@@ -1,5 +1,5 @@
 // The page: its controls, and show(trace), which draws a trace wherever it comes from.
-// Called by file.js for a trace, and by live.js for a trace and after each answer of the network.
+// Called by recorded.js for a trace, and by live.js for a trace and after each answer of the network.
 
 import { drawEntropy } from "./charts.js";
 import { drawScale, Graph, PICTURED } from "./graph.js";

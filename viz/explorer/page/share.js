@@ -1,5 +1,5 @@
 // Links to what the page shows: the address follows it, is read at the start, and is copied by a button. What a page can
-// show is its subject's: file.js's images, or what lies on live.js's desk.
+// show is its subject's: recorded.js's images, or what lies on live.js's desk.
 //   limits           as link.js takes them
 //   read()           the parts of the state that are the subject's
 //   restore(state, moment)   show it, and then this moment: resume(moment)

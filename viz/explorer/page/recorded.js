@@ -1,4 +1,4 @@
-// A page from a file: its trace is in it.
+// The page of a trace alone, without a network.
 
 import "./softmax.js";
 import "./terms.js";
