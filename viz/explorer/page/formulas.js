@@ -299,8 +299,8 @@ function drawWhy() {
   $("#why").classList.toggle("empty", elsewhen || subject === null);
   if (elsewhen || subject === null) return;
   const { name } = state.trace.parents[subject.parent],
-    how = spokenOf() === null ? words.strongestWith(name) : "";
-  $("#subject").textContent = words.subject(childName(subject.child), how, name);
+    reason = spokenOf() === null ? words.strongestWith(name) : "";
+  $("#subject").textContent = words.subject(childName(subject.child), reason, name);
   state.explained = subject;
   for (const part of document.querySelectorAll(".by-rounds")) part.hidden = isOnePass(state.layer.routing);
   drawLines(subject, r);

@@ -150,7 +150,7 @@ speak({
   parent: "parent",
   childWord: "child",
   strongestWith: (name) => `, the part that couples most strongly with ${name}`,
-  subject: (child, how, parent) => `This is about ${child}${how}, and its parent ${parent}. Choose another line or child in the graph.`,
+  subject: (child, reason, parent) => `This is about ${child}${reason}, and its parent ${parent}. Choose another line or child in the graph.`,
   plane: (name, rounds) =>
     `The axis to the right is the direction of ${name} after ${counted(rounds, "round", "rounds")}. The axis upwards is the ` +
     `direction across it in which the votes differ most. Stronger arrows have larger couplings, and the thick arrow is ${name} itself. ` +

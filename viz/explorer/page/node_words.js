@@ -74,7 +74,7 @@ speak({
   entropyHead: "How undecided the edges are",
   childWord: "edge",
   strongestWith: () => "",
-  subject: (edge, how, parent) => `This is about the edge ${edge}, and ${parent}. `,
+  subject: (edge, reason, parent) => `This is about the edge ${edge}, and ${parent}. `,
   vote: (name, unit, weight) =>
     `The edge's vote û is the features of ${name} times W${unit ? ", scaled to length 1" : ""}${weight === 1 ? "" : `, times the edge's weight ${fixed(weight, 2)}`}.`,
   plane: (name, iterations) =>

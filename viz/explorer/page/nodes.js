@@ -269,8 +269,8 @@ function drawEdit() {
   $("#features").hidden = node === null || (conv.F > SLIDERS && (other === null || other === node));
   if (node !== null) drawFeatures(node, other);
   drawHold();
-  const kept = conv.edges.number.filter((n) => n >= 0).length,
-    [cuts, added] = [stored.src.length - kept, conv.edges.number.length - kept],
+  const original = conv.edges.number.filter((n) => n >= 0).length,
+    [cuts, added] = [stored.src.length - original, conv.edges.number.length - original],
     holds = conv.edges.held.filter((l) => l !== null).length,
     changed = cuts || added || conv.moved.size || holds;
   $("#reset").disabled = !changed;
@@ -312,9 +312,9 @@ function move(features) {
 }
 
 // Change the edges or features, and let Undo take it back; of changes named alike in a row all at once.
-export function change(how, name = null) {
+export function change(alter, name = null) {
   if (name === null || name !== past.at(-1)?.name) past.push({ name, back: conv.snapshot() });
-  how();
+  alter();
   rerouted();
 }
 

@@ -75,11 +75,11 @@ function whyItFell(before, lengths, last) {
 // A sentence on the parent that rises most although no child was pulled there: the child whose vote now adds most to it.
 function whyItRose(parent, last) {
   if (parent === undefined) return "";
-  const [then, c] = [state.unpulled, state.routed].map(({ states }) => states[last].c),
+  const [before, after] = [state.unpulled, state.routed].map(({ states }) => states[last].c),
     v = parentAt(last, parent),
-    gain = (e) => (c[e] - then[e]) * dot(voteOf(e), v),
+    gain = (e) => (after[e] - before[e]) * dot(voteOf(e), v),
     most = [...state.layer.dst.keys()].filter((e) => state.layer.dst[e] === parent).reduce((best, e) => (gain(e) > gain(best) ? e : best));
-  return c[most] - then[most] < 0.01 ? "" : words.joined(childName(state.layer.src[most]), state.trace.parents[parent].name, then[most], c[most]);
+  return after[most] - before[most] < 0.01 ? "" : words.joined(childName(state.layer.src[most]), state.trace.parents[parent].name, before[most], after[most]);
 }
 
 function drawPulls() {

@@ -199,12 +199,12 @@ export function lookWith(colors) {
   return { ...named, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
 }
 
-const remembered = storage((kept) => kept.getItem("graphcaps-theme"));
+const remembered = storage((store) => store.getItem("graphcaps-theme"));
 if (["light", "dark"].includes(remembered)) document.documentElement.dataset.theme = remembered;
 $("#theme").addEventListener("click", () => {
   const theme = isNight() ? "light" : "dark";
   document.documentElement.dataset.theme = theme;
-  storage((kept) => kept.setItem("graphcaps-theme", theme));
+  storage((store) => store.setItem("graphcaps-theme", theme));
   renew();
 });
 systemNight.addEventListener("change", renew);

@@ -2,7 +2,7 @@
 // epochs where the record has one iteration.
 
 import "./image_words.js";
-import { $, counted, sentence, thousands } from "./tools.js";
+import { $, counted, sentence } from "./tools.js";
 import { stored } from "./trace.js";
 import { KEYS, speak, words } from "./words.js";
 
