@@ -19,14 +19,13 @@ PICTURES = {
 
 __all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "NodesPicture"]
 __all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]
-__all__ += ["confusion", "parts"]
+__all__ += ["confusion"]
 
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import animations, draw, picture
     from graphcaps.viz.explorer.html import explorer_page
     from graphcaps.viz.results.confusion import confusion
-    from graphcaps.viz.results.parse_tree import parts
-    from graphcaps.viz.results.training_sheet import sheet
+    from graphcaps.viz.results.reconstructions import sheet
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.graph import GraphPicture
     from graphcaps.viz.routing.nodes import NodesPicture
@@ -38,8 +37,7 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker accepts any name
         "drawing": "animations draw picture",
         "explorer.html": "explorer_page",
         "results.confusion": "confusion",
-        "results.parse_tree": "parts",
-        "results.training_sheet": "sheet",
+        "results.reconstructions": "sheet",
         **{f"routing.{name}": f"{name.title()}Picture" for name in PICTURES},
         "style": "color save",
     }

@@ -15,7 +15,7 @@ from graphcaps import viz
 from graphcaps.errors import check_name, expect
 from graphcaps.progress import bar
 from graphcaps.viz import PICTURES, style
-from graphcaps.viz.results.training_sheet import sections, sheet
+from graphcaps.viz.results.reconstructions import has_reconstructions, sheet
 from graphcaps.viz.routing.film import write_gif, write_mp4
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import OVER, size_in_words
@@ -39,7 +39,7 @@ def draw(
     on_written: Callable[[Path], object] | None = None,
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: NAME.gif for each picture that suits it, NAME-epochs.gif if the trace has
-    several epochs, and sheet.png if it has what a sheet shows.
+    several epochs, and sheet.png if it has reconstructions.
 
     Args:
         folder: made if it is missing; files of the same names are replaced.
@@ -85,7 +85,7 @@ def draw(
             medium = kind.still if format in STILL else style.DARK if dark and name == "graph" else kind.film
             _write(kind(trace, span, image, medium=medium, **own.get(name, {})), path)
             done(path)
-    if what == "sheet" or (what == "all" and sections(trace)):
+    if what == "sheet" or (what == "all" and has_reconstructions(trace)):
         path = folder / f"sheet.{format if format in STILL else 'png'}"
         style.save(sheet(trace), path)
         done(path)
@@ -105,8 +105,8 @@ def picture(
     Args:
         what: a name of ``viz.PICTURES``; auto: nodes if routing follows the edges of a graph, else graph.
         path: a file to write that ends in .gif, .webp, .mp4, .png, .svg or .pdf; None: return a figure.
-        options: ``over`` ("iterations" or "epochs"), ``image``, ``medium``; for graph also ``show_all``; for nodes also
-            ``node``.
+        options: ``over`` ("iterations" or "epochs"), ``image``, ``medium``; for graph also ``show_all`` and
+            ``shown_edges``; for nodes also ``node``.
 
     Returns:
         The path, or a matplotlib figure of the network's answer.

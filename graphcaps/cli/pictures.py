@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     What = Literal[("all", *PICTURES, "sheet")]
 _WHAT = " ".join(f"{name}: {shows}." for name, shows in PICTURES.items())
-_WHAT += " sheet: a still of training curves and reconstructions. all: all of these that the trace allows."
+_WHAT += " sheet: a still of reconstructions. all: all of these that the trace allows."
 
 
 def viz(
@@ -77,8 +77,8 @@ def explain(
 ) -> None:
     """Show which parts led to an answer, or which capsules are used.
 
-    Writes a picture of the parts to the folder explain in the run folder; for a network that comes with graphcaps, to
-    pretrained-NAME/explain beside the run folders.
+    Writes a picture of the graph with these links to the folder explain in the run folder; for a network that comes
+    with graphcaps, to pretrained-NAME/explain beside the run folders.
 
     Args:
         picture: An image file of your own to explain, instead of a test image.
@@ -102,7 +102,7 @@ def explain(
             [usage] = capsule_usage(routing_network(network, str(chosen)), batches, on_progress)
         return print(usage_lines(usage))
     from ..images.analysis.parse_tree import in_words, parse_tree
-    from ..viz import parts, save
+    from ..viz import picture as draw_picture
 
     trace, name, file = chosen.trace(), f"image {image}", f"image-{image}"
     if picture is not None:
@@ -114,7 +114,7 @@ def explain(
         trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None], picture.name)
     tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / f"{file}.png"
     print(in_words(trace, tree, name))
-    save(parts(trace, tree), path)
+    draw_picture(trace, "graph", path, image=image, shown_edges=tree.edges)
     print(path)
 
 

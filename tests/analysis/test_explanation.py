@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from traces import make_trace, random_trace, with_pictures
 
-from graphcaps import GraphcapsError, InputError
+from graphcaps import GraphcapsError
 from graphcaps.images.analysis.parse_tree import in_words, parse_tree, strongest
-from graphcaps.viz import parts
+from graphcaps.viz import GraphPicture
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +44,17 @@ def test_no_fewer_edges_make_up_the_share(keep):
         assert all(credit[list(some)].sum() < wanted for some in itertools.combinations(range(9), fewer))
 
 
-def test_routing_that_is_not_finite_and_a_trace_without_images_are_named(trace):
+def test_routing_that_is_not_finite_is_named(trace):
     broken = trace.agreement.copy()
     broken[-1, 2, 1, 5] = np.nan
     with pytest.raises(GraphcapsError, match="expected finite couplings and agreement of image 1, got NaN or inf"):
         parse_tree(dataclasses.replace(trace, agreement=broken), 1)
-    bare = dataclasses.replace(trace, images=None)
-    with pytest.raises(InputError, match="trace: expected .*Traces of training runs have them"):
-        parts(bare, parse_tree(bare))
+
+
+def test_the_picture_of_the_graph_draws_links_of_the_tree_alone(trace):
+    tree = parse_tree(trace, 1, 0.5)
+    panel = GraphPicture(trace, image=1, shown_edges=tree.edges[:6]).panels[0]
+    assert tree.edges[0] in panel.edges and set(panel.edges) <= set(tree.edges[:6])
 
 
 def test_the_tree_holds_the_kept_links_and_words_count_them(trace, with_fields):

@@ -1,11 +1,11 @@
-"""The browser in which this folder's tests open pages: each file of tests starts one."""
+"""The browser in which this folder's tests open pages, one for all of them."""
 
 import pytest
 
 from .browser import CHROMIUM, browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium():
     """playwright's ``Browser``; tests that take it are skipped where there is none."""
     pytest.importorskip("playwright.sync_api", reason='needs pip install -e ".[dev]"')

@@ -56,14 +56,14 @@ def test_after_a_pull_rows_stay_with_their_old_lengths_and_sentences_say_why_par
         page.locator("#pull").select_option("6")
         answered(page)
         said = page.locator("#pulled").inner_text()
-        assert "anew: 3 falls from 0.97 to 0.82, 6 falls from 0.97 to 0.78, 9 rises from 0.05 to 0.27, 0 rises" in said
+        assert "anew. 3 falls from 0.97 to 0.82, 6 falls from 0.97 to 0.78, 9 rises from 0.05 to 0.27, 0 rises" in said
         assert "Part #12's vote for 6 hardly agrees" in said
         assert "9 rises because part #5 now gives it 20 % of its vote instead of 4 %." in said
         assert page.locator("#parents .was").all_inner_texts() == ["was 0.97", "was 0.97", "was 0.05"]
         page.locator("[aria-controls=why]").click()
         settle(page)
-        assert page.locator("#subject").inner_text().startswith("Part #12, and its parent 6.")
-        assert page.locator("#why").inner_text().count("c is set to 1 by your pull") == 4
+        assert page.locator("#subject").inner_text().startswith("This is about part #12, and its parent 6.")
+        assert page.locator("#why").inner_text().count("your pull sets c to 1") == 4
         page.locator("[aria-controls=why]").click()
         assert rows() == [*before, "9"]
         page.locator("#release").click()
@@ -72,5 +72,5 @@ def test_after_a_pull_rows_stay_with_their_old_lengths_and_sentences_say_why_par
         page.locator("#iteration").fill("1", force=True)
         settle(page)
         said = page.locator("#pulled").inner_text()
-        assert "In round 4, the answer: 6 falls from 0.97 to 0.76, 3, to which" in said
+        assert "In round 4, which gives the answer, 6 falls from 0.97 to 0.76, 3, to which" in said
         assert "3, to which you pulled part #2, stays at 0.97, " in said

@@ -1,4 +1,4 @@
-"""The explorer's network in Chromium, offline: draw, pull, turn, vary, compare; its numbers are PyTorch's."""
+"""The explorer's network in Chromium, offline: draw and read, route and pull, compare and share, as PyTorch does."""
 
 import base64
 import io
@@ -14,12 +14,13 @@ from graphcaps.algorithms.names import as_routing
 from graphcaps.images.data import to_float
 from graphcaps.images.recording import to_bytes
 
-from .browser import answered, draw, opened, settle
+from .browser import answered, check_accessible, draw, opened, settle
 from .live import FEW, answer, network, page_of
 
 SEVEN = [(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]
 NEAR = 4  # how far 8-bit weights may leave a decoded pixel, on a scale to 255
 HOLD = 100.0  # the prior logit by which the page holds a child
+SEEN = "document.querySelector('#seen canvas').toDataURL()"  # the network's input
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +133,7 @@ def test_an_image_is_seen_as_it_is_and_changed_and_undo_takes_everything_back(pa
     answered(page)
     assert seen(page).max() == 0 and page.locator("#hint").inner_text() == "Draw a digit here"
     assert page.locator("h1").inner_text() == "Which digit? The sheet is empty"
-    assert page.locator("#doubts").inner_text().startswith("No answer")
+    assert page.locator("#doubts").inner_text().startswith("There is no answer")
     assert set(page.locator("#parents .value").all_inner_texts()) == {""}
     page.locator("#undo").click()
     answered(page)
@@ -198,7 +199,7 @@ def test_a_line_is_pulled_to_another_parent_or_let_go_and_all_rounds_run_again(c
     assert shown_lengths(page) == pytest.approx(wanted, abs=0.0051) and shown_lengths(page) != free
     change = f"7 {'rises' if wanted[7] > free[7] else 'falls'} from {free[7]:.2f} to {wanted[7]:.2f}"
     said = page.locator("#pulled").inner_text()
-    assert said.startswith("All rounds ran again, and the other parts chose anew: ") and change in said
+    assert said.startswith("All rounds ran again, and the other parts chose anew. ") and change in said
     pull(page, 9, None)
     link = page.wait_for_function("() => location.hash.includes('-') && location.hash").json_value()
     held = {int(i): None if j == "-" else int(j) for i, j in re.findall(r"(\d+)\.(-|\d+)", link.split("pull=")[1])}
@@ -236,7 +237,7 @@ def test_strokes_take_the_colours_of_the_two_digits_that_are_read(chromium):
         page.locator("#clean").click()
         draw(page, SEVEN)
         page.wait_for_timeout(600)
-        assert page.locator("#doubts").inner_text().endswith("it names 2 even where you draw one.")
+        assert page.locator("#doubts").inner_text().endswith("it names 2 even if you draw one.")
         colours = pixels_of(page.locator("#sheet canvas"))[..., :3]
         assert (np.ptp(colours[colours.max(axis=2) > 60], axis=1) > 30).any()
         slide(page, "iteration", 1)
@@ -247,7 +248,7 @@ def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
     visit(page, "image=3")
     (parent, _, capsule, _), *_ = answer(network(), FEW.pixels[3].numpy()).tops
     page.locator("[aria-controls=why]").click()
-    assert page.locator("#capsule").inner_text() == f"Vary the {parent}: its capsule is 16 numbers"
+    assert page.locator("#capsule").inner_text() == f"Vary the {parent}, a capsule of 16 numbers"
     shown = [text.replace("\u2212", "-") for text in page.locator("#numbers output").all_inner_texts()]
     assert [float(text) for text in shown] == pytest.approx(capsule, abs=0.0051)
     before = grey(page.locator("#bend > canvas"))
@@ -286,3 +287,115 @@ def test_compared_lengths_and_couplings_are_those_of_python(page):
         got = [float(value) for value in values]
         assert got == pytest.approx([float(c[int(child), int(parent)]) for c in couplings], abs=5e-3)
     page.locator("[aria-controls=why]").click()
+
+
+def state(page) -> dict:
+    """The parts of the page that a link must keep."""
+    settle(page)
+    return page.evaluate(
+        f"""() => ({{
+          seen: {SEEN},
+          lengths: [...document.querySelectorAll("#parents .value")].map((each) => each.textContent),
+          sliders: [...document.querySelectorAll("#adjust input, #iteration, #epoch")].map((each) => each.value),
+          chosen: [...document.querySelectorAll("#images input")].findIndex((each) => each.checked),
+          label: document.querySelector("#pulls label").textContent,
+          parent: [...document.querySelectorAll("#parents button")].findIndex((each) => each.ariaPressed === "true"),
+          routings: [...document.querySelectorAll("#compare select")].map((each) => each.value),
+        }})"""
+    )
+
+
+def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, text, page):
+    visit(page, "view=all&draw=")
+    draw(page, [(0.31, 0.22), (0.72, 0.19), (0.43, 0.87)], [(0.3, 0.5), (1.2, 0.55)], [(0.8, 0.8)])
+    slide(page, "turn", -30)
+    slide(page, "thick", 0.25)
+    slide(page, "iteration", 2)
+    page.locator("#parents button").nth(4).click()
+    page.locator(".stage > canvas").focus()
+    page.keyboard.press("ArrowDown")
+    page.locator("[aria-controls=why]").click()
+    page.locator("#compare select").nth(2).select_option("attention")
+    page.locator("#compare select").nth(1).select_option("1")
+    page.locator("#pin").click()
+    page.locator("#name").fill("<b>bar")
+    before = state(page)
+    assert before["parent"] == 4 and before["label"] == "Send <b>bar to"
+    page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text } }")
+    page.locator("[aria-controls=share]").click()
+    page.locator("#copy").click()
+    page.wait_for_function("() => document.querySelector('#note').textContent.startsWith('The link is copied')")
+    link = page.evaluate("window.copied")
+    page.wait_for_function("(link) => location.href === link", arg=link)  # the address is updated too
+    with opened(chromium, text, end=link[link.index("#") :], reduced_motion="reduce") as other:
+        assert state(other) == before
+        other.reload()
+        answered(other)
+        assert state(other) == before
+    page.locator("[aria-controls=share]").click()
+
+
+LONG_STEP = base64.urlsafe_b64encode(b"\x01" + b"\xff" * 40 + b"\x01\x00").decode().rstrip("=")
+UNFIT = [
+    "image=<img src=x onerror=alert(1)>",
+    "image=1&image=2",
+    "draw=gICA",  # a number that doesn't end
+    f"draw={LONG_STEP}",
+    f"draw={'A' * 70000}",
+    "turn=NaN",
+    "__proto__=1",
+    "child=3&unknown=1",
+    "pull=3.10",
+    "pin=3~a name of over twelve letters",
+]
+
+
+def test_fragments_that_do_not_fit_are_left_out_with_a_note(page):
+    visit(page, "image=2")
+    before = state(page)
+    for fragment in UNFIT:
+        page.evaluate("document.querySelector('#note').textContent = ''")
+        visit(page, fragment)
+        note = page.locator("#note").text_content()
+        assert note == "The end of this link doesn't fit this page, so it was ignored.", fragment
+        assert state(page) == before, fragment
+
+
+def test_a_saved_picture_is_named_after_the_run_and_as_large_as_it_says(page):
+    visit(page, "image=2&iteration=2&parent=6&view=all")
+    page.locator("[aria-controls=share]").click()
+    with page.expect_download() as download:
+        page.locator("#save-png").click()
+    assert download.value.suggested_filename == "compact-on-mnist-run-test-3-epochs.png"
+    picture = np.asarray(Image.open(download.value.path()))
+    assert picture.shape == (1640, 2400, 4)
+    graph = picture[220:1000, 900:1700, :3].reshape(-1, 3)
+    assert len(np.unique(graph, axis=0)) > 100, "lines in many shades"
+    page.locator("[aria-controls=share]").click()
+
+
+def test_a_page_cut_short_says_so(chromium, text):
+    with opened(chromium, text[: len(text) // 2], trouble="cut short") as page:
+        assert page.locator("#broken").inner_text().startswith("This page is damaged or cut short")
+        assert not page.locator("h1").is_visible()
+
+
+def test_a_policy_that_forbids_webassembly_leaves_the_plain_sums(chromium, text, page):
+    visit(page, "image=2&view=all")
+    allowed = " 'wasm-unsafe-eval'"
+    assert allowed in text
+    with opened(chromium, text.replace(allowed, ""), end="#image=2&view=all") as other:
+        assert shown_lengths(other) == shown_lengths(page) and other.locator("#trouble").is_hidden()
+
+
+def test_a_finger_draws_with_the_answer_in_sight_and_axe_finds_nothing(chromium, text):
+    touch = {"has_touch": True, "is_mobile": True, "color_scheme": "dark"}
+    with opened(chromium, text, width=400, height=800, end="#compare=dynamic.3.spherical.2", **touch) as page:
+        box = page.locator("#sheet canvas").bounding_box()
+        page.touchscreen.tap(box["x"] + 50, box["y"] + 60)
+        answered(page)
+        assert (seen(page) > 128).any()
+        assert page.locator("#sheet canvas").evaluate("(canvas) => getComputedStyle(canvas).touchAction") == "none"
+        graph = page.locator(".stage").bounding_box()
+        assert graph["y"] + graph["height"] < 800 and page.evaluate("scrollY") == 0
+        check_accessible(page)

@@ -56,7 +56,7 @@ COMPUTED = """([found, changes]) => {
 
 @pytest.fixture(scope="module")
 def computing(chromium):
-    return page_that_computes(chromium, "layer node_conv")
+    return page_that_computes(chromium, node_conv="NodeConv")
 
 
 def computed(computing, data, changes=()) -> tuple[np.ndarray, np.ndarray]:

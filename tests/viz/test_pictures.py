@@ -158,9 +158,8 @@ def test_all_of_a_large_graph_is_a_sample_of_children_with_all_their_edges():
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-@pytest.mark.parametrize("use", ["film", "still"])
-@pytest.mark.parametrize("over, children", [("epochs", 16), ("iterations", 1152)])
-def test_text_can_be_read_whole(kind, over, use, children):
+@pytest.mark.parametrize("over, children, use", [("epochs", 16, "film"), ("iterations", 1152, "still")])
+def test_text_can_be_read_whole(kind, over, children, use):
     medium = getattr(kind, use)
     names = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
     plain = make_trace(children, 10, images=1, epochs=(0, 4, 10), speed=0.1)
@@ -228,20 +227,13 @@ def test_mp4_plays_as_long_as_the_gif(tmp_path):
     assert seconds == pytest.approx(sum(frame.seconds for frame in frames), rel=0.1)
 
 
-def test_the_sheet_shows_the_curves_and_pictures_that_the_trace_holds(trace):
-    def parts(**fields):
-        figure = viz.sheet(dataclasses.replace(trace, **fields))
-        return {axes.get_label().split()[0] for axes in figure.axes}
-
-    assert parts() == {"loss", "accuracy", "input", "reconstruction"}
-    assert parts(history={}) == {"input", "reconstruction"}
-    assert parts(epochs=trace.epochs - trace.epochs[-1]) == {"loss", "accuracy"}  # an untrained decoder
+def test_the_sheet_shows_the_reconstructions_of_a_trained_decoder(trace):
+    with pytest.raises(InputError, match="trace: expected .*reconstructions"):
+        viz.sheet(dataclasses.replace(trace, epochs=trace.epochs - trace.epochs[-1]))
     lengths = np.zeros_like(trace.lengths)
     lengths[-1, 2, 0, 0] = lengths[-1, 2, 1, 7] = 0.9  # labels are 0 and 1
     figure = viz.sheet(dataclasses.replace(trace, lengths=lengths))
     axes = {place.get_label(): place for place in figure.axes}
-    (line,) = axes["loss"].lines
-    assert line.get_xydata().tolist() == [[1, 0.9], [2, 0.5], [3, 0.3]]
     assert (axes["reconstruction 1"].images[0].get_array() == trace.reconstructions[1, 0]).all()
     assert words(figure).count("wrong") == 1 and "class 7\nwrong" in words(figure)
 

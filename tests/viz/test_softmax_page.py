@@ -29,7 +29,7 @@ def test_a_gate_has_loads_dead_experts_and_choices_of_all_epochs_in_its_words(ch
         for k, epoch in enumerate((0, 5, 20)):
             page.locator("#iteration").fill(str(k + 1), force=True)
             settle(page)
-            assert text(page, "#entropy output").split(":")[0] == str(epoch)
+            assert text(page, "#entropy output").split(",")[0] == str(epoch)
             c = trace.c[k, 0, 0].astype(float).reshape(200, 4)
             loads = [read(value.split("\u202f")[0]) for value in page.locator("#parents .value").all_inner_texts()]
             assert np.allclose(loads, 100 * c.mean(axis=0), atol=0.06)
@@ -41,7 +41,7 @@ def test_a_gate_has_loads_dead_experts_and_choices_of_all_epochs_in_its_words(ch
             assert [(int(n), name) for n, name in said] == named
             assert ("200 digits, all undecided" in text(page, "h1")) == (k == 0)
             entropy = -(c * np.log(np.maximum(c, 1e-12))).sum(axis=1).mean()
-            assert f"mean {entropy:.2f} nat; equal: ln 4 = 1.39" == text(page, "#mean")
+            assert f"mean {entropy:.2f} nat of ln 4 = 1.39" == text(page, "#mean")
         page.locator("[aria-controls=why]").click()
         page.locator(".stage > canvas").focus()
         page.keyboard.press("ArrowDown")

@@ -1,6 +1,6 @@
 """The routing explorer: one HTML file that contains everything and makes no request.
 
-The page in ``page/`` is filled with a trace's data, its scripts and its style. If a network is given, it is added and
+The page in ``page/`` is filled with a trace's data, its script and its style. If a network is given, it is added and
 runs in a thread of its own. A content security policy allows exactly these scripts, by their hashes: no request leaves
 the page, and no name in a trace can become a script.
 """
@@ -10,23 +10,16 @@ import gzip
 import hashlib
 import html
 import json
-import re
 import string
 from importlib.resources import files
 from typing import Any
 
+from graphcaps.viz.explorer.bundle import bundled
 from graphcaps.viz.explorer.data import explorer_data
 from graphcaps.viz.routing_trace import RoutingTrace
 
-# Names in page/: parts of templates, the first five for pages with a network; scripts and styles in loading order
+# Names in page/: parts of templates, the first five for pages with a network; and styles in loading order
 PARTS = ["sheet", "explained", "capsule", "figures", "limits", "header", "curve", "reading"]
-SCRIPTS = "words tools trace softmax charts picture graph panels shell page layer terms state view share"
-LIVE = "desk answer doubts live pull votes formulas way decoded compare restore"
-NETWORK = "lanes layer network saliency feeds"  # scripts of the worker
-GRAPH = (
-    "words node_words tools trace charts graph shell terms layer state share node_conv node_graph nodes votes formulas "
-    "nodes_explained node_zoom node_share"
-)
 STYLES = "page drawers"
 
 
@@ -48,33 +41,39 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 def with_data(data: dict) -> str:
     """The page of ``explorer_data``'s dict, to which "network" and "without" of ``explorer_page`` were added."""
     if data["network"] is None:
-        return _filled("page.html", data, STYLES, f"{SCRIPTS} file", **dict.fromkeys(PARTS[:5], ""))
-    return _filled("page.html", data, STYLES, f"{SCRIPTS} {LIVE}", worker=_script(f"{NETWORK} worker"))
+        return _filled("page.html", data, STYLES, "recorded", **dict.fromkeys(PARTS[:5], ""))
+    return _filled("page.html", data, STYLES, "explorer", worker=script("worker"))
 
 
 def graph_page(data: dict) -> str:
     """The page of the data that ``graphcaps.explore.graph_page`` describes, as HTML text."""
-    return _filled("nodes.html", data, f"{STYLES} nodes", GRAPH)
+    return _filled("nodes.html", data, f"{STYLES} nodes", "graph_page")
 
 
-def _filled(template: str, data: dict, styles: str, scripts: str, worker: str = "", **parts: str) -> str:
-    """Fill the template with the data and other parts, and with a policy for these styles and scripts."""
-    style, script = "\n".join(_read(f"{name}.css") for name in styles.split()), _script(scripts)
+def script(entry: str) -> str:
+    """The script of a module of ``page/`` and of all that it imports."""
+    return bundled(entry, lambda name: _read(f"{name}.js"))
+
+
+def _filled(template: str, data: dict, styles: str, entry: str, worker: str = "", **parts: str) -> str:
+    """Fill the template with the data, a script and other parts, and with a policy for these styles and scripts."""
+    style, main = "\n".join(_read(f"{name}.css") for name in styles.split()), script(entry)
     assembly = " 'wasm-unsafe-eval'" if worker else ""  # page/lanes.js assembles WebAssembly; eval stays forbidden
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
+        f"default-src 'none'; script-src {_hash(main)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     filled = {
         "policy": policy,
         "title": html.escape(" - ".join(["Routing explorer", data["title"], *data["source"]])),
         "style": style,
-        "script": script,
+        "script": main,
         "data": _compressed(data),
         **{name: _read(f"{name}.html") for name in PARTS},
         **parts | {"worker": worker},
     }
-    return string.Template(_read(template)).substitute(filled)
+    frame = _read("frame.html").replace("$body", _read(template))
+    return string.Template(frame).substitute(filled)
 
 
 def _compressed(data: dict) -> str:
@@ -104,11 +103,6 @@ def _without_arrays(value: Any, arrays: list[bytes]) -> Any:
 
 def _read(name: str) -> str:
     return (files("graphcaps.viz.explorer") / "page" / name).read_text(encoding="utf-8")
-
-
-def _script(names: str) -> str:
-    """Join the scripts, without lines that are comments, since only browsers read the page."""
-    return re.sub(r"^ *//.*\n", "", "\n".join(_read(f"{name}.js") for name in names.split()), flags=re.MULTILINE)
 
 
 def _hash(text: str) -> str:

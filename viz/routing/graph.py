@@ -8,7 +8,7 @@ from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import EntropyCurves
 from graphcaps.viz.routing.panel import Panel
 from graphcaps.viz.routing.picture import Picture
-from graphcaps.viz.routing.selection import selected
+from graphcaps.viz.routing.selection import ends_of, selected
 from graphcaps.viz.routing.tint import tinted
 
 _MAX_PANELS = 5  # rounds side by side in a still
@@ -28,6 +28,9 @@ class GraphPicture(Picture):
     Args:
         show_all: fold nothing away. Of a graph with more than 320 edges, a random sample of children is shown.
 
+        shown_edges: (K,) the only edges drawn, the most important first: those of up to twelve children and four
+            parents. None: all edges between the children and parents that are shown.
+
     Attributes:
         chosen: what is shown, a ``Selection``.
         panels: one ``Panel`` for a film, one per round for a still.
@@ -36,11 +39,14 @@ class GraphPicture(Picture):
         tint: gives the image (H, W, 3) for couplings (E,) at a position; None if the trace has no image.
     """
 
-    film, still, option = style.WIDE, style.PAGE, "show_all"
+    film, still, options = style.WIDE, style.PAGE, ("show_all", "shown_edges")
 
     def draw(self) -> None:
         trace, time, medium = self.trace, self.timeline, self.medium
-        self.chosen = selected(trace, time.c[-1], time.lengths[-1], self.show_all)
+        if self.shown_edges is not None and len(self.shown_edges):
+            self.chosen = ends_of(trace, self.shown_edges)
+        else:
+            self.chosen = selected(trace, time.c[-1], time.lengths[-1], self.show_all)
         # Decoded images are those of the last epoch's iterations, so a picture over epochs has none.
         self.votes, self.parents = (
             None if images is None or time.over == "epochs" else images[self.image]

@@ -56,7 +56,7 @@ class NodesPicture(Picture):
         InputError: the trace is of another layer, or there is no such node.
     """
 
-    option = "node"
+    options = ("node",)
 
     @staticmethod
     def suits(trace: RoutingTrace) -> bool:

@@ -64,6 +64,8 @@ class Panel:
         answer = self._time.c[-1]
         order = np.argsort(answer, kind="stable")
         drawn = np.isin(self._trace.src, self._chosen.children) & np.isin(self._trace.dst, self._chosen.parents)
+        if picture.shown_edges is not None:
+            drawn &= np.isin(np.arange(len(drawn)), picture.shown_edges)
         self.edges = order[drawn[order]]
         if self._tint is not None:
             self._draw_image(self._tint(answer, self._time.end), picture.true, *square)
@@ -129,7 +131,7 @@ class Panel:
                 self._axes.text(x[0] - 12, y[i], name, ha="right", va="center", size=self._medium.small)
         else:
             best = dict(zip(trace.src[self.edges].tolist(), self.edges.tolist(), strict=True))  # the last is strongest
-            for i in children:
+            for i in (i for i in children if i in best):  # not where the shown edges go to other parents
                 portrait = self._show(style.displayed(self._votes[i][self._view]), left, y[i] - side / 2, side, side)
                 self._portraits.append((portrait, best[i]))
 

@@ -1,5 +1,6 @@
 """The base class of moving pictures. ``viz/__init__.py`` explains how to add one."""
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
@@ -19,7 +20,8 @@ class Picture:
         over: iterations (of the last epoch) or epochs (each after the iterations of training).
         image: index of an image of the trace.
         medium: what the picture is drawn for, a screen or a column of a paper; None: the screen of its films.
-        node, show_all: options of ``NodesPicture`` and of ``GraphPicture``; the others refuse them.
+        node: an option of ``NodesPicture``.
+        show_all, shown_edges: options of ``GraphPicture``.
 
     Attributes:
         figure: the matplotlib figure.
@@ -33,8 +35,8 @@ class Picture:
     figure: Figure
     film, still = style.SCREEN, style.COLUMN
     """The media that films and stills of this picture are drawn for."""
-    option = ""
-    """The option that this picture has."""
+    options: tuple[str, ...] = ()
+    """The options that this picture has; it refuses the others."""
 
     def __init__(
         self,
@@ -45,11 +47,13 @@ class Picture:
         medium: style.Medium | None = None,
         node: int | None = None,
         show_all: bool = False,
+        shown_edges: np.ndarray | None = None,
     ):
-        for name, given in {"node": node is not None, "show_all": show_all}.items():
-            expect(not given or name == self.option, name, f"no such option of {type(self).__name__}", "one")
+        options = {"node": node is not None, "show_all": show_all, "shown_edges": shown_edges is not None}
+        for name, is_set in options.items():
+            expect(not is_set or name in self.options, name, f"no such option of {type(self).__name__}", "one")
         self.trace, self.image, self.medium = trace, image, medium or self.film
-        self.node, self.show_all = node, show_all
+        self.node, self.show_all, self.shown_edges = node, show_all, shown_edges
         self.timeline = Timeline.of(trace, over, image)
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]

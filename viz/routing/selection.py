@@ -73,6 +73,15 @@ def selected(trace: RoutingTrace, c: np.ndarray, lengths: np.ndarray, everything
     return Selection(order[np.isin(order, shown)], parents, len(folded), bool((chosen[folded] < 0).all()))
 
 
+def ends_of(trace: RoutingTrace, edges: np.ndarray) -> Selection:
+    """Select the first twelve children and the first four parents of edges (K,), of which there is at least one."""
+    first = lambda ends, most: np.array(list(dict.fromkeys(ends[edges].tolist()))[:most])  # noqa: E731
+    children, parents = first(trace.src, _MAX_CHILDREN), np.sort(first(trace.dst, _MAX_PARENTS))
+    order = children_in_order(trace, np.isin(np.arange(trace.num_edges), edges).astype(np.float64))
+    folded = np.setdiff1d(trace.src, children)
+    return Selection(order[np.isin(order, children)], parents, len(folded), False)
+
+
 def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
     """Sort the children (I,) by the mean place of their parents, weighted by ``c`` (E,), so that few lines cross."""
     weight = np.bincount(trace.src, c, trace.num_children)

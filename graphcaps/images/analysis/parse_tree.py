@@ -84,7 +84,7 @@ def in_words(trace: RoutingTrace, tree: ParseTree, name: str = "image") -> str:
     if len(tree.edges):
         children = np.unique(trace.src[tree.edges])
         words = count(len(children), "child", "children")
-        if trace.saliency is None and trace.fields is not None:  # then the picture groups children by position
+        if trace.saliency is None and trace.fields is not None:
             words += f" at {count(len(np.unique(trace.fields[children], axis=0)), 'place')}"
         links = f"{len(tree.edges):,} of {trace.num_edges:,} links"
         lines.append(f"{links}, from {words}, make up {100 * tree.keep:g}% of all credit")

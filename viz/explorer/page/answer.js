@@ -3,7 +3,7 @@
 const MOST_CHILDREN = 120; // shown of a larger graph; more lines would run into one another
 
 // An image as `unpacked` gives it, of an answer's states and, where it is known, where children look.
-function computed({ states, saliency = null }, layer, trace, pixels, label, edges = shownEdges(states.at(-1).c, layer)) {
+export function computed({ states, saliency = null }, layer, trace, pixels, label, edges = shownEdges(states.at(-1).c, layer)) {
   const { src, dst, children } = layer,
     drawnChildren = new Set(edges.map((e) => src[e])),
     linked = [...Array(children).keys()].filter((i) => !trace.unlinked.includes(i));
@@ -36,7 +36,7 @@ const ANSWERED = ["c", "b", "agreement", "entropy", "meanEntropy", "lengths"];
 
 // A stored image, unpacked, with the answer's numbers in its last epoch: those that the formulas have, and not the bytes
 // that stand for them in the trace. `edges` are the image's, in the layer.
-function reanswered(image, answer, layer, trace, edges) {
+export function reanswered(image, answer, layer, trace, edges) {
   const last = trace.epochs.length - 1,
     fresh = computed(answer, layer, trace, image.pixels, image.label, edges);
   const both = (name) => (k, r) => (k === last ? fresh[name](0, r) : image[name](k, r));
@@ -55,7 +55,7 @@ function shownEdges(last, { src, dst, parents }) {
 }
 
 // (I,) -sum c ln c over each child's edges, in nats.
-function entropies(c, src, children) {
+export function entropies(c, src, children) {
   const sums = new Float64Array(children);
   c.forEach((value, e) => value > 0 && (sums[src[e]] -= value * Math.log(value)));
   return sums;

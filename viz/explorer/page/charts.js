@@ -1,7 +1,11 @@
 // Canvases ready for drawing, and the curve of entropy over the rounds, along which time is dragged.
 
+import { scratch } from "./tools.js";
+import { at } from "./trace.js";
+import { words } from "./words.js";
+
 // A canvas made ready for drawing in CSS pixels, empty.
-function surface(canvas) {
+export function surface(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas,
     dense = canvas.dense || window.devicePixelRatio || 1;
   const [wide, high] = [Math.round(width * dense), Math.round(height * dense)];
@@ -14,7 +18,7 @@ function surface(canvas) {
 
 // A curve over rounds, which go to the right: entropy in nats upwards, a thin line for each child and a thick one for their
 // mean; or couplings.
-class Curve {
+export class Curve {
   constructor(canvas, look, rounds, top) {
     Object.assign(this, surface(canvas), { look, rounds });
     this.box = { left: 40, right: this.width - 14, top: 14, bottom: this.height - 20 };
@@ -73,7 +77,7 @@ class Curve {
 }
 
 // Draw the curve at a moment; `colorOf(child)` is the colour of its line, null for one that stays undecided.
-function drawEntropy(canvas, trace, image, moment, colorOf, look) {
+export function drawEntropy(canvas, trace, image, moment, colorOf, look) {
   const { iterations: R, level, trained, degrees } = trace,
     drawn = new Curve(canvas, look, R, Math.log(degrees.at(-1)) || 1),
     rows = Array.from({ length: R }, (_, r) => at(image.entropy, { k: moment.k, r })),

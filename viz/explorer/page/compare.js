@@ -1,9 +1,21 @@
 // The same votes under two routings, side by side. The weights were trained with one of them; the votes are the same.
 
-const ROUTINGS = ["dynamic", "uniform", "attention", "spherical"],
-  DIFFERENCES = 6; // couplings named
-const trained = { routing: layer.routing, iterations: layer.iterations };
-const USUAL = [trained, { ...trained, routing: layer.routing === "uniform" ? "dynamic" : "uniform" }];
+import { entropies } from "./answer.js";
+import { isOnePass } from "./formulas.js";
+import { arrivals, network } from "./live.js";
+import { answers, RIGHT, WRONG } from "./panels.js";
+import { follow } from "./share.js";
+import { childName, choose, drawings, openDrawer, renewals } from "./shell.js";
+import { state } from "./state.js";
+import { ask, newest } from "./thread.js";
+import { $, fill } from "./tools.js";
+import { stored } from "./trace.js";
+import { words } from "./words.js";
+
+export const ROUTINGS = ["dynamic", "uniform", "attention", "spherical"];
+const DIFFERENCES = 6; // couplings named
+const trained = { routing: state.layer.routing, iterations: state.layer.iterations };
+const USUAL = [trained, { ...trained, routing: state.layer.routing === "uniform" ? "dynamic" : "uniform" }];
 let sides = USUAL,
   voted = null, // {answer, label, blank} of the newest answer
   comparing = null; // the newest comparison: {sides, voted, filled}, filled with the states of each side, or null
@@ -13,10 +25,6 @@ const routeOther = newest(ask, "route", ({ states }, { side, of }) => {
   if (of === comparing) routeSides();
 });
 
-function isOnePass(routing) {
-  return routing === "uniform" || routing === "attention";
-}
-
 // An answer has come; route its votes in both ways.
 function showCompared(answer, about) {
   voted = { answer, ...about };
@@ -25,7 +33,7 @@ function showCompared(answer, about) {
 
 function compareNow() {
   if (!voted || $("#why").hidden) return;
-  comparing = { sides, voted, filled: sides.map(({ routing }) => (routing === layer.routing ? voted.answer.states : null)) };
+  comparing = { sides, voted, filled: sides.map(({ routing }) => (routing === state.layer.routing ? voted.answer.states : null)) };
   routeSides();
 }
 
@@ -34,7 +42,7 @@ function routeSides() {
   const { filled } = comparing,
     side = filled.indexOf(null);
   if (side < 0) return drawCompared(comparing);
-  const question = { u_hat: voted.answer.u_hat, rounds: ITERATIONS, routing: sides[side].routing, held };
+  const question = { u_hat: voted.answer.u_hat, rounds: stored.iterations, routing: sides[side].routing, held: state.held };
   routeOther(question, { side, of: comparing });
 }
 
@@ -45,10 +53,7 @@ function named({ routing, iterations }) {
 function drawCompared({ sides, voted: { label, blank }, filled }) {
   const states = filled.map((each, side) => each[sides[side].iterations - 1]),
     { parents } = stored;
-  const answers = states.map(({ lengths }) => {
-    const order = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b);
-    return order.slice(0, network.objects);
-  });
+  const answered = states.map(({ lengths }) => answers(lengths));
   fill($("#compare tbody"), parents.length, "tr", (row) => {
     row.innerHTML = '<th scope="row"></th>' + '<td><span><span class="bar"></span><span></span></span></td>'.repeat(2);
   });
@@ -58,22 +63,22 @@ function drawCompared({ sides, voted: { label, blank }, filled }) {
     states.forEach(({ lengths }, side) => {
       const [bar, value] = cells[side + 1].firstChild.children;
       bar.style.setProperty("--share", lengths[j]);
-      bar.style.setProperty("--of", look.parents[j]);
+      bar.style.setProperty("--of", state.look.parents[j]);
       value.textContent = lengths[j].toFixed(2);
-      cells[side + 1].classList.toggle("longest", !blank && answers[side].includes(j));
+      cells[side + 1].classList.toggle("longest", !blank && answered[side].includes(j));
     });
   });
-  const names = answers.map((found) => found.map((j) => parents[j].name).join(" + ")),
+  const names = answered.map((found) => found.map((j) => parents[j].name).join(" + ")),
     [answerRow, entropyRow] = $("#compare tfoot").rows,
-    linked = [...Array(layer.children).keys()].filter((i) => !stored.unlinked.includes(i));
+    linked = [...Array(state.layer.children).keys()].filter((i) => !stored.unlinked.includes(i));
   states.forEach(({ c }, side) => {
-    const mark = label === null ? "" : answers[side][0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
+    const mark = label === null ? "" : answered[side][0] === label ? ` ${RIGHT}` : ` ${WRONG}`;
     answerRow.cells[side + 1].textContent = blank ? words.blankAnswer : names[side] + mark;
-    const each = entropies(c, layer.src, layer.children);
+    const each = entropies(c, state.layer.src, state.layer.children);
     const mean = linked.reduce((sum, i) => sum + each[i], 0) / linked.length;
     entropyRow.cells[side + 1].textContent = `${mean.toFixed(3)} nat`;
   });
-  const same = answers[0].every((j) => answers[1].includes(j));
+  const same = answered[0].every((j) => answered[1].includes(j));
   const changes = words.answerChanges(names, sides.map(named));
   const verdict = blank ? words.blankSheet : same ? words.bothAnswer(names[0]) : changes;
   if ($("#differs").textContent !== verdict) $("#differs").textContent = verdict;
@@ -93,8 +98,8 @@ function drawMoved([one, other]) {
   });
   [...$("#differences").children].forEach(({ firstChild: button }, at) => {
     const e = most[at],
-      [child, parent] = [layer.src[e], layer.dst[e]];
-    button.disabled = e === undefined || !image.order.includes(child);
+      [child, parent] = [state.layer.src[e], state.layer.dst[e]];
+    button.disabled = e === undefined || !state.image.order.includes(child);
     button.textContent = words.noneDiffers;
     if (e === undefined) return;
     button.dataset.edge = `${child} ${parent}`;
@@ -106,7 +111,7 @@ function drawMoved([one, other]) {
 function nameSides() {
   const notes = [words.otherRouting(named(trained))];
   if (network.layers.length > 1) notes.push(words.lastLayerOnly);
-  if (layer.routing !== "spherical" && sides.some(({ routing }) => routing === "spherical")) {
+  if (state.layer.routing !== "spherical" && sides.some(({ routing }) => routing === "spherical")) {
     notes.push(words.concentration);
   }
   $("#trained-with").textContent = notes.join(" ");
@@ -116,14 +121,19 @@ function nameSides() {
     selects[2 * side + 1].value = iterations;
     selects[2 * side + 1].hidden = isOnePass(routing);
     for (const { value, firstChild } of selects[2 * side].options) {
-      firstChild.data = value === layer.routing ? words.trainedWith(value) : value;
+      firstChild.data = value === state.layer.routing ? words.trainedWith(value) : value;
     }
     for (const { value, firstChild } of selects[2 * side + 1].options) firstChild.data = words.iterations(Number(value));
   });
 }
 
+// The two that are compared, or null if they are the usual ones.
+export function compared() {
+  return sides === USUAL ? null : sides;
+}
+
 // Compare these two, or with null the usual ones.
-function compareAs(wanted) {
+export function compareAs(wanted) {
   sides = wanted ?? USUAL;
   if (wanted) openDrawer("why");
   nameSides();
@@ -136,7 +146,7 @@ document.querySelectorAll("#compare select").forEach((select, at) => {
   const option = (value, text) => select.append(Object.assign(document.createElement("option"), { value, textContent: text }));
   if (key === "routing") {
     for (const name of ROUTINGS) option(name, name);
-  } else for (let r = 1; r <= ITERATIONS; r++) option(r, `${r}`);
+  } else for (let r = 1; r <= stored.iterations; r++) option(r, `${r}`);
   select.addEventListener("change", () => {
     const value = key === "iterations" ? Number(select.value) : select.value;
     sides = sides.map((each, n) => (n === side ? { ...each, [key]: value } : each));
@@ -145,6 +155,7 @@ document.querySelectorAll("#compare select").forEach((select, at) => {
     follow();
   });
 });
-extras.push(() => comparing?.voted === voted || compareNow());
+arrivals.push(showCompared);
+drawings.push(() => comparing?.voted === voted || compareNow());
 renewals.push(compareNow);
 nameSides();

@@ -1,6 +1,18 @@
 // Pictures by the decoder: a child's picture is its vote for the parent it chooses, a parent's is its capsule in each round;
 // below the numbers of one edge its vote is drawn.
 
+import { explanations } from "./formulas.js";
+import { PICTURED, rgbOf } from "./graph.js";
+import { network, showPixels } from "./live.js";
+import { photograph, raster } from "./picture.js";
+import { edgesFrom, edgeTo, lengthOf, parentAt, voteOf } from "./routed.js";
+import { childName, drawings, redraw } from "./shell.js";
+import { now, state } from "./state.js";
+import { ask, newest } from "./thread.js";
+import { $, fixed } from "./tools.js";
+import { at } from "./trace.js";
+import { words } from "./words.js";
+
 let known = { of: null, pictures: new Map(), portraits: null }, // an answer's pictures, bytes by "c CHILD PARENT" or "r ROUND PARENT"
   pending = null; // the list of names that were asked for last
 
@@ -18,61 +30,67 @@ function squashedVote(e) {
 
 // The parent that a child chooses after the rounds of training, or the one it couples with most.
 function chosenBy(child) {
-  const { c } = routed.states[layer.iterations - 1];
-  return fold.choices.get(child)?.[0] ?? layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
+  const { c } = state.routed.states[state.layer.iterations - 1];
+  return state.fold.choices.get(child)?.[0] ?? state.layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
 }
 
 // Everything that can be shown of this answer now, as [name, parent, capsule].
 function decodable(edge) {
-  const children = fold.children.length <= PICTURED ? fold.children : [],
+  const children = state.fold.children.length <= PICTURED ? state.fold.children : [],
     here = Math.round(now.r),
-    rounds = [here, ...[...Array(trace.iterations).keys()].filter((r) => r !== here)];
+    rounds = [here, ...[...Array(state.trace.iterations).keys()].filter((r) => r !== here)];
   return [
-    ...rounds.slice(0, 1).flatMap((r) => fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
+    ...rounds.slice(0, 1).flatMap((r) => state.fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
     ...children.map((child) => [child, chosenBy(child)]).map(([child, j]) => [`c ${child} ${j}`, j, squashedVote(edgeTo(j, child))]),
-    ...(edge === undefined ? [] : [[`c ${layer.src[edge]} ${layer.dst[edge]}`, layer.dst[edge], squashedVote(edge)]]),
-    ...(asked.rested ? rounds.slice(1) : []).flatMap((r) => fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
+    ...(edge === undefined ? [] : [[`c ${state.layer.src[edge]} ${state.layer.dst[edge]}`, state.layer.dst[edge], squashedVote(edge)]]),
+    ...(state.asked.rested ? rounds.slice(1) : []).flatMap((r) => state.fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
   ];
 }
 
 // Ask for what is missing, once; and let the children's pictures be what is known.
 function decodeShown() {
-  if (!routed || now.k !== trace.epochs.length - 1) return;
-  if (known.of !== routed) {
-    known = { of: routed, pictures: new Map(), portraits: known.portraits };
-    for (const { parent, picture } of routed.tops) known.pictures.set(`r ${layer.iterations - 1} ${parent}`, picture);
+  if (!state.routed || now.k !== state.trace.epochs.length - 1) return;
+  if (known.of !== state.routed) {
+    known = { of: state.routed, pictures: new Map(), portraits: known.portraits };
+    for (const { parent, picture } of state.routed.tops) known.pictures.set(`r ${state.layer.iterations - 1} ${parent}`, picture);
   }
-  const missing = decodable(explained?.edge).filter(([name]) => !known.pictures.has(name)),
+  const missing = decodable(state.explained?.edge).filter(([name]) => !known.pictures.has(name)),
     names = missing.map(([name]) => name),
-    asked = `${count} ${names.join()}`;
-  if (names.length && asked !== pending) {
-    pending = asked;
-    decodeAll({ capsules: missing.map(([, parent, capsule]) => ({ parent, capsule })) }, { of: routed, names });
+    question = `${state.questions} ${names.join()}`;
+  if (names.length && question !== pending) {
+    pending = question;
+    decodeAll({ capsules: missing.map(([, parent, capsule]) => ({ parent, capsule })) }, { of: state.routed, names });
   }
 }
 
 // Pictures of the children's votes, as far as they are known.
 function portraitsByDecoder() {
-  if (!routed || known.of !== routed) return known.portraits ?? null; // until the new ones are drawn
-  const found = fold.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${chosenBy(child)}`))]);
+  if (!state.routed || known.of !== state.routed) return known.portraits ?? null; // until the new ones are drawn
+  const found = state.fold.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${chosenBy(child)}`))]);
   return (known.portraits = new Map(found.filter(([, picture]) => picture)));
+}
+
+// The picture of a parent at this moment, or null.
+function pictureOf(j) {
+  return known.of === state.routed ? inked(known.pictures.get(`r ${Math.round(now.r)} ${j}`)) : null;
 }
 
 // A picture by the decoder as ink on the page's paper.
 function inked(picture) {
   if (!picture) return null;
+  const { shape } = network;
   if (shape[0] === 3) return photograph({ shape, data: picture });
-  const ink = rgbOf(look.ink);
-  return raster(high, wide, (x) => [...ink, picture[x]]);
+  const ink = rgbOf(state.look.ink);
+  return raster(shape[1], shape[2], (x) => [...ink, picture[x]]);
 }
 
 // The vote of an edge as if it were the parent, squashed, and the parent.
 function drawDecoded({ edge, parent }, r) {
-  const from = childName(layer.src[edge]),
-    { name } = trace.parents[parent],
+  const from = childName(state.layer.src[edge]),
+    { name } = state.trace.parents[parent],
     n = lengthOf(voteOf(edge)),
     texts = [words.voteAlone(from, fixed((n * n) / (1 + n * n), 2)), words.parentDrawn(name, r + 1)];
-  [`c ${layer.src[edge]} ${parent}`, `r ${r} ${parent}`].forEach((key, at) => {
+  [`c ${state.layer.src[edge]} ${parent}`, `r ${r} ${parent}`].forEach((key, at) => {
     const [canvas, caption] = $("#decoded").children[at].children,
       picture = known.pictures.get(key);
     if (picture) showPixels(canvas, picture);
@@ -84,23 +102,21 @@ function drawDecoded({ edge, parent }, r) {
 // Maps of the parents' pictures, as strong as children have decided for them; the most of any parent after training is 1.
 function paintedByDecoder(parents, moment) {
   const pictures = parents.map((j) => known.pictures.get(`r ${Math.round(moment.r)} ${j}`));
-  if (known.of !== routed || pictures.includes(undefined) || now.k !== trace.epochs.length - 1) return null;
+  if (known.of !== state.routed || pictures.includes(undefined) || now.k !== state.trace.epochs.length - 1) return null;
   const decided = (r) => {
-    const sums = new Float64Array(layer.parents),
-      c = at(image.c, { k: moment.k, r });
-    c.forEach((value, e) => (sums[image.dst[e]] += Math.max(0, value - 1 / image.choices.get(image.src[e]))));
+    const sums = new Float64Array(state.layer.parents),
+      c = at(state.image.c, { k: moment.k, r });
+    c.forEach((value, e) => (sums[state.image.dst[e]] += Math.max(0, value - 1 / state.image.choices.get(state.image.src[e]))));
     return sums;
   };
-  const most = Math.max(0.1, ...decided(trace.trained - 1)),
+  const most = Math.max(0.1, ...decided(state.trace.trained - 1)),
     strengths = decided(moment.r).map((sum) => Math.min(1, Math.sqrt(sum / most)));
-  return pictures.map((picture, at) => Float64Array.from({ length: high * wide }, (_, x) => (strengths[parents[at]] * picture[x]) / 255));
+  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (strengths[parents[at]] * byte) / 255));
 }
 
 $("#decoded").hidden = !network.decoder;
 if (network.decoder) {
   explanations.push(drawDecoded);
-  extras.push(decodeShown);
-  painted = paintedByDecoder;
-  portraits = portraitsByDecoder;
-  pictureOf = (j) => (known.of === routed ? inked(known.pictures.get(`r ${Math.round(now.r)} ${j}`)) : null);
+  drawings.push(decodeShown);
+  state.decoder = { portraits: portraitsByDecoder, pictureOf, painted: paintedByDecoder };
 }

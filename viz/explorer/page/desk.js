@@ -1,14 +1,18 @@
 // The desk: a drawing of lines, or a test image, turned, moved and thickened into the pixels that the network sees.
 // Lengths are pixels of the network's image, places are counted from its middle.
 
+import { surface } from "./charts.js";
+import { drawFrame, multiply, photograph } from "./picture.js";
+import { state } from "./state.js";
+
 const FINE = 4; // points per pixel, and side, of what is averaged to pixels
 const DOT = 2; // a drawing that isn't larger is not enlarged
 const HAIR = 0.01; // a line without length has no round ends: a canvas doesn't paint it
-const GRID = 16; // places of a drawing per pixel and direction, so that a link holds it as it is
+export const GRID = 16; // places of a drawing per pixel and direction, so that a link holds it as it is
 const AS_DRAWN = { scale: 1, x: 0, y: 0 };
-const NEUTRAL = { turn: 0, right: 0, down: 0, thick: 0 };
+export const NEUTRAL = { turn: 0, right: 0, down: 0, thick: 0 };
 
-class Desk {
+export class Desk {
   // `changed()` is called after each change; `snapshot()` gives a function that restores
   // picture, lines, sliders and `past`. Where images show several objects, a stroke is drawn over an image.
   constructor(canvas, { shape: [channels, height, width], ink, detail, stroke, overlaps }, changed, snapshot) {
@@ -131,6 +135,12 @@ class Desk {
       return averaged(spread(plane, wide, high, radius), wide, FINE);
     });
     return Uint8Array.from(planes.flatMap((plane) => plane.map(Math.round)));
+  }
+
+  // The sheet with the tint and field of the moment; the tint is left out until the newest question is answered.
+  show(tinted, field) {
+    this.tinted = tinted;
+    this.draw(state.asked?.data ?? this.pixels(), state.asked?.count === state.questions ? tinted : null, field);
   }
 
   // The sheet as it is drawn on, with a tint of the pixels that the network sees and the field of a child, or without.

@@ -1,8 +1,8 @@
-// When an answer is doubtful, by the rules of graphcaps/images/models.
+// When an answer is doubtful, by the rules of graphcaps/images/models/answers.py.
 
 // "blank", "short" if only the last of several objects is doubtful, "unlike" the images of training, or "", of pixels in 0 to
 // 255, the longest lengths, descending, and the reconstruction.
-function doubtOf({ limits, objects, shape }, pixels, lengths, reconstruction) {
+export function doubtOf({ limits, objects, shape }, pixels, lengths, reconstruction) {
   if (contrastOf(pixels, shape) < limits.blank) return "blank";
   const short = limits.answer !== null && lengths[objects - 1] < limits.answer;
   if (short && lengths[objects - 2] >= limits.answer) return "short";

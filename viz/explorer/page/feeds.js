@@ -5,7 +5,7 @@ const MAPS = 8; // named, at most
 // {field, window: [top, left, height, width] in the image and in the maps, size: [height, width] of a map, count: of maps,
 // maps: [{channel, share, picture}]} of a child, by what went into each step of the stem. A map's share is its part of the capsule before squash, s: what it adds to
 // s, along s, over |s|. Shares and that of the bias sum to 1. Pictures are bytes, 255 where a map is largest.
-function feeds(network, inputs, child) {
+export function feeds(network, inputs, child) {
   const { dim } = network.primary,
     { weight, bias, stride, groups } = network.stem.at(-1),
     { values, shape: [count, height, width] } = inputs.at(-1),

@@ -1,41 +1,28 @@
 // The origin of a coupling in this image's numbers: one edge's logit, one child's softmax, one iteration in its four
-// lines, as graphcaps/routing/naive.py has them. Numbers are those of `routed`, live.js's newest answer.
+// lines, as the loops of tests/oracle.py have them. Numbers are those of the newest answer.
 
-const CAPSULES = network.layers.at(-1),
-  PRIOR = CAPSULES.prior && new Float32Array(CAPSULES.prior.data.buffer);
-let edgeNumbers; // by child and parent
+import { Curve, surface } from "./charts.js";
+import { dot, edgesFrom, edgeTo, lengthOf, parentAt, strengthOf, sumAt, voteOf } from "./routed.js";
+import { childName, choose, drawings, go, redraw, spokenOf, writtenLogit } from "./shell.js";
+import { now, state } from "./state.js";
+import { $, fill, fixed, sentence } from "./tools.js";
+import { VoteView } from "./votes.js";
+import { words } from "./words.js";
+
 const view = new VoteView($("#votes canvas"));
-const explanations = []; // what other files add: each is called with the subject and the iteration
-let line = null, // the one of the four that is highlighted
-  explained = null; // the edge, child and parent that the open drawer explains
+export const explanations = []; // functions that explain more, each called with the subject and the iteration
+const own = {}; // what a page adds: outputLine(parent, r) in place of squash, and rule(usual, e, r) of a logit
+let line = null; // the one of the four that is highlighted
 
-// Called when the layer has other edges.
-function numberEdges() {
-  edgeNumbers = new Map([...layer.src.keys()].map((e) => [layer.src[e] * layer.parents + layer.dst[e], e]));
-}
-
-// The edge from a child to a parent, or undefined.
-function edgeTo(parent, child) {
-  return edgeNumbers.get(child * layer.parents + parent);
-}
-
-function voteOf(e) {
-  return routed.u_hat.subarray(e * layer.dim, (e + 1) * layer.dim);
-}
-
-function parentAt(r, parent) {
-  return routed.states[r].v.subarray(parent * layer.dim, (parent + 1) * layer.dim);
-}
-
-function edgesFrom(child) {
-  return [...Array(layer.parents).keys()].map((j) => edgeTo(j, child)).filter((e) => e !== undefined);
+export function explainBy(parts) {
+  Object.assign(own, parts);
 }
 
 // The child that couples most strongly with a parent after the iterations of training, among those drawn.
 function strongestOf(parent) {
-  const { c } = routed.states[layer.iterations - 1],
-    edges = image.order.map((child) => edgeTo(parent, child)).filter((e) => e !== undefined);
-  return edges.length ? layer.src[edges.reduce((best, e) => (c[e] > c[best] ? e : best))] : null;
+  const { c } = state.routed.states[state.layer.iterations - 1],
+    edges = state.image.order.map((child) => edgeTo(parent, child)).filter((e) => e !== undefined);
+  return edges.length ? state.layer.src[edges.reduce((best, e) => (c[e] > c[best] ? e : best))] : null;
 }
 
 // The edge that is spoken of: of the child that is, or of the one that couples most strongly with the parent.
@@ -43,56 +30,40 @@ function subjectOf(parent) {
   const { hovered } = now,
     child = spokenOf() ?? strongestOf(parent);
   if (child === null) return null;
-  const { c } = routed.states[layer.iterations - 1],
+  const { c } = state.routed.states[state.layer.iterations - 1],
     edge = edgeTo(hovered?.parent ?? parent, child) ?? edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best));
-  return { child, edge, parent: layer.dst[edge] };
+  return { child, edge, parent: state.layer.dst[edge] };
 }
 
 // Numbers and names of this image in the article's sentences.
 const FACTS = {
-  children: () => words.fewVectors(layer.children),
-  parents: () => words.parents(layer.parents),
+  children: () => words.fewVectors(state.layer.children),
+  parents: () => words.parents(state.layer.parents),
   child: ({ child }) => childName(child),
-  parent: ({ parent }) => trace.parents[parent].name,
-  rounds: () => layer.iterations,
-  agreementFirst: ({ edge }) => fixed(routed.states[0].agreement[edge], 2),
-  agreementLast: ({ edge }) => fixed(routed.states[layer.iterations - 1].agreement[edge], 2),
-  cFirst: ({ edge }) => fixed(routed.states[0].c[edge], 2),
-  cLast: ({ edge }) => fixed(routed.states[layer.iterations - 1].c[edge], 2),
-  entropyFirst: () => image.meanEntropy(now.k, 0).toFixed(2),
-  entropyLast: () => image.meanEntropy(now.k, layer.iterations - 1).toFixed(2),
+  parent: ({ parent }) => state.trace.parents[parent].name,
+  rounds: () => state.layer.iterations,
+  agreementFirst: ({ edge }) => fixed(state.routed.states[0].agreement[edge], 2),
+  agreementLast: ({ edge }) => fixed(state.routed.states[state.layer.iterations - 1].agreement[edge], 2),
+  cFirst: ({ edge }) => fixed(state.routed.states[0].c[edge], 2),
+  cLast: ({ edge }) => fixed(state.routed.states[state.layer.iterations - 1].c[edge], 2),
+  entropyFirst: () => state.image.meanEntropy(now.k, 0).toFixed(2),
+  entropyLast: () => state.image.meanEntropy(now.k, state.layer.iterations - 1).toFixed(2),
 };
-
-// The sum that comes in at a parent in an iteration, s (D,), with weights c, or of all votes with 1.
-function sumAt(parent, c = null) {
-  const s = new Float64Array(layer.dim);
-  layer.dst.forEach((j, e) => j === parent && voteOf(e).forEach((value, d) => (s[d] += (c ? c[e] : 1) * value)));
-  return s;
-}
-
-// kappa / rho of a parent, of spherical routing.
-function strengthOf(parent) {
-  let [squares, count] = [0, 0];
-  layer.dst.forEach((j, e) => {
-    if (j !== parent) return;
-    squares += dot(voteOf(e), voteOf(e));
-    count++;
-  });
-  return squares > 1e-24 * count ? CAPSULES.concentration / Math.sqrt(squares / count) : 0;
-}
 
 // The learned prior logit of an edge, or 0.
 function priorOf(e) {
-  return PRIOR ? PRIOR[e] : 0;
+  return state.layer.learnedPrior ? state.layer.learnedPrior[e] : 0;
 }
 
 // The beginning of a formula, in letters and in numbers, if there is a prior.
-const PRIOR_LETTERS = PRIOR ? `${words.prior} + ` : "";
+function priorLetters() {
+  return state.layer.learnedPrior ? `${words.prior} + ` : "";
+}
 function started(e) {
-  return PRIOR_LETTERS && `${fixed(priorOf(e), 3)} + `;
+  return priorLetters() && `${fixed(priorOf(e), 3)} + `;
 }
 
-function plus(value) {
+export function plus(value) {
   return `${value < 0 && fixed(value, 3) !== fixed(0, 3) ? "\u2212" : "+"} ${fixed(Math.abs(value), 3)}`;
 }
 
@@ -109,27 +80,27 @@ function short(value) {
 // note, and the vector that the vote is held against, with its name.
 const RULES = {
   dynamic: (e, r) => {
-    const { b, agreement } = routed.states[r],
-      v = parentAt(r, layer.dst[e]);
+    const { b, agreement } = state.routed.states[r],
+      v = parentAt(r, state.layer.dst[e]);
     return {
       letters: "b + ⟨û, v⟩",
       start: `${fixed(b[e], 3)} + ⟨û, v⟩`,
       numbers: `${fixed(b[e], 3)} ${plus(agreement[e])} = ${fixed(b[e] + agreement[e], 3)}`,
-      note: words.added(r, r === layer.iterations - 1),
+      note: words.added(r, r === state.layer.iterations - 1),
       against: v,
       called: "v",
     };
   },
   spherical: (e, r) => {
-    const { c, b } = routed.states[r],
-      j = layer.dst[e],
+    const { c, b } = state.routed.states[r],
+      j = state.layer.dst[e],
       s = sumAt(j, c),
       size = lengthOf(s),
       mu = s.map((value) => (size > 0 ? value / size : 0)),
       strength = strengthOf(j),
       along = dot(voteOf(e), mu);
     return {
-      letters: `${PRIOR_LETTERS}κ/ρ · ⟨û, s/‖s‖⟩`,
+      letters: `${priorLetters()}κ/ρ · ⟨û, s/‖s‖⟩`,
       numbers: `${started(e)}${fixed(strength, 3)} · ${fixed(along, 3)} = ${fixed(priorOf(e) + strength * along, 3)}`,
       note: words.replaced(fixed(b[e], 3), r),
       against: mu,
@@ -137,67 +108,74 @@ const RULES = {
     };
   },
   attention: (e) => {
-    const { b } = routed.states[0],
-      all = sumAt(layer.dst[e]),
+    const { b } = state.routed.states[0],
+      all = sumAt(state.layer.dst[e]),
       product = fixed(dot(voteOf(e), all), 3);
     return {
-      letters: `${PRIOR_LETTERS}⟨û, Σ û⟩ / √${layer.dim}`,
-      numbers: `${started(e)}${product} / ${fixed(Math.sqrt(layer.dim), 3)} = ${fixed(b[e], 3)}`,
+      letters: `${priorLetters()}⟨û, Σ û⟩ / √${state.layer.dim}`,
+      numbers: `${started(e)}${product} / ${fixed(Math.sqrt(state.layer.dim), 3)} = ${fixed(b[e], 3)}`,
       note: words.computedOnce,
       against: all,
       called: "Σ û",
     };
   },
   uniform: (e, r) => {
-    const { b, agreement } = routed.states[0];
+    const { b, agreement } = state.routed.states[0];
     return {
-      letters: PRIOR ? words.prior : "0",
+      letters: state.layer.learnedPrior ? words.prior : "0",
       numbers: fixed(b[e], 3),
       note: words.unused(fixed(agreement[e], 3)),
-      against: parentAt(r, layer.dst[e]),
+      against: parentAt(r, state.layer.dst[e]),
       called: "v",
     };
   },
 };
 
-const ONE_PASS = ["attention", "uniform"].includes(layer.routing);
+function ruleOf(e, r) {
+  const rule = RULES[state.layer.routing](e, r);
+  return own.rule ? own.rule(rule, e, r) : rule;
+}
+
+export function isOnePass(routing) {
+  return routing === "attention" || routing === "uniform";
+}
 
 const SOFTMAX = "c = e^b / Σ e^b";
 
 // The numbers of an edge's softmax, or that a pull sets it.
 function softmaxNumbers(edge, { b, c }) {
-  const child = layer.src[edge],
+  const child = state.layer.src[edge],
     total = edgesFrom(child).reduce((sum, e) => sum + Math.exp(b[e]), 0);
-  return graph.held[child] >= 0 ? words.setTo(fixed(c[edge], 0)) : `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`;
+  return state.held[child] >= 0 ? words.setTo(fixed(c[edge], 0)) : `${short(Math.exp(b[edge]))} / ${short(total)} = ${fixed(c[edge], 3)}`;
 }
 
 // The line after the sum, as [name, formula, numbers].
-let readout = (parent, r) => {
-  const n = lengthOf(sumAt(parent, routed.states[r].c)),
-    numbers = `${fixed(n * n, 3)} / ${fixed(1 + n * n, 3)} = ${fixed(routed.states[r].lengths[parent], 3)}`;
+export function squashLine(parent, r) {
+  const n = lengthOf(sumAt(parent, state.routed.states[r].c)),
+    numbers = `${fixed(n * n, 3)} / ${fixed(1 + n * n, 3)} = ${fixed(state.routed.states[r].lengths[parent], 3)}`;
   return ["squash", "‖v‖ = ‖s‖² / (1 + ‖s‖²)", numbers];
-};
+}
 
 // One iteration as [name, formula, numbers, panel that shows it], in the order in which they are computed.
 function linesOf({ edge, parent }, r) {
-  const { letters, numbers } = RULES[layer.routing](edge, r),
-    held = graph.held[layer.src[edge]] === parent,
-    n = lengthOf(sumAt(parent, routed.states[r].c)),
-    { name } = trace.parents[parent],
-    count = layer.dst.reduce((sum, j) => sum + (j === parent), 0);
+  const { letters, numbers } = ruleOf(edge, r),
+    pulled = state.held[state.layer.src[edge]] === parent,
+    n = lengthOf(sumAt(parent, state.routed.states[r].c)),
+    { name } = state.trace.parents[parent],
+    count = state.layer.dst.reduce((sum, j) => sum + (j === parent), 0);
   const lines = [
-    ["softmax", SOFTMAX, softmaxNumbers(edge, routed.states[r]), "#softmax"],
+    ["softmax", SOFTMAX, softmaxNumbers(edge, state.routed.states[r]), "#softmax"],
     ["sum", "s = Σ c û", `${words.votesFor(count, name)}: ‖s‖ = ${fixed(n, 3)}`, "#votes"],
-    [...readout(parent, r), "#votes"],
+    [...(own.outputLine ?? squashLine)(parent, r), "#votes"],
   ];
-  const agreement = ["agreement", `b ← ${letters}`, held ? words.setTo(1) : numbers, "#edge"];
-  return layer.routing === "attention" ? [agreement, ...lines] : [...lines, agreement];
+  const agreement = ["agreement", `b ← ${letters}`, pulled ? words.setTo(1) : numbers, "#edge"];
+  return state.layer.routing === "attention" ? [agreement, ...lines] : [...lines, agreement];
 }
 
 function drawLines(subject, r) {
   const lines = linesOf(subject, r);
-  $("#lines-head").textContent = words.pass(ONE_PASS, r + 1, childName(subject.child), trace.parents[subject.parent].name);
-  Object.assign($("#round"), { max: trace.iterations, value: r + 1 });
+  $("#lines-head").textContent = words.pass(isOnePass(state.layer.routing), r + 1, childName(subject.child), state.trace.parents[subject.parent].name);
+  Object.assign($("#round"), { max: state.trace.iterations, value: r + 1 });
   fill($("#lines ol"), lines.length, "li", (item) => {
     item.innerHTML = '<strong></strong> <span class="letters"></span> <span class="numbers"></span>';
   });
@@ -212,9 +190,9 @@ function drawLines(subject, r) {
   for (const panel of ["#softmax", "#votes", "#edge"]) {
     $(panel).classList.toggle("spoken", line !== null && lines[line][3] === panel);
   }
-  $("#line-back").disabled = line === null || (line === 0 && (r === 0 || ONE_PASS));
-  $("#line-next").disabled = line === 3 && (ONE_PASS || r === trace.iterations - 1);
-  $("#line-next").textContent = line === null ? words.stepThrough : line === 3 && !ONE_PASS ? words.nextIteration : words.nextLine;
+  $("#line-back").disabled = line === null || (line === 0 && (r === 0 || isOnePass(state.layer.routing)));
+  $("#line-next").disabled = line === 3 && (isOnePass(state.layer.routing) || r === state.trace.iterations - 1);
+  $("#line-next").textContent = line === null ? words.stepThrough : line === 3 && !isOnePass(state.layer.routing) ? words.nextIteration : words.nextLine;
 }
 
 // A text whose ^ raises what follows it, up to a blank.
@@ -225,23 +203,23 @@ function raised(element, text) {
 }
 
 function drawEdge({ child, edge, parent }, r) {
-  const { letters, start = letters, numbers, note, against, called } = RULES[layer.routing](edge, r),
-    held = graph.held[child] === parent,
-    { name } = trace.parents[parent],
+  const { letters, start = letters, numbers, note, against, called } = ruleOf(edge, r),
+    pulled = state.held[child] === parent,
+    { name } = state.trace.parents[parent],
     vote = voteOf(edge),
     sizes = [lengthOf(vote), lengthOf(against)],
     product = dot(vote, against);
   $("#edge h3").textContent = `${sentence(childName(child))} → ${name}`;
-  raised($("#edge .formula"), held ? words.setTo(1) : `b = ${start} = ${numbers}`);
+  raised($("#edge .formula"), pulled ? words.setTo(1) : `b = ${start} = ${numbers}`);
   $("#edge .against").textContent = words.ofParent(called, name);
-  $("#edge .own").style.setProperty("--of", look.parents[parent]);
+  $("#edge .own").style.setProperty("--of", state.look.parents[parent]);
   const cosine = sizes[0] * sizes[1] > 0 ? product / (sizes[0] * sizes[1]) : 0;
   const written = (value) => fixed(value, 3),
     numbersOf = [written(cosine), sizes.map(written), written(product)];
-  $("#edge > figcaption").textContent = words.bars(layer.dim, called, ...numbersOf, held ? "" : note);
+  $("#edge > figcaption").textContent = words.bars(state.layer.dim, called, ...numbersOf, pulled ? "" : note);
   const pairs = [...vote].map((value, d) => `${fixed(value, 2)}${words.and}${fixed(against[d], 2)}`).join("; ");
   $("#edge > canvas").setAttribute("aria-label", words.pairs(called, name, pairs));
-  drawBars($("#edge > canvas"), vote, against, look.parents[parent]);
+  drawBars($("#edge > canvas"), vote, against, state.look.parents[parent]);
 }
 
 // Two vectors' numbers as bars over one another, and their products below.
@@ -259,34 +237,34 @@ function drawBars(canvas, vote, against, color) {
     context.fillStyle = style(value);
     context.fillRect(...box);
   };
-  for (const middle of [upper, lower]) filled(() => look.faint)(0, 0, middle - 0.5, width, 1);
+  for (const middle of [upper, lower]) filled(() => state.look.faint)(0, 0, middle - 0.5, width, 1);
   bars(against, upper, 0.34 * height, 0.8, filled(() => color));
   bars(vote, upper, 0.34 * height, 0.4, (value, ...box) => {
-    filled(() => look.paper)(value, ...box);
-    Object.assign(context, { strokeStyle: look.ink, lineWidth: 2 });
+    filled(() => state.look.paper)(value, ...box);
+    Object.assign(context, { strokeStyle: state.look.ink, lineWidth: 2 });
     context.strokeRect(...box);
   });
   const products = Array.from(vote, (value, d) => value * against[d]);
-  bars(products, lower, 0.13 * height, 0.6, filled((value) => (value > 0 ? look.accent : look.muted)));
+  bars(products, lower, 0.13 * height, 0.6, filled((value) => (value > 0 ? state.look.accent : state.look.muted)));
 }
 
 function drawSoftmax({ child, edge }, r) {
-  const { b, c } = routed.states[r],
+  const { b, c } = state.routed.states[r],
     edges = edgesFrom(child);
   $("#softmax h3").textContent = words.softmaxOf(childName(child));
-  raised($("#softmax .formula"), `${SOFTMAX}${graph.held[child] >= 0 ? ": " : " = "}${softmaxNumbers(edge, routed.states[r])}`);
+  raised($("#softmax .formula"), `${SOFTMAX}${state.held[child] >= 0 ? ": " : " = "}${softmaxNumbers(edge, state.routed.states[r])}`);
   fill($("#softmax tbody"), edges.length, "tr", (row) => {
     row.innerHTML = '<td></td><td></td><td></td><td><span class="bar"></span></td><td></td>';
   });
   edges.forEach((e, at) => {
     const row = $("#softmax tbody").rows[at],
-      parent = layer.dst[e];
+      parent = state.layer.dst[e];
     row.classList.toggle("chosen", e === edge);
-    row.cells[0].textContent = trace.parents[parent].name;
+    row.cells[0].textContent = state.trace.parents[parent].name;
     row.cells[1].textContent = writtenLogit(b[e], child, parent, 3);
-    raised(row.cells[2], graph.held[child] === parent ? "" : short(Math.exp(b[e])));
+    raised(row.cells[2], state.held[child] === parent ? "" : short(Math.exp(b[e])));
     row.cells[3].firstChild.style.setProperty("--share", c[e]);
-    row.cells[3].firstChild.style.setProperty("--of", look.parents[parent]);
+    row.cells[3].firstChild.style.setProperty("--of", state.look.parents[parent]);
     row.cells[4].textContent = fixed(c[e], 3);
   });
 }
@@ -294,36 +272,37 @@ function drawSoftmax({ child, edge }, r) {
 // The child's couplings over all rounds; dashed: an equal share.
 function drawShares({ child, edge }) {
   const canvas = $("#softmax canvas"),
-    drawn = new Curve(canvas, look, trace.iterations, 1),
+    drawn = new Curve(canvas, state.look, state.trace.iterations, 1),
     edges = edgesFrom(child),
     { top, bottom } = drawn.box,
     x = drawn.x(now.r);
-  drawn.frame(trace.trained, 1 / edges.length, words.couplingC);
-  const states = routed.states.slice(0, trace.iterations);
+  drawn.frame(state.trace.trained, 1 / edges.length, words.couplingC);
+  const states = state.routed.states.slice(0, state.trace.iterations);
   for (const e of edges) {
     const points = states.map(({ c }, r) => [drawn.x(r), drawn.y(c[e])]);
-    drawn.line(points, look.parents[layer.dst[e]], e === edge ? 4 : 2);
+    drawn.line(points, state.look.parents[state.layer.dst[e]], e === edge ? 4 : 2);
   }
-  drawn.line([[x, top], [x, bottom]], look.accent, 2);
+  drawn.line([[x, top], [x, bottom]], state.look.accent, 2);
   const shares = states.map(({ c }) => fixed(c[edge], 2)).join(", ");
-  canvas.setAttribute("aria-label", words.shares(childName(child), trace.parents[layer.dst[edge]].name, shares));
+  canvas.setAttribute("aria-label", words.shares(childName(child), state.trace.parents[state.layer.dst[edge]].name, shares));
 }
 
-function drawWhy(parent) {
-  explained = null;
-  if (!routed || $("#why").hidden) return;
-  const last = trace.epochs.length - 1,
+function drawWhy() {
+  state.explained = null;
+  if (!state.routed || $("#why").hidden) return;
+  const last = state.trace.epochs.length - 1,
     elsewhen = now.k !== last,
-    subject = subjectOf(parent),
+    subject = subjectOf(state.parentShown),
     r = Math.round(now.r);
   $("#elsewhen").hidden = !elsewhen;
-  $("#elsewhen span").textContent = words.carriedVotes(trace.epochs[last]);
+  $("#elsewhen span").textContent = words.carriedVotes(state.trace.epochs[last]);
   $("#why").classList.toggle("empty", elsewhen || subject === null);
   if (elsewhen || subject === null) return;
-  const { name } = trace.parents[subject.parent],
-    how = (spokenOf() ?? null) === null ? words.strongestWith(name) : "";
-  $("#subject").textContent = words.subject(sentence(childName(subject.child)), how, name);
-  explained = subject;
+  const { name } = state.trace.parents[subject.parent],
+    reason = spokenOf() === null ? words.strongestWith(name) : "";
+  $("#subject").textContent = words.subject(childName(subject.child), reason, name);
+  state.explained = subject;
+  for (const part of document.querySelectorAll(".by-rounds")) part.hidden = isOnePass(state.layer.routing);
   drawLines(subject, r);
   view.draw(subject.parent, subject.child);
   drawEdge(subject, r);
@@ -354,7 +333,7 @@ function lights(list, of) {
   for (const kind of ["pointerover", "focusin"]) {
     list.addEventListener(kind, ({ target }) => {
       const row = target.closest("li, tr");
-      if (row && explained) choose({ hovered: pointedAt(of(explained, [...list.children].indexOf(row))) });
+      if (row && state.explained) choose({ hovered: state.graph.pointedAt(of(state.explained, [...list.children].indexOf(row))) });
     });
   }
   for (const kind of ["pointerleave", "focusout"]) list.addEventListener(kind, () => choose({ hovered: null }));
@@ -363,12 +342,10 @@ lights($("#lines ol"), ({ child, edge, parent }, at) => {
   const panel = linesOf({ edge, parent }, Math.round(now.r))[at][3];
   return { "#softmax": { child }, "#votes": { parent }, "#edge": { child, parent } }[panel];
 });
-lights($("#softmax tbody"), ({ child }, at) => ({ child, parent: layer.dst[edgesFrom(child)[at]] }));
+lights($("#softmax tbody"), ({ child }, at) => ({ child, parent: state.layer.dst[edgesFrom(child)[at]] }));
 $("#round").addEventListener("input", ({ target }) => go({ r: target.value - 1 }));
 $("#line-next").addEventListener("click", () => stepLine(1));
 $("#line-back").addEventListener("click", () => stepLine(-1));
-$("#elsewhen button").addEventListener("click", () => go({ k: trace.epochs.length - 1 }));
+$("#elsewhen button").addEventListener("click", () => go({ k: state.trace.epochs.length - 1 }));
 $("#votes details").addEventListener("toggle", redraw);
-for (const part of document.querySelectorAll(".by-rounds")) part.hidden = ONE_PASS;
-numberEdges();
-extras.push(drawWhy);
+drawings.push(drawWhy);

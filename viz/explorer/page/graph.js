@@ -1,23 +1,30 @@
 // The bipartite graph on a canvas: children at the left, the parents' rows of the page at the right.
 
+import { surface } from "./charts.js";
+import { LET_GO } from "./layer.js";
+import { redraw, shortName } from "./shell.js";
+import { now, state } from "./state.js";
+import { channels } from "./tools.js";
+import { words } from "./words.js";
+
+export const ASIDE = 0.3; // strength of the other lines while one is under the pointer
+export const GRABBED = 5; // pixels after which a press is a pull
+export const REACH = 7; // pixels from a line in which the pointer is on it
+export const PICTURED = 20; // children shown with pictures, at most
 const THIN = 0.4,
   THICK = 10, // pixels of a line whose coupling is 1
   PALE = 0.2,
   STRONG = 0.95,
   UNLIT = 0.05,
-  ASIDE = 0.3, // strength of the other lines while one is under the pointer
-  GRABBED = 5, // pixels after which a press is a pull
-  REACH = 7, // pixels from a line in which the pointer is on it
   MANY = 400, // lines that would be a fog where they are weak
-  FOG = 0.03;
-const PICTURED = 20, // children shown with pictures, at most
+  FOG = 0.03,
   LEGIBLE = 18; // pixels of a picture's side; smaller ones are dots
 const DIGIT = 8, // pixels of a sign of a child's number
   LINE = 14; // pixels that a number needs; where children have less, only one that is marked has its own
 
-class Graph {
+export class Graph {
   constructor(canvas) {
-    Object.assign(this, { canvas, pull: null, held: {} });
+    Object.assign(this, { canvas, pull: null });
   }
 
   // Take what stays while time passes: the image's edges, the children and parents shown from top to bottom, and pictures of
@@ -106,7 +113,7 @@ class Graph {
       context.globalAlpha = alpha;
       context.lineWidth = this.lineWidth(c[edge]);
       context.strokeStyle = look.parents[image.dst[edge]];
-      if (this.held[image.src[edge]] !== LET_GO) this.curve(this.childY(image.src[edge]), right, this.parentY(image.dst[edge]));
+      if (state.held[image.src[edge]] !== LET_GO) this.curve(this.childY(image.src[edge]), right, this.parentY(image.dst[edge]));
     };
     // the others fade around what is chosen or under the pointer: a line's width is always its coupling's
     const under = hovered?.edge,
@@ -147,21 +154,21 @@ class Graph {
   drawChild(child, marked, look) {
     const { context, side, from } = this,
       y = this.childY(child),
-      held = child in this.held || child in now.pinned;
+      framed = child in state.held || child in now.pinned;
     context.strokeStyle = context.fillStyle = marked ? look.accent : look.ink;
     if (this.side) {
       context.imageSmoothingEnabled = true;
       const most = Math.max(...this.edges.filter((edge) => this.image.src[edge] === child).map((edge) => this.c[edge]));
-      if (trace.network?.decoder) context.globalAlpha = Math.sqrt(Math.max(0, most)); // a vote is as strong as it counts
+      if (state.trace.network?.decoder) context.globalAlpha = Math.sqrt(Math.max(0, most)); // a vote is as strong as it counts
       if (this.pictures.has(child)) context.drawImage(this.pictures.get(child), from + 1, y - side / 2, side, side);
       context.globalAlpha = 1;
-      context.lineWidth = marked ? 3 : held ? 2 : 1;
-      if (!marked && !held) context.strokeStyle = look.faint;
+      context.lineWidth = marked ? 3 : framed ? 2 : 1;
+      if (!marked && !framed) context.strokeStyle = look.faint;
       context.strokeRect(from + 1.5, y - side / 2 + 0.5, side - 1, side - 1);
       return;
     }
     context.beginPath();
-    context.arc(this.left - 5, y, marked || held ? 5 : Math.min(4.5, Math.max(1.2, 0.38 * this.room)), 0, 2 * Math.PI);
+    context.arc(this.left - 5, y, marked || framed ? 5 : Math.min(4.5, Math.max(1.2, 0.38 * this.room)), 0, 2 * Math.PI);
     context.fill();
   }
 
@@ -195,6 +202,12 @@ class Graph {
     this.canvas.addEventListener("pointercancel", end);
   }
 
+  // What formulas.js points at, as what is under the pointer.
+  pointedAt({ child, parent }) {
+    const { src, dst } = this.image;
+    return { child, parent, edge: this.edges.find((e) => src[e] === child && dst[e] === parent) };
+  }
+
   // The item under a point: {child}, {child, parent, edge}, or null.
   under(x, y, chosen) {
     if (x < this.left + 4) {
@@ -215,12 +228,12 @@ class Graph {
 }
 
 // Red, green and blue of "#rrggbb" or "rgb(r g b)".
-function rgbOf(color) {
+export function rgbOf(color) {
   return color.startsWith("#") ? channels(color) : color.match(/\d+/g).map(Number);
 }
 
 // Lines of known coupling: an equal share for each of a child's `choices`, what is enough to choose a parent or one half, and 1.
-function drawScale(canvas, graph, choices, look, enough) {
+export function drawScale(canvas, graph, choices, look, enough) {
   const { context, height } = surface(canvas),
     marks = [enough ? [enough, words.chooses(enough)] : [0.5, "0.5"], [1, "1"]],
     middle = height / 2;

@@ -32,7 +32,7 @@ function moduleBytes() {
 }
 
 // A function as `products` of network.js, or null where the browser or a host's policy doesn't allow it.
-function productsByLanes() {
+export function productsByLanes() {
   let f, memory;
   try {
     memory = new WebAssembly.Memory({ initial: 1 });

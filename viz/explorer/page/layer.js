@@ -1,10 +1,10 @@
-// Routing of votes along the edges of a layer of capsules, as graphcaps/routing/ has it. Vectors of a kind lie one behind
+// Routing of votes along the edges of a layer of capsules, as graphcaps/algorithms/ has it. Vectors of a kind lie one behind
 // another: parent j's at j * dim. Numbers are doubles: engines convert every float32 they touch.
 
-const HOLD = 100, // the prior logit of an edge that holds its child
-  LET_GO = -1; // the parent of a child that votes for none
+export const LET_GO = -1; // the parent of a child that votes for none
+const HOLD = 100; // the prior logit of an edge that holds its child
 
-function lengthsOf(vectors, dim) {
+export function lengthsOf(vectors, dim) {
   return Float64Array.from({ length: vectors.length / dim }, (_, n) => {
     let sum = 0;
     for (let d = 0; d < dim; d++) sum += vectors[n * dim + d] ** 2;
@@ -13,7 +13,7 @@ function lengthsOf(vectors, dim) {
 }
 
 // Equation 1: n / (1 + n^2) times each vector, n its length.
-function squashed(vectors, dim) {
+export function squashed(vectors, dim) {
   const lengths = lengthsOf(vectors, dim);
   return vectors.map((value, at) => {
     const n = lengths[Math.floor(at / dim)];
@@ -22,7 +22,7 @@ function squashed(vectors, dim) {
 }
 
 // A layer of capsules: edge e goes from child src[e] to parent dst[e], and carries matrix[e] of `weight` (M, P, D).
-class Layer {
+export class Layer {
   constructor({ src, dst, matrix, weight, prior, places, ...rest }) {
     Object.assign(this, rest, { src: src.values, dst: dst.values, matrix: matrix.values, weight: weight.values });
     Object.assign(this, { rows: weight.shape[1], dim: weight.shape[2], edges: this.src.length });

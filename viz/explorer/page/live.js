@@ -1,37 +1,45 @@
 // A page that carries its network: what is drawn is routed here, in a thread of its own, and shown.
 
-const { network } = stored,
-  { shape } = network,
-  [, high, wide] = shape;
-const ITERATIONS = stored.iterations,
+import { computed, reanswered } from "./answer.js";
+import { Desk, NEUTRAL } from "./desk.js";
+import { doubtOf } from "./doubts.js";
+import { chooserInput, show, showImages, stepChild, takeImage } from "./page.js";
+import { answers, noun, RIGHT, WRONG, wrongOf } from "./panels.js";
+import { paste, photograph } from "./picture.js";
+import { follow, resume } from "./share.js";
+import { redraw } from "./shell.js";
+import { now, state } from "./state.js";
+import { ask, newest, thread } from "./thread.js";
+import { $, fill, fixed, sentence } from "./tools.js";
+import { stored, unpacked } from "./trace.js";
+import { words } from "./words.js";
+
+export const network = stored.network;
+export const BEND = 0.25; // added to a number of the longest capsule, or taken away, at most
+export const EMPTY = { at: null, label: null, name: "" };
+export const arrivals = []; // functions that follow an answer, each called with it and with {label, blank}
+export const shelf = stored.images.map(shelved); // images to try
+const [, high, wide] = network.shape,
   TOPS = Math.min(3, stored.parents.length),
-  REST = 350, // milliseconds after which a drawing is taken to be done
-  BEND = 0.25; // added to a number of the longest capsule, or taken away, at most
-const layer = lastLayer(network),
-  shelf = stored.images.map(shelved), // images to try
-  EMPTY = { at: null, label: null, name: "" };
+  REST = 350; // milliseconds after which a drawing is taken to be done
+let top1; // the longest parent of the newest answer
+state.layer = lastLayer(network);
+state.shown = EMPTY;
 stored.looks &&= network.layers.length === 1; // saliency.js goes back from primary capsules
-let shown = EMPTY, // the image that lies on the desk
-  held = {}, // child: the parent that it was pulled to, or LET_GO
-  pulledLast = null, // a child
-  routed = null, // the newest answer: u_hat (E, D), states of all rounds, tops
-  count = 0, // questions asked
-  asked = null, // the question that it answers: {count, data: pixels, label, page, moment}; later with saliency
-  top1, // its longest parent
-  underway = 0; // questions without an answer
 
 // Ends of the last layer's edges, as the page has them; the network's arrays stay in its thread.
 function lastLayer({ layers }) {
-  const { src, dst, children, parents, weight, iterations, routing } = layers.at(-1),
-    whole = ({ data }) => new Int32Array(data.buffer);
-  return { src: whole(src), dst: whole(dst), children, parents, dim: weight.shape[2], iterations, routing };
+  const { src, dst, prior, weight, ...rest } = layers.at(-1),
+    whole = ({ data }) => new Int32Array(data.buffer),
+    learnedPrior = prior && new Float32Array(prior.data.buffer);
+  return { ...rest, src: whole(src), dst: whole(dst), dim: weight.shape[2], learnedPrior };
 }
 
 // The edges of the last layer that a stored image keeps.
 function edgesOf({ src, dst }) {
-  const place = (e) => layer.src[e] * layer.parents + layer.dst[e],
-    places = new Map([...layer.src.keys()].map((e) => [place(e), e]));
-  return src.map((child, at) => places.get(child * layer.parents + dst[at]));
+  const place = (e) => state.layer.src[e] * state.layer.parents + state.layer.dst[e],
+    places = new Map([...state.layer.src.keys()].map((e) => [place(e), e]));
+  return src.map((child, at) => places.get(child * state.layer.parents + dst[at]));
 }
 
 function shelved(each, n) {
@@ -39,93 +47,28 @@ function shelved(each, n) {
   return { name: name ?? `image ${n}`, classes: [each.label], pixels: each.pixels, wrong: name && wrongOf(stored, each) };
 }
 
-// Ask a thread with the network: ask(kind, question) is a promise of its answer.
-function thread() {
-  const url = URL.createObjectURL(new Blob([$("#worker").textContent], { type: "text/javascript" })),
-    worker = new Worker(url),
-    waiting = new Map();
-  let count = 0;
-  let broken = null;
-  worker.onmessage = ({ data: { id, ...answer } }) => {
-    waiting.get(id)?.(answer);
-    waiting.delete(id);
-  };
-  worker.onerror = ({ message }) => {
-    broken = message || words.threadStopped;
-    waiting.forEach((done) => done({ error: broken }));
-    waiting.clear();
-  };
-  const ask = (kind, question) =>
-    new Promise((done) => {
-      if (broken) return done({ error: broken });
-      waiting.set(++count, done);
-      worker.postMessage({ id: count, kind, ...question });
-    });
-  ask("load", { network }).then(({ error }) => error && trouble(error));
-  return ask;
-}
-
-function trouble(error) {
-  $("#trouble").hidden = !error;
-  if (error) $("#trouble").textContent = words.cantAnswer(error);
-}
-
-// A function that asks one question at a time. While one is answered, only the newest other one waits.
-function newest(ask, kind, arrived) {
-  let waiting = null,
-    running = false;
-  return async (question, about) => {
-    waiting = { question, about };
-    if (running) return;
-    running = true;
-    expectAnswers(1);
-    try {
-      while (waiting) {
-        const asked = waiting;
-        waiting = null;
-        const { error, ...answer } = await ask(kind, asked.question);
-        if (error || kind === "explain") trouble(error);
-        if (!error) arrived(answer, asked.about);
-      }
-    } finally {
-      running = false;
-      expectAnswers(-1);
-    }
-  };
-}
-
-function expectAnswers(more) {
-  underway += more;
-  $("main").setAttribute("aria-busy", underway > 0);
-}
-
-const ask = thread(),
-  findLooks = stored.looks && !network.decoder ? newest(thread(), "saliency", addLooks) : null; // it takes a second
+const findLooks = stored.looks && !network.decoder ? newest(thread(), "saliency", addLooks) : null; // it takes a second
 const explain = newest(ask, "explain", (answer, about) => showAnswer(answer, about));
 const bendDecoded = newest(ask, "decode", ({ pictures: [picture] }, of) => of === top1 && showPixels($("#bend > canvas"), picture));
 
-function showPixels(canvas, data) {
-  paste(canvas, photograph({ shape, data }));
+export function showPixels(canvas, data) {
+  paste(canvas, photograph({ shape: network.shape, data }));
 }
 
-const options = { shape, ...network.desk, overlaps: network.objects > 1 },
-  desk = new Desk($("#sheet canvas"), options, () => changed(), snapshot);
-showSheet = (tinted, frame) => {
-  Object.assign(desk, { tinted });
-  desk.draw(asked?.data ?? desk.pixels(), asked?.count === count ? tinted : null, frame);
-};
+const options = { shape: network.shape, ...network.desk, overlaps: network.objects > 1 };
+state.desk = new Desk($("#sheet canvas"), options, () => changed(), snapshot);
 
 // Lay an image of the shelf on the desk, without showing it yet.
-function layOut(at) {
+export function layOut(at) {
   const { name, classes, pixels } = shelf[at];
   chooserInput(at).parentElement.scrollIntoView({ block: "nearest", inline: "center" });
-  shown = { at, label: classes.length === 1 ? classes[0] : null, name: /^image \d/.test(name) ? sentence(`test ${name}`) : words.testImageOf(name) };
-  held = {};
-  Object.assign(desk, { picture: photograph(pixels), lines: [], adjust: { ...NEUTRAL } });
+  state.shown = { at, label: classes.length === 1 ? classes[0] : null, name: /^image \d/.test(name) ? sentence(`test ${name}`) : words.testImageOf(name) };
+  state.held = {};
+  Object.assign(state.desk, { picture: photograph(pixels), lines: [], adjust: { ...NEUTRAL } });
 }
 
 function takeShelved(at) {
-  if (desk.lines.length || Object.keys(held).length) desk.remember();
+  if (state.desk.lines.length || Object.keys(state.held).length) state.desk.remember();
   layOut(at);
   changed();
 }
@@ -133,68 +76,67 @@ function takeShelved(at) {
 // A function that puts what lies on the desk now on it again. Sliders that move the same sheet move `adjust` itself, so
 // they stay where they are; another sheet brings its own.
 function snapshot() {
-  const { picture, lines, adjust, past } = desk,
-    previous = [shown, held];
+  const { picture, lines, adjust, past } = state.desk,
+    previous = [state.shown, state.held];
   return () => {
-    [shown, held] = previous;
-    if (shown.at !== null) chooserInput(shown.at).checked = true;
-    Object.assign(desk, { picture, lines, adjust, past });
+    [state.shown, state.held] = previous;
+    if (state.shown.at !== null) chooserInput(state.shown.at).checked = true;
+    Object.assign(state.desk, { picture, lines, adjust, past });
     changed();
   };
 }
 
 // Let a child go where it was pulled: to a parent, to none with LET_GO, or with null by its own votes.
-function hold(child, parent) {
-  desk.remember();
-  const { [child]: _, ...others } = held;
-  held = parent === null ? others : { ...others, [child]: parent };
-  pulledLast = child;
+export function hold(child, parent) {
+  state.desk.remember();
+  const { [child]: _, ...others } = state.held;
+  state.held = parent === null ? others : { ...others, [child]: parent };
+  state.pulledLast = child;
   changed();
 }
 
 // The desk has changed: show it, and ask what the network makes of it.
-function changed(moment = null) {
-  const empty = !desk.picture && !desk.lines.length;
-  if (!desk.picture) {
-    shown = { ...EMPTY, name: empty ? "" : words.drawing };
+export function changed(moment = null) {
+  const empty = !state.desk.picture && !state.desk.lines.length;
+  if (!state.desk.picture) {
+    state.shown = { ...EMPTY, name: empty ? "" : words.drawing };
     for (const input of document.querySelectorAll("#images input")) input.checked = false;
   }
-  if (empty) held = {};
-  const altered = desk.lines.length > 0 || Object.values(desk.adjust).some((value) => value !== 0),
-    { label, at } = shown,
-    data = desk.pixels(),
-    page = at !== null && !altered && !Object.keys(held).length ? at : null; // an unchanged image of the trace
-  explain({ pixels: data, rounds: ITERATIONS, tops: TOPS, held }, { count: ++count, label, page, data, moment });
-  graph.held = held;
-  $("#shown").textContent = at !== null && altered ? words.changed(shown.name) : shown.name;
+  if (empty) state.held = {};
+  const altered = state.desk.lines.length > 0 || Object.values(state.desk.adjust).some((value) => value !== 0),
+    { label, at } = state.shown,
+    data = state.desk.pixels(),
+    page = at !== null && !altered && !Object.keys(state.held).length ? at : null; // an unchanged image of the trace
+  explain({ pixels: data, rounds: stored.iterations, tops: TOPS, held: state.held }, { count: ++state.questions, label, page, data, moment });
+  $("#shown").textContent = at !== null && altered ? words.changed(state.shown.name) : state.shown.name;
   $("#hint").hidden = !empty;
-  for (const [id, value] of Object.entries(desk.adjust)) {
+  for (const [id, value] of Object.entries(state.desk.adjust)) {
     $(`#${id}`).value = value;
     $(`#${id} + output`).textContent = fixed(value, id === "turn" ? 0 : 2) + (id === "turn" ? "°" : "");
   }
-  $("#undo").setAttribute("aria-disabled", !desk.past.length); // it keeps the focus
-  desk.draw(data, empty ? null : desk.tinted);
+  $("#undo").setAttribute("aria-disabled", !state.desk.past.length); // it keeps the focus
+  state.desk.draw(data, empty ? null : state.desk.tinted);
   showPixels($("#seen canvas"), data);
 }
 
 function showAnswer(answer, about) {
   const { label, page, data, moment } = about,
-    epoch = moment?.epoch ?? trace.epochs[Math.round(now.k)],
-    r = routed ? Math.round(now.r) : stored.trained - 1;
-  routed = answer;
-  asked = about;
-  const lengths = [...answer.states[layer.iterations - 1].lengths].sort((a, b) => b - a),
+    epoch = moment?.epoch ?? state.trace.epochs[Math.round(now.k)],
+    r = state.routed ? Math.round(now.r) : stored.trained - 1;
+  state.routed = answer;
+  state.asked = about;
+  const lengths = [...answer.states[state.layer.iterations - 1].lengths].sort((a, b) => b - a),
     doubt = doubtOf(network, data, lengths, reconstructionOf(answer)),
     blank = doubt === "blank";
   $("main").classList.toggle("blank", blank);
-  const names = answers([...answer.states[layer.iterations - 1].lengths]).map((parent) => stored.parents[parent].name),
-    pairs = network.objects > 1 && desk.lines.length ? words.always(noun(), network.objects) : "",
+  const names = answers([...answer.states[state.layer.iterations - 1].lengths]).map((parent) => stored.parents[parent].name),
+    pairs = network.objects > 1 && state.desk.lines.length ? words.always(noun(), network.objects) : "",
     text = { blank: words.blank, short: words.short(names.at(-1), network.limits.most) + pairs, unlike: words.unlike(network.limits.most) }[doubt] ?? pairs;
   $("#doubts").hidden = !text;
   if ($("#doubts").textContent !== text) $("#doubts").textContent = text; // a screen reader reads each change aloud
   if (page !== null) {
     const one = unpacked(stored, page),
-      images = Object.assign([...stored.images], { [page]: reanswered(one, answer, layer, stored, edgesOf(one)) }),
+      images = Object.assign([...stored.images], { [page]: reanswered(one, answer, state.layer, stored, edgesOf(one)) }),
       k = stored.epochs.indexOf(epoch);
     show({ ...stored, start: page, images }, r, k < 0 ? stored.epochs.length - 1 : k);
   } else {
@@ -209,7 +151,7 @@ function showAnswer(answer, about) {
     resume(moment);
     bendBy(moment.bend);
   }
-  showCompared(answer, { label, blank });
+  for (const arrival of arrivals) arrival(answer, { label, blank });
 }
 
 // The decoder's pictures of as many of the longest capsules as an image shows objects, one over the other.
@@ -221,8 +163,8 @@ function reconstructionOf({ tops }) {
 
 let resting = 0;
 function drawnImage({ saliency, data, label }, answer) {
-  const spots = saliency && { shape: [layer.children, high, wide], data: saliency };
-  return computed({ ...answer, saliency: spots }, layer, stored, { shape, data }, label);
+  const spots = saliency && { shape: [state.layer.children, high, wide], data: saliency };
+  return computed({ ...answer, saliency: spots }, state.layer, stored, { shape: network.shape, data }, label);
 }
 
 // The drawing is done: what takes longer than an answer is asked.
@@ -234,8 +176,8 @@ function rest(about) {
 
 // Take where children look into the image that it is asked of.
 function addLooks({ saliency }, about) {
-  if (about !== asked) return;
-  trace.images[0] = drawnImage({ ...about, saliency }, routed);
+  if (about !== state.asked) return;
+  state.trace.images[0] = drawnImage({ ...about, saliency }, state.routed);
   takeImage(now.n);
 }
 
@@ -243,7 +185,7 @@ function addLooks({ saliency }, about) {
 function showBend(longest) {
   top1 = longest;
   const { parent, capsule } = top1;
-  $("#capsule").textContent = words.capsuleOf(trace.parents[parent].name, capsule.length);
+  $("#capsule").textContent = words.capsuleOf(state.trace.parents[parent].name, capsule.length);
   fill($("#numbers"), capsule.length, "div", (row, d) => {
     row.innerHTML = '<label></label><input type="range" step="0.01"><output></output>';
     const [label, input] = row.children;
@@ -267,7 +209,7 @@ function vary() {
 }
 
 // {number, from 1: hundredths added to it}, or null where the capsule is as it is.
-function bentBy() {
+export function bentBy() {
   const added = [...document.querySelectorAll("#numbers input")].map(({ value }) => Math.round(100 * value)),
     bent = added.map((hundredths, d) => [d + 1, hundredths]).filter(([, hundredths]) => hundredths !== 0);
   return bent.length ? Object.fromEntries(bent) : null;
@@ -291,25 +233,26 @@ for (const [id, most] of [
 ]) {
   Object.assign($(`#${id}`), { min: -most, max: most });
 }
-for (const id of Object.keys(desk.adjust)) {
+for (const id of Object.keys(state.desk.adjust)) {
   $(`#${id}`).addEventListener("input", ({ target }) => {
-    desk.adjust[id] = Number(target.value);
+    state.desk.adjust[id] = Number(target.value);
     changed();
   });
 }
-$("#clean").addEventListener("click", () => desk.clear());
-$("#undo").addEventListener("click", () => desk.undo());
+$("#clean").addEventListener("click", () => state.desk.clear());
+$("#undo").addEventListener("click", () => state.desk.undo());
 document.addEventListener("keydown", (event) => {
   const { key, ctrlKey, metaKey, altKey, shiftKey, target } = event;
   if (target.matches("#name") || !(ctrlKey || metaKey) || altKey || shiftKey || key.toLowerCase() !== "z") return;
   event.preventDefault();
-  desk.undo();
+  state.desk.undo();
 });
 $("#back").addEventListener("click", () => {
   goBack();
   vary();
   follow();
 });
+$("#votes canvas").addEventListener("keydown", stepChild);
 $("#child").hidden = true; // the softmax has it
 $("main").classList.add("live");
 $("#bend").hidden = !network.decoder;

@@ -1,6 +1,9 @@
 // The network in the page: pixels -> stem -> primary capsules u -> votes u_hat -> routing -> v -> decoder.
-// As graphcaps/images/models/capsnet.py and graphcaps/routing/naive.py have it. Vectors of a kind lie one behind another:
+// It computes what graphcaps/images/models/capsnet.py does. Vectors of a kind lie one behind another:
 // child i's capsule at i * dim. Numbers are doubles: engines convert every float32 they touch. lanes.js has convolutions faster.
+
+import { productsByLanes } from "./lanes.js";
+import { Layer, squashed } from "./layer.js";
 
 const READERS = {
   float16: (data) => Float64Array.from(new Uint16Array(data.buffer), fromHalf),
@@ -30,40 +33,18 @@ function decoded(found) {
   return Object.fromEntries(Object.entries(found).map(([name, value]) => [name, decoded(value)]));
 }
 
-// rows (M, K) times the transpose of others (N, K), from the numbers in start (M,): (M, N). Two by four sums at a time
-// stay in registers.
+// rows (M, K) times the transpose of others (N, K), from the numbers in start (M,): (M, N).
 function plainProducts(rows, others, K, start) {
-  const M = rows.length / K,
-    N = others.length / K,
-    result = new Float64Array(M * N);
-  for (let m = 0; m < M; m += 2) {
-    const a0 = m * K,
-      a1 = Math.min(m + 1, M - 1) * K;
-    for (let n = 0; n < N; n += 4) {
-      const [b0, b1, b2, b3] = [n, n + 1, n + 2, n + 3].map((row) => Math.min(row, N - 1) * K);
-      let s00 = 0, s01 = 0, s02 = 0, s03 = 0, s10 = 0, s11 = 0, s12 = 0, s13 = 0;
-      for (let k = 0; k < K; k++) {
-        const x0 = rows[a0 + k], x1 = rows[a1 + k];
-        const y0 = others[b0 + k], y1 = others[b1 + k], y2 = others[b2 + k], y3 = others[b3 + k];
-        s00 += x0 * y0;
-        s01 += x0 * y1;
-        s02 += x0 * y2;
-        s03 += x0 * y3;
-        s10 += x1 * y0;
-        s11 += x1 * y1;
-        s12 += x1 * y2;
-        s13 += x1 * y3;
-      }
-      const sums = [[s00, s01, s02, s03], [s10, s11, s12, s13]];
-      for (let i = 0; i < Math.min(2, M - m); i++) {
-        for (let j = 0; j < Math.min(4, N - n); j++) result[(m + i) * N + n + j] = sums[i][j] + start[m + i];
-      }
-    }
-  }
-  return result;
+  const N = others.length / K;
+  return Float64Array.from({ length: (rows.length / K) * N }, (_, at) => {
+    const row = Math.floor(at / N);
+    let sum = start[row];
+    for (let k = 0, a = row * K, b = (at % N) * K; k < K; k++, a++, b++) sum += rows[a] * others[b];
+    return sum;
+  });
 }
 
-const products = productsByLanes() ?? plainProducts;
+export const products = productsByLanes() ?? plainProducts;
 
 // A map {values, shape: [channels, height, width]}, convolved without padding.
 function convolved({ values, shape: [channels, height, width] }, { weight, bias, stride, groups }) {
@@ -106,10 +87,10 @@ const STEPS = {
   },
 };
 
-class Network {
-  // `found` is what graphcaps/explore/network.py writes.
-  constructor(found) {
-    const { layers, ...rest } = decoded(found);
+export class Network {
+  // `data` is what graphcaps/explore/network.py writes.
+  constructor(data) {
+    const { layers, ...rest } = decoded(data);
     Object.assign(this, rest);
     this.layers = layers.map((layer) => new Layer(layer));
     this.last = this.layers.at(-1);

@@ -2,6 +2,8 @@
 // graphcaps/nn/graph_conv.py has them. Edge e goes from node src[e] to node dst[e] and is a child of the layer. Capsule l
 // of node n is its parent n * K + l, and the vote of e for it is number e * K + l.
 
+import { Layer, lengthsOf, squashed } from "./layer.js";
+
 // For each edge the number of the one that goes back, or -1: among parallel edges the first goes with the first, as in
 // reverse_edges of graphcaps/graph/nodes.py.
 function reversesOf(src, dst) {
@@ -69,9 +71,9 @@ class NodeLayer extends Layer {
     const states = super.route(u_hat, rounds, this.routing, this.held());
     if (this.routing === "dynamic") return states;
     return states.map((state) => {
-      let known;
-      const found = () => (known ??= this.directions(u_hat, state.s));
-      return { ...state, get v() { return found().v; }, get agreement() { return found().agreement; } };
+      let computed;
+      const directions = () => (computed ??= this.directions(u_hat, state.s));
+      return { ...state, get v() { return directions().v; }, get agreement() { return directions().agreement; } };
     });
   }
 
@@ -109,14 +111,14 @@ class NodeLayer extends Layer {
   }
 }
 
-class NodeConv {
-  // `found` is what graphcaps/explore/of_graph.py writes.
-  constructor(found) {
+export class NodeConv {
+  // `data` is what graphcaps/explore/graph_page.py writes.
+  constructor(data) {
     const values = (packed) => packed && Float64Array.from(new Float32Array(packed.data.buffer));
-    const [N, F] = found.feat.shape,
-      [, K, D] = found.matrix.shape;
-    Object.assign(this, found, { N, F, K, D, given: values(found.feat), matrix: values(found.matrix), bias: values(found.bias) });
-    this.weight = values(found.weight) ?? new Float64Array(found.src.length).fill(1);
+    const [N, F] = data.feat.shape,
+      [, K, D] = data.matrix.shape;
+    Object.assign(this, data, { N, F, K, D, given: values(data.feat), matrix: values(data.matrix), bias: values(data.bias) });
+    this.weight = values(data.weight) ?? new Float64Array(data.src.length).fill(1);
     this.reset();
   }
 

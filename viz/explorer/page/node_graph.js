@@ -1,5 +1,9 @@
 // The graph on a canvas. An edge with a reverse is the half of a line that touches its target, any other one an arrow.
 
+import { surface } from "./charts.js";
+import { ASIDE, Graph, REACH, rgbOf } from "./graph.js";
+import { indexOfLargest, scratch } from "./tools.js";
+
 const SMALLEST = 3, // pixels of a node's radius
   LARGEST = 13,
   FEW = 300, // nodes, of more only those chosen and the hubs have names beside them
@@ -8,7 +12,7 @@ const SMALLEST = 3, // pixels of a node's radius
   OUTLINE = 2.5, // pixels around an edge that goes to another capsule than in the given graph
   SHAPES = [0, -4, 3, 6, 5, 4]; // corners of the nodes of each class; 0: a circle; below 0: it lies on a side
 
-class NodeGraph extends Graph {
+export class NodeGraph extends Graph {
   constructor(canvas) {
     super(canvas);
     Object.assign(this, { zoom: 1, shift: [0, 0] }); // how much it is enlarged, and moved in pixels
@@ -210,6 +214,10 @@ class NodeGraph extends Graph {
       context.fillText(name, place.x, y);
     }
     context.textAlign = "left";
+  }
+
+  pointedAt({ child, parent }) {
+    return { child, edge: child, node: child === undefined ? this.layer.nodeOf(parent) : undefined };
   }
 
   // The item under a point: {node}, {edge}, or null.

@@ -1,20 +1,25 @@
 // Zoom of the graph: by buttons, by + and − on the graph, by the wheel with Ctrl, which is what a pinch on a touchpad sends.
 // Where it is enlarged, dragging an empty place moves it.
 
+import { GRABBED } from "./graph.js";
+import { redraw } from "./shell.js";
+import { state } from "./state.js";
+import { $ } from "./tools.js";
+
 const CLOSEST = 12,
   CLOSER = 1.5; // times as large with each step
 
-function zoomBy(factor, x = graph.width / 2, y = graph.height / 2) {
-  const zoom = Math.min(CLOSEST, Math.max(1, graph.zoom * factor)),
-    from = [x - graph.width / 2, y - graph.height / 2];
-  moveTo(graph.shift.map((shift, k) => from[k] - ((from[k] - shift) * zoom) / graph.zoom), zoom);
+function zoomBy(factor, x = state.graph.width / 2, y = state.graph.height / 2) {
+  const zoom = Math.min(CLOSEST, Math.max(1, state.graph.zoom * factor)),
+    from = [x - state.graph.width / 2, y - state.graph.height / 2];
+  moveTo(state.graph.shift.map((shift, k) => from[k] - ((from[k] - shift) * zoom) / state.graph.zoom), zoom);
 }
 
 // As far as some of the graph stays in sight.
-function moveTo(shift, zoom = graph.zoom) {
-  const most = [graph.width, graph.height].map((size) => ((zoom - 1) * size) / 2);
-  Object.assign(graph, { zoom, shift: shift.map((value, k) => Math.min(most[k], Math.max(-most[k], value))) });
-  graph.canvas.style.touchAction = zoom > 1 ? "none" : "";
+function moveTo(shift, zoom = state.graph.zoom) {
+  const most = [state.graph.width, state.graph.height].map((size) => ((zoom - 1) * size) / 2);
+  Object.assign(state.graph, { zoom, shift: shift.map((value, k) => Math.min(most[k], Math.max(-most[k], value))) });
+  state.graph.canvas.style.touchAction = zoom > 1 ? "none" : "";
   $("#zoom-out").disabled = zoom === 1;
   $("#zoom-in").disabled = zoom === CLOSEST;
   redraw();
@@ -22,11 +27,11 @@ function moveTo(shift, zoom = graph.zoom) {
 
 $("#zoom-in").addEventListener("click", () => zoomBy(CLOSER));
 $("#zoom-out").addEventListener("click", () => zoomBy(1 / CLOSER));
-graph.canvas.addEventListener("keydown", ({ key }) => {
+state.graph.canvas.addEventListener("keydown", ({ key }) => {
   if ("+=".includes(key)) zoomBy(CLOSER);
   if (key === "-") zoomBy(1 / CLOSER);
 });
-graph.canvas.addEventListener(
+state.graph.canvas.addEventListener(
   "wheel",
   (event) => {
     if (!event.ctrlKey) return; // it scrolls the page
@@ -37,14 +42,14 @@ graph.canvas.addEventListener(
 );
 
 let dragged = null; // where an empty place was pressed, and the shift then
-graph.canvas.addEventListener("pointerdown", ({ offsetX: x, offsetY: y, button, pointerId }) => {
-  if (button !== 0 || graph.zoom === 1 || graph.under(x, y)) return;
-  dragged = { x, y, shift: graph.shift };
-  graph.canvas.setPointerCapture(pointerId);
+state.graph.canvas.addEventListener("pointerdown", ({ offsetX: x, offsetY: y, button, pointerId }) => {
+  if (button !== 0 || state.graph.zoom === 1 || state.graph.under(x, y)) return;
+  dragged = { x, y, shift: state.graph.shift };
+  state.graph.canvas.setPointerCapture(pointerId);
 });
-graph.canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
+state.graph.canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
   if (!dragged || Math.hypot(offsetX - dragged.x, offsetY - dragged.y) < GRABBED) return;
-  graph.pulled = true; // its end isn't a click
+  state.graph.pulled = true; // its end isn't a click
   moveTo([dragged.shift[0] + offsetX - dragged.x, dragged.shift[1] + offsetY - dragged.y]);
 });
-graph.canvas.addEventListener("lostpointercapture", () => (dragged = null));
+state.graph.canvas.addEventListener("lostpointercapture", () => (dragged = null));

@@ -1,129 +1,128 @@
 // The graph's page: what is chosen, what is changed, and its panels. A node is chosen, and with it another one or the edge
 // from there, which is a child of the layer.
 
-const conv = new NodeConv(stored),
-  network = { layers: [{ prior: null, concentration: stored.concentration }], decoder: null };
-const ROUNDS = Math.max(10, stored.iterations), // iterations shown
-  SLIDERS = 12, // features that have one each, at most
+import { drawEntropy } from "./charts.js";
+import { drawScale } from "./graph.js";
+import { lengthsOf } from "./layer.js";
+import { NodeConv } from "./node_conv.js";
+import { NodeGraph } from "./node_graph.js";
+import { childName, choose, drawings, drawRound, lookWith, redraw, renewals, step, writtenLogit } from "./shell.js";
+import { NOTHING, now, state } from "./state.js";
+import { $, counted, fill, fixed, indexOfLargest, leastToChoose, placeTip, sentence, thousands } from "./tools.js";
+import { at, stored } from "./trace.js";
+import { words } from "./words.js";
+
+export const conv = new NodeConv(stored);
+export const ROUNDS = Math.max(10, stored.iterations); // iterations shown
+const SLIDERS = 12, // features that have one each, at most
   NAMED = 4, // edges that a sentence names
   PLAINLY = 0.01; // by which the coupling with another capsule is larger, or it would be a tie
-const graph = new NodeGraph($(".stage > canvas"));
-let layer,
-  routed,
-  given, // for each edge of the given graph the capsule with its largest coupling, and whether it has chosen it
+const graph = (state.graph = new NodeGraph($(".stage > canvas")));
+let given, // for each edge of the given graph the capsule with its largest coupling, and whether it has chosen it
   past = [], // {name, back()}: how to undo changes, the newest last
   base = null; // features that a node is moved from, and those of another one that it is moved to
 
-Object.assign(NOTHING, { node: null, other: null, capsule: null, picking: false });
-Object.assign(now, NOTHING, { r: stored.iterations - 1 });
+now.r = stored.iterations - 1;
 
 // Everything that follows from the edges and features.
 function route() {
-  routed = conv.route(ROUNDS);
-  layer = routed.layer;
-  const { states } = routed,
+  state.routed = conv.route(ROUNDS);
+  state.layer = state.routed.layer;
+  const { states } = state.routed,
     { K, N } = conv,
-    count = layer.children;
+    count = state.layer.children;
   const rows = states.map(({ c }) =>
     Float64Array.from({ length: count }, (_, e) => c.subarray(e * K, (e + 1) * K).reduce((sum, p) => sum - (p > 0 ? p * Math.log(p) : 0), 0)),
   );
   const mean = (row) => row.reduce((sum, value) => sum + value, 0) / (count || 1);
-  image = {
-    src: layer.ends.src,
+  state.image = {
+    src: state.layer.ends.src,
     linked: [...Array(count).keys()],
     c: (_, r) => states[r].c,
     entropy: (_, r) => rows[r],
     meanEntropy: (_, r) => mean(rows[r]),
     lowest: Math.min(Math.log(K), ...rows.map((row) => row.reduce((low, value) => Math.min(low, value), Infinity))),
   };
-  trace = { ...trace, iterations: ROUNDS, trained: conv.iterations, epochs: [0], level: Math.log(K), degrees: [K], edges: count };
-  trace.parents = Array.from({ length: N * K }, (_, j) => ({ name: words.capsuleOf(j % K, conv.names[Math.floor(j / K)]) }));
+  state.trace = { ...state.trace, iterations: ROUNDS, trained: conv.iterations, epochs: [0], level: Math.log(K), degrees: [K], edges: count };
+  state.trace.parents = Array.from({ length: N * K }, (_, j) => ({ name: words.capsuleOf(j % K, conv.names[Math.floor(j / K)]) }));
   const order = [...Array(N).keys()].sort((a, b) => (conv.labels ? conv.labels[a] - conv.labels[b] : 0) || a - b);
-  graph.take(conv, layer, order);
+  graph.take(conv, state.layer, order);
   const { c } = states[conv.iterations - 1],
-    chosen = image.linked.map((e) => indexOfLargest(couplingsOf(c, e))),
+    chosen = state.image.linked.map((e) => indexOfLargest(couplingsOf(c, e))),
     decided = chosen.map((l, e) => c[e * K + l] > leastToChoose(K));
   given ??= { chosen, decided };
   const { number } = conv.edges,
     before = number.map((n, e) => given.chosen[n] ?? chosen[e]),
-    turned = (to) => image.linked.filter((e) => decided[e] === to && given.decided[number[e]] === !to).length;
-  routed.turned = [turned(false), turned(true)];
-  graph.rerouted = new Set(image.linked.filter((e) => c[e * K + chosen[e]] > c[e * K + before[e]] + PLAINLY));
+    turned = (to) => state.image.linked.filter((e) => decided[e] === to && given.decided[number[e]] === !to).length;
+  state.routed.turned = [turned(false), turned(true)];
+  graph.rerouted = new Set(state.image.linked.filter((e) => c[e * K + chosen[e]] > c[e * K + before[e]] + PLAINLY));
 }
 
 // After a change of the edges or features.
 function rerouted() {
   route();
-  numberEdges();
   choosePair(now.node, now.other);
 }
 
 function edgeBetween(from, to) {
-  const { src, dst } = layer.ends,
+  const { src, dst } = state.layer.ends,
     e = src.findIndex((u, e) => u === from && dst[e] === to);
   return e < 0 ? null : e;
 }
 
-function choosePair(node, other) {
+export function choosePair(node, other) {
   const same = node === now.node && other === now.other;
   if (!same) base = null;
   choose({ node, other, child: other === null || node === null ? null : edgeBetween(other, node), picking: false });
 }
 
 function chooseEdge(e) {
-  const { src, dst } = layer.ends;
+  const { src, dst } = state.layer.ends;
   choosePair(dst[e], src[e]);
   choose({ child: e });
 }
 
-function childName(e) {
-  const { src, dst } = layer.ends;
-  return `${conv.names[src[e]]} → ${conv.names[dst[e]]}`;
-}
-
-const shortName = childName;
-
 // The node that is spoken of where none is chosen: the one where most edges arrive.
 function nodeShown() {
-  return now.node ?? Math.floor(indexOfLargest([...layer.degree]) / conv.K);
+  return now.node ?? Math.floor(indexOfLargest([...state.layer.degree]) / conv.K);
 }
 
 function inEdges(node) {
-  const { dst } = layer.ends;
+  const { dst } = state.layer.ends;
   return [...dst.keys()].filter((e) => dst[e] === node);
 }
 
 // The lengths of a node's capsules after an iteration.
-function lengthsAt(r, node) {
-  return lengthsOf(layer.capsules(routed.states[r].s, node), conv.D);
+export function lengthsAt(r, node) {
+  return lengthsOf(state.layer.capsules(state.routed.states[r].s, node), conv.D);
 }
 
 // The capsule that is spoken of, among the layer's parents.
-function parentShown() {
+function capsuleShown() {
   const { K } = conv,
-    { c } = routed.states[conv.iterations - 1],
+    { c } = state.routed.states[conv.iterations - 1],
     own = now.child === null ? lengthsAt(conv.iterations - 1, nodeShown()) : couplingsOf(c, now.child);
   return nodeShown() * K + (now.capsule ?? indexOfLargest([...own]));
 }
 
-function draw() {
-  if (now.child !== null) [now.other, now.node] = [layer.ends.src[now.child], layer.ends.dst[now.child]]; // the plane of votes may have chosen the edge
-  const c = at(image.c, now);
-  image.order = inEdges(nodeShown());
+function drawPage() {
+  if (now.child !== null) [now.other, now.node] = [state.layer.ends.src[now.child], state.layer.ends.dst[now.child]]; // the plane of votes may have chosen the edge
+  const c = at(state.image.c, now);
+  state.image.order = inEdges(nodeShown());
   $("#clear").hidden = now.node === null && now.capsule === null && now.other === null;
   drawHead(c);
   drawRound();
-  graph.held = layer.held();
-  graph.draw(c, now, now.hovered, look);
-  drawScale($("#scale"), graph, conv.K, look);
+  state.held = state.layer.held();
+  graph.draw(c, now, now.hovered, state.look);
+  drawScale($("#scale"), graph, conv.K, state.look);
   drawTip(c);
   drawCapsules(c);
   drawArrivals(c);
   drawEdit();
-  const to = image.linked.map((e) => indexOfLargest(couplingsOf(at(image.c, { k: 0, r: conv.iterations - 1 }), e)));
-  curve = drawEntropy($("#entropy canvas"), trace, image, now, (e) => look.parents[to[e]], look);
+  const to = state.image.linked.map((e) => indexOfLargest(couplingsOf(at(state.image.c, { k: 0, r: conv.iterations - 1 }), e)));
+  state.curve = drawEntropy($("#entropy canvas"), state.trace, state.image, now, (e) => state.look.parents[to[e]], state.look);
   drawNumbers();
-  for (const extra of extras) extra(parentShown());
+  state.parentShown = capsuleShown();
 }
 
 function couplingsOf(c, e) {
@@ -133,7 +132,7 @@ function couplingsOf(c, e) {
 // How many edges choose each capsule.
 function countsOf(c) {
   const counts = Array(conv.K).fill(0);
-  for (const e of image.linked) {
+  for (const e of state.image.linked) {
     const own = couplingsOf(c, e),
       l = indexOfLargest(own);
     if (own[l] > leastToChoose(conv.K)) counts[l]++;
@@ -142,14 +141,14 @@ function countsOf(c) {
 }
 
 function drawHead(c) {
-  const title = words.title(countsOf(c), trace.edges),
+  const title = words.title(countsOf(c), state.trace.edges),
     { routing, iterations, unit_votes: unit } = conv,
     r = Math.round(now.r);
   const early = r ? "grow" : "start", // equal couplings need a reason in the layer's answer alone
     equal = routing === "uniform" ? routing : r !== iterations - 1 ? early : unit ? "unit" : "given";
   if ($("h1").textContent !== title) $("h1").textContent = title;
   $("#lead").textContent = words.lead(conv.K, title.endsWith("all undecided") ? equal : "grow");
-  $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, trace.edges)].join(" · ");
+  $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, state.trace.edges)].join(" · ");
   $("#graph-head").textContent = words.head(conv.two_way);
 }
 
@@ -159,12 +158,12 @@ function drawTip(c) {
   tip.hidden = hovered?.x === undefined || Boolean(graph.pull);
   if (tip.hidden) return;
   const { node, edge, x, y } = hovered,
-    state = routed.states[Math.round(now.r)];
+    round = state.routed.states[Math.round(now.r)];
   let lines = [conv.names[node], classOf(node).trim()].filter(Boolean);
   if (edge !== undefined) {
     const { l } = graph.strongest(edge, now),
       vote = edge * conv.K + l,
-      numbers = [fixed(c[vote], 3), writtenLogit(state.b[vote], edge, layer.dst[vote]), fixed(state.agreement[vote], 2)];
+      numbers = [fixed(c[vote], 3), writtenLogit(round.b[vote], edge, state.layer.dst[vote]), fixed(round.agreement[vote], 2)];
     lines = [childName(edge), sentence(words.capsule(l)), ...words.tipEdge(...numbers)];
   }
   placeTip(lines, x, y);
@@ -192,7 +191,7 @@ function drawCapsules(c) {
   });
   values.forEach((value, l) => {
     const row = $("#parents").children[l];
-    row.style.setProperty("--of", look.parents[l]);
+    row.style.setProperty("--of", state.look.parents[l]);
     row.setAttribute("aria-pressed", l === now.capsule);
     row.querySelector(".name").textContent = words.capsule(l);
     row.querySelector(".bar").style.setProperty("--share", value / most);
@@ -205,7 +204,7 @@ function drawArrivals(c) {
   const { node } = now,
     { K } = conv,
     edges = node === null ? [] : inEdges(node),
-    b = at((_, r) => routed.states[r].b, now);
+    b = at((_, r) => state.routed.states[r].b, now);
   const outside = node !== null && conv.isOutside(node),
     empty = outside ? words.notHere : edges.length ? "" : words.noneArrives;
   $("#child-head").textContent = node === null ? words.oneChild : outside ? conv.names[node] : words.arrive(conv.names[node], edges.length);
@@ -220,32 +219,32 @@ function drawArrivals(c) {
       l = now.capsule ?? indexOfLargest(couplingsOf(c, e));
     row.dataset.edge = e;
     row.classList.toggle("chosen", e === now.child);
-    row.cells[0].firstChild.textContent = conv.names[layer.ends.src[e]];
+    row.cells[0].firstChild.textContent = conv.names[state.layer.ends.src[e]];
     row.cells[1].firstChild.style.setProperty("--share", c[e * K + l]);
-    row.cells[1].firstChild.style.setProperty("--of", look.parents[l]);
+    row.cells[1].firstChild.style.setProperty("--of", state.look.parents[l]);
     row.cells[2].textContent = fixed(c[e * K + l], 3);
     row.cells[3].textContent = writtenLogit(b[e * K + l], e, node * K + l);
   });
 }
 
 // The layer's output for a node, in letters and in numbers.
-function outputOf(node) {
+export function outputOf(node) {
   const { K, bias, squash, normalise } = conv,
-    degree = layer.degree[node * K],
-    f = layer.usual(node),
+    degree = state.layer.degree[node * K],
+    f = state.layer.usual(node),
     added = bias ? " + bias" : "",
     wrapped = (text) => (squash ? `squash(${text})` : text);
-  return [wrapped(`${K} / ${normalise ? `(${degree} · ${fixed(f, 3)})` : degree} · s${added}`), layer.factor(node)];
+  return [wrapped(`${K} / ${normalise ? `(${degree} · ${fixed(f, 3)})` : degree} · s${added}`), state.layer.factor(node)];
 }
 
 function drawNumbers() {
   const r = Math.round(now.r),
-    mean = at(image.meanEntropy, now),
+    mean = at(state.image.meanEntropy, now),
     chosen = now.child !== null ? childName(now.child) : now.node !== null ? conv.names[now.node] : "",
     selected = chosen && words.isSelected(sentence(chosen));
-  $("#mean").textContent = words.meanEntropy(mean.toFixed(2), `ln ${conv.K} = ${trace.level.toFixed(2)}`);
+  $("#mean").textContent = words.meanEntropy(mean.toFixed(2), `ln ${conv.K} = ${state.trace.level.toFixed(2)}`);
   $("#entropy canvas").setAttribute("aria-label", `${$("#entropy h2").textContent}. ${$("#mean").textContent}`);
-  const ends = [counted(conv.N, ...words.nodeWords), counted(trace.edges, ...words.edgeWords)];
+  const ends = [counted(conv.N, ...words.nodeWords), counted(state.trace.edges, ...words.edgeWords)];
   graph.canvas.setAttribute("aria-label", words.graphLabel(...ends, selected));
   const text = `${words.moment(r + 1)}: ${$("h1").textContent}.${selected}`;
   if (!now.playing && $("#status").textContent !== text) $("#status").textContent = text;
@@ -270,14 +269,14 @@ function drawEdit() {
   $("#features").hidden = node === null || (conv.F > SLIDERS && (other === null || other === node));
   if (node !== null) drawFeatures(node, other);
   drawHold();
-  const kept = conv.edges.number.filter((n) => n >= 0).length,
-    [cuts, added] = [stored.src.length - kept, conv.edges.number.length - kept],
+  const original = conv.edges.number.filter((n) => n >= 0).length,
+    [cuts, added] = [stored.src.length - original, conv.edges.number.length - original],
     holds = conv.edges.held.filter((l) => l !== null).length,
     changed = cuts || added || conv.moved.size || holds;
   $("#reset").disabled = !changed;
   $("#undo").disabled = !past.length;
   const named = [...graph.rerouted].slice(0, NAMED).map(childName).join(", ") + (graph.rerouted.size > NAMED ? " …" : ".");
-  const text = changed ? words.changed(cuts, added, conv.moved.size, holds, both) + words.rerouted(graph.rerouted.size, named, ...routed.turned) : words.unchanged;
+  const text = changed ? words.changed(cuts, added, conv.moved.size, holds, both) + words.rerouted(graph.rerouted.size, named, ...state.routed.turned) : words.unchanged;
   if ($("#changes").textContent !== text) $("#changes").textContent = text;
 }
 
@@ -313,9 +312,9 @@ function move(features) {
 }
 
 // Change the edges or features, and let Undo take it back; of changes named alike in a row all at once.
-function change(how, name = null) {
+export function change(alter, name = null) {
   if (name === null || name !== past.at(-1)?.name) past.push({ name, back: conv.snapshot() });
-  how();
+  alter();
   rerouted();
 }
 
@@ -372,7 +371,7 @@ graph.grabs(
     return row ? { capsule: [...$("#parents").children].indexOf(row) } : graph.under(event.offsetX, event.offsetY) ?? {};
   },
   ({ edge }, { node, capsule, edge: other }) => {
-    const { src, dst } = layer.ends,
+    const { src, dst } = state.layer.ends,
       [from, to] = [src[edge], dst[edge]];
     if (other !== undefined || node === to || node === from || (node !== undefined && conv.isOutside(node))) return;
     if (capsule !== undefined) return change(() => conv.hold(edge, capsule));
@@ -393,12 +392,8 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y, shiftKey }) =>
 });
 graph.canvas.addEventListener("keydown", (event) => step(event, graph.order, now.node, (node) => choosePair(node, null)));
 
-function pointedAt({ child, parent }) {
-  return { child, edge: child, node: child === undefined ? layer.nodeOf(parent) : undefined };
-}
-
 function stepChild(event) {
-  step(event, image.order, now.child, chooseEdge);
+  step(event, state.image.order, now.child, chooseEdge);
 }
 
 // The two lists of nodes, and what stands below the graph.
@@ -412,14 +407,17 @@ function nameNodes() {
   $("#sample").textContent = conv.sample ? words.sample(conv.sample, stored.src.length, whole, conv.mutual) : "";
 }
 
-function renew() {
-  look = lookWith(conv.colors);
-  look.parents = Array.from({ length: conv.N * conv.K }, (_, j) => look.parents[j % conv.K]);
+function colour() {
+  state.look = lookWith(conv.colors);
+  state.look.parents = Array.from({ length: conv.N * conv.K }, (_, j) => state.look.parents[j % conv.K]);
   route();
   nameNodes();
-  for (const renewal of renewals) renewal();
   redraw();
 }
 
 $("#iteration").max = ROUNDS;
+$("#votes canvas").addEventListener("keydown", stepChild);
+drawings.push(drawPage);
+renewals.push(colour);
 route();
+colour();

@@ -1,33 +1,30 @@
 // The page: its controls, and show(trace), which draws a trace wherever it comes from.
-// Called by file.js for a trace, and by live.js for a trace and after each answer of the network.
+// Called by recorded.js for a trace, and by live.js for a trace and after each answer of the network.
 
-const ENOUGH = 0.3; // share of a pixel that must belong to parents for their full colour
-const graph = new Graph($(".stage > canvas"));
-let chooser, // the images to choose from
-  heat,
-  photo,
-  fold, // the children and parents that are shown
-  looks = null, // pictures of where children look, or null
-  // Other files replace these: pictures of the children, or null; the picture of a parent at this moment; maps of the pixels
-  // that belong to parents at a moment; {lengths, fold} of the answer before lines were pulled, or null; and how the image is drawn, with a tint and the field of a child.
-  portraits = () => looks,
-  pictureOf = () => null,
-  painted = () => null,
-  beforePulls = () => null,
-  showSheet = (tinted, frame) => drawPhoto($("#sheet canvas"), photo, tinted, frame);
+import { drawEntropy } from "./charts.js";
+import { drawScale, Graph, PICTURED } from "./graph.js";
+import { drawChildTable, drawImage, drawNumbers, drawParents, drawTime, drawTip, drawTitle, folded, isLastEpoch, isWrong, noun, WRONG } from "./panels.js";
+import { Heat, multiply, paste, photograph, raster, tint } from "./picture.js";
+import { childName, choose, drawings, go, lookWith, redraw, renewals, spokenOf, step, stop, toggle } from "./shell.js";
+import { now, state } from "./state.js";
+import { $, indexOfLargest, leastToChoose } from "./tools.js";
+import { at, unpacked } from "./trace.js";
+import { words } from "./words.js";
+
+const graph = (state.graph = new Graph($(".stage > canvas")));
 
 // Draw a trace, at round r and epoch k from 0. A selection stays where the new one has the same child or parent.
-function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
+export function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
   stop();
-  trace = data;
-  now.n = Math.min(trace.start, trace.images.length - 1);
-  now.k = Math.min(k, trace.epochs.length - 1);
-  now.r = Math.min(r, trace.iterations - 1);
-  if (now.parent >= trace.parents.length) now.parent = null;
-  $("#epochs").hidden = trace.epochs.length < 2;
-  $("#epoch").max = trace.epochs.length - 1;
-  $("#sheet").hidden = !trace.images[0].pixels;
-  $("#desk").hidden = !trace.images[0].pixels && trace.images.length < 2;
+  state.trace = data;
+  now.n = Math.min(state.trace.start, state.trace.images.length - 1);
+  now.k = Math.min(k, state.trace.epochs.length - 1);
+  now.r = Math.min(r, state.trace.iterations - 1);
+  if (now.parent >= state.trace.parents.length) now.parent = null;
+  $("#epochs").hidden = state.trace.epochs.length < 2;
+  $("#epoch").max = state.trace.epochs.length - 1;
+  $("#sheet").hidden = !state.trace.images[0].pixels;
+  $("#desk").hidden = !state.trace.images[0].pixels && state.trace.images.length < 2;
   $("main").classList.toggle("unpictured", $("#sheet").hidden);
   recolor();
   takeImage(now.n);
@@ -35,8 +32,7 @@ function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
 
 // The chooser: `images` have a name, pixels or null, and the parent that a wrong answer took them for; pick(n) is called
 // with the one chosen.
-function showImages(images, chosen, pick) {
-  chooser = images;
+export function showImages(images, chosen, pick) {
   $("#images").hidden = images.length < 2;
   images.forEach(({ name, pixels, wrong }, n) => {
     const label = document.createElement("label");
@@ -53,75 +49,74 @@ function showImages(images, chosen, pick) {
 }
 
 // The control that chooses image n.
-function chooserInput(n) {
+export function chooserInput(n) {
   return document.querySelectorAll("#images input")[n];
 }
 
-function takeImage(n) {
+export function takeImage(n) {
   now.n = n;
-  image = unpacked(trace, n);
-  image.choices = new Map();
-  for (const child of image.src) image.choices.set(child, (image.choices.get(child) ?? 0) + 1);
-  if (!image.order.includes(now.child)) now.child = null;
+  state.image = unpacked(state.trace, n);
+  state.image.choices = new Map();
+  for (const child of state.image.src) state.image.choices.set(child, (state.image.choices.get(child) ?? 0) + 1);
+  if (!state.image.order.includes(now.child)) now.child = null;
   now.hovered = null;
-  photo = image.pixels && photograph(image.pixels);
-  heat = photo && image.saliency && new Heat(trace, image);
-  looks = trace.network?.decoder ? null : portraitsByHeat();
-  $("#lead").textContent = words.lead(noun(), Boolean(photo));
-  const columns = words.columns(Boolean(trace.network?.decoder), Boolean(looks));
+  state.photo = state.image.pixels && photograph(state.image.pixels);
+  state.heat = state.photo && state.image.saliency && new Heat(state.trace, state.image);
+  state.looks = state.trace.network?.decoder ? null : portraitsByHeat();
+  $("#lead").textContent = words.lead(noun(), Boolean(state.photo));
+  const columns = words.columns(Boolean(state.trace.network?.decoder), Boolean(state.looks));
   columns.forEach((text, at) => ($("#columns").children[at].textContent = text));
-  $("#source").textContent = [trace.title, ...trace.source].join(" · ");
+  $("#source").textContent = [state.trace.title, ...state.trace.source].join(" · ");
   $("#shown-edges").textContent =
-    image.order.length < trace.children ? words.someChildren(image.order.length, trace.children) : "";
+    state.image.order.length < state.trace.children ? words.someChildren(state.image.order.length, state.trace.children) : "";
   redraw();
 }
 
 // Without a decoder, where each child looks; dots where children are many.
 function portraitsByHeat() {
-  if (!heat || image.order.length > PICTURED) return null;
+  if (!state.heat || state.image.order.length > PICTURED) return null;
   const portrait = (child) => {
-    const { width, height } = photo,
+    const { width, height } = state.photo,
       canvas = raster(height, width, () => [0, 0, 0, 255]),
       context = canvas.getContext("2d");
-    context.drawImage(photo, 0, 0);
-    multiply(context, tint([heat.spot(child)], [look.glow], 255, height, width), 0, 0, width, height);
+    context.drawImage(state.photo, 0, 0);
+    multiply(context, tint([state.heat.spot(child)], [state.look.glow], 255, height, width), 0, 0, width, height);
     return canvas;
   };
-  return new Map(image.order.map((child) => [child, portrait(child)]));
+  return new Map(state.image.order.map((child) => [child, portrait(child)]));
 }
 
 function recolor() {
-  look = lookWith(trace.parents.map(({ color }) => color));
+  state.look = lookWith(state.trace.parents.map(({ color }) => color));
 }
 
-function draw() {
-  const c = at(image.c, now),
-    lengths = at(image.lengths, now);
-  fold = folded();
-  const longest = indexOfLargest(lengths),
-    parent = now.parent ?? fold.choices.get(spokenOf())?.[0] ?? longest;
+function drawPage() {
+  const c = at(state.image.c, now),
+    lengths = at(state.image.lengths, now);
+  state.fold = folded();
+  const longest = indexOfLargest(lengths);
+  state.parentShown = now.parent ?? state.fold.choices.get(spokenOf())?.[0] ?? longest;
   const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
-    untrained = trace.epochs.length > 1 && trace.epochs[Math.round(now.k)] === 0, // the longest parent means nothing
-    verdict = { blank, untrained, wrong: isWrong(image, longest) && !untrained && !blank };
-  $(".stage").style.setProperty("--least", `${24 * fold.parents.length}px`);
-  graph.take(image, fold, fold.children.length <= PICTURED && isLastEpoch() ? portraits() : null);
-  graph.draw(c, now, now.hovered, look);
+    untrained = state.trace.epochs.length > 1 && state.trace.epochs[Math.round(now.k)] === 0, // the longest parent means nothing
+    verdict = { blank, untrained, wrong: isWrong(state.image, longest) && !untrained && !blank };
+  $(".stage").style.setProperty("--least", `${24 * state.fold.parents.length}px`);
+  graph.take(state.image, state.fold, state.fold.children.length <= PICTURED && isLastEpoch() ? (state.decoder ? state.decoder.portraits() : state.looks) : null);
+  graph.draw(c, now, now.hovered, state.look);
   drawTitle(blank);
   drawTime();
-  drawScale($("#scale"), graph, trace.choices, look, trace.choices && leastToChoose(trace.choices));
+  drawScale($("#scale"), graph, state.trace.choices, state.look, state.trace.choices && leastToChoose(state.trace.choices));
   drawParents(lengths, longest, verdict);
   drawTip(c);
-  if (photo) drawImage();
-  const chosenColor = (child) => look.parents[fold.choices.get(child)?.[0]];
-  curve = drawEntropy($("#entropy canvas"), trace, image, now, chosenColor, look);
+  if (state.photo) drawImage();
+  const chosenColor = (child) => state.look.parents[state.fold.choices.get(child)?.[0]];
+  state.curve = drawEntropy($("#entropy canvas"), state.trace, state.image, now, chosenColor, state.look);
   drawNumbers(longest, lengths, verdict);
   $("#clear").hidden = now.parent === null && now.child === null;
-  $("#folded").hidden = !fold.undecided || (fold.all && !now.all);
-  $("#folded").textContent = now.all ? words.fold : words.undecidedParts(fold.undecided);
+  $("#folded").hidden = !state.fold.undecided || (state.fold.all && !now.all);
+  $("#folded").textContent = now.all ? words.fold : `+ ${words.undecidedParts(state.fold.undecided)}: ${words.unfold}`;
   $("#folded").setAttribute("aria-pressed", now.all);
   drawPin();
   if (!$("#why").hidden) drawChildTable(c);
-  for (const extra of extras) extra(parent);
 }
 
 // Pin the chosen child, which then stays in sight, and name it.
@@ -129,10 +124,10 @@ function drawPin() {
   const { child, pinned } = now;
   $("#pins").hidden = child === null;
   if (child === null) return;
-  $("#pin").textContent = words.pin(child, child in pinned);
+  $("#pin").textContent = words.pin(childName(child), child in pinned);
   $("#pin").setAttribute("aria-pressed", child in pinned);
   $("#name").hidden = !(child in pinned);
-  Object.assign($("#name"), { placeholder: words.name, ariaLabel: words.nameOf(child) });
+  Object.assign($("#name"), { placeholder: words.name, ariaLabel: words.nameOf(words.child(child)) });
   if (document.activeElement !== $("#name")) $("#name").value = pinned[child] ?? "";
 }
 
@@ -163,18 +158,12 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
 });
 graph.canvas.addEventListener("keydown", stepChild);
 
-// What formulas.js points at, as what is under the pointer.
-function pointedAt({ child, parent }) {
-  return { child, parent, edge: graph.edges.find((e) => image.src[e] === child && image.dst[e] === parent) };
+export function stepChild(event) {
+  step(event, state.fold.children, now.child, (child) => choose({ child, hovered: null }));
 }
 
-function stepChild(event) {
-  step(event, fold.children, now.child, (child) => choose({ child, hovered: null }));
-}
-
-function renew() {
-  if (!image) return; // the data aren't read yet
+drawings.push(drawPage);
+renewals.push(() => {
   recolor();
   takeImage(now.n);
-  for (const renewal of renewals) renewal();
-}
+});

@@ -1,9 +1,12 @@
 // The image, and its strokes in the colours of the parents that get them.
 
+import { surface } from "./charts.js";
+import { at } from "./trace.js";
+
 const LEAST = 0.01; // a map whose largest number is below this is noise
 
 // A canvas of the image's own size, made by paint(x) => [red, green, blue, alpha] for pixel x.
-function raster(height, width, paint) {
+export function raster(height, width, paint) {
   const canvas = Object.assign(document.createElement("canvas"), { width, height });
   const data = new ImageData(width, height);
   for (let x = 0; x < height * width; x++) data.data.set(paint(x), 4 * x);
@@ -11,20 +14,20 @@ function raster(height, width, paint) {
   return canvas;
 }
 
-function photograph({ shape: [channels, height, width], data }) {
+export function photograph({ shape: [channels, height, width], data }) {
   const size = height * width,
     color = (x, channel) => data[(channels === 3 ? channel : 0) * size + x];
   return raster(height, width, (x) => [color(x, 0), color(x, 1), color(x, 2), 255]);
 }
 
 // Fill a canvas with another one, pixel by pixel.
-function paste(canvas, whole) {
+export function paste(canvas, whole) {
   Object.assign(canvas, { width: whole.width, height: whole.height }).getContext("2d").drawImage(whole, 0, 0);
 }
 
 // A colour for each pixel, to multiply an image with. `maps` (H * W,) say how much of a pixel belongs to each of `colors`:
 // where they sum to `enough` or more it has their mean, weighed by the maps' squares, and where they are 0 it is white.
-function tint(maps, colors, enough, height, width) {
+export function tint(maps, colors, enough, height, width) {
   return raster(height, width, (x) => {
     const squares = maps.reduce((sum, map) => sum + map[x] ** 2, 1e-12),
       strength = Math.min(1, maps.reduce((sum, map) => sum + map[x], 0) / enough),
@@ -34,7 +37,7 @@ function tint(maps, colors, enough, height, width) {
 }
 
 // Multiply what is on a canvas with a tint, laid over this rectangle.
-function multiply(context, tinted, ...rectangle) {
+export function multiply(context, tinted, ...rectangle) {
   context.globalCompositeOperation = "multiply";
   context.imageSmoothingEnabled = true;
   context.drawImage(tinted, ...rectangle);
@@ -43,7 +46,7 @@ function multiply(context, tinted, ...rectangle) {
 
 // Maps of the pixels that the children of each parent see, by their saliency.
 // maps(parents, moment) are in [0, 1], and 1 is the most of any parent after the rounds of training.
-class Heat {
+export class Heat {
   constructor(trace, image) {
     const [, height, width] = image.pixels.shape;
     Object.assign(this, { trace, image, size: height * width, scale: 1 });
@@ -70,7 +73,7 @@ class Heat {
 }
 
 // Draw an image with sharp pixels, its strokes tinted, and the field of a child as a frame.
-function drawPhoto(canvas, photo, tinted, frame) {
+export function drawPhoto(canvas, photo, tinted, frame) {
   canvas.style.aspectRatio = `${photo.width} / ${photo.height}`;
   const { context, width, height } = surface(canvas);
   context.imageSmoothingEnabled = false;
@@ -79,7 +82,7 @@ function drawPhoto(canvas, photo, tinted, frame) {
   if (frame) drawFrame(context, frame, width / photo.width);
 }
 
-function drawFrame(context, [top, left, tall, wide], unit) {
+export function drawFrame(context, [top, left, tall, wide], unit) {
   Object.assign(context, { strokeStyle: "#ffffff", lineWidth: 2 });
   context.strokeRect(left * unit, top * unit, wide * unit, tall * unit);
 }

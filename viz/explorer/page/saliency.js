@@ -1,10 +1,13 @@
 // The pixels that each child depends on: |d length of u_i / d pixel|, the largest over channels, as graphcaps/images/recording.py has it.
 // For networks whose last layer's children are primary capsules.
 
+import { lengthsOf } from "./layer.js";
+import { products } from "./network.js";
+
 const BLUR = 1.5; // standard deviation in pixels: gradients speckle
 
 // uint8 (I, H, W); each child's largest is 255.
-function saliency(network, pixels) {
+export function saliency(network, pixels) {
   const inputs = [],
     u = network.primaryCapsules(pixels, inputs),
     [channels, height, width] = network.shape,

@@ -1,8 +1,14 @@
 // Links to what the page shows: the address follows it, is read at the start, and is copied by a button. What a page can
-// show is its subject's: file.js's images, or what lies on live.js's desk.
-//   limits           as state.js takes them
+// show is its subject's: recorded.js's images, or what lies on live.js's desk.
+//   limits           as link.js takes them
 //   read()           the parts of the state that are the subject's
 //   restore(state, moment)   show it, and then this moment: resume(moment)
+
+import { LONGEST_TEXT, parsedState, stateText } from "./link.js";
+import { choose, drawings, stop } from "./shell.js";
+import { now, state } from "./state.js";
+import { $ } from "./tools.js";
+import { words } from "./words.js";
 
 const SETTLED = 400; // milliseconds without a change after which the address follows
 
@@ -15,21 +21,21 @@ function stateNow() {
   const k = Math.round(now.k),
     r = Math.round(now.r),
     { child, parent, all, pinned = {} } = subject.limits.children ? now : {};
-  const epoch = k === trace.epochs.length - 1 ? null : trace.epochs[k],
-    iteration = r === trace.trained - 1 ? null : r + 1;
+  const epoch = k === state.trace.epochs.length - 1 ? null : state.trace.epochs[k],
+    iteration = r === state.trace.trained - 1 ? null : r + 1;
   const view = all ? "all" : null;
   const pin = Object.keys(pinned ?? {}).length ? pinned : null;
   return stateText({ ...subject.read(), iteration, epoch, child, parent, view, pin }, subject.limits);
 }
 
 // Go to {iteration, epoch, child, parent, view, pin}, as far as the image on the page has them.
-function resume({ iteration = trace.trained, epoch = trace.epochs.at(-1), child = null, parent = null, view = null, pin = {} }) {
+export function resume({ iteration = state.trace.trained, epoch = state.trace.epochs.at(-1), child = null, parent = null, view = null, pin = {} }) {
   stop();
-  const k = trace.epochs.indexOf(epoch);
+  const k = state.trace.epochs.indexOf(epoch);
   choose({
-    k: k < 0 ? trace.epochs.length - 1 : k,
-    r: Math.min(iteration, trace.iterations) - 1,
-    child: image.order?.includes(child) ? child : null,
+    k: k < 0 ? state.trace.epochs.length - 1 : k,
+    r: Math.min(iteration, state.trace.iterations) - 1,
+    child: state.image.order?.includes(child) ? child : null,
     parent,
     all: view === "all",
     pinned: pin,
@@ -43,7 +49,7 @@ function linkNow() {
 
 // Write the page's state into the address as soon as nothing changes for a while and no answer is pending: a link shows
 // its answer.
-function follow() {
+export function follow() {
   clearTimeout(settling);
   settling = setTimeout(() => {
     if (now.playing || $("main").getAttribute("aria-busy") === "true") return follow();
@@ -73,7 +79,7 @@ function readAddress() {
   subject.restore(rest, { iteration, epoch, child, parent, view, pin });
 }
 
-function note(text) {
+export function note(text) {
   $("#note").textContent = text;
 }
 
@@ -99,11 +105,10 @@ async function copyLink() {
 }
 
 // Called when the page is first drawn.
-function share(what) {
+export function share(what) {
   subject = what;
-  extras.push(follow);
+  drawings.push(follow);
   $("#copy").addEventListener("click", copyLink);
-  $("#save-png")?.addEventListener("click", saveView);
   addEventListener("hashchange", readAddress);
   if (location.hash) readAddress();
 }

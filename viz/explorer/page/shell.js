@@ -1,47 +1,65 @@
-// The common part of both pages: time, the curve that is dragged along it, the choice, doors, light and dark. A page has draw(),
-// which draws the moment `now`, and renew(), which follows a change of colours.
+// The common part of both pages: time, the curve that is dragged along it, the choice, doors, light and dark.
+
+import { NOTHING, now, state } from "./state.js";
+import { $, channels, fixed, lighter } from "./tools.js";
+import { words } from "./words.js";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)"),
   systemNight = matchMedia("(prefers-color-scheme: dark)");
 const STEP = 1100,
   MOVE = 700; // milliseconds from step to step of a play, and of them in motion
-const now = { n: 0, k: 0, r: 0, parent: null, child: null, all: false, pinned: {}, hovered: null, playing: null };
-const NOTHING = { parent: null, child: null }; // a choice of nothing
-const extras = []; // what other files draw after the page: each is called with a parent, the chosen or the longest
-const renewals = []; // what other files do when the colours have changed
-let trace,
-  image,
-  look,
-  curve, // the axes of the entropy curve
-  spokenOf = () => now.hovered?.child ?? now.child, // the child under the pointer or the chosen one, or null
-  waiting = false;
+export const drawings = []; // functions that draw the moment `now`, in this order
+export const renewals = []; // functions that follow a change of colours
+let waiting = false;
+
+export function draw() {
+  for (const drawing of drawings) drawing();
+}
+
+function renew() {
+  if (state.image) for (const renewal of renewals) renewal(); // else the data aren't read yet
+}
+
+// The child under the pointer, the chosen one, or the one that was pulled last; or null.
+export function spokenOf() {
+  return now.hovered?.child ?? now.child ?? (state.pulledLast in state.held ? state.pulledLast : null);
+}
+
+export function childName(child) {
+  return now.pinned[child] || words.child(child);
+}
+
+// A child in a table of children.
+export function shortName(child) {
+  return now.pinned[child] || words.tag(child);
+}
 
 // Draw everything at the next frame.
-function redraw() {
-  if (!image) return; // the data aren't read yet
+export function redraw() {
+  if (!state.image) return; // the data aren't read yet
   if (!waiting) requestAnimationFrame(() => ((waiting = false), draw()));
   waiting = true;
 }
 
-function choose(selection) {
+export function choose(selection) {
   Object.assign(now, selection);
   redraw();
 }
 
 // The logit of a child and a parent, or that it stands for a pull.
-function writtenLogit(b, child, parent, digits = 2) {
-  return graph.held[child] === parent ? words.pulled : fixed(b, digits);
+export function writtenLogit(b, child, parent, digits = 2) {
+  return state.held[child] === parent ? words.pulled : fixed(b, digits);
 }
 
 // Go to whole places of time, within what there is.
-function go({ k = now.k, r = now.r }) {
+export function go({ k = now.k, r = now.r }) {
   stop();
-  now.k = Math.min(trace.epochs.length - 1, Math.max(0, Math.round(k)));
-  now.r = Math.min(trace.iterations - 1, Math.max(0, Math.round(r)));
+  now.k = Math.min(state.trace.epochs.length - 1, Math.max(0, Math.round(k)));
+  now.r = Math.min(state.trace.iterations - 1, Math.max(0, Math.round(r)));
   redraw();
 }
 
-function stop() {
+export function stop() {
   if (now.playing) cancelAnimationFrame(now.playing.frame);
   now.playing = null;
 }
@@ -50,9 +68,9 @@ function stop() {
 // from there, or "epochs".
 function play(over) {
   const [axis, start, end] = {
-    rounds: ["r", 0, trace.trained - 1],
-    beyond: ["r", trace.trained - 1, trace.iterations - 1],
-    epochs: ["k", 0, trace.epochs.length - 1],
+    rounds: ["r", 0, state.trace.trained - 1],
+    beyond: ["r", state.trace.trained - 1, state.trace.iterations - 1],
+    epochs: ["k", 0, state.trace.epochs.length - 1],
   }[over];
   const here = Math.round(now[axis]),
     from = here < start || here >= end ? start : here;
@@ -73,19 +91,19 @@ function play(over) {
   now.playing.frame = requestAnimationFrame(tick);
 }
 
-function toggle(over) {
+export function toggle(over) {
   if (now.playing) go({});
   else play(over);
 }
 
-function drawRound() {
+export function drawRound() {
   const r = Math.round(now.r);
-  $("#iteration").max = trace.iterations;
+  $("#iteration").max = state.trace.iterations;
   $("#iteration").value = r + 1;
-  $("#iteration").setAttribute("aria-valuetext", words.round(r + 1, trace.trained));
-  $("#entropy output").textContent = words.round(r + 1, trace.trained);
+  $("#iteration").setAttribute("aria-valuetext", words.round(r + 1, state.trace.trained));
+  $("#entropy output").textContent = words.round(r + 1, state.trace.trained);
   $("#play").textContent = now.playing?.over === "rounds" ? "Pause" : "Play";
-  $("#beyond").hidden = trace.trained >= trace.iterations;
+  $("#beyond").hidden = state.trace.trained >= state.trace.iterations;
   $("#beyond").textContent = now.playing?.over === "beyond" ? "Pause" : "Beyond";
   for (const [id, over] of [["#play", "rounds"], ["#beyond", "beyond"]]) $(id).setAttribute("aria-pressed", now.playing?.over === over);
 }
@@ -97,9 +115,9 @@ $("#clear").addEventListener("click", () => choose(NOTHING));
 
 // Dragging along the curve goes through the rounds; where it ends, the nearest one is shown.
 function scrub({ offsetX, pointerId }) {
-  if (!curve || !$("#entropy canvas").hasPointerCapture(pointerId)) return;
+  if (!state.curve || !$("#entropy canvas").hasPointerCapture(pointerId)) return;
   stop();
-  now.r = Math.min(trace.iterations - 1, Math.max(0, curve.roundAt(offsetX)));
+  now.r = Math.min(state.trace.iterations - 1, Math.max(0, state.curve.roundAt(offsetX)));
   redraw();
 }
 $("#entropy canvas").addEventListener("pointerdown", (event) => {
@@ -126,7 +144,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 // Up and down choose the one before and after it in a list.
-function step(event, order, chosen, take) {
+export function step(event, order, chosen, take) {
   const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
   if (!by || !order.length) return;
   event.preventDefault();
@@ -136,7 +154,7 @@ function step(event, order, chosen, take) {
 
 // Behind each door is a drawer below the screen; one is open at a time.
 const doors = [...document.querySelectorAll("#doors [aria-controls]")].filter((door) => $(`#${door.getAttribute("aria-controls")}`) || door.remove());
-function openDrawer(name) {
+export function openDrawer(name) {
   for (const door of doors) {
     const id = door.getAttribute("aria-controls");
     door.setAttribute("aria-expanded", id === name);
@@ -173,7 +191,7 @@ function storage(use) {
 }
 
 // The look that a page draws with: the colours of its style, and of the parents.
-function lookWith(colors) {
+export function lookWith(colors) {
   const css = getComputedStyle(document.documentElement),
     value = (name) => css.getPropertyValue(`--${name}`).trim(),
     named = Object.fromEntries(["paper", "ink", "muted", "faint", "shade", "accent"].map((name) => [name, value(name)]));
@@ -181,12 +199,12 @@ function lookWith(colors) {
   return { ...named, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
 }
 
-const remembered = storage((kept) => kept.getItem("graphcaps-theme"));
+const remembered = storage((store) => store.getItem("graphcaps-theme"));
 if (["light", "dark"].includes(remembered)) document.documentElement.dataset.theme = remembered;
 $("#theme").addEventListener("click", () => {
   const theme = isNight() ? "light" : "dark";
   document.documentElement.dataset.theme = theme;
-  storage((kept) => kept.setItem("graphcaps-theme", theme));
+  storage((store) => store.setItem("graphcaps-theme", theme));
   renew();
 });
 systemNight.addEventListener("change", renew);

@@ -1,45 +1,52 @@
 // A softmax without votes: the words of its record, and loads of parents in place of their lengths. Its time goes over the
 // epochs where the record has one iteration.
 
+import "./image_words.js";
+import { $, counted, sentence } from "./tools.js";
+import { stored } from "./trace.js";
+import { KEYS, speak, words } from "./words.js";
+
 if (stored.words) {
   const { child, parent, image, step } = stored.words,
     { steps } = stored,
     one = (word) => `${/^[aeiou]/.test(word) ? "an" : "a"} ${word}`,
     many = (word) => (word === "child" ? "children" : `${word}s`),
     share = (part) => `${(100 * part).toFixed(1)}\u202f%`;
-  Object.assign(words, {
+  speak({
     parent,
     parts: (n) => counted(n, child, many(child)),
-    undecidedParts: (n) => `+ ${thousands(n)} undecided at the last ${step}: show all`,
+    undecidedParts: (n) => `${counted(n, child, many(child))} undecided at the last ${step}`,
+    fold: `Hide the undecided ${many(child)}`,
     children: (n) => counted(n, child, many(child)),
     parents: (n) => counted(n, parent, many(parent)),
-    someChildren: (some, all) => `${some} of ${words.children(all)}: those that choose most clearly`,
+    someChildren: (some, all) => `The graph shows ${some} of ${words.children(all)}, those that choose most clearly`,
     child: (n) => stored.child_names[n] ?? `${child} #${n}`,
     tag: (n) => stored.child_names[n] ?? `#${n}`,
     amount: share,
-    lead: () => `Each ${child} divides itself among ${many(parent)}, by a softmax. A load is a share of all ${many(child)}; † dead: under a tenth of an equal load.`,
-    columns: () => [sentence(many(child)), `${sentence(many(parent))}, and their loads`],
+    lead: () => `Each ${child} divides itself among ${many(parent)}, by a softmax. A load is the share of all ${many(child)} that one ${parent} receives. One that receives less than a tenth of an equal load is dead (†).`,
+    columns: () => [sentence(many(child)), `${sentence(many(parent))} and their loads`],
     tick: (r) => steps[r - 1],
-    round: (r) => `${steps[r - 1]}${r === steps.length ? ": the last" : ""}`,
+    round: (r) => `${steps[r - 1]}${r === steps.length ? ", the last" : ""}`,
     moment: (r) => `${sentence(step)} ${steps[r - 1]}`,
     oneChild: `One ${child}`,
     chooseChild: `Choose ${one(child)} or a line in the graph to see how it divides itself among the ${many(parent)}.`,
-    gives: (n, c, name) => `${sentence(childName(n))} gives ${share(c)} to ${name}`,
+    divides: (named) => `${sentence(named)} divides itself`,
+    gives: (named, c, name) => `${sentence(named)} gives ${share(c)} to ${name}`,
     tipEdge: (c) => [`coupling c  ${c}`],
     entropyHead: `How undecided each ${child} is`,
-    longestIs: (name, load) => `largest load: ${name}, ${load}`,
+    longestIs: (name, load) => `the largest load is that of ${name}, ${load}`,
     marks: (largest, wrong, truth, dead) => (dead ? ", dead" : largest ? ", the largest load" : ""),
     reading: [
-      ["A line", `joins ${one(child)} to ${one(parent)}. Its width grows with the coupling c, from 0 to 1: the softmax of this ${child}. ${sentence(one(child))} chooses ${one(parent)} if c has gone a tenth of the way from an equal share to 1.`],
-      ["A load", `is the sum of ${one(parent)}'s couplings, divided by the number of ${many(child)}. Dead (†) is ${one(parent)} whose load, over all that is recorded, is under a tenth of what equal couplings would give it.`],
-      ["The curve", `of ${one(child)}'s entropy is high while it spreads over all ${many(parent)} and 0 when it has chosen one. Drag along the curve to go through time.`],
-      ["Keys", `${KEYS[0]} ${KEYS[1]} ${step}, ${KEYS[3]} play, ${KEYS[4]} to ${one(parent)} or the graph, where ${KEYS[5]} ${KEYS[6]} choose ${one(child)}, ${KEYS[7]} show all lines.`],
+      ["A line", `joins ${one(child)} to ${one(parent)}. Its width shows the coupling c, from 0 to 1, which is the softmax of this ${child}. ${sentence(one(child))} chooses ${one(parent)} if c has gone more than a tenth of the way from an equal share to 1.`],
+      ["A load", `is the sum of ${one(parent)}'s couplings, divided by the number of ${many(child)}. ${sentence(one(parent))} is dead (†) if its load, over the whole record, is under a tenth of its load with equal couplings.`],
+      ["The curve", `shows the entropy of each ${child}. It is high while the ${child} spreads over all ${many(parent)}, and 0 when it has chosen one. Drag along the curve to move through time.`],
+      ["Keys", `${KEYS[0]} ${KEYS[1]} change the ${step}. ${KEYS[3]} plays. ${KEYS[4]} moves to ${one(parent)} or to the graph, where ${KEYS[5]} ${KEYS[6]} choose ${one(child)}. ${KEYS[7]} shows all lines.`],
     ],
     terms: {
       parent: [parent, `${sentence(one(parent))} is one of the things among which each ${child} divides itself.`],
-      coupling: ["coupling", `A coupling c, from 0 to 1, is the softmax of ${one(child)}: how much of it goes to ${one(parent)}. Those of one ${child} sum to 1.`],
-      entropy: ["entropy", `Entropy −Σ c ln c of ${one(child)} is 0 when it has chosen one ${parent} and largest when all its couplings are equal.`],
-      iteration: [step, step === "epoch" ? "An epoch of training that the record has." : "A call of the module in one call of the network."],
+      coupling: ["coupling", `A coupling c, from 0 to 1, is the share of ${one(child)} that ${one(parent)} receives. The couplings of one ${child} are a softmax, so they sum to 1.`],
+      entropy: ["entropy", `The entropy −Σ c ln c of ${one(child)} is 0 when it has chosen one ${parent}. It is largest when all its couplings are equal.`],
+      iteration: [step, step === "epoch" ? "An epoch of training in the record." : "A call of the module in one call of the network."],
     },
   });
   for (const part of document.querySelectorAll("#child :is([data-term=logit], [data-term=agreement])")) part.remove();

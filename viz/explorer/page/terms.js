@@ -1,6 +1,9 @@
 // A sentence for each term, in a card on hover and on focus: of the buttons behind More, and of whatever else has
 // data-term. What shows the term, by data-shows, lights up with it.
 
+import { $ } from "./tools.js";
+import { words } from "./words.js";
+
 let spoken = null; // the element whose card is shown
 
 function showCard(element) {

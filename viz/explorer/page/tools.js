@@ -1,10 +1,10 @@
 // Helpers for every file of a page: its elements, colours, and numbers in words.
 
-const $ = (selector) => document.querySelector(selector);
-const scratch = document.createElement("canvas").getContext("2d"); // measures text and reads colours
+export const $ = (selector) => document.querySelector(selector);
+export const scratch = document.createElement("canvas").getContext("2d"); // measures text and reads colours
 const STANDS_OUT = 3.2; // contrast of a colour with its background; 3 is asked of graphics
 
-function channels(hex) {
+export function channels(hex) {
   return [1, 3, 5].map((from) => parseInt(hex.slice(from, from + 2), 16));
 }
 
@@ -22,7 +22,7 @@ function contrast(one, other) {
 }
 
 // A colour mixed with white until it stands out from dark paper; at least a little, since lines are thin.
-function lighter(hex, paper) {
+export function lighter(hex, paper) {
   const mixed = (part) => channels(hex).map((channel) => Math.round(channel + part * (255 - channel)));
   let part = 0.2;
   while (contrast(mixed(part), channels(paper)) < STANDS_OUT) part += 0.02;
@@ -30,7 +30,7 @@ function lighter(hex, paper) {
 }
 
 // Make the list hold `count` elements; the new ones are handed to make(element, index).
-function fill(list, count, tag, make) {
+export function fill(list, count, tag, make) {
   while (list.children.length > count) list.lastChild.remove();
   while (list.children.length < count) {
     const element = list.appendChild(document.createElement(tag));
@@ -40,33 +40,33 @@ function fill(list, count, tag, make) {
 
 // The coupling above which a child has chosen one of so many parents: a tenth of the way from an equal share to 1, as
 // viz.routing.selection has it.
-function leastToChoose(choices) {
+export function leastToChoose(choices) {
   return 1 / choices + 0.1 * (1 - 1 / choices);
 }
 
-function indexOfLargest(lengths) {
+export function indexOfLargest(lengths) {
   return lengths.indexOf(Math.max(...lengths));
 }
 
-function counted(number, one, many) {
+export function counted(number, one, many) {
   return `${thousands(number)} ${number === 1 ? one : many}`;
 }
 
-function thousands(number) {
+export function thousands(number) {
   return String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
-function fixed(value, digits) {
+export function fixed(value, digits) {
   const text = value.toFixed(digits);
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "\u2212");
 }
 
-function sentence(text) {
+export function sentence(text) {
   return text[0].toUpperCase() + text.slice(1);
 }
 
 // Show lines of text beside a place on the graph, within it.
-function placeTip(lines, x, y) {
+export function placeTip(lines, x, y) {
   const tip = $("#tip"),
     { clientWidth: wide, clientHeight: high } = $(".stage");
   tip.textContent = lines.join("\n");

@@ -1,7 +1,10 @@
 // The trace's JSON (described in data.py) as numbers that can be asked for at any moment.
 // A moment is {k, r}: indices of an epoch of the trace and of an iteration, from 0; fractions lie between two states.
 
-function bytes(text) {
+import { $ } from "./tools.js";
+import { words } from "./words.js";
+
+export function bytes(text) {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
@@ -29,7 +32,7 @@ function mixed(a, b, part) {
 }
 
 // The number or row that `read(k, r)` gives, linear between whole k and r.
-function at(read, { k, r }) {
+export function at(read, { k, r }) {
   const k0 = Math.floor(k),
     r0 = Math.floor(r);
   const along = (k) => (r > r0 ? mixed(read(k, r0), read(k, r0 + 1), r - r0) : read(k, r0));
@@ -59,7 +62,7 @@ function fail(message) {
 }
 
 // One image of the trace: every list of lists becomes a reader (k, r) => numbers.
-function unpacked(trace, n) {
+export function unpacked(trace, n) {
   const { epochs, iterations: R } = trace,
     K = epochs.length,
     raw = trace.images[n];
@@ -86,4 +89,4 @@ function unpacked(trace, n) {
   };
 }
 
-const stored = await storedData();
+export const stored = await storedData();

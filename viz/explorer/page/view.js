@@ -1,5 +1,14 @@
 // The screen as one picture, drawn by what draws the page.
 
+import { drawEntropy } from "./charts.js";
+import { Graph } from "./graph.js";
+import { note } from "./share.js";
+import { draw, stop } from "./shell.js";
+import { now, state } from "./state.js";
+import { $, scratch } from "./tools.js";
+import { at } from "./trace.js";
+import { words } from "./words.js";
+
 const SHEET = { width: 1200, height: 820, edge: 32 };
 const INNER = SHEET.width - 2 * SHEET.edge, // between the edges
   TOP = 104, // y of the image, the graph and the parents
@@ -44,7 +53,7 @@ function cut(text, font, width) {
 
 // A function that writes text in the page's font: write(text, x, y, {size, weight, color, align, room}), in lines as wide as `room`.
 function writer(context) {
-  return (text, x, y, { size = 12, weight = 400, color = look.ink, align = "left", room = INNER } = {}) => {
+  return (text, x, y, { size = 12, weight = 400, color = state.look.ink, align = "left", room = INNER } = {}) => {
     const font = `${weight} ${size}px ${family()}`;
     Object.assign(context, { font, fillStyle: color, textAlign: align, textBaseline: "alphabetic" });
     wrapped(text, font, room).forEach((line, at) => context.fillText(line, x, y + 1.4 * size * at));
@@ -52,34 +61,34 @@ function writer(context) {
 }
 
 function family() {
-  return look.font.replace(/^\S+ /, "");
+  return state.look.font.replace(/^\S+ /, "");
 }
 
 // Draw the moment that the page shows: the image, the graph with its parents, and the curve.
 function drawView(context) {
   const write = writer(context),
-    left = photo ? SHEET.edge + SIDE + 40 : SHEET.edge;
-  context.fillStyle = look.paper;
+    left = state.photo ? SHEET.edge + SIDE + 40 : SHEET.edge;
+  context.fillStyle = state.look.paper;
   context.fillRect(0, 0, SHEET.width, SHEET.height);
   write($("h1").textContent, SHEET.edge, 52, { size: 24, weight: 650 });
-  write($("#source").textContent, SHEET.edge, 76, { color: look.muted });
-  if (photo) {
-    context.drawImage($("#sheet canvas"), SHEET.edge, TOP, SIDE, (SIDE * photo.height) / photo.width);
+  write($("#source").textContent, SHEET.edge, 76, { color: state.look.muted });
+  if (state.photo) {
+    context.drawImage($("#sheet canvas"), SHEET.edge, TOP, SIDE, (SIDE * state.photo.height) / state.photo.width);
     const name = [$("#shown")?.textContent, $("#verdict")?.textContent].filter(Boolean).join(": ");
-    write(name, SHEET.edge, TOP + (SIDE * photo.height) / photo.width + 24, { room: SIDE });
+    write(name, SHEET.edge, TOP + (SIDE * state.photo.height) / state.photo.width + 24, { room: SIDE });
   }
   const room = SHEET.width - SHEET.edge - ROWS_WIDE - left;
   panel(context, left, TOP, room, TALL, (canvas) => {
-    const own = Object.assign(new Graph(canvas), { held: graph.held });
-    own.take(image, fold, graph.pictures);
-    own.draw(at(image.c, now), now, null, look);
+    const own = new Graph(canvas);
+    own.take(state.image, state.fold, state.graph.pictures);
+    own.draw(at(state.image.c, now), now, null, state.look);
   });
   drawRows(context, left + room);
-  if (!$("#folded").hidden && !now.all) write(words.undecidedParts(fold.undecided).split(":")[0], left, TOP + TALL + 22, { color: look.muted });
+  if (!$("#folded").hidden && !now.all) write(`+ ${words.undecidedParts(state.fold.undecided)}`, left, TOP + TALL + 22, { color: state.look.muted });
   write($("#entropy h2").textContent, left, TOP + TALL + 50, { weight: 650, size: 14 });
-  write(`${$("#entropy .heads label").textContent} ${$("#entropy output").textContent}; ${$("#mean").textContent}`, left + 220, TOP + TALL + 50, { color: look.muted });
+  write(`${$("#entropy .heads label").textContent} ${$("#entropy output").textContent}; ${$("#mean").textContent}`, left + 220, TOP + TALL + 50, { color: state.look.muted });
   panel(context, left, TOP + TALL + 58, SHEET.width - SHEET.edge - left, 170, (canvas) => {
-    drawEntropy(canvas, trace, image, now, (child) => look.parents[fold.choices.get(child)?.[0]], look);
+    drawEntropy(canvas, state.trace, state.image, now, (child) => state.look.parents[state.fold.choices.get(child)?.[0]], state.look);
   });
 }
 
@@ -95,13 +104,13 @@ function drawRows(context, x) {
       share = Number(row.querySelector(".bar").style.getPropertyValue("--share")),
       from = x + (picture.hidden ? 6 : side + 14),
       font = `${row.classList.contains("longest") ? 700 : 400} 14px ${family()}`;
-    Object.assign(context, { fillStyle: look.parents[row.dataset.parent], strokeStyle: look.parents[row.dataset.parent], lineWidth: 3 });
+    Object.assign(context, { fillStyle: state.look.parents[row.dataset.parent], strokeStyle: state.look.parents[row.dataset.parent], lineWidth: 3 });
     context.fillRect(from, y + 6, Math.max(1, 90 * share), 8);
     if (!picture.hidden) {
       context.drawImage(picture, x + 4, y - side / 2, side, side);
       context.strokeRect(x + 4, y - side / 2, side, side);
     }
-    Object.assign(context, { font, fillStyle: look.ink, textAlign: "left", textBaseline: "alphabetic" });
+    Object.assign(context, { font, fillStyle: state.look.ink, textAlign: "left", textBaseline: "alphabetic" });
     context.fillText(cut(`${name} ${value} ${dot}`, font, x + ROWS_WIDE - from), from, y);
   });
 }
@@ -110,7 +119,7 @@ async function saveView() {
   try {
     stop();
     draw();
-    const title = [trace.title, ...trace.source].join(", "),
+    const title = [state.trace.title, ...state.trace.source].join(", "),
       canvas = Object.assign(document.createElement("canvas"), { width: SHARPNESS * SHEET.width, height: SHARPNESS * SHEET.height }),
       context = canvas.getContext("2d");
     context.scale(SHARPNESS, SHARPNESS);
@@ -124,3 +133,5 @@ async function saveView() {
     note(words.notSaved(error.message));
   }
 }
+
+$("#save-png").addEventListener("click", saveView);

@@ -1,17 +1,17 @@
 // The votes for one parent in the plane: along the parent, and across it where the votes differ most. The plane stays
 // while iterations pass, since votes do; what changes is how much each counts.
 
+import { surface } from "./charts.js";
+import { dot, lengthOf, parentAt, voteOf } from "./routed.js";
+import { childName, choose, shortName } from "./shell.js";
+import { now, state } from "./state.js";
+import { $, fill, fixed, sentence } from "./tools.js";
+import { at } from "./trace.js";
+import { words } from "./words.js";
+
 const SQUARINGS = 12, // squarings of a matrix: 2^12 steps of the power method
   ROWS = 24, // rows of the table in sight without scrolling
   MANY_VOTES = 100; // arrows that would hide one another
-
-function dot(x, y) {
-  return x.reduce((sum, value, d) => sum + value * y[d], 0);
-}
-
-function lengthOf(x) {
-  return Math.sqrt(dot(x, x));
-}
 
 // The direction in which vectors differ most from their mean; its largest number is positive. Zeros where they don't.
 function principal(vectors) {
@@ -56,28 +56,27 @@ function meanAngle(votes, c) {
 
 // Everything about the votes for a parent that stays while iterations pass.
 function votesFor(parent) {
-  const edges = [...layer.dst.keys()].filter((e) => layer.dst[e] === parent),
+  const edges = [...state.layer.dst.keys()].filter((e) => state.layer.dst[e] === parent),
     votes = edges.map(voteOf),
-    plane = planeOf(votes, parentAt(layer.iterations - 1, parent)),
+    plane = planeOf(votes, parentAt(state.layer.iterations - 1, parent)),
     points = votes.map((vote) => projected(vote, plane));
-  return { of: routed, parent, edges, votes, plane, points };
+  return { of: state.routed, parent, edges, votes, plane, points };
 }
 
-class VoteView {
+export class VoteView {
   constructor(canvas) {
     Object.assign(this, { canvas, known: null });
     canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y }) => this.point(this.near(x, y)));
     canvas.addEventListener("pointerleave", () => this.point(null));
     canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
       const child = this.near(x, y);
-      if (image.order.includes(child)) choose({ child: child === now.child ? null : child });
+      if (state.image.order.includes(child)) choose({ child: child === now.child ? null : child });
     });
-    canvas.addEventListener("keydown", stepChild);
   }
 
   point(child) {
     if (child === (now.hovered?.child ?? null)) return;
-    choose({ hovered: child === null ? null : pointedAt({ child, parent: this.known.parent }) });
+    choose({ hovered: child === null ? null : state.graph.pointedAt({ child, parent: this.known.parent }) });
   }
 
   // The child whose vote ends near a point of the canvas, or null.
@@ -88,13 +87,13 @@ class VoteView {
     this.known.points.forEach((point, at) => {
       const [px, py] = this.place(point),
         away = Math.hypot(px - x, py - y);
-      if (away < nearest) [best, nearest] = [layer.src[this.known.edges[at]], away];
+      if (away < nearest) [best, nearest] = [state.layer.src[this.known.edges[at]], away];
     });
     return best;
   }
 
   draw(parent, child) {
-    if (this.known?.of !== routed || this.known.parent !== parent) this.known = votesFor(parent);
+    if (this.known?.of !== state.routed || this.known.parent !== parent) this.known = votesFor(parent);
     const { edges, points, plane } = this.known,
       { context, width, height } = surface(this.canvas);
     const c = this.couplings(now),
@@ -109,9 +108,9 @@ class VoteView {
       width / 2 + unit * (x - (x0 + x1) / 2),
       height / 2 - unit * (y - (y0 + y1) / 2),
     ]);
-    const color = look.parents[parent],
+    const color = state.look.parents[parent],
       origin = place([0, 0]);
-    Object.assign(context, { strokeStyle: look.faint, lineWidth: 1, font: look.font, textBaseline: "middle" });
+    Object.assign(context, { strokeStyle: state.look.faint, lineWidth: 1, font: state.look.font, textBaseline: "middle" });
     const line = (from, to) => {
       context.beginPath();
       context.moveTo(...from);
@@ -136,33 +135,33 @@ class VoteView {
     context.globalAlpha = 1;
     const angle = meanAngle(this.known.votes, c),
       direction = Math.atan2(tip[1], tip[0]);
-    Object.assign(context, { strokeStyle: look.ink, lineWidth: 1.5 });
+    Object.assign(context, { strokeStyle: state.look.ink, lineWidth: 1.5 });
     context.setLineDash([2, 3]);
     for (const side of [angle, -angle]) {
       line(origin, [origin[0] + width * Math.cos(direction + side), origin[1] - width * Math.sin(direction + side)]);
     }
     context.setLineDash([]);
-    for (const [style, wide] of [[look.paper, 8], [look.ink, 5]]) {
+    for (const [style, wide] of [[state.look.paper, 8], [state.look.ink, 5]]) {
       Object.assign(context, { strokeStyle: style, fillStyle: style, lineWidth: wide });
       this.arrow(origin, place(tip), 11);
     }
-    this.name(words.lengthIs(trace.parents[parent].name, lengthOf(v).toFixed(2)), place(tip), look.ink, false, 12);
+    this.name(words.lengthIs(state.trace.parents[parent].name, lengthOf(v).toFixed(2)), place(tip), state.look.ink, false, 12);
     const named = now.hovered?.child ?? child,
-      n = edges.findIndex((e) => layer.src[e] === named);
+      n = edges.findIndex((e) => state.layer.src[e] === named);
     if (n >= 0) {
       const point = place(points[n]);
-      Object.assign(context, { strokeStyle: look.accent, lineWidth: 2.5 });
+      Object.assign(context, { strokeStyle: state.look.accent, lineWidth: 2.5 });
       context.beginPath();
       context.arc(...point, 7, 0, 2 * Math.PI);
       context.stroke();
-      this.name(`${childName(named)}, c ${fixed(c[n], 3)}`, point, look.accent, true, -14);
+      this.name(`${childName(named)}, c ${fixed(c[n], 3)}`, point, state.look.accent, true, -14);
     }
     this.say(parent, c, n < 0 ? null : named);
   }
 
   couplings(moment) {
     const { edges } = this.known;
-    return at((_, r) => Float64Array.from(edges, (e) => routed.states[r].c[e]), moment);
+    return at((_, r) => Float64Array.from(edges, (e) => state.routed.states[r].c[e]), moment);
   }
 
   arrow(from, to, size) {
@@ -185,12 +184,12 @@ class VoteView {
   name(text, [x, y], color, strong, by) {
     const context = this.canvas.getContext("2d"),
       { clientWidth: width, clientHeight: height } = this.canvas;
-    context.font = strong ? `bold ${look.font}` : look.font;
+    context.font = strong ? `bold ${state.look.font}` : state.look.font;
     const wide = context.measureText(text).width,
       left = Math.min(width - wide - 4, Math.max(4, x + 10)),
       middle = Math.min(height - 10, Math.max(10, y + by));
     context.globalAlpha = 0.85;
-    context.fillStyle = look.paper;
+    context.fillStyle = state.look.paper;
     context.fillRect(left - 3, middle - 9, wide + 6, 18);
     context.globalAlpha = 1;
     context.fillStyle = color;
@@ -200,13 +199,13 @@ class VoteView {
   // In words and in numbers.
   say(parent, c, child) {
     const { points, edges, votes } = this.known,
-      { name } = trace.parents[parent],
+      { name } = state.trace.parents[parent],
       degrees = (r) => `${((180 / Math.PI) * meanAngle(votes, this.couplings({ k: now.k, r }))).toFixed(1)}°`;
     const r = Math.round(now.r),
       before = r > 0 ? degrees(0) : "";
     const angle = words.meanAngle(degrees(r), before);
     $("#votes h3").textContent = words.votesFor(points.length, name);
-    $("#votes figcaption").textContent = words.plane(name, layer.iterations) + angle;
+    $("#votes figcaption").textContent = words.plane(name, state.layer.iterations) + angle;
     const chosen = child === null ? "" : words.isMarked(sentence(childName(child))),
       label = words.inPlane($("#votes h3").textContent, chosen, sentence(angle));
     this.canvas.setAttribute("aria-label", label);
@@ -216,12 +215,12 @@ class VoteView {
       row.innerHTML = "<td></td><td></td><td></td><td></td><td></td>";
     });
     if (!open) return;
-    const { agreement } = routed.states[r];
+    const { agreement } = state.routed.states[r];
     edges.forEach((e, at) => {
       const row = $("#votes tbody").rows[at],
         numbers = [...points[at], c[at], agreement[e]].map((value) => fixed(value, 3));
-      [shortName(layer.src[e]), ...numbers].forEach((text, column) => (row.cells[column].textContent = text));
-      row.classList.toggle("chosen", layer.src[e] === child);
+      [shortName(state.layer.src[e]), ...numbers].forEach((text, column) => (row.cells[column].textContent = text));
+      row.classList.toggle("chosen", state.layer.src[e] === child);
     });
   }
 }

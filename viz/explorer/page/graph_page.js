@@ -1,10 +1,21 @@
-// The parts of a link that the graph's page has: what is chosen, and the edges that are cut, added or held. Then the page opens.
+// The graph's page: its modules, in the order in which they draw, and the parts of a link that it has: what is chosen, and
+// the edges that are cut, added or held.
+
+import "./node_words.js";
+import "./nodes.js";
+import "./terms.js";
+import "./nodes_explained.js";
+import "./node_zoom.js";
+import { change, choosePair, conv, ROUNDS } from "./nodes.js";
+import { resume, share } from "./share.js";
+import { choose } from "./shell.js";
+import { now, state } from "./state.js";
+import { stored } from "./trace.js";
 
 const edgeOf = (u, v) => conv.edges.src.findIndex((from, e) => from === u && conv.edges.dst[e] === v);
 
-renew();
 share({
-  limits: { nodes: conv.N, capsules: conv.K, iterations: ROUNDS, epochs: trace.epochs, sliders: {}, routings: [] },
+  limits: { nodes: conv.N, capsules: conv.K, iterations: ROUNDS, epochs: state.trace.epochs, sliders: {}, routings: [] },
   read() {
     const { src, dst, number, held } = conv.edges,
       edges = [...src.keys()],

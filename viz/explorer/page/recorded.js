@@ -1,4 +1,14 @@
-// A page from a file: its trace is in it.
+// The page of a trace alone, without a network.
+
+import "./softmax.js";
+import "./terms.js";
+import "./view.js";
+import { chooserInput, show, showImages, takeImage } from "./page.js";
+import { wrongOf } from "./panels.js";
+import { resume, share } from "./share.js";
+import { now } from "./state.js";
+import { $ } from "./tools.js";
+import { stored } from "./trace.js";
 
 const nameOf = ({ label }, n) => stored.parents[label]?.name ?? `${stored.words?.image ?? "image"} ${n}`;
 
@@ -10,12 +20,6 @@ showImages(
   now.n,
   takeImage,
 );
-
-// A function that shows the image shown now again.
-function snapshot() {
-  const input = chooserInput(now.n);
-  return () => input.click();
-}
 
 share({
   limits: {

@@ -1,0 +1,60 @@
+// The page with a network: its modules, in the order in which they draw, and the parts of a link that set the desk and the
+// comparison.
+
+import "./image_words.js";
+import "./page.js";
+import "./pull.js";
+import "./formulas.js";
+import "./way.js";
+import "./decoded.js";
+import "./terms.js";
+import "./view.js";
+import { compareAs, compared, ROUTINGS } from "./compare.js";
+import { GRID, NEUTRAL } from "./desk.js";
+import { BEND, bentBy, changed, EMPTY, layOut, network, shelf } from "./live.js";
+import { chooserInput } from "./page.js";
+import { share } from "./share.js";
+import { state } from "./state.js";
+import { $ } from "./tools.js";
+import { stored } from "./trace.js";
+
+share({
+  limits: {
+    images: shelf.length,
+    iterations: stored.iterations,
+    epochs: stored.epochs,
+    children: state.layer.children,
+    parents: state.layer.parents,
+    grid: GRID,
+    sliders: Object.fromEntries(Object.keys(NEUTRAL).map((id) => [id, Number($(`#${id}`).max)])),
+    bend: network.decoder && { numbers: state.layer.dim, most: Math.round(100 * BEND) },
+    routings: ROUTINGS,
+  },
+  read() {
+    const { at } = state.shown,
+      bent = Object.entries(state.desk.adjust).filter(([, value]) => value !== 0),
+      plain = !bent.length && !state.desk.lines.length && !Object.keys(state.held).length;
+    return {
+      image: at === null || (at === stored.start && plain) ? null : at,
+      draw: at === null || state.desk.lines.length ? state.desk.lines : null,
+      ...Object.fromEntries(bent),
+      compare: compared(),
+      bend: bentBy(),
+      pull: Object.keys(state.held).length ? state.held : null,
+    };
+  },
+  restore({ image: at, draw: lines = null, compare = null, bend = {}, pull = {}, ...adjust }, moment) {
+    if (state.desk.lines.length) state.desk.remember();
+    if (at === undefined && lines) {
+      state.shown = EMPTY;
+      state.desk.picture = null;
+    } else {
+      layOut(at ?? stored.start);
+      chooserInput(at ?? stored.start).checked = true;
+    }
+    state.held = pull;
+    Object.assign(state.desk, { lines: lines ?? [], adjust: { ...NEUTRAL, ...adjust } });
+    changed({ ...moment, bend });
+    compareAs(compare);
+  },
+});
