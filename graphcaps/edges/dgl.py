@@ -6,7 +6,7 @@ from .. import _dgl
 from ..algorithms.base import Routing
 from ..algorithms.votes import Votes
 from ..graph import Links, bipartite_graph
-from ..tracing import is_tracing
+from ..tracing import is_tracing, run_untraced
 from .scatter import Edges
 from .second_derivative import refuse_second_derivative
 
@@ -32,7 +32,9 @@ class DGLEdges(Edges):
     def __init__(self, ends: Links, votes: Votes):
         super().__init__(ends, votes)
         sizes = ends.num_children, ends.num_parents
-        self.graph = ends.cached("graph", lambda: bipartite_graph(ends.src, ends.dst, *sizes)).local_var()
+        self.graph = ends.cached(
+            "graph", lambda: run_untraced(lambda: bipartite_graph(ends.src, ends.dst, *sizes))
+        ).local_var()
 
     def child_softmax(self, b: Tensor) -> Tensor:
         return _dgl.edge_softmax(self.graph, refuse_second_derivative(b), norm_by="src")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .._dgl import DGLGraph
 from ..errors import InputError, expect
-from ..tracing import run_untraced
+from ..tracing import is_tracing, run_untraced
 
 T = TypeVar("T")
 BOTH_WAYS = (
@@ -91,7 +91,7 @@ class Links:
             return compute()
         if name not in self.orders:
             with torch.inference_mode(False):  # training can't use inference tensors
-                self.orders[name] = run_untraced(compute)
+                self.orders[name] = run_untraced(compute) if is_tracing() else compute()
         return self.orders[name]
 
     @property
