@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 import numbers
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -107,7 +108,15 @@ def warn_of_nan(result: Tensor, **given: Tensor | None) -> None:
         return
     names = [name for name, x in given.items() if x is not None and bool(x.to_dense().isnan().any())]
     causes = f"NaN in {' and '.join(names)}" if names else "numbers that are too large"
-    warnings.warn(f"the result is NaN in places, because of {causes}", stacklevel=5)
+    warn(f"the result is NaN in places, because of {causes}")
+
+
+def warn(text: str) -> None:
+    """Warn at the line that called graphcaps, directly or through torch."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("graphcaps", "torch"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level - 1)
 
 
 def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:

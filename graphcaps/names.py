@@ -18,7 +18,7 @@ ROUTINGS = {
     "inverted": "Inverted",
     "em": "EM",
 }
-"""Name of a routing -> its class in the module of the same name in ``graphcaps.routing``."""
+"""Name of a routing -> its class in the module of the same name in ``graphcaps.algorithms``."""
 
 ENGINES = ("auto", "fused", "torch", "dgl")
 AUGMENTS = ("none", "shift", "affine", "anywhere")

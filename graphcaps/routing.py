@@ -1,7 +1,7 @@
 """Routing between two capsule layers: these functions check the arguments, choose an engine and run it.
 
-Each algorithm is a subclass of `Routing` in `graphcaps.algorithms`. The engines are `graphcaps.edges.scatter.Edges` and
-its subclasses there, and the kernels, which run whole iterations and know a routing only by its `Rule`.
+Each algorithm is a subclass of `Routing` in `graphcaps.algorithms`. Each engine is a subclass of `Edges`: those in
+`graphcaps.edges` run an algorithm step by step, and `FusedEdges` by kernels, which know it only by its `Rule`.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from .edges.nodes import NodeEdges
 from .edges.scatter import Edges
 from .errors import GraphcapsError, InputError, check_name, check_tensor, expect, min_max, warn_of_nan
 from .functional import at_least_float32
-from .graph import Links, check_graph, links
+from .graph import Links, check_graph, links_of_graph
 from .graph.nodes import warn_of_lone_votes
-from .names import ENGINES as NAMES
+from .names import ENGINES as ENGINE_NAMES
 from .tracing import is_tracing, uncompiled
 from .typed import Logit, Size, typed
 
@@ -61,7 +61,7 @@ def engine(name: str) -> Iterator[None]:
     ...     dynamic_routing(complete_graph(3, 2), torch.ones(6, 4)).shape
     torch.Size([2, 4])
     """
-    check_name("engine", name, NAMES)
+    check_name("engine", name, ENGINE_NAMES)
     token = _asked.set(name)
     try:
         yield
@@ -80,17 +80,17 @@ class FusedEdges(Edges):
     engine = "fused"
 
     @classmethod
-    def supports(cls, ends: Links, votes: Votes, routing: Routing) -> str:
-        return kernels.lacks(ends, votes, rule_of(routing))
+    def needs(cls, links: Links, votes: Votes, routing: Routing) -> str:
+        return kernels.needs(links, votes, rule_of(routing))
 
     def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
         rule = rule_of(routing)
         assert rule is not None
         if self.observer is not None:  # the kernels keep nothing that an observer could see
-            edges = (DenseEdges if self.ends.complete else Edges)(self.ends, self.votes)
-            edges.observer = self.observer
-            return edges.route(routing, prior, activation, coupling)
-        s, c, v = kernels.sums(self.ends, self.votes, rule, prior, coupling=coupling, half=self.half)
+            other = (DenseEdges if self.links.complete else Edges)(self.links, self.votes)
+            other.observer = self.observer
+            return other.route(routing, prior, activation, coupling)
+        s, c, v = kernels.sums(self.links, self.votes, rule, prior, coupling=coupling, half=self.half)
         return squashed(s, c) if v is None else Parents(s, v, torch.linalg.vector_norm(v, dim=-1), c)
 
 
@@ -98,18 +98,20 @@ ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
 """The order of preference: ``auto`` uses the first engine that supports the call."""
 
 
-def choose(edges: Links, votes: Votes, routing: Routing) -> type[Edges]:
+def choose(links: Links, votes: Votes, routing: Routing) -> type[Edges]:
     """Return the first engine in ENGINES that supports these votes and has the name that an ``engine`` block asks for.
+
+    Without edges or numbers it is engine torch, because kernels fail on empty tensors.
 
     Raises:
         InputError: the block's engine can't run this call.
     """
-    if not (edges.num_edges and votes.u.numel() and votes.dim):
-        return Edges  # the other engines' kernels fail on empty tensors
+    if not (links.num_edges and votes.u.numel() and votes.dim):
+        return Edges
     asked, reason = asked_engine(), ""
     for kind in ENGINES:
         if asked in ("auto", kind.engine):
-            reason = kind.supports(edges, votes, routing)
+            reason = kind.needs(links, votes, routing)
             if not reason:
                 return kind
     call = f"{type(routing).__name__} of {tuple(votes.u.shape)} on {votes.device}"
@@ -171,11 +173,11 @@ def _links_for(graph: DGLGraph, votes: Votes) -> Links:
     """Return the links of a user's graph on the votes' device."""
     check_graph(graph)
     warn_of_lone_votes(graph)
-    return links(graph, check_tensor("u_hat" if isinstance(votes, GivenVotes) else "u", votes.u).device)
+    return links_of_graph(graph, check_tensor("u_hat" if isinstance(votes, GivenVotes) else "u", votes.u).device)
 
 
 def route_links(
-    edges: Links,
+    links: Links,
     votes: Votes,
     routing: Routing,
     activation: torch.Tensor | None = None,
@@ -188,15 +190,15 @@ def route_links(
 
     ``coupling``: whether to return couplings. ``half``: the dtype in which kernels on a GPU may multiply float32 votes.
     """
-    votes.check(edges)
+    votes.check(links)
     trailing, device = votes.trailing, votes.device
     for name, parameter in routing.named_parameters():
         expect(parameter.device == device, f"routing.{name}", f"device {device} as the votes", parameter.device)
-    kind = choose(edges, votes, routing)
-    b = _checked_prior(prior, (edges.num_edges, *trailing), votes)
+    kind = choose(links, votes, routing)
+    b = _checked_prior(prior, (links.num_edges, *trailing), votes)
     if activation is not None:
-        _check_activation(activation, (edges.num_children, *trailing), device)
-    chosen, observer = kind(edges, votes), combined(edges, on_iteration)
+        _check_activation(activation, (links.num_children, *trailing), device)
+    chosen, observer = kind(links, votes), combined(links, on_iteration)
     chosen.observer, chosen.half = observer and _detached_copies(observer), half
     pose, v, a, c = chosen.route(routing, b, activation, coupling)
     dtype = votes.dtype
@@ -257,24 +259,24 @@ def dynamic_routing(
 
     observer = keep_last if return_graph else on_iteration
     votes = as_votes(u_hat)
-    edges = _links_for(graph, votes)
-    v = route_links(edges, votes, Dynamic(iterations), prior=prior, on_iteration=observer).v
+    links = _links_for(graph, votes)
+    v = route_links(links, votes, Dynamic(iterations), prior=prior, on_iteration=observer).v
     if not return_graph:
         return v
     view = graph.local_var()
-    for name, feature in dict(last, u_hat=votes.build(edges)).items():
+    for name, feature in dict(last, u_hat=votes.build(links)).items():
         view.edata[name] = feature.detach().to(graph.device)
     view.dstnodes[graph.canonical_etypes[0][2]].data["v"] = v.detach().to(graph.device)
     return v, view
 
 
 def route_nodes(
-    edges: Links, votes: NodeVotes, routing: Routing, mutual: bool = False, coupling: bool = False
+    links: Links, votes: NodeVotes, routing: Routing, mutual: bool = False, coupling: bool = False
 ) -> tuple[Tensor, Tensor | None]:
     """Route along the edges of a graph to the K capsules of each node. Each softmax is over the K votes on one edge.
 
     Args:
-        edges: E edges from N_src to N_dst nodes.
+        links: E edges from N_src to N_dst nodes. Make them by ``Links.of``, because kernels trust them.
         votes: built from z (N_src, *, K, D), or with ``per_edge`` from z (E, *, K, D).
         routing: an algorithm whose poses are sums of votes.
         mutual: whether the two directions of an edge share their logits. Each edge then needs a reverse.
@@ -286,16 +288,18 @@ def route_nodes(
     Raises:
         InputError: an ``engine`` block's engine can't run this call.
     """
+    votes.check(links)
+    expect(routing.sums_votes, "routing", "one whose poses are sums of votes: Spherical, Dynamic, Uniform", routing)
     rule, asked = rule_of(routing), asked_engine()
-    reason = "couplings of single iterations, for an observer" if watched() else kernels.lacks(edges, votes, rule)
+    reason = "couplings of single iterations, for an observer" if watched() else kernels.needs(links, votes, rule)
     if asked in ("auto", "fused") and not reason and rule is not None:
-        s, c, _ = kernels.sums(edges, votes, rule, mutual=mutual, coupling=coupling)
-    elif asked in ("auto", "torch") or edges.traced or is_tracing():
-        s, c = NodeEdges(edges, votes, mutual).sums(routing, coupling)
+        s, c, _ = kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
+    elif asked in ("auto", "torch") or links.traced or is_tracing():
+        s, c = NodeEdges(links, votes, mutual).sums(routing, coupling)
     else:
-        then = f"Engine fused lacks {reason}" if asked == "fused" else ""
+        then = f"Engine fused needs {reason}" if asked == "fused" else ""
         expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), then)
-        s, c = _route_expanded(edges, votes, routing, coupling)
+        s, c = _route_expanded(links, votes, routing, coupling)
     if coupling and c is None:
         raise GraphcapsError(
             f"{type(routing).__name__}: expected forward to give Parents with couplings, got sums alone. "
@@ -304,11 +308,11 @@ def route_nodes(
     return s, c
 
 
-def _route_expanded(edges: Links, votes: NodeVotes, routing: Routing, coupling: bool) -> tuple[Tensor, Tensor | None]:
+def _route_expanded(links: Links, votes: NodeVotes, routing: Routing, coupling: bool) -> tuple[Tensor, Tensor | None]:
     """Route as two layers of capsules: each edge is a child that votes for the K capsules of its parent."""
-    u_hat = at_least_float32(votes.build(edges)).movedim(-2, 1).flatten(0, 1)  # (E * K, *, D)
+    u_hat = at_least_float32(votes.build(links)).movedim(-2, 1).flatten(0, 1)  # (E * K, *, D)
     prior = None if votes.prior is None else votes.prior.movedim(-1, 1).flatten(0, 1)
-    parents = route_links(edges.expand(votes.num_caps), as_votes(u_hat), routing, prior=prior, coupling=coupling)
+    parents = route_links(links.expand(votes.num_caps), as_votes(u_hat), routing, prior=prior, coupling=coupling)
     s, c = (None if x is None else x.unflatten(0, (-1, votes.num_caps)) for x in (parents.pose, parents.coupling))
     assert s is not None
     return s.movedim(1, -2), None if c is None else c.movedim(1, -1)
@@ -327,9 +331,9 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
     'fused'
     """
     votes = as_votes(votes)
-    edges = _links_for(graph, votes)
-    votes.check(edges)
-    return choose(edges, votes, as_routing(routing)).engine
+    links = _links_for(graph, votes)
+    votes.check(links)
+    return choose(links, votes, as_routing(routing)).engine
 
 
 def _detached_copies(on_iteration: Observer) -> Observer:
@@ -348,9 +352,9 @@ def _check_activation(activation: torch.Tensor, wanted: tuple[int, ...], device:
     check_tensor("activation", activation)
     expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
     expect(activation.device == device, "activation", f"device {device} as the votes", activation.device)
-    ends = min_max(activation)  # values above 1 are allowed, as the lengths of capsules that were not squashed
-    least = 0.0 if ends is None else ends[0]
-    expect(not least < 0, "activation", "numbers in [0, 1]", f"{least:g}", "They are probabilities, not logits")
+    bounds = min_max(activation)  # values above 1 are allowed, as the lengths of capsules that were not squashed
+    least = 0.0 if bounds is None else bounds[0]
+    expect(not least < 0, "activation", "numbers >= 0", f"{least:g}", "They are probabilities, not logits")
 
 
 def _checked_prior(prior: torch.Tensor | float | None, wanted: tuple[int, ...], votes: Votes) -> torch.Tensor:

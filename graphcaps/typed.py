@@ -24,7 +24,7 @@ Share = Annotated[float, 0, 1]
 Positive = Annotated[float, ABOVE_ZERO]
 
 IN_BODIES = {"Tensor", "DGLGraph", "Routing", "Votes", "CapsuleConv"}
-"""Classes in whose place only numbers and texts are refused here, and other objects in bodies, with more words."""
+"""For these classes, ``typed`` refuses only numbers and texts. The function itself checks the rest."""
 
 
 class Kind(NamedTuple):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphcaps import CapsNet, margin_loss, spread_loss, squash
-from graphcaps.graph import links
+from graphcaps.graph import links_of_graph
 from graphcaps.nn import PrimaryCaps
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -38,7 +38,7 @@ def by_textbook(u_hat, iterations):
 
 @pytest.mark.fact(1)
 def test_couplings_of_a_child_sum_to_one(way, graph, trailing, dtype, draw):
-    edges = links(graph)
+    edges = links_of_graph(graph)
     has_edges = torch.bincount(edges.src, minlength=edges.num_children) > 0
     for _, _, c, _, _ in way.watch(graph, draw(graph.num_edges(), *trailing, D, dtype=dtype)):
         nothing = c.new_zeros(edges.num_children, *trailing)
@@ -61,7 +61,7 @@ def test_one_image_does_not_see_the_batch(way, graph, dtype, draw):
 @pytest.mark.routings("dynamic", "uniform", "spherical")
 def test_one_iteration_is_uniform_coupling(way, graph, trailing, dtype, draw):
     votes = draw(graph.num_edges(), *trailing, D, dtype=dtype)
-    edges = links(graph)
+    edges = links_of_graph(graph)
     degree = torch.bincount(edges.src, minlength=edges.num_children)
     s = torch.zeros(edges.num_parents, *trailing, D, dtype=dtype)
     for e, (i, j) in enumerate(zip(edges.src, edges.dst, strict=True)):

@@ -22,7 +22,7 @@ from graphcaps import (
     train,
 )
 from graphcaps.errors import GraphcapsError
-from graphcaps.graph import links
+from graphcaps.graph import links_of_graph
 from graphcaps.names import ALLOW_CODE
 from graphcaps.routing import Dynamic, Routing, squashed
 from graphcaps.trace import RoutingTrace
@@ -125,7 +125,7 @@ class TopK(Routing):
 
 @pytest.mark.parametrize("graph", [complete_graph(6, 4), bipartite_graph([0, 0, 0, 1, 1, 2], [0, 1, 2, 0, 3, 1], 3, 4)])
 def test_top_k_couples_k_parents_of_a_child_on_every_engine(graph, draw):
-    votes, prior, src = draw(graph.num_edges(), 2, 5), draw(graph.num_edges(), 2), links(graph).src
+    votes, prior, src = draw(graph.num_edges(), 2, 5), draw(graph.num_edges(), 2), links_of_graph(graph).src
     results = []
     for name in ("torch", "dgl"):
         with engine(name):

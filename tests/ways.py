@@ -10,7 +10,7 @@ from graphcaps._dgl import has_cuda
 from graphcaps.algorithms.base import rule_of
 from graphcaps.algorithms.names import ROUTINGS, as_routing
 from graphcaps.algorithms.votes import Votes
-from graphcaps.graph import links
+from graphcaps.graph import links_of_graph
 from graphcaps.routing import EM, Inverted, LinearVotes, Parents, Routing, Spherical
 
 
@@ -76,7 +76,7 @@ class Way(NamedTuple):
         routing = self.learned(graph, votes, iterations) if routing is None else routing
         options |= {"prior": prior, "activation": activation}
         if self.engine == "oracle":
-            votes = votes if isinstance(votes, torch.Tensor) else votes.build(links(graph))
+            votes = votes if isinstance(votes, torch.Tensor) else votes.build(links_of_graph(graph))
             return Parents(*oracle.route(graph, votes, routing, **options))
         options = {name: moved(x, self.device) for name, x in options.items()}
         votes = moved(votes, self.device)

@@ -58,7 +58,8 @@ def to_json(routing: Routing) -> dict[str, Any]:
 def from_json(content: dict[str, Any]) -> Routing:
     """Make a routing from the result of ``to_json``.
 
-    A file decides nothing: the module of your own class must have been imported, or ``ALLOW_CODE`` must be set.
+    A file can't make Python import code: the module of your own class must have been imported, or ``ALLOW_CODE`` must
+    be set.
 
     Raises:
         GraphcapsError: the module may not be imported, can't be, or has no such ``Routing``; or the settings don't fit.

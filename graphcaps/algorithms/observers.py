@@ -11,7 +11,8 @@ from ..graph import Links
 
 Observer = Callable[[int, Tensor, Tensor, Tensor, Tensor], object]  # called with r, b, c, v, agreement
 
-Recorder = Callable[[Links], Observer]  # called with the links of every routing that starts
+Recorder = Callable[[Links, Links | None], Observer]
+"""Called with the links of every routing that starts. Among the nodes of a graph, the second are the graph's own."""
 
 _recorders: ContextVar[tuple[Recorder, ...]] = ContextVar("recorders", default=())
 
@@ -31,11 +32,11 @@ def watched() -> bool:
     return not torch.compiler.is_compiling() and bool(_recorders.get())
 
 
-def combined(edges: Links, on_iteration: Observer | None) -> Observer | None:
+def combined(links: Links, on_iteration: Observer | None, nodes: Links | None = None) -> Observer | None:
     """Combine the recorders' observers with the caller's; without recorders, return the caller's."""
     if not watched():
         return on_iteration
-    observers = [recorder(edges) for recorder in _recorders.get()]
+    observers = [recorder(links, nodes) for recorder in _recorders.get()]
     if on_iteration is not None:
         observers.append(on_iteration)  # last, so that its changes to the tensors are not recorded
 
@@ -46,13 +47,13 @@ def combined(edges: Links, on_iteration: Observer | None) -> Observer | None:
     return hand_out
 
 
-def observer_on_nodes(edges: Links, num_caps: int) -> Observer | None:
+def observer_on_nodes(links: Links, num_caps: int) -> Observer | None:
     """Return one observer for the recorders of a routing among nodes, or None without recorders.
 
     It receives edge numbers (E, *, K) and parents (N, *, K, D), and passes them on in the shapes of
     ``edges.expand(num_caps)``: (E * K, *) and (N * K, *, D).
     """
-    recorded = combined(edges.expand(num_caps), None) if watched() else None
+    recorded = combined(links.expand(num_caps), None, links) if watched() else None
     if recorded is None:
         return None
 

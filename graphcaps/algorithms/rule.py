@@ -84,7 +84,7 @@ def kappa_over_rho(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
     return torch.where(some, kappa.to(mean.dtype) * torch.where(some, mean, 1).rsqrt(), 0)
 
 
-def ratio_of(edges: Links, votes: Tensor | LinearVotes, kappa: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def ratio_of(links: Links, votes: Tensor | LinearVotes, kappa: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """Return ratio = kappa / rho (J, B) and, for votes (E, B, D), per_square = ratio / sum of |u_hat|^2 (0 for 0 / 0).
 
     Both are None without kappa. For given votes, autograd sees ratio as a function of kappa alone, because the squares
@@ -94,32 +94,33 @@ def ratio_of(edges: Links, votes: Tensor | LinearVotes, kappa: Tensor | None) ->
     if kappa is None:
         return None, None
     if isinstance(votes, LinearVotes):
-        squares = _squared_lengths(votes, edges)
+        squares = _squared_lengths(votes, links)
     else:
         dtype = torch.promote_types(votes.dtype, torch.float32)
-        squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1, dtype=dtype).square_(), edges)
-    ratio = kappa_over_rho(squares, edges.in_degrees.to(squares.dtype).unsqueeze(-1), kappa)
+        squares = _sum_to_parents(torch.linalg.vector_norm(votes.detach(), dim=-1, dtype=dtype).square_(), links)
+    ratio = kappa_over_rho(squares, links.in_degrees.to(squares.dtype).unsqueeze(-1), kappa)
     value = ratio.detach()
     return ratio, None if isinstance(votes, LinearVotes) else torch.where(value > 0, value / squares, 0)
 
 
-def _squared_lengths(votes: LinearVotes, edges: Links) -> Tensor:
+def _squared_lengths(votes: LinearVotes, links: Links) -> Tensor:
     """(J, B): for each parent, the sum of |u_hat|^2 over its in-edges. The children in ``votes`` are (I, B, P).
 
     As |u W|^2 = <u u^T, W W^T>, no votes are built on a complete graph with a matrix for each edge.
     """
-    if not edges.complete or votes.index is not None:
-        return _sum_to_parents(votes.build(edges).square().sum(-1), edges)
-    weight = votes.weight.unflatten(0, (edges.num_children, edges.num_parents))  # (I, J, P, D)
+    if not links.complete or votes.index is not None:
+        return _sum_to_parents(votes.build(links).square().sum(-1), links)
+    weight = votes.weight.unflatten(0, (links.num_children, links.num_parents))  # (I, J, P, D)
     # einsum adds in the order of letters: the children t come last.
     products = torch.einsum("tbp,tbq->tbpq", votes.u, votes.u)
     return torch.einsum("tbpq,tjpq->jb", products, torch.einsum("tjpd,tjqd->tjpq", weight, weight))
 
 
-def _sum_to_parents(numbers: Tensor, edges: Links) -> Tensor:
-    if numbers.is_cuda and edges.complete:  # there, index_add adds in any order, and thousands of numbers wait in line
-        return numbers.unflatten(0, (edges.num_children, -1)).sum(0)
-    return numbers.new_zeros(edges.num_parents, numbers.shape[1]).index_add(0, edges.dst, numbers)
+def _sum_to_parents(numbers: Tensor, links: Links) -> Tensor:
+    if numbers.is_cuda and links.complete:
+        # There, index_add isn't deterministic, and its additions to one parent run one after another.
+        return numbers.unflatten(0, (links.num_children, -1)).sum(0)
+    return numbers.new_zeros(links.num_parents, numbers.shape[1]).index_add(0, links.dst, numbers)
 
 
 def squash_backward(s: Tensor, dv: Tensor) -> Tensor:

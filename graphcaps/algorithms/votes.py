@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._dgl import DGLGraph
 from ..errors import check_tensor, expect, min_max
-from ..graph import Links, links
+from ..graph import Links, links_of_graph
 
 V = TypeVar("V", bound="Votes")
 
@@ -48,31 +48,31 @@ class Votes:
             moved[field.name] = x if keep else x.to(target)
         return replace(self, **moved)
 
-    def check(self, edges: Links) -> None:
+    def check(self, links: Links) -> None:
         """Raise ``InputError`` if shapes, dtypes or devices don't fit each other or the graph."""
         raise NotImplementedError
 
     def tensor(self, graph: DGLGraph) -> Tensor:
         """Check the votes, then build them (E, *, D) in the graph's edge order."""
-        edges = links(graph, self.device)
-        self.check(edges)
-        return self.build(edges)
+        links = links_of_graph(graph, self.device)
+        self.check(links)
+        return self.build(links)
 
-    def build(self, edges: Links) -> Tensor:
+    def build(self, links: Links) -> Tensor:
         """Build the votes (E, *, D) in the graph's edge order, without checks."""
         raise NotImplementedError
 
-    def grid(self, edges: Links) -> Tensor:
+    def grid(self, links: Links) -> Tensor:
         """Build the votes of a complete graph as (I, J, *, D), in any memory layout."""
-        return self.build(edges).unflatten(0, (edges.num_children, edges.num_parents))
+        return self.build(links).unflatten(0, (links.num_children, links.num_parents))
 
 
 @dataclass(frozen=True)
 class GivenVotes(Votes):
     """Votes given as a tensor: ``u`` is u_hat (E, *, D), in the graph's edge order."""
 
-    def check(self, edges: Links) -> None:
-        u_hat, num_edges, children, parents = self.u, edges.num_edges, edges.num_children, edges.num_parents
+    def check(self, links: Links) -> None:
+        u_hat, num_edges, children, parents = self.u, links.num_edges, links.num_children, links.num_parents
         check_tensor("u_hat", u_hat)
         shape, then = tuple(u_hat.shape), ""
         fits = len(shape) >= 2 and shape[0] == num_edges
@@ -84,7 +84,7 @@ class GivenVotes(Votes):
             then = "Edges come first: u_hat.flatten(1, 2).transpose(0, 1), if the graph is complete_graph's"
         expect(fits, "u_hat", f"(E={num_edges}, *, D)", shape, then)
 
-    def build(self, edges: Links) -> Tensor:
+    def build(self, links: Links) -> Tensor:
         return self.u
 
 
@@ -113,13 +113,13 @@ class LinearVotes(Votes):
     def dim(self) -> int:
         return self.weight.shape[-1]
 
-    def check(self, edges: Links) -> None:
+    def check(self, links: Links) -> None:
         """Raise ``InputError`` if shapes, dtypes or devices don't fit each other or the graph.
 
         The values of ``index`` are checked only on the CPU: on a GPU, the check would wait for the device.
         """
         u, weight = self.u, self.weight
-        num_children, num_edges = edges.num_children, edges.num_edges
+        num_children, num_edges = links.num_children, links.num_edges
         check_tensor("u", u)
         check_tensor("weight", weight)
         expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
@@ -129,7 +129,7 @@ class LinearVotes(Votes):
         expect(weight.dim() == 3, "weight", "(E, P, D), or (M, P, D) with an index", tuple(weight.shape), then)
         expect(weight.shape[-2] == u.shape[-1], "weight", f"P={u.shape[-1]} as in u", tuple(weight.shape))
         if self.index is not None:
-            _check_index(self.index, len(weight), u, edges)
+            _check_index(self.index, len(weight), u, links)
         else:
             expect(len(weight) == num_edges, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape), then)
 
@@ -137,13 +137,13 @@ class LinearVotes(Votes):
         """Return the matrix of each edge, (E, P, D)."""
         return self.weight if self.index is None else self.weight.index_select(0, self.index)
 
-    def build(self, edges: Links) -> Tensor:
-        if edges.complete:
-            return self.grid(edges).flatten(0, 1)
-        return torch.einsum("e...p,epd->e...d", self.u.index_select(0, edges.src), self.matrices())
+    def build(self, links: Links) -> Tensor:
+        if links.complete:
+            return self.grid(links).flatten(0, 1)
+        return torch.einsum("e...p,epd->e...d", self.u.index_select(0, links.src), self.matrices())
 
-    def grid(self, edges: Links) -> Tensor:
-        by_child = self.matrices().unflatten(0, (len(self.u), edges.num_parents))  # (I, J, P, D)
+    def grid(self, links: Links) -> Tensor:
+        by_child = self.matrices().unflatten(0, (len(self.u), links.num_parents))  # (I, J, P, D)
         return torch.einsum("i...p,ijpd->ij...d", self.u, by_child)
 
 
@@ -169,22 +169,22 @@ class MatrixVotes(Votes):
     index: Tensor
     shift: Tensor | None = None
 
-    def check(self, edges: Links) -> None:
+    def check(self, links: Links) -> None:
         u, weight, shift = check_tensor("u", self.u), check_tensor("weight", self.weight), self.shift
         expect(u.dim() >= 2 and u.shape[-1] == 16, "u", "(I, *, 16)", tuple(u.shape))
         expect(weight.dim() == 3 and weight.shape[1:] == (4, 4), "weight", "(M, 4, 4)", tuple(weight.shape))
-        self._rows().check(edges)
+        self._rows().check(links)
         if shift is not None:
             check_tensor("shift", shift)
             expect(shift.shape == (len(u), 16), "shift", f"(I={len(u)}, 16)", tuple(shift.shape))
             same = shift.dtype == u.dtype and shift.device == u.device
             expect(same, "shift", f"{u.dtype} on {u.device} as u", f"{shift.dtype} on {shift.device}")
 
-    def build(self, edges: Links) -> Tensor:
-        votes = self._rows().build(edges).flatten(-2)
+    def build(self, links: Links) -> Tensor:
+        votes = self._rows().build(links).flatten(-2)
         if self.shift is None:
             return votes
-        shift = self.shift.detach().index_select(0, edges.src)  # (E, 16)
+        shift = self.shift.detach().index_select(0, links.src)  # (E, 16)
         return votes + shift.reshape(len(shift), *[1] * (votes.dim() - 2), 16)
 
     def _rows(self) -> LinearVotes:
@@ -217,17 +217,29 @@ class NodeVotes(Votes):
     def trailing(self) -> tuple[int, ...]:
         return (*self.u.shape[1:-2], self.num_caps)  # those of the parents: (*, K)
 
-    def build(self, edges: Links) -> Tensor:
+    def check(self, links: Links) -> None:
+        rows, shape = links.num_edges if self.per_edge else links.num_children, tuple(self.u.shape)
+        expect(len(shape) >= 3 and shape[0] == rows, "z", f"({'E' if self.per_edge else 'N'}={rows}, *, K, D)", shape)
+        numbers = (links.num_edges, *self.trailing)
+        if self.prior is not None:
+            expect(self.prior.shape == numbers, "prior", f"(E, *, K)={numbers}", tuple(self.prior.shape))
+            expect(shape[-2] in (1, self.num_caps), "z", f"votes for one capsule or K={self.num_caps}", shape)
+        if self.scale is not None:
+            sizes = tuple(self.scale.shape)
+            fits = len(sizes) == len(numbers) and all(a in (1, b) for a, b in zip(sizes, numbers, strict=True))
+            expect(fits, "scale", f"broadcastable with (E, *, K)={numbers}", sizes)
+
+    def build(self, links: Links) -> Tensor:
         """Build the votes (E, *, K, D) in edge order."""
         z = self.u.expand(*self.u.shape[:-2], self.num_caps, -1)
-        votes = z if self.per_edge else z.index_select(0, edges.src)
+        votes = z if self.per_edge else z.index_select(0, links.src)
         return votes if self.scale is None else votes * self.scale.to(votes.dtype).unsqueeze(-1)
 
 
-def _check_index(index: Tensor, num_matrices: int, u: Tensor, edges: Links) -> None:
+def _check_index(index: Tensor, num_matrices: int, u: Tensor, links: Links) -> None:
     check_tensor("index", index, floating=False)
     expect(index.dtype in (torch.int32, torch.int64), "index", "int32 or int64", index.dtype)
-    expect(index.shape == (edges.num_edges,), "index", f"(E={edges.num_edges},)", tuple(index.shape))
+    expect(index.shape == (links.num_edges,), "index", f"(E={links.num_edges},)", tuple(index.shape))
     expect(index.device == u.device, "index", f"device {u.device} as u", index.device)
     if (ends := min_max(index)) is not None:
         inside = ends[0] >= 0 and ends[1] < num_matrices

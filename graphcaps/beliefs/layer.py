@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import torch
@@ -11,9 +10,9 @@ from torch.utils.checkpoint import checkpoint
 
 from .._dgl import DGLGraph
 from ..algorithms.observers import observer_on_nodes
-from ..errors import check_tensor, check_whole, expect, min_max, warn_of_nan
+from ..errors import check_tensor, check_whole, expect, min_max, warn, warn_of_nan
 from ..functional import at_least_float32
-from ..graph import Links, check_graph, links
+from ..graph import Links, check_graph, links_of_graph
 from ..graph.nodes import check_edges, check_one_kind, members_of, warn_of_parallel_edges
 from ..kernels import prepare
 from ..layers import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
@@ -79,23 +78,23 @@ class NodeBeliefs(HasConstants):
         return self.log_rates.exp()
 
     def forward(
-        self, edges: Links, feat: Tensor, edge_weight: Tensor | None, batch: Tensor, num_graphs: int
+        self, links: Links, feat: Tensor, edge_weight: Tensor | None, batch: Tensor, num_graphs: int
     ) -> tuple[Tensor, Tensor]:
         """Return beliefs (N, K, D) and detached couplings c (E, 1, K).
 
         Arguments are those of ``BeliefConv.forward``. ``batch`` (N,) is the number of each node's graph, below
         ``num_graphs``.
         """
-        z = self.bias + self._logits(feat, edges.num_parents)
+        z = self.bias + self._logits(feat, links.num_parents)
         z = at_least_float32(z)
         z = z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
         epsilon, gain, nu = self.learned.to(z.dtype)
         rates = self.rates.to(z.dtype)
-        weight = z.new_ones(edges.num_edges) if edge_weight is None else edge_weight
-        check_edge_weight(weight, edges.num_edges)
+        weight = z.new_ones(links.num_edges) if edge_weight is None else edge_weight
+        check_edge_weight(weight, links.num_edges)
         least = min_max(weight) or (0.0, 0.0)
         expect(not least[0] < 0, "edge_weight", "numbers from 0", least[0], "A weight of 2 counts as two edges")
-        warn_of_parallel_edges(edges)
+        warn_of_parallel_edges(links)
         weight = weight.to(z.dtype).reshape(-1, 1)
         sizes = batch.new_zeros(num_graphs).index_add(0, batch, torch.ones_like(batch)).clamp_min(1)
 
@@ -104,31 +103,31 @@ class NodeBeliefs(HasConstants):
             total = x.new_zeros(num_graphs, *x.shape[1:]).index_add(0, batch, x)
             return (total / sizes.view(-1, *[1] * (x.dim() - 1))).index_select(0, batch)
 
-        degree = z.new_zeros(z.shape[0], 1).index_add(0, edges.dst, weight)
+        degree = z.new_zeros(z.shape[0], 1).index_add(0, links.dst, weight)
         relative = degree / mean(degree).clamp_min(LEAST) if self.degree_corrected else torch.ones_like(degree)
         relative = relative.unsqueeze(-1)  # (N, 1, 1)
         pairs = (nu * rates * mean(degree) / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
 
         def step(h: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             """Return the next beliefs, the next messages and the agreement (E, K). Without messages, m is h."""
-            a = (m * m.index_select(0, reverse)).sum(-1) if self.messages else products_of_ends(edges, h)
+            a = (m * m.index_select(0, reverse)).sum(-1) if self.messages else products_of_ends(links, h)
             explained = rates * a
             others = (explained.sum(1, keepdim=True) - explained).clamp_min(0)  # rounding can make it slightly negative
             says = gain * (1 + rates / (epsilon + others)).log() * weight
             without = z - pairs * mean(relative * h)
             if not self.messages:
-                h = (without + sum_weighted(edges, h, says)).softmax(-1)
+                h = (without + sum_weighted(links, h, says)).softmax(-1)
                 return h, h, a
             weighted = says.unsqueeze(-1) * m  # (E, K, D)
-            total = without.index_add(0, edges.dst, weighted)
-            new = (total.index_select(0, edges.src) - weighted.index_select(0, reverse)).softmax(-1)
+            total = without.index_add(0, links.dst, weighted)
+            new = (total.index_select(0, links.src) - weighted.index_select(0, reverse)).softmax(-1)
             return total.softmax(-1), torch.lerp(new, m, DAMPING), a
 
-        observer, h = observer_on_nodes(edges, self.num_caps), z.softmax(-1)
+        observer, h = observer_on_nodes(links, self.num_caps), z.softmax(-1)
         m = h
         if self.messages:
-            reverse = edges.reverse
-            m = h.index_select(0, edges.src)
+            reverse = links.reverse
+            m = h.index_select(0, links.src)
         for r in range(self.iterations):
             # An iteration is computed again for its gradient, so that only its messages are kept.
             again = self.messages and not is_tracing()
@@ -163,16 +162,16 @@ class NodeBeliefs(HasConstants):
         at_label = torch.arange(self.out_feats, device=labels.device) == labels.unsqueeze(-1)
         return KNOWN * (at_label & kept.unsqueeze(-1)).to(self.bias.dtype)
 
-    def count(self, edges: Links, labels: Tensor) -> None:
+    def count(self, links: Links, labels: Tensor) -> None:
         """Set epsilon, nu and rho to the rates of labels (N, K), and b to the logarithms of the states' frequencies."""
         if self.messages:
-            _ = edges.reverse  # raises an error if an edge has none
-        p, q = counted_rates(edges, labels, self.degree_corrected)
+            _ = links.reverse  # raises an error if an edge has none
+        p, q = counted_rates(links, labels, self.degree_corrected)
         mean, num_nodes = p.mean(), len(labels)
         if (ratio := min_max(q / mean)) and ratio[0] > 2:  # up to 1.1 on tried graphs, 1 to 25 if labels are shuffled
             then = "Are they in the order of the graph's nodes? dgl.from_networkx sorts nodes by name"
-            warnings.warn(f"labels: edges hardly join equal ones more often than by chance. {then}", stacklevel=3)
-        nu = mean * num_nodes**2 / edges.num_edges * (1 / self.states).sum()
+            warn(f"labels: edges hardly join equal ones more often than by chance. {then}")
+        nu = mean * num_nodes**2 / links.num_edges * (1 / self.states).sum()
         with torch.no_grad():
             self.log_rates.copy_((p / mean).log())
             self.bias.copy_(counted_shares(labels, self.states).clamp_min(LEAST).log())
@@ -270,7 +269,7 @@ class BeliefConv(nn.Module):
         check_graph(graph)
         labels, sizes = labels_and_states(labels, graph.num_nodes())
         layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
-        layer.beliefs.count(links(graph, labels.device), labels)
+        layer.beliefs.count(links_of_graph(graph, labels.device), labels)
         return layer
 
     def reset_parameters(self) -> None:
@@ -295,8 +294,8 @@ class BeliefConv(nn.Module):
             InputError: shapes don't fit, the graph's sources aren't its destinations, or an edge has no reverse.
         """
         check_tensor("feat", feat, floating=False, sparse=True)
-        edges, batch, num_graphs = _door(graph, self, feat.device)
-        h, c = self.beliefs(edges, dropped(self.feat_drop, feat), edge_weight, batch, num_graphs)
+        links, batch, num_graphs = _door(graph, self, feat.device)
+        h, c = self.beliefs(links, dropped(self.feat_drop, feat), edge_weight, batch, num_graphs)
         return (h, c) if get_coupling else h
 
 
@@ -308,10 +307,11 @@ def _door(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Lin
     """
     check_graph(graph)
     check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")
-    edges = links(graph, device)
+    links = links_of_graph(graph, device)
     if layer.beliefs.messages:
-        _ = edges.reverse  # before a node's missing in-edges are an error, which self-loops would only hide
+        _ = links.reverse  # before a node's missing in-edges are an error, which self-loops would only hide
     check_edges(graph, layer.allow_zero_in_degree)
-    prepare(edges, mutual=False)
+    if not layer.beliefs.messages:
+        prepare(links, mutual=False)
     members = members_of(graph, device)
-    return edges, members.dst, members.num_parents
+    return links, members.dst, members.num_parents

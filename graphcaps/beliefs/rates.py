@@ -35,7 +35,7 @@ def labels_and_states(labels: Tensor, num_nodes: int | None = None) -> tuple[Ten
     return labels, sizes
 
 
-def counted_rates(edges: Links, labels: Tensor, degree_corrected: bool) -> tuple[Tensor, Tensor]:
+def counted_rates(links: Links, labels: Tensor, degree_corrected: bool) -> tuple[Tensor, Tensor]:
     """Count the edges between nodes whose labels (N, K) are all known: none is -1.
 
     The model is that an edge is drawn by a capsule in which its ends have the same label, or by none. A pair of nodes
@@ -50,10 +50,10 @@ def counted_rates(edges: Links, labels: Tensor, degree_corrected: bool) -> tuple
         p (K,) and q (), float64 > 0, of the highest posterior probability, found by expectation maximisation.
     """
     known = (labels >= 0).all(1)
-    degree = edges.in_degrees.double()
+    degree = links.in_degrees.double()
     relative = degree / degree.mean().clamp_min(LEAST) if degree_corrected else torch.ones_like(degree)
-    both = known[edges.src] & known[edges.dst] & (edges.src != edges.dst)
-    same = (labels[edges.src[both]] == labels[edges.dst[both]]).double()  # (M, K)
+    both = known[links.src] & known[links.dst] & (links.src != links.dst)
+    same = (labels[links.src[both]] == labels[links.dst[both]]).double()  # (M, K)
     then = "Give more labels, or make the layer without counting: BeliefConv(None, D, K)"
     expect(len(same) > 0, "labels", "edges between nodes with known labels", "none", then)
     share, of_known = relative[known], labels[known].T  # (n,), (K, n)

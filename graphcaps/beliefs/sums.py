@@ -13,39 +13,39 @@ from ..graph import Links
 from ..routing import asked_engine
 
 
-def sum_weighted(edges: Links, z: Tensor, weight: Tensor) -> Tensor:
+def sum_weighted(links: Links, z: Tensor, weight: Tensor) -> Tensor:
     """(N_dst, K, D): for each node, the sum over its in-edges of weight (E, K) times the source's z (N_src, K, D)."""
     # In a single iteration all couplings are 1 / K, so the weights are multiplied by K.
     votes = NodeVotes(z, weight * z.shape[1])
-    if _supported(edges, votes):
-        return kernels.sums(edges, votes, Rule(1)).s
-    along = weight.unsqueeze(-1) * z.index_select(0, edges.src)
-    return z.new_zeros(edges.num_parents, *z.shape[1:]).index_add(0, edges.dst, along)
+    if _supported(links, votes):
+        return kernels.sums(links, votes, Rule(1)).s
+    along = weight.unsqueeze(-1) * z.index_select(0, links.src)
+    return z.new_zeros(links.num_parents, *z.shape[1:]).index_add(0, links.dst, along)
 
 
-def products_of_ends(edges: Links, z: Tensor) -> Tensor:
+def products_of_ends(links: Links, z: Tensor) -> Tensor:
     """(E, K): on each edge (u, v) the products <z_u, z_v> of z (N, K, D). Sources and destinations are the same."""
-    if _supported(edges, NodeVotes(z)) and not torch.compiler.is_compiling():
-        return _ProductsOfEnds.apply(z, edges)
-    return _products(edges, z)
+    if _supported(links, NodeVotes(z)) and not torch.compiler.is_compiling():
+        return _ProductsOfEnds.apply(z, links)
+    return _products(links, z)
 
 
-def _supported(edges: Links, votes: NodeVotes) -> bool:
-    return asked_engine() in ("auto", "fused") and not kernels.lacks(edges, votes, Rule(1))
+def _supported(links: Links, votes: NodeVotes) -> bool:
+    return asked_engine() in ("auto", "fused") and not kernels.needs(links, votes, Rule(1))
 
 
-def _products(edges: Links, z: Tensor) -> Tensor:
-    return (z.index_select(0, edges.src) * z.index_select(0, edges.dst)).sum(-1)
+def _products(links: Links, z: Tensor) -> Tensor:
+    return (z.index_select(0, links.src) * z.index_select(0, links.dst)).sum(-1)
 
 
 class _ProductsOfEnds(torch.autograd.Function):
     """``products_of_ends`` with a gradient of two ``sum_weighted``, which is faster than torch's."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, edges: Links) -> Tensor:
+    def forward(ctx: Any, z: Tensor, links: Links) -> Tensor:
         ctx.save_for_backward(z)
-        ctx.edges = edges
-        return _products(edges, z)
+        ctx.edges = links
+        return _products(links, z)
 
     @staticmethod
     @once_differentiable

@@ -17,24 +17,24 @@ class DenseEdges(AlignedEdges):
     """
 
     engine = "torch"
-    child_dim = 0
+    softmax_dim = 0
 
     @classmethod
-    def supports(cls, ends: Links, votes: Votes, routing: Routing) -> str:
-        return "" if ends.complete else "a complete graph"
+    def needs(cls, links: Links, votes: Votes, routing: Routing) -> str:
+        return "" if links.complete else "a complete graph"
 
-    def __init__(self, ends: Links, votes: Votes):
-        super().__init__(ends, votes)
-        self.vector_dims = len(votes.trailing) + 2
+    def __init__(self, links: Links, votes: Votes):
+        super().__init__(links, votes)
+        self.number_dims = len(votes.trailing) + 2
 
     def numbers_in(self, x: Tensor) -> Tensor:
-        return x.unflatten(0, (self.ends.num_children, self.ends.num_parents)).movedim(0, -1)  # (J, *, I)
+        return x.unflatten(0, (self.links.num_children, self.links.num_parents)).movedim(0, -1)  # (J, *, I)
 
     def numbers_out(self, x: Tensor) -> Tensor:
         return x.movedim(-1, 0).flatten(0, 1)  # (E, *)
 
     def vectors_in(self, dtype: torch.dtype) -> Tensor:
-        return self.votes.grid(self.ends).to(dtype).movedim(0, -2).contiguous()  # (I, J, *, D) -> (J, *, I, D)
+        return self.votes.grid(self.links).to(dtype).movedim(0, -2).contiguous()  # (I, J, *, D) -> (J, *, I, D)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         return torch.matmul(c.unsqueeze(-2), u_hat).squeeze(-2)  # (J, *, 1, I) (J, *, I, D) -> (J, *, D)
@@ -43,10 +43,10 @@ class DenseEdges(AlignedEdges):
         return torch.matmul(u_hat, v.unsqueeze(-1)).squeeze(-1)  # (J, *, I, D) (J, *, D, 1) -> (J, *, I)
 
     def sum_to_parents(self, x: Tensor) -> Tensor:
-        return x.sum(-1 if x.dim() == self.vector_dims else -2)
+        return x.sum(-1 if x.dim() == self.number_dims else -2)
 
     def from_children(self, x: Tensor) -> Tensor:
-        return x.movedim(0, -1).expand(self.ends.num_parents, *x.shape[1:], len(x))  # (J, *, I), a view
+        return x.movedim(0, -1).expand(self.links.num_parents, *x.shape[1:], len(x))  # (J, *, I), a view
 
     def from_parents(self, x: Tensor) -> Tensor:
-        return x.unsqueeze(-2 if x.dim() == self.vector_dims else -1)  # (J, *, 1, D) or (J, *, 1)
+        return x.unsqueeze(-2 if x.dim() == self.number_dims else -1)  # (J, *, 1, D) or (J, *, 1)

@@ -1,4 +1,4 @@
-"""Routing by DGL's message, reduce and apply-edges functions, on any graph and on the graph's device."""
+"""Routing by DGL's message, reduce and apply-edges functions, on any graph."""
 
 from torch import Tensor
 
@@ -20,8 +20,8 @@ class DGLEdges(Edges):
     engine = "dgl"
 
     @classmethod
-    def supports(cls, ends: Links, votes: Votes, routing: Routing) -> str:
-        if is_tracing() or ends.traced:
+    def needs(cls, links: Links, votes: Votes, routing: Routing) -> str:
+        if is_tracing() or links.traced:
             return "a call that torch doesn't trace or transform"
         if not _dgl.is_installed():
             return f"DGL: {_dgl.install_command()}"
@@ -29,11 +29,11 @@ class DGLEdges(Edges):
             return f"a DGL that was built for {votes.device.type}"
         return ""
 
-    def __init__(self, ends: Links, votes: Votes):
-        super().__init__(ends, votes)
-        sizes = ends.num_children, ends.num_parents
-        self.graph = ends.cached(
-            "graph", lambda: run_untraced(lambda: bipartite_graph(ends.src, ends.dst, *sizes))
+    def __init__(self, links: Links, votes: Votes):
+        super().__init__(links, votes)
+        sizes = links.num_children, links.num_parents
+        self.graph = links.cached(
+            "graph", lambda: run_untraced(lambda: bipartite_graph(links.src, links.dst, *sizes))
         ).local_var()
 
     def child_softmax(self, b: Tensor) -> Tensor:

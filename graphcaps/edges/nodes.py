@@ -15,18 +15,18 @@ from .scatter import AlignedEdges
 class NodeEdges(AlignedEdges):
     """Edge numbers are (E, *, K), edge vectors (E, *, K, D), and parents (N_dst, *, K, D)."""
 
-    child_dim = -1
+    softmax_dim = -1
     votes: NodeVotes
 
-    def __init__(self, ends: Links, votes: NodeVotes, mutual: bool = False):
-        super().__init__(ends, votes)
-        self.reverse = ends.reverse if mutual else None
-        self.observer = observer_on_nodes(ends, votes.num_caps)
+    def __init__(self, links: Links, votes: NodeVotes, mutual: bool = False):
+        super().__init__(links, votes)
+        self.reverse = links.reverse if mutual else None
+        self.observer = observer_on_nodes(links, votes.num_caps)
 
     def sums(self, routing: Routing, coupling: bool) -> tuple[Tensor, Tensor | None]:
         """Route; return the last sums (N, *, K, D) and, with ``coupling``, the last couplings (E, *, K), detached."""
         number = torch.promote_types(self.votes.dtype, torch.float32)  # sums of many votes overflow float16
-        u_hat = replace(self.votes, u=self.votes.u.to(number)).build(self.ends)
+        u_hat = replace(self.votes, u=self.votes.u.to(number)).build(self.links)
         prior = u_hat.new_zeros(u_hat.shape[:-1]) if self.votes.prior is None else self.votes.prior.to(number)
         parents = self.run(routing, u_hat, prior)
         return parents.pose, parents.coupling.detach() if coupling and parents.coupling is not None else None

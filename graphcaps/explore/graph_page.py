@@ -32,7 +32,7 @@ from .._dgl import DGLGraph, dgl
 from ..algorithms.names import name_of
 from ..atomic import reading, write_text
 from ..errors import check_tensor, did_you_mean, expect
-from ..graph import check_graph, links
+from ..graph import check_graph, links_of_graph
 from ..nn import CapsuleConv
 from ..typed import Count, typed
 from ..viz import style
@@ -116,7 +116,7 @@ def explore_graph(
     expect(center is None or center < count, "center", f"a node below {count}", center)
     with torch.no_grad():
         # This raises an error if the arguments don't fit the layer.
-        _, c = conv.capsules(links(graph, feat.device), feat, edge_weight, True)
+        _, c = conv.capsules(links_of_graph(graph, feat.device), feat, edge_weight, True)
     if torch.special.entr(c).sum(-1).mean() > UNDECIDED[trained] * math.log(conv.capsules.num_caps):
         advice = "Edges may have more causes, or one: try another number of capsules" if trained else TRY
         warnings.warn(f"couplings stay nearly equal. {advice}", stacklevel=3)

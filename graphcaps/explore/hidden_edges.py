@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from .._dgl import DGLGraph
 from ..errors import check_whole, expect
-from ..graph import links, reverse_edges
+from ..graph import links_of_graph, reverse_edges
 from ..nn import CapsuleConv
 from ..progress import bar
 from ..routing import Spherical
@@ -35,7 +35,7 @@ def train_on_hidden_edges(graph: DGLGraph, num_caps: int) -> tuple[CapsuleConv, 
         InputError: ``num_caps`` isn't an integer >= 2, the graph is too large, or an edge has no reverse.
     """
     check_whole("conv", num_caps, 2, wanted="a CapsuleConv, or a number of capsules >= 2 to train one")
-    ends, reverse, count = links(graph), reverse_edges(graph), graph.num_nodes()
+    ends, reverse, count = links_of_graph(graph), reverse_edges(graph), graph.num_nodes()
     expect(count <= MOST_NODES, "graph", f"at most {MOST_NODES} nodes to train a layer", count, "Train your own layer")
     first, apart = torch.minimum(torch.arange(len(reverse)), reverse), ends.src != ends.dst
     x = torch.eye(count).index_put((ends.dst, ends.src), torch.ones(()))

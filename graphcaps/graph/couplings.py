@@ -7,7 +7,7 @@ from .._dgl import DGLGraph
 from ..errors import check_tensor, check_unit, expect
 from ..typed import typed
 from .bipartite import check_graph
-from .links import Links, links
+from .links import Links, links_of_graph
 
 
 def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Tensor:
@@ -34,16 +34,16 @@ def coupling_entropy(graph: DGLGraph, c: torch.Tensor | None = None) -> torch.Te
         expect("c" in graph.edata, "graph", 'edata "c"', sorted(graph.edata), "Pass c, or route with return_graph=True")
         c = graph.edata["c"]
     check_tensor("c", c)
-    edges = links(graph, c.device)
-    expect(c.dim() >= 1 and len(c) == edges.num_edges, "c", f"(E={edges.num_edges}, *)", tuple(c.shape))
+    links = links_of_graph(graph, c.device)
+    expect(c.dim() >= 1 and len(c) == links.num_edges, "c", f"(E={links.num_edges}, *)", tuple(c.shape))
     check_unit("c", c, "They are couplings, not logits")
-    return entropy_of(edges, c)
+    return entropy_of(links, c)
 
 
-def entropy_of(edges: Links, c: torch.Tensor) -> torch.Tensor:
+def entropy_of(links: Links, c: torch.Tensor) -> torch.Tensor:
     """Compute ``coupling_entropy`` without checks, for couplings on the links' device."""
-    entropy = c.new_zeros(edges.num_children, *c.shape[1:])
-    return entropy.index_add(0, edges.src, torch.special.entr(c))  # (I, *)
+    entropy = c.new_zeros(links.num_children, *c.shape[1:])
+    return entropy.index_add(0, links.src, torch.special.entr(c))  # (I, *)
 
 
 @typed
@@ -66,7 +66,7 @@ def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.Multi
     0.5
     """
     check_graph(routed)
-    edges = links(routed)
+    links = links_of_graph(routed)
     features = {}
     for name in ("c", "b"):
         if name in routed.edata:
@@ -75,9 +75,9 @@ def to_networkx(routed: DGLGraph, index: tuple[int, ...] = ()) -> networkx.Multi
             expect(fits, "index", f"one index into each trailing dim {trailing} of {name}", index)
             features[name] = routed.edata[name][(slice(None), *index)].tolist()
     drawn = networkx.MultiDiGraph()
-    for layer, (kind, count) in enumerate((("child", edges.num_children), ("parent", edges.num_parents))):
+    for layer, (kind, count) in enumerate((("child", links.num_children), ("parent", links.num_parents))):
         for k in range(count):
             drawn.add_node((kind, k), layer=layer, index=k, x=float(layer), y=1 - (k + 0.5) / count)
-    for e, (i, j) in enumerate(zip(edges.src.tolist(), edges.dst.tolist(), strict=True)):
+    for e, (i, j) in enumerate(zip(links.src.tolist(), links.dst.tolist(), strict=True)):
         drawn.add_edge(("child", i), ("parent", j), key=e, **{name: values[e] for name, values in features.items()})
     return drawn

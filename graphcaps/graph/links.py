@@ -1,7 +1,7 @@
 """A graph inside graphcaps: the ends of its edges as index tensors, and the orders of edges that engines read.
 
-``links`` makes them from a graph of DGL, ``graphcaps.pyg`` from an ``edge_index``. Nothing but ``Links`` reaches
-routing, layers and kernels.
+``links_of_graph`` makes them from a graph of DGL, ``graphcaps.pyg`` from an ``edge_index``. Engines, kernels and the
+layers' computations receive ``Links`` alone.
 """
 
 import weakref
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._dgl import DGLGraph
-from ..errors import InputError, expect
+from ..errors import check_tensor, expect
 from ..tracing import is_tracing, run_untraced
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class ByChild(NamedTuple):
     """Edges sorted by child. k is an edge's place in this order."""
 
     indptr: Tensor  # (I + 1,) int64: the edges of child i are at indptr[i]:indptr[i + 1]
-    eid: Tensor  # (E,): the number of edge k in the graph; int32 if E < 2^31, else int64, as in all orders
+    eid: Tensor  # (E,): the id of edge k in the graph; int32 if E < 2^31, else int64, as in all orders
     dst: Tensor  # (E,): the parent of edge k
     most: int  # the largest number of edges of a child, at least 1
     sorted: bool  # whether the graph's own edges are in this order
@@ -50,13 +50,15 @@ class ByParent(NamedTuple):
 
     indptr: Tensor  # (J + 1,) int64: the edges of parent j are at indptr[j]:indptr[j + 1]
     src: Tensor  # (E,): the child of edge k
-    eid: Tensor  # (E,): the number of edge k in the graph
+    eid: Tensor  # (E,): the id of edge k in the graph
     reverse: Tensor  # (E,): the place of edge k's reverse, or empty if the order was computed without reverses
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The edges of a graph, from children to parents. Nothing of it changes; orders are computed once and kept.
+    """The edges of a graph, from children to parents. They never change, so what is computed from them is kept.
+
+    Kernels trust that all ends exist. ``Links.of`` checks them; the constructor doesn't.
 
     Args:
         src, dst: (E,) int64 on one device, the child and the parent of each edge.
@@ -75,7 +77,37 @@ class Links:
     num_parents: int
     one_kind: bool = False
     traced: bool = False
-    orders: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        src: Tensor,
+        dst: Tensor,
+        num_children: int,
+        num_parents: int,
+        one_kind: bool = False,
+        names: tuple[str, str] = ("src", "dst"),
+    ) -> "Links":
+        """Check the ends of edges, and make their links. On a GPU, this waits for the device.
+
+        ``names`` are what errors call the two ends.
+
+        Raises:
+            InputError: an end isn't an integer, or isn't a child or a parent; not checked where torch traces the call.
+
+        >>> Links.of(torch.tensor([0, 3]), torch.tensor([1, 0]), 3, 2)
+        Traceback (most recent call last):
+        graphcaps.errors.InputError: src: expected indices in [0, 3), got 0 to 3
+        """
+        for name, end, count in zip(names, (src, dst), (num_children, num_parents), strict=True):
+            whole = check_tensor(name, end, floating=False).dtype in (torch.int32, torch.int64)
+            expect(whole and end.dim() == 1, name, "integers (E,)", f"{end.dtype} {tuple(end.shape)}")
+            if end.numel() and not is_tracing():
+                low, high = (int(x) for x in end.aminmax())
+                expect(low >= 0 and high < count, name, f"indices in [0, {count})", f"{low} to {high}")
+        expect(src.shape == dst.shape, names[1], f"(E={src.shape[0]},) as src", tuple(dst.shape))
+        return cls(src.long(), dst.long(), num_children, num_parents, one_kind, is_tracing())
 
     @property
     def num_edges(self) -> int:
@@ -89,10 +121,10 @@ class Links:
         """Return ``compute()``, computed at the first call of this name. A program that torch traces computes it."""
         if self.traced:
             return compute()
-        if name not in self.orders:
+        if name not in self.kept:
             with torch.inference_mode(False):  # training can't use inference tensors
-                self.orders[name] = run_untraced(compute) if is_tracing() else compute()
-        return self.orders[name]
+                self.kept[name] = run_untraced(compute) if is_tracing() else compute()
+        return self.kept[name]
 
     @property
     def complete(self) -> bool:
@@ -117,7 +149,7 @@ class Links:
     def _sort_by_child(self) -> ByChild:
         eid = torch.argsort(self.src, stable=True)
         counts = _counts(self.src, self.num_children)
-        most, in_order = max(1, int(counts.max())), bool((self.src[1:] >= self.src[:-1]).all())
+        most, in_order = max(1, int(counts.max())) if len(counts) else 1, bool((self.src[1:] >= self.src[:-1]).all())
         return ByChild(_starts(counts), self._index(eid), self._index(self.dst[eid]), most, in_order)
 
     def by_parent(self, with_reverse: bool = False) -> ByParent:
@@ -131,7 +163,7 @@ class Links:
 
     @property
     def reverse(self) -> Tensor:
-        """(E,) int64, the number of each edge's reverse: (v, u) for (u, v). A self-loop is its own reverse.
+        """(E,) int64, the id of each edge's reverse: (v, u) for (u, v). A self-loop is its own reverse.
 
         Sources and destinations must be the same nodes. If two nodes have several edges, the first in one direction is
         paired with the first in the other, and so on.
@@ -155,7 +187,10 @@ class Links:
     @property
     def turned(self) -> "Links":
         """The same edges from parents to children."""
-        return self.cached("turned", lambda: Links(self.dst, self.src, self.num_parents, self.num_children))
+        return self.cached("turned", lambda: self._turn())
+
+    def _turn(self) -> "Links":
+        return Links(self.dst, self.src, self.num_parents, self.num_children, self.one_kind, self.traced)
 
     def expand(self, num_caps: int) -> "Links":
         """Link each edge to each of K capsules of its parent: edge e * K + k links child e to parent j * K + k."""
@@ -183,7 +218,7 @@ _of_structures: dict[tuple[int, torch.device], Links] = {}
 """A key contains the id of the graph's structure object. A graph that gains an edge has a new structure."""
 
 
-def links(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
+def links_of_graph(graph: DGLGraph, device: torch.device | str = "cpu") -> Links:
     """Return a DGL graph's edges in edge order on ``device``. They are read once and kept as long as the graph exists.
 
     Raises:
@@ -207,14 +242,5 @@ def _read(graph: DGLGraph, device: torch.device) -> Links:
     src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
     one_kind = len(graph.ntypes) == 1 or bool(graph.is_block)
     # Computed on the CPU, because other devices would have to be waited for, and meta has no numbers.
-    orders: dict[Hashable, Any] = {} if device.type == "cpu" else {"complete": links(graph).complete}
-    return Links(src, dst, graph.num_src_nodes(), graph.num_dst_nodes(), one_kind, orders=orders)
-
-
-def check_ends(name: str, src: Tensor, dst: Tensor, num_children: int, num_parents: int) -> None:
-    """Raise ``InputError`` unless all ends of edges are children or parents. On a GPU, this waits for the device."""
-    for end, layer, count in ((src, "sources", num_children), (dst, "targets", num_parents)):
-        if end.numel():
-            low, high = (int(x) for x in end.aminmax())
-            if low < 0 or high >= count:
-                raise InputError(f"{name}: expected {layer} in [0, {count}), got {low} to {high}")
+    kept: dict[Hashable, Any] = {} if device.type == "cpu" else {"complete": links_of_graph(graph).complete}
+    return Links(src, dst, graph.num_src_nodes(), graph.num_dst_nodes(), one_kind, kept=kept)

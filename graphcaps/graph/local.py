@@ -89,7 +89,7 @@ def graph_of(sizes: tuple[int, ...], device: torch.device | str = "cpu") -> DGLG
 
 
 @functools.lru_cache(maxsize=64)
-def links_of(sizes: tuple[int, ...], device: torch.device) -> Links:
+def links_of_layer(sizes: tuple[int, ...], device: torch.device) -> Links:
     """Return the links of ``graph_of(sizes)``, which need no DGL."""
     return run_untraced(lambda: _links_of(sizes, device))
 

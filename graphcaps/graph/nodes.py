@@ -3,22 +3,20 @@
 All results are kept as long as the graph's structure exists.
 """
 
-import warnings
-
 import torch
 
 from .. import _dgl
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import expect, warn
 from ..tracing import run_untraced
 from .bipartite import EDGE_TYPE, check_graph
-from .links import Links, links
+from .links import Links, links_of_graph
 
 DIRECTION = "Edges go from who votes to whom: dgl.reverse(graph) turns them, dgl.to_bidirected(graph) adds the others"
 
 
 def reverse_edges(graph: DGLGraph) -> torch.Tensor:
-    """Return the edge number of each edge's reverse, (E,) int64: see ``Links.reverse``.
+    """Return the id of each edge's reverse, (E,) int64: see ``Links.reverse``.
 
     Raises:
         InputError: some edges have no reverse.
@@ -27,7 +25,7 @@ def reverse_edges(graph: DGLGraph) -> torch.Tensor:
     >>> reverse_edges(dgl.graph(([0, 1, 2], [1, 0, 2])))
     tensor([1, 0, 2])
     """
-    return links(graph, graph.device).reverse
+    return links_of_graph(graph, graph.device).reverse
 
 
 def members_of(graph: DGLGraph, device: torch.device) -> Links:
@@ -40,7 +38,7 @@ def members_of(graph: DGLGraph, device: torch.device) -> Links:
     check_graph(graph)
     expect(len(graph.ntypes) == 1, "graph", "one node type", graph.ntypes)
     sizes = tuple(run_untraced(graph.batch_num_nodes).tolist())
-    return links(graph, device).cached(("members", sizes), lambda: _members(sizes, device))
+    return links_of_graph(graph, device).cached(("members", sizes), lambda: _members(sizes, device))
 
 
 def _members(sizes: tuple[int, ...], device: torch.device) -> Links:
@@ -51,52 +49,52 @@ def _members(sizes: tuple[int, ...], device: torch.device) -> Links:
 def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
     """Check the graph. Raise ``DGLError`` if a node has no in-edges and that isn't allowed, as DGL's layers do."""
     check_graph(graph)
-    edges = links(graph, graph.device)
-    if not allow_zero_in_degree and edges.cached("lonely", lambda: bool((edges.in_degrees == 0).any())):
+    links = links_of_graph(graph, graph.device)
+    if not allow_zero_in_degree and links.cached("lonely", lambda: bool((links.in_degrees == 0).any())):
         raise _dgl.dgl.DGLError(
             "graph: expected an in-edge for every node, got nodes without one. Add self-loops with "
             "dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
         )
-    if len(graph.ntypes) == 1 and not graph.is_block and edges.cached("one way", lambda: _goes_one_way(edges)):
-        warn_once(edges, f"graph: no node both votes and gets votes. {DIRECTION}")
+    if len(graph.ntypes) == 1 and not graph.is_block and links.cached("one way", lambda: _goes_one_way(links)):
+        warn_once(links, f"graph: no node both votes and gets votes. {DIRECTION}")
 
 
-def _goes_one_way(edges: Links) -> bool:
+def _goes_one_way(links: Links) -> bool:
     """Whether no node has both in-edges and out-edges, except for self-loops. It takes no sorting, which is slow."""
-    between = (edges.src != edges.dst).long()
+    between = (links.src != links.dst).long()
     votes, receives = (
-        between.new_zeros(edges.num_children).index_add(0, end, between) for end in (edges.src, edges.dst)
+        between.new_zeros(links.num_children).index_add(0, end, between) for end in (links.src, links.dst)
     )
     return bool(between.any()) and not bool(((votes > 0) & (receives > 0)).any())
 
 
-def warn_of_parallel_edges(edges: Links) -> None:
+def warn_of_parallel_edges(links: Links) -> None:
     """Warn if several edges join the same two nodes in one direction. On a GPU, this isn't checked."""
-    if edges.device.type == "cpu" and not edges.traced and edges.cached("parallel", lambda: _has_parallel_edges(edges)):
-        warn_once(edges, "graph: each parallel edge is more evidence; dgl.to_simple(graph) merges them")
+    if links.device.type == "cpu" and not links.traced and links.cached("parallel", lambda: _has_parallel_edges(links)):
+        warn_once(links, "graph: each parallel edge is more evidence; dgl.to_simple(graph) merges them")
 
 
-def _has_parallel_edges(edges: Links) -> bool:
-    pairs = (edges.src * edges.num_parents + edges.dst).sort().values
+def _has_parallel_edges(links: Links) -> bool:
+    pairs = (links.src * links.num_parents + links.dst).sort().values
     return bool((pairs[1:] == pairs[:-1]).any())
 
 
 def warn_of_lone_votes(graph: DGLGraph) -> None:
     """Warn if children vote for several parents, but no parent gets more than one vote."""
-    edges = links(graph)
-    if graph.canonical_etypes != [EDGE_TYPE] and edges.cached("lone votes", lambda: _are_lone(edges)):
-        warn_once(edges, f"graph: no vote has another to agree with. {DIRECTION}")
+    links = links_of_graph(graph)
+    if graph.canonical_etypes != [EDGE_TYPE] and links.cached("lone votes", lambda: _are_lone(links)):
+        warn_once(links, f"graph: no vote has another to agree with. {DIRECTION}")
 
 
-def _are_lone(edges: Links) -> bool:
-    return edges.num_edges > 0 and edges.by_child.most > 1 and int(edges.in_degrees.max()) == 1
+def _are_lone(links: Links) -> bool:
+    return links.num_edges > 0 and links.by_child.most > 1 and int(links.in_degrees.max()) == 1
 
 
-def warn_once(edges: Links, text: str) -> None:
+def warn_once(links: Links, text: str) -> None:
     """Warn at the first call with these links."""
-    if text not in edges.orders:
-        edges.orders[text] = True
-        warnings.warn(text, stacklevel=5)
+    if text not in links.kept:
+        links.kept[text] = True
+        warn(text)
 
 
 def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:

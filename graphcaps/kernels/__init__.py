@@ -1,5 +1,5 @@
-"""Kernels for whole iterations: Numba on a CPU, Triton on a GPU. The rest of graphcaps calls the two functions here."""
+"""Kernels for whole iterations: Numba on a CPU, Triton on a GPU. The rest of graphcaps calls the functions here."""
 
-from .door import lacks, prepare, sums
+from .door import needs, prepare, sums
 
-__all__ = ["lacks", "prepare", "sums"]
+__all__ = ["needs", "prepare", "sums"]

@@ -1,4 +1,4 @@
-"""The door to the kernels: ``lacks`` says what they can't route, ``sums`` routes. Nothing else calls them.
+"""The door to the kernels: ``needs`` checks whether they can route a call, and ``sums`` routes it.
 
 They run all iterations of a routing, with one pass over the votes in each. Numba compiles them for a CPU, Triton for a
 GPU. ``cpu/README.md`` contains the derivation, the notation and a reading order. The kernels are imported on first use,
@@ -33,8 +33,8 @@ class Sums(NamedTuple):
     """squash(s), if the kernels compute it."""
 
 
-def lacks(edges: Links, votes: Votes, rule: Rule | None) -> str:
-    """Return what the kernels would need to route these votes, or "" if they can.
+def needs(links: Links, votes: Votes, rule: Rule | None) -> str:
+    """Return what the kernels need that this call isn't, such as "a complete graph on CUDA"; "" if they can route it.
 
     Kernels for a layer route ``GivenVotes`` and ``LinearVotes``, kernels for the nodes of a graph ``NodeVotes``.
     """
@@ -48,12 +48,12 @@ def lacks(edges: Links, votes: Votes, rule: Rule | None) -> str:
     if is_cuda and not has_triton():
         return "Triton on CUDA, with torch 2.8 or later"
     if isinstance(votes, NodeVotes):
-        return _lacks_for_nodes(votes, rule, is_cuda)
+        return _needs_for_nodes(votes, rule, is_cuda)
     if not isinstance(votes, (GivenVotes, LinearVotes)):
         return "a tensor of votes, or LinearVotes"
     if not is_cuda:
         return "" if max(votes.u.shape[-1], votes.dim) <= MAX_WIDTH else f"capsules of at most {MAX_WIDTH} numbers"
-    if not edges.complete:
+    if not links.complete:
         return "a complete graph on CUDA"
     if rule.kind == "sums" or votes.dtype == torch.float64:
         return "Dynamic, Uniform or Spherical on CUDA, in float32, bfloat16 or float16"
@@ -62,11 +62,11 @@ def lacks(edges: Links, votes: Votes, rule: Rule | None) -> str:
     return ""
 
 
-def _lacks_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
+def _needs_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
     if rule.kind == "sums":
-        return "passes for such a routing"
+        return "another routing than Attention"
     if votes.prior is not None and is_cuda:
-        return "a prior on CUDA"
+        return "votes without a prior on CUDA"
     fits = votes.u.dim() == 3 and votes.num_caps * votes.dim <= MAX_NODE_NUMBERS
     dtypes = (torch.float32, *HALF) if is_cuda else (torch.float32, torch.float64, *HALF)
     wanted = f"votes (N, K, D) with K * D <= {MAX_NODE_NUMBERS}, on CUDA not in float64"
@@ -74,7 +74,7 @@ def _lacks_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
 
 
 def sums(
-    edges: Links,
+    links: Links,
     votes: Votes,
     rule: Rule,
     prior: Tensor | None = None,
@@ -85,7 +85,7 @@ def sums(
     """Run a rule's iterations. The sums are at least as precise as float32.
 
     Args:
-        edges, votes, rule: a call for which ``lacks`` returns "".
+        edges, votes, rule: a call for which ``needs`` returns "".
         prior: logits (E, *) in the dtype of the computation, for votes other than ``NodeVotes``.
         mutual: for ``NodeVotes``, whether the two directions of an edge share their logits.
         coupling: whether to return couplings.
@@ -97,26 +97,26 @@ def sums(
             from .gpu.nodes import sums_by_node
         else:
             from .cpu.by_node import sums_by_node
-        return Sums(*sums_by_node(edges, votes, rule, mutual, coupling))
+        return Sums(*sums_by_node(links, votes, rule, mutual, coupling))
     assert prior is not None
     if is_cuda:
         from .gpu.dense import sums_on_complete
 
-        return Sums(*sums_on_complete(edges, votes, rule, prior, coupling, half))
+        return Sums(*sums_on_complete(links, votes, rule, prior, coupling, half))
     from .cpu.by_child import sums_by_child
 
-    return Sums(*sums_by_child(edges, votes.to(prior.dtype), rule, prior, coupling))
+    return Sums(*sums_by_child(links, votes.to(prior.dtype), rule, prior, coupling))
 
 
-def prepare(edges: Links, mutual: bool) -> None:
+def prepare(links: Links, mutual: bool) -> None:
     """Compute the orders of edges that routing among nodes reads, before a program that torch traces needs them."""
-    _ = edges.in_degrees, edges.by_parent(mutual)
+    _ = links.in_degrees, links.by_parent(mutual)
     if mutual:
-        _ = edges.reverse
-    if edges.device.type == "cuda" and has_triton():
+        _ = links.reverse
+    if links.device.type == "cuda" and has_triton():
         from .gpu.nodes import edges_by_node
 
-        edges_by_node(edges, mutual)
+        edges_by_node(links, mutual)
 
 
 def on_gpu(votes: Votes) -> bool:

@@ -24,7 +24,7 @@ def or_none(x: Tensor) -> Tensor | None:
 class _Kernels(NamedTuple):
     run: Callable
     differentiate: Callable
-    learned: int
+    differentiable: int
     kept: int
 
 
@@ -33,40 +33,40 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, kernels: _Kernels, settings: list[int], *tensors: Tensor) -> tuple[Tensor, ...]:
-        results, learned = kernels.run(list(tensors), settings), kernels.learned
+        results, differentiable = kernels.run(list(tensors), settings), kernels.differentiable
         if any(ctx.needs_input_grad):
-            ctx.save_for_backward(*tensors, *results[: kernels.kept], *results[learned + 1 :])
+            ctx.save_for_backward(*tensors, *results[: kernels.kept], *results[differentiable + 1 :])
         ctx.kernels, ctx.settings = kernels, settings
-        ctx.mark_non_differentiable(*results[learned : learned + 1])
+        ctx.mark_non_differentiable(*results[differentiable : differentiable + 1])
         ctx.set_materialize_grads(False)  # don't allocate zeros as the couplings' gradient
-        return tuple(results[: learned + 1])
+        return tuple(results[: differentiable + 1])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        (_, differentiate, learned, _), needed = ctx.kernels, list(ctx.needs_input_grad[2:])
-        if all(grad is None for grad in grads[:learned]):
+        (_, differentiate, differentiable, _), needed = ctx.kernels, list(ctx.needs_input_grad[2:])
+        if all(grad is None for grad in grads[:differentiable]):
             return None, None, *(None for _ in needed)
         saved = list(ctx.saved_tensors)
-        given = [saved[0].new_empty(0) if grad is None else grad for grad in grads[:learned]]
+        given = [saved[0].new_empty(0) if grad is None else grad for grad in grads[:differentiable]]
         gradients = differentiate(given, saved, ctx.settings, needed)
         return None, None, *(gradient if needs else None for gradient, needs in zip(gradients, needed, strict=True))
 
 
 def operator(
-    name: str, run: Callable, shapes: Callable, differentiate: Callable, learned: int = 1, kept: int = 1
+    name: str, run: Callable, shapes: Callable, differentiate: Callable, differentiable: int = 1, kept: int = 1
 ) -> Callable[..., list[Tensor]]:
     """Define the operator ``name`` and its gradient. Return a function of tensors and settings to its results.
 
     Args:
-        run: from tensors and integer settings to results: ``learned`` results with a gradient, then the couplings, then
-            what only the gradient needs.
-        shapes: from the same arguments to the shapes of the results.
-        differentiate: from the results' gradients (empty for None), the tensors with the first ``kept`` results and
-            those after the couplings, the settings, and a flag for each tensor, whether it needs a gradient, to the
-            gradients of the tensors.
+        run: ``run(tensors, settings)`` returns the results: ``differentiable`` ones, then the couplings, then what only
+            the gradient needs. Settings are integers.
+        shapes: ``shapes(tensors, settings)`` returns the shapes of the results.
+        differentiate: ``differentiate(grads, saved, settings, needed)`` returns the gradients of the tensors. ``grads``
+            are those of the results, empty for None. ``saved`` are the tensors, then the first ``kept`` results, then
+            the results after the couplings. ``needed`` says for each tensor whether it needs a gradient.
     """
-    kernels = _Kernels(run, differentiate, learned, kept)
+    kernels = _Kernels(run, differentiate, differentiable, kept)
     forward = torch.library.custom_op(
         f"graphcaps::{name}", run, mutates_args=(), schema="(Tensor[] tensors, int[] settings) -> Tensor[]"
     )
@@ -90,13 +90,13 @@ def operator(
     def save(ctx: Any, inputs: tuple, output: list[Tensor]) -> None:
         tensors, ctx.settings = inputs
         ctx.needed = [x.requires_grad for x in tensors]
-        ctx.save_for_backward(*tensors, *output[:kept], *output[learned + 1 :])
-        ctx.mark_non_differentiable(*output[learned:])
+        ctx.save_for_backward(*tensors, *output[:kept], *output[differentiable + 1 :])
+        ctx.mark_non_differentiable(*output[differentiable:])
         ctx.set_materialize_grads(False)
 
     def gradients(ctx: Any, grads: list[Tensor | None]) -> tuple[list[Tensor | None], None]:
         saved = list(ctx.saved_tensors)
-        given = [saved[0].new_empty(0) if grad is None else grad for grad in grads[:learned]]
+        given = [saved[0].new_empty(0) if grad is None else grad for grad in grads[:differentiable]]
         found = iter(backward(given, saved, ctx.settings, ctx.needed))
         return [next(found) if needs else None for needs in ctx.needed], None
 
@@ -106,7 +106,7 @@ def operator(
         tensors = [first, *(first.new_empty(0) if x is None else x for x in others)]
         numbers = [*map(int, settings)]
         if torch.compiler.is_compiling():
-            return forward(tensors, numbers)[: learned + 1]
+            return forward(tensors, numbers)[: differentiable + 1]
         return list(_Differentiable.apply(kernels, numbers, *tensors))
 
     return call

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph
 from ..errors import check_tensor
-from ..graph import Links, links
+from ..graph import Links, links_of_graph
 from ..graph.nodes import check_edges, check_one_kind, members_of
 from ..kernels import prepare
 from ..layers import dropped
@@ -25,17 +25,17 @@ def _door(graph: DGLGraph, layer: CapsuleConv, device: torch.device) -> Links:
     check_edges(graph, layer.allow_zero_in_degree)
     if layer.capsules.mutual:
         check_one_kind(graph, "edges that go both ways, with mutual=True", "Give it mutual=False")
-    edges = links(graph, device)
-    prepare(edges, layer.capsules.mutual)
-    return edges
+    links = links_of_graph(graph, device)
+    prepare(links, layer.capsules.mutual)
+    return links
 
 
 @uncompiled
 def _members(graph: DGLGraph, device: torch.device) -> Links:
     """Return the links from nodes to their graphs, as ``_door`` does."""
-    edges = members_of(graph, device)
-    prepare(edges, mutual=False)
-    return edges
+    links = members_of(graph, device)
+    prepare(links, mutual=False)
+    return links
 
 
 class CapsuleConv(nn.Module):
@@ -168,18 +168,18 @@ class CapsuleConv(nn.Module):
             InputError: shapes don't fit.
         """
         source, target = self.capsules.source_and_target(feat)
-        edges = _door(graph, self, source.device)
+        links = _door(graph, self, source.device)
         edge_feat = None if edge_feat is None else check_tensor("edge_feat", edge_feat)
         if target is not None:
-            self.capsules.warn_of_target(edges)
+            self.capsules.warn_of_target(links)
         source = dropped(self.feat_drop, source)
         if self.capsules.weight_target is None:
             target = None
         elif target is not None:
             target = dropped(self.feat_drop, target)
-        elif edges.one_kind:
-            target = source if edges.num_children == edges.num_parents else source[: edges.num_parents]
-        out, c = self.capsules(edges, source, edge_weight, get_coupling, edge_feat, target)
+        elif links.one_kind:
+            target = source if links.num_children == links.num_parents else source[: links.num_parents]
+        out, c = self.capsules(links, source, edge_weight, get_coupling, edge_feat, target)
         out = out if self.activation is None else self.activation(out)
         return (out, c) if get_coupling else out
 

@@ -1,6 +1,5 @@
 """Capsules on the nodes of a graph: the code that the layers for DGL and PyTorch Geometric share."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from ..algorithms.base import rule_of
 from ..algorithms.names import as_routing
 from ..algorithms.rule import squash_saving_memory, with_length
 from ..algorithms.votes import NodeVotes
-from ..errors import check_tensor, check_whole, expect, required, warn_of_nan
+from ..errors import check_tensor, check_whole, expect, required, warn, warn_of_nan
 from ..functional import at_least_float32
 from ..graph import Links
 from ..layers import DGL, Names, check_dtype, check_edge_weight
@@ -91,13 +90,13 @@ class NodeCapsules(nn.Module):
             check_tensor(self.names.feat, target, floating=False, sparse=True)
         return source, target
 
-    def warn_of_target(self, edges: Links) -> None:
+    def warn_of_target(self, links: Links) -> None:
         """Warn once that target features are given but not used. A block's targets are among its sources."""
-        if self.warns_of_target and not edges.one_kind:
+        if self.warns_of_target and not links.one_kind:
             self.warns_of_target = False
             text = f"{self.names.feat}: target nodes' features are not used: in-edges alone vote for a node's"
             then = f"capsules. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
-            warnings.warn(f"{text} {then}", stacklevel=4)
+            warn(f"{text} {then}")
 
     def _matrices(self, feats: int) -> nn.Parameter:
         if feats == -1:
@@ -136,7 +135,7 @@ class NodeCapsules(nn.Module):
     # Use .shape, not len(), from here on: torch.export would bake len() in as a constant.
     def forward(
         self,
-        edges: Links,
+        links: Links,
         feat: Tensor,
         edge_weight: Tensor | None = None,
         coupling: bool = False,
@@ -153,10 +152,10 @@ class NodeCapsules(nn.Module):
             Capsules (N_dst, *, K, D), and the couplings (E, *, 1, K), or None without ``coupling``.
         """
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
-        self._check(edges, feat, edge_weight, edge_feat, target)
-        votes = self._votes(edges, feat, edge_weight, edge_feat, prior)  # z_u = x_u W
-        s, c = route_nodes(edges, votes, self.routing, self.mutual, coupling)  # s_v = sum over in-edges of c_e z_u
-        s = s * self._factor(edges, feat, edge_feat, s)  # s K / in-degree / f
+        self._check(links, feat, edge_weight, edge_feat, target)
+        votes = self._votes(links, feat, edge_weight, edge_feat, prior)  # z_u = x_u W
+        s, c = route_nodes(links, votes, self.routing, self.mutual, coupling)  # s_v = sum over in-edges of c_e z_u
+        s = s * self._factor(links, feat, edge_feat, s)  # s K / in-degree / f
         if self.weight_target is not None and target is not None:
             s = s + self._residual(target, self.weight_target).to(s.dtype)  # s + x_v R / f'
         s = s if self.bias is None else s + self.bias
@@ -165,45 +164,45 @@ class NodeCapsules(nn.Module):
         return capsules.to(self.weight.dtype), None if c is None else c.unsqueeze(-2)
 
     def _votes(
-        self, edges: Links, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None, prior: Tensor | None
+        self, links: Links, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None, prior: Tensor | None
     ) -> NodeVotes:
         z = multiply(feat, self.weight)  # (N_src, *, K, D)
         if self.weight_edge is not None and edge_feat is not None:
-            z = z.index_select(0, edges.src) + spread(multiply(edge_feat, self.weight_edge), z.dim())  # (E, *, K, D)
+            z = z.index_select(0, links.src) + spread(multiply(edge_feat, self.weight_edge), z.dim())  # (E, *, K, D)
         number = torch.promote_types(z.dtype, torch.float32)  # squares and sums of many votes overflow float16
         if self.unit_votes:
             z = with_length(z.to(number), torch.ones_like(z[..., 0])).to(z.dtype)
         scale = None if edge_weight is None else spread(edge_weight.to(number).flatten(), z.dim() - 1)
         if self.training and self.vote_drop.p > 0:
-            mask = self.vote_drop(z.new_ones(edges.num_edges, *z.shape[1:-1], dtype=number))  # (E, *, K)
+            mask = self.vote_drop(z.new_ones(links.num_edges, *z.shape[1:-1], dtype=number))  # (E, *, K)
             scale = mask if scale is None else mask * scale
         if prior is not None or self.matrices < self.num_caps:
-            prior = self._logits(prior, edges, z)
+            prior = self._logits(prior, links, z)
         return NodeVotes(z, scale, self.weight_edge is not None, prior)
 
-    def _factor(self, edges: Links, feat: Tensor, edge_feat: Tensor | None, s: Tensor) -> Tensor:
+    def _factor(self, links: Links, feat: Tensor, edge_feat: Tensor | None, s: Tensor) -> Tensor:
         """K / in-degree / f, (N_dst, *, 1, 1) or broadcastable with it."""
-        factor = s.new_full((), self.num_caps) / spread(edges.in_degrees.clamp_min(1).to(s.dtype), s.dim())
-        return (factor * self._per_rms(feat, edge_feat, edges)).to(s.dtype) if self.normalise else factor
+        factor = s.new_full((), self.num_caps) / spread(links.in_degrees.clamp_min(1).to(s.dtype), s.dim())
+        return (factor * self._per_rms(feat, edge_feat, links)).to(s.dtype) if self.normalise else factor
 
     def _residual(self, target: Tensor, weight: Tensor) -> Tensor:
         own = multiply(target, weight)  # (N_dst, *, K, D)
         return own * per_root(mean_square(target)) if self.normalise_residual else own
 
-    def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, edges: Links) -> Tensor:
+    def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, links: Links) -> Tensor:
         """1 / the root mean square of the features of a node's in-edges, (N_dst, *, 1, 1); 0 if all are zero."""
-        power = mean_square(feat).index_select(0, edges.src)  # (E, *)
+        power = mean_square(feat).index_select(0, links.src)  # (E, *)
         if edge_feat is not None:
             own, more = feat.shape[-1], squares(edge_feat).sum(-1)
             power = (own * power + spread(more, power.dim())) / (own + edge_feat.shape[-1])
-        total = power.new_zeros(edges.num_parents, *power.shape[1:]).index_add(0, edges.dst, power)
-        return per_root(total / spread(edges.in_degrees.clamp_min(1).to(total.dtype), total.dim()))
+        total = power.new_zeros(links.num_parents, *power.shape[1:]).index_add(0, links.dst, power)
+        return per_root(total / spread(links.in_degrees.clamp_min(1).to(total.dtype), total.dim()))
 
     def _check(
-        self, edges: Links, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None, target: Tensor | None
+        self, links: Links, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None, target: Tensor | None
     ) -> None:
-        num_edges, names = edges.num_edges, self.names
-        self._check_nodes(names.feat, feat, edges.num_children, self.weight)
+        num_edges, names = links.num_edges, self.names
+        self._check_nodes(names.feat, feat, links.num_children, self.weight)
         if edge_weight is not None:
             check_edge_weight(edge_weight, num_edges)
         if self.weight_edge is not None:
@@ -221,12 +220,12 @@ class NodeCapsules(nn.Module):
         if self.weight_target is not None:
             wanted = "a pair, with the destination's features for the residual"
             target = required(target, names.feat, wanted, "no second")
-            self._check_nodes(f"{names.feat}[1]", target, edges.num_parents, self.weight_target)
+            self._check_nodes(f"{names.feat}[1]", target, links.num_parents, self.weight_target)
 
-    def _logits(self, prior: Tensor | None, edges: Links, z: Tensor) -> Tensor:
+    def _logits(self, prior: Tensor | None, links: Links, z: Tensor) -> Tensor:
         """Return the prior as (E, *, K)."""
-        prior = z.new_zeros(edges.num_edges, self.num_caps) if prior is None else check_tensor("prior", prior)
-        shape = (edges.num_edges, *z.shape[1:-2], self.num_caps)
+        prior = z.new_zeros(links.num_edges, self.num_caps) if prior is None else check_tensor("prior", prior)
+        shape = (links.num_edges, *z.shape[1:-2], self.num_caps)
         # c has a dim of size 1 before its last one, so its shape is allowed, too.
         if prior.dim() == len(shape) + 1 and prior.shape[-2] == 1:
             prior = prior.squeeze(-2)

@@ -12,7 +12,7 @@ from ..algorithms.names import as_routing
 from ..algorithms.observers import Observer
 from ..errors import check_tensor, check_unit, expect
 from ..functional import at_least_float32
-from ..graph import Links, graph_of, links, links_of
+from ..graph import Links, graph_of, links_of_graph, links_of_layer
 from ..layers import HasConstants
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing, route_links
 from ..tracing import exportable, uncompiled
@@ -80,12 +80,12 @@ class RoutedLayer(HasConstants):
     def links(self, device: torch.device) -> Links:
         """The links of ``graph``, without DGL unless a subclass has its own graph."""
         if type(self).graph is not RoutedLayer.graph:
-            return links(self.graph(device), device)
+            return links_of_graph(self.graph(device), device)
         if torch.compiler.is_dynamo_compiling():
             from .compiling import constant_links
 
             return constant_links(self.graph_sizes, device)
-        return links_of(self.graph_sizes, device)
+        return links_of_layer(self.graph_sizes, device)
 
     def blank(self) -> Any:
         """One image's children, all zero, on the layer's device."""
@@ -131,8 +131,8 @@ def route_layer(
     half = torch.get_autocast_dtype(device.type) if autocast else None
     with torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         activation = activation_of(u) if routing.uses_activation else None
-        edges, votes = layer.links(device), layer.votes(u)
-        return route_links(edges, votes, routing, activation, layer.prior, on_iteration, coupling, half)
+        links, votes = layer.links(device), layer.votes(u)
+        return route_links(links, votes, routing, activation, layer.prior, on_iteration, coupling, half)
 
 
 def activation_of(u: Tensor | Poses) -> Tensor:

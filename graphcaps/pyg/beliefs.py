@@ -15,7 +15,7 @@ from ..errors import check_tensor, expect
 from ..layers import PYG, dropped
 from ..tracing import is_tracing
 from ..typed import Share, Size, typed
-from .edges import coalesced, pairs, routed_edges, values_of
+from .edges import coalesced, links_of_edges, pairs, values_of
 
 
 class BeliefConv(nn.Module):
@@ -56,7 +56,7 @@ class BeliefConv(nn.Module):
         """Make a layer for labels (N, K), and count its rates: see ``graphcaps.nn.BeliefConv.from_labels``."""
         labels, sizes = labels_and_states(labels)
         layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
-        layer.beliefs.count(routed_edges(pairs(coalesced(edge_index)), (len(labels), len(labels))).links, labels)
+        layer.beliefs.count(links_of_edges(pairs(coalesced(edge_index)), (len(labels), len(labels))).links, labels)
         return layer
 
     def reset_parameters(self) -> None:
@@ -83,11 +83,11 @@ class BeliefConv(nn.Module):
         dims = check_tensor("x", x, floating=False, sparse=True).dim()
         expect(dims > 0, "x", "(N, ...)", "no dims")
         num_nodes, edge_index = int(x.size(0)), coalesced(edge_index)
-        edges = routed_edges(pairs(edge_index), (num_nodes, num_nodes), one_kind=True).links
+        links = links_of_edges(pairs(edge_index), (num_nodes, num_nodes), one_kind=True).links
         if edge_weight is None and is_sparse(edge_index):
             edge_weight = values_of(edge_index)
         batch, num_graphs = self._batch(batch, x, num_nodes)
-        h, c = self.beliefs(edges, dropped(self.feat_drop, x), edge_weight, batch, num_graphs)
+        h, c = self.beliefs(links, dropped(self.feat_drop, x), edge_weight, batch, num_graphs)
         return (h, c) if return_coupling else h
 
     def _batch(self, batch: OptTensor, x: Tensor, num_nodes: int) -> tuple[Tensor, int]:

@@ -16,7 +16,7 @@ from ..layers import PYG
 from ..nn.node_caps import NodeCapsules, NodeOptions
 from ..routing import Routing
 from ..typed import Share, Size, typed
-from .edges import RoutedEdges, coalesced, in_form_of, pairs, routed_edges, values_of
+from .edges import EdgesWithLoops, coalesced, in_form_of, links_of_edges, pairs, values_of
 
 
 class CapsuleConv(MessagePassing):
@@ -25,8 +25,8 @@ class CapsuleConv(MessagePassing):
     The docstring of ``graphcaps.nn.CapsuleConv`` gives the formula and the other arguments. Its ``in_feats``,
     ``out_feats``, ``vote_drop`` and ``edge_feats`` are ``in_channels``, ``out_channels``, ``dropout`` and ``edge_dim``.
 
-    ``message`` returns the weights (E, 1) of the votes, and ``aggregate`` does the routing, which doesn't store votes.
-    So an explainer's edge mask multiplies the weights. Hooks get the couplings as ``alpha`` (E, num_caps),
+    With hooks or an explainer, ``message`` returns the weights (E, 1) of the votes, and ``aggregate`` routes. So an
+    explainer's edge mask multiplies the weights. Hooks get the couplings as ``alpha`` (E, num_caps),
     for ``AttentionExplainer``. An edge's couplings sum to 1, so their mean is constant: use their maximum.
 
     Args:
@@ -72,7 +72,7 @@ class CapsuleConv(MessagePassing):
         self.in_channels, self.out_channels, self.num_caps = in_channels, out_channels, num_caps
         self.add_self_loops, self.edge_dim, self.residual, self.concat = add_self_loops, edge_dim, residual, concat
         self.cached = cached
-        self._routed: RoutedEdges | None = None
+        self._routed: EdgesWithLoops | None = None
         options = NodeOptions(
             routing=routing,
             squash_output=squash_output,
@@ -164,7 +164,7 @@ class CapsuleConv(MessagePassing):
         return torch.cat((target, target.new_zeros(1, *target.shape[1:]))) if links.traced and more == 1 else target
 
     def _propagate_weights(
-        self, route: Callable, routed: RoutedEdges, num_nodes: tuple[int, int], edge_weight: OptTensor, x: Tensor
+        self, route: Callable, routed: EdgesWithLoops, num_nodes: tuple[int, int], edge_weight: OptTensor, x: Tensor
     ) -> Any:
         """Route by ``propagate``, so that explainers and hooks see and change the weights of the votes."""
         edge_weight = x.new_ones(routed.links.num_edges) if edge_weight is None else edge_weight
@@ -182,9 +182,9 @@ class CapsuleConv(MessagePassing):
         """Route the votes with these weights."""
         return route(inputs.flatten())
 
-    def _edges(self, edge_index: Adj, num_nodes: tuple[int, int], one_kind: bool) -> RoutedEdges:
+    def _edges(self, edge_index: Adj, num_nodes: tuple[int, int], one_kind: bool) -> EdgesWithLoops:
         loops = self.add_self_loops is not False and one_kind
-        return routed_edges(pairs(edge_index), num_nodes, loops, one_kind and num_nodes[0] == num_nodes[1])
+        return links_of_edges(pairs(edge_index), num_nodes, loops, one_kind and num_nodes[0] == num_nodes[1])
 
     def _attributes(self, edge_index: Adj, edge_weight: OptTensor, edge_attr: OptTensor) -> tuple[OptTensor, OptTensor]:
         """Return the edges' weights and features, from whichever of the three arguments holds them."""

@@ -9,12 +9,12 @@ from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import is_sparse, is_torch_sparse_tensor, to_edge_index, to_torch_sparse_tensor
 
 from ..errors import check_tensor, expect
-from ..graph import Links, check_ends
+from ..graph import Links
 from ..tracing import is_tracing
 
 
-class RoutedEdges(NamedTuple):
-    """The edges of a call after self-loops were replaced."""
+class EdgesWithLoops(NamedTuple):
+    """The edges of a call, and how they follow from those given: with ``kept``, self-loops were replaced."""
 
     links: Links
     num_given: int
@@ -46,37 +46,36 @@ class RoutedEdges(NamedTuple):
         return torch.cat((kept, mean[: self.num_nodes]))
 
 
-_of_tensors: dict[tuple, tuple[int, RoutedEdges]] = {}
-"""``routed_edges`` of the tensors of edges that exist on a GPU, each with the tensor's version."""
+_of_tensors: dict[tuple, tuple[int, EdgesWithLoops]] = {}
+"""``links_of_edges`` of the tensors of edges that exist on a GPU, each with the tensor's version."""
 
 
-def routed_edges(
+def links_of_edges(
     edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool = False, one_kind: bool = False
-) -> RoutedEdges:
+) -> EdgesWithLoops:
     """Convert edges (2, E) to links. With ``loops``, they end with a single self-loop for each node.
 
     On a GPU, this waits for the device. So there the result is kept as long as the tensor exists and torch doesn't
     change it.
     """
     if not edges.is_cuda or edges.is_inference() or is_tracing():
-        return _routed_edges(edges, num_nodes, loops, one_kind)
+        return _links_of_edges(edges, num_nodes, loops, one_kind)
     key = id(edges), num_nodes, loops, one_kind
     version, routed = _of_tensors.get(key, (-1, None))
     if routed is None or version != edges._version:
         if routed is None:
             weakref.finalize(edges, _of_tensors.pop, key, None)
-        routed = _routed_edges(edges, num_nodes, loops, one_kind)
+        routed = _links_of_edges(edges, num_nodes, loops, one_kind)
         _of_tensors[key] = edges._version, routed
     return routed
 
 
-def _routed_edges(edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool, one_kind: bool) -> RoutedEdges:
-    traced, num_given, (num_sources, num_targets) = is_tracing(), edges.size(1), num_nodes
-    src, dst = edges.long()
-    if not traced:
-        check_ends("edge_index", src, dst, num_sources, num_targets)
+def _links_of_edges(edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool, one_kind: bool) -> EdgesWithLoops:
+    (num_sources, num_targets), num_given = num_nodes, edges.size(1)
+    links = Links.of(edges[0], edges[1], *num_nodes, one_kind, ("edge_index[0]", "edge_index[1]"))
     if not loops:
-        return RoutedEdges(Links(src, dst, num_sources, num_targets, one_kind, traced), num_given)
+        return EdgesWithLoops(links, num_given)
+    src, dst, traced = links.src, links.dst, links.traced
     if traced:  # the number of loops isn't known: they lead to a node that no one reads
         kept, dst = torch.arange(num_given, device=edges.device), torch.where(src == dst, num_targets, dst)
     else:
@@ -84,15 +83,13 @@ def _routed_edges(edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool, 
         src, dst = src[kept], dst[kept]
     nodes = torch.arange(num_targets, device=edges.device)
     links = Links(torch.cat((src, nodes)), torch.cat((dst, nodes)), num_sources, num_targets + traced, one_kind, traced)
-    return RoutedEdges(links, num_given, kept, num_targets)
+    return EdgesWithLoops(links, num_given, kept, num_targets)
 
 
 def members(index: torch.Tensor, num_groups: int) -> Links:
     """Link node n to group ``index[n]``."""
-    nodes, dst = torch.arange(index.shape[0], device=index.device), index.long()
-    if not is_tracing():
-        check_ends("index", nodes, dst, index.shape[0], num_groups)
-    return Links(nodes, dst, index.shape[0], num_groups, traced=is_tracing())
+    nodes = torch.arange(index.shape[0], device=index.device)
+    return Links.of(nodes, index, index.shape[0], num_groups, names=("nodes", "index"))
 
 
 def coalesced(edge_index: Adj) -> Adj:
@@ -120,7 +117,7 @@ def values_of(matrix: Adj) -> OptTensor:
 
 
 def in_form_of(
-    edge_index: Adj, routed: RoutedEdges, c: torch.Tensor, sizes: tuple[int, int]
+    edge_index: Adj, routed: EdgesWithLoops, c: torch.Tensor, sizes: tuple[int, int]
 ) -> tuple[Adj, torch.Tensor]:
     """Return the routed edges in the form of ``edge_index``, and their couplings."""
     if is_torch_sparse_tensor(edge_index):

@@ -1,7 +1,7 @@
 """Recording of one routing, iteration by iteration, as a routing trace."""
 
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,20 +13,13 @@ from ..viz.routing_trace import RoutingTrace
 NO_LIMIT = sys.maxsize
 
 
-class NodeGraph(NamedTuple):
-    """A user's graph with one kind of node, and the number of capsules of each node."""
-
-    edges: Links
-    num_caps: int
-
-
 class LayerRecord:
     """Arrays of one routing, limited to the first children and images by the limits of ``watch``.
 
-    ``layer`` is "" outside all layers. ``nodes`` is the user's graph if votes go along its edges, else None.
+    ``layer`` is "" outside all layers. ``nodes`` are the user's graph if votes go along its edges, else None.
     """
 
-    def __init__(self, layer: str, ends: Links, nodes: NodeGraph | None, images: int | None, edges: int | None):
+    def __init__(self, layer: str, ends: Links, nodes: Links | None, images: int | None, edges: int | None):
         src, dst, recorded = ends.src.cpu(), ends.dst.cpu(), torch.arange(ends.num_edges)
         self.images, self.edges = images or NO_LIMIT, edges or NO_LIMIT
         self.num_children, self.num_parents = ends.num_children, ends.num_parents
@@ -46,9 +39,10 @@ class LayerRecord:
             self.num_parents = len(self.parents)
         self.src, self.dst = src, dst
         self.nodes, self.num_caps = None, 1
-        if nodes is not None:
-            along, self.num_caps = recorded // nodes.num_caps, nodes.num_caps
-            self.nodes = torch.stack([nodes.edges.src.cpu()[along], nodes.edges.dst.cpu()[along]], 1)
+        if nodes is not None and nodes.one_kind:
+            self.num_caps = ends.num_edges // max(1, nodes.num_edges)
+            along = recorded // max(1, self.num_caps)
+            self.nodes = torch.stack([nodes.src.cpu()[along], nodes.dst.cpu()[along]], 1)
         self.arrays: dict[str, list[np.ndarray]] = {"b": [], "c": [], "agreement": [], "lengths": [], "v": []}
 
     def add(self, v: Tensor, **edge_numbers: Tensor) -> None:

@@ -22,7 +22,7 @@ from ..graph import Links, bipartite_graph, to_networkx
 from ..nn.node_caps import NodeCapsules
 from ..typed import Size, typed
 from ..viz.routing_trace import RoutingTrace
-from .layer_record import LayerRecord, NodeGraph
+from .layer_record import LayerRecord
 from .softmax import read_softmax
 
 if TYPE_CHECKING:
@@ -85,7 +85,6 @@ class Watched:
         self._ends: dict[str, Tensor] = {}  # edges of each softmax in the current call of the network
         self._blocks: list[ExitStack] = []
         self._running: list[str] = []  # layers that are running
-        self._nodes: NodeGraph | None = None
         self._records: dict[str, LayerRecord] = {}
         self._snapshots: dict[str, RoutingTrace] = {}
 
@@ -94,12 +93,8 @@ class Watched:
         parts = {name or type(part).__name__: part for name, part in modules}
         with ExitStack() as stack:  # an error removes the hooks made so far
             for name, part in parts.items():
-                if isinstance(part, (NodeCapsules, NodeBeliefs)):  # part of a layer; the layer's name is used
-                    stack.callback(part.register_forward_pre_hook(self._enter_nodes).remove)
-                    stack.callback(part.register_forward_hook(self._leave_nodes, always_call=True).remove)
-                else:
-                    enter = partial(self._enter, name)
-                    stack.callback(part.register_forward_pre_hook(enter).remove)
+                if not isinstance(part, (NodeCapsules, NodeBeliefs)):  # parts of a layer, whose name is used
+                    stack.callback(part.register_forward_pre_hook(partial(self._enter, name)).remove)
                     stack.callback(part.register_forward_hook(self._leave, always_call=True).remove)
             for name, given in self._softmax.items():
                 check_name("softmax", name, tuple(parts))
@@ -236,16 +231,9 @@ class Watched:
     def _leave(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         self._running.pop()
 
-    def _enter_nodes(self, capsules: NodeCapsules | NodeBeliefs, inputs: Any) -> None:
-        edges = inputs[0]
-        self._nodes = NodeGraph(edges, capsules.num_caps) if edges.one_kind else None
-
-    def _leave_nodes(self, capsules: NodeCapsules | NodeBeliefs, inputs: Any, outputs: Any) -> None:
-        self._nodes = None
-
-    def _record(self, edges: Links) -> Observer:
+    def _record(self, links: Links, nodes: Links | None) -> Observer:
         layer = self._running[-1] if self._running else ""
-        record = LayerRecord(layer, edges, self._nodes, *self._limits)
+        record = LayerRecord(layer, links, nodes, *self._limits)
 
         def add(r: int, b: Tensor, c: Tensor, v: Tensor, agreement: Tensor) -> None:
             self._records[layer or NO_LAYER] = record

@@ -69,7 +69,7 @@ WRONG = [
     ("routing.costs: expected device cpu as the votes, got meta...", lambda: routed(VOTES, EM().to("meta"))),
     ("prior: expected broadcastable from the left to (E, *)=(6, 4), got (5,)...",
      lambda: routed(VOTES, prior=torch.zeros(5))),
-    ("activation: expected numbers in [0, 1], got -1. They are probabilities...",
+    ("activation: expected numbers >= 0, got -1. They are probabilities...",
      lambda: routed(VOTES, activation=-torch.ones(3, 4))),
     ("engine fused: expected capsules of at most 256 numbers, got Dynamic of (6, 300) on cpu. Use...",
      lambda: routed(torch.ones(6, 300), name="fused")),
@@ -101,7 +101,7 @@ WRONG = [
     ("conv: expected num_caps >= 2, got 1. One capsule has nothing to choose...", lambda: page(conv(num_caps=1))),
     ("...got graphcaps.pyg.conv.CapsuleConv. ... load_state_dict...", lambda: page(pyg().CapsuleConv(4, 3, 2))),
     # Layers for PyTorch Geometric
-    ("edge_index: expected targets in [0, 3), got 1 to 8...", lambda: pyg().CapsuleConv(4, 3, 2)(X, EDGES)),
+    ("edge_index[1]: expected indices in [0, 3), got 1 to 8", lambda: pyg().CapsuleConv(4, 3, 2)(X, EDGES)),
     ("...in ascending order...", lambda: pyg().BeliefConv(4, 3, 2)(X[:2], EDGES[:, :1], batch=torch.tensor([1, 0]))),
 ]  # fmt: skip
 

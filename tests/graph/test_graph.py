@@ -12,7 +12,7 @@ import torch
 
 from graphcaps import _dgl, bipartite_graph, complete_graph, dynamic_routing, to_networkx
 from graphcaps.errors import InputError
-from graphcaps.graph import links
+from graphcaps.graph import links_of_graph
 
 
 def ends(graph):
@@ -43,26 +43,26 @@ def test_edges_that_do_not_fit_are_named():
 
 def test_links_know_a_complete_graph():
     grid = torch.cartesian_prod(torch.arange(3), torch.arange(2))
-    assert links(bipartite_graph(*grid.T, 3, 2)).complete
-    assert not links(bipartite_graph(*grid.flip(0).T, 3, 2)).complete
-    assert not links(bipartite_graph([0, 0, 1, 1], [0, 1, 0, 0], 2, 2)).complete
+    assert links_of_graph(bipartite_graph(*grid.T, 3, 2)).complete
+    assert not links_of_graph(bipartite_graph(*grid.flip(0).T, 3, 2)).complete
+    assert not links_of_graph(bipartite_graph([0, 0, 1, 1], [0, 1, 0, 0], 2, 2)).complete
 
 
 def test_links_follow_edges_added_and_removed_in_place():
     graph = bipartite_graph([0, 1], [0, 1], 2, 2)
-    assert links(graph).src.tolist() == [0, 1]
+    assert links_of_graph(graph).src.tolist() == [0, 1]
     graph.add_edges([1], [0])
-    assert (links(graph).src.tolist(), links(graph).dst.tolist()) == ([0, 1, 1], [0, 1, 0])
+    assert (links_of_graph(graph).src.tolist(), links_of_graph(graph).dst.tolist()) == ([0, 1, 1], [0, 1, 0])
     graph.remove_edges([0])
-    assert (links(graph).src.tolist(), links(graph).dst.tolist()) == ([1, 1], [1, 0])
+    assert (links_of_graph(graph).src.tolist(), links_of_graph(graph).dst.tolist()) == ([1, 1], [1, 0])
     graph.add_nodes(3, ntype="parent")
-    assert links(graph).num_parents == 5
+    assert links_of_graph(graph).num_parents == 5
 
 
 def test_links_are_freed_with_their_graph():
     graph = bipartite_graph([0, 1], [0, 1], 2, 2)
-    index = weakref.ref(links(graph).src)
-    assert index() is links(graph).src
+    index = weakref.ref(links_of_graph(graph).src)
+    assert index() is links_of_graph(graph).src
     del graph
     gc.collect()
     assert index() is None

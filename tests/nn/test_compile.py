@@ -11,7 +11,7 @@ from torch._dynamo.utils import counters
 from torch.export import Dim
 
 from graphcaps import dgl
-from graphcaps.graph import links, local
+from graphcaps.graph import links_of_graph, local
 from graphcaps.images.models import from_preset
 from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, CapsuleReadout, ConvCaps
 from graphcaps.routing import Spherical
@@ -26,7 +26,7 @@ EXACT = dict(rtol=1e-10, atol=1e-10)  # float64, sums of few terms
 
 @pytest.fixture(autouse=True)
 def before_any_other_call():
-    local.links_of.cache_clear()
+    local.links_of_layer.cache_clear()
     torch._dynamo.reset()
     counters.clear()
     yield
@@ -195,13 +195,18 @@ def test_a_compiled_network_in_a_fresh_process_loads_numba_and_dgl_outside_of_th
 def test_torch_accepts_the_operators(draw):
     for module in ("by_child", "by_node"):
         importlib.import_module(f"graphcaps.kernels.cpu.{module}")
-    prior, ratio, nothing, complete = draw(12 * 3, 2), draw(3, 2), draw(0), local.links_of((12, 3), torch.device("cpu"))
+    prior, ratio, nothing, complete = (
+        draw(12 * 3, 2),
+        draw(3, 2),
+        draw(0),
+        local.links_of_layer((12, 3), torch.device("cpu")),
+    )
     *order, most, in_order = complete.by_child
     linear = [draw(12, 2, 8), draw(12 * 3, 8, 4), prior, ratio, nothing, nothing, *order]
-    ring = links(dgl.reverse(RING)).by_child
+    ring = links_of_graph(dgl.reverse(RING)).by_child
     given = [draw(12, 2, 4), nothing, nothing, nothing, nothing, nothing, *ring[:3]]
     scale, of_edges = draw(2, RING.num_edges(), 3)
-    nodes = [draw(4, 3, 2), scale, of_edges, draw(4, 3).square(), *links(RING).by_parent(True)]
+    nodes = [draw(4, 3, 2), scale, of_edges, draw(4, 3).square(), *links_of_graph(RING).by_parent(True)]
     calls = [
         ("by_child", linear, [3, 1, 1, 1, 3, most, in_order]),
         ("by_child", given, [2, 0, 0, 1, 4, ring.most, ring.sorted]),

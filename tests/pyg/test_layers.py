@@ -301,7 +301,7 @@ def test_without_torch_geometric_the_error_says_what_to_install(monkeypatch):
 
 def test_on_a_gpu_the_graph_of_a_tensor_of_edges_is_kept_until_the_edges_change():
     on_gpu = type("OnGPU", (torch.Tensor,), {"is_cuda": True})  # a tensor on the CPU that claims to be on a GPU
-    edges, routed = edges_of().as_subclass(on_gpu), pyg.edges.routed_edges
+    edges, routed = edges_of().as_subclass(on_gpu), pyg.edges.links_of_edges
     for loops in (False, True):
         first = routed(edges, (N, N), loops)
         assert routed(edges, (N, N), loops) is first

@@ -10,7 +10,7 @@ from graphcaps import dgl, engine
 from graphcaps.algorithms.base import rule_of
 from graphcaps.algorithms.votes import NodeVotes
 from graphcaps.beliefs.sums import products_of_ends, sum_weighted
-from graphcaps.graph import links
+from graphcaps.graph import links_of_graph
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
 
@@ -69,13 +69,13 @@ def routed(device, routing, z, scale, mutual, per_edge, traced=False, exact=Fals
     leaves = [z.to(device, dtype if exact else z.dtype).requires_grad_(), scale.to(device, dtype).requires_grad_()]
     if exact:
         with engine("torch"):
-            s, c = route_nodes(links(graph()), NodeVotes(*leaves, per_edge), routing, mutual, coupling=True)
+            s, c = route_nodes(links_of_graph(graph()), NodeVotes(*leaves, per_edge), routing, mutual, coupling=True)
     else:
         from graphcaps.kernels.gpu.nodes import sums_by_node
 
-        edges = links(graph(), device)
+        edges = links_of_graph(graph(), device)
         if traced:  # the operator finds the hubs, as in a program that torch compiled
-            edges = dataclasses.replace(edges, traced=True, orders={})
+            edges = dataclasses.replace(edges, traced=True, kept={})
         s, c = sums_by_node(edges, NodeVotes(*leaves, per_edge), rule_of(routing), mutual, True)
     cotangent = torch.randn(s.shape, generator=torch.Generator().manual_seed(2)).to(s)
     gradients = torch.autograd.grad(s, [*leaves, *routing.parameters()], cotangent, allow_unused=True)
@@ -128,7 +128,7 @@ def test_zero_votes_have_finite_gradients(device):
 def test_sums_and_products_along_edges(device):
     z, results = torch.randn(7, 3, 5), []
     for where in ("cpu", device):
-        joined = links(graph(), where)
+        joined = links_of_graph(graph(), where)
         leaf = z.to(where).requires_grad_()
         s = sum_weighted(joined, leaf, products_of_ends(joined, leaf))
         results.append([x.cpu() for x in (s, *torch.autograd.grad(s.square().sum(), leaf))])
@@ -139,7 +139,7 @@ def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     from graphcaps.kernels.gpu import nodes
 
     z, kappa = torch.randn(7, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
-    by_node, hubs = nodes.edges_by_node(links(graph(), device), mutual=False)
+    by_node, hubs = nodes.edges_by_node(links_of_graph(graph(), device), mutual=False)
     given = [z, z.new_empty(0), kappa.requires_grad_(), *by_node, *hubs], [2, 0, 0, 1, 0, 0]
     torch.library.opcheck(torch.ops.graphcaps.by_node_on_gpu.default, given)
     (slope,) = torch.autograd.grad(torch.ops.graphcaps.by_node_on_gpu(*given)[0].sum(), z, create_graph=True)

@@ -5,7 +5,7 @@ import torch
 
 from graphcaps import dgl, engine
 from graphcaps.algorithms.votes import NodeVotes
-from graphcaps.graph import links
+from graphcaps.graph import links_of_graph
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Attention, Dynamic, Spherical, Uniform, route_nodes
 
@@ -35,7 +35,7 @@ def on_engine(name, graph, z, scale, routing, cotangent, per_edge):
     """s, couplings and the gradients of z, scale and kappa."""
     learned = [z.clone().requires_grad_(), scale.clone().requires_grad_(), *routing.parameters()]
     with engine(name):
-        s, c = route_nodes(links(graph), NodeVotes(*learned[:2], per_edge), routing, coupling=True)
+        s, c = route_nodes(links_of_graph(graph), NodeVotes(*learned[:2], per_edge), routing, coupling=True)
     slopes = torch.autograd.grad(s, learned, cotangent, materialize_grads=True, allow_unused=True)
     return s.detach(), c, *slopes
 

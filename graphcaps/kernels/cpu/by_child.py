@@ -22,20 +22,20 @@ KINDS: tuple[Literal["capsules", "directions", "sums"], ...] = "capsules", "dire
 
 
 def sums_by_child(
-    edges: Links, votes: Votes, rule: Rule, prior: Tensor, coupling: bool
+    links: Links, votes: Votes, rule: Rule, prior: Tensor, coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Return the last sums s (J, *, D) and, with ``coupling``, the last couplings (E, *), detached."""
-    trailing, order = tuple(prior.shape[1:]), edges.by_child
+    trailing, order = tuple(prior.shape[1:]), links.by_child
     if isinstance(votes, LinearVotes):
         u, weight, index = votes.u, votes.weight, votes.index
     else:
-        u = votes.build(edges)
+        u = votes.build(links)
         weight, index = u.new_empty(0), None
     u, weight = u.reshape(len(u), -1, u.shape[-1]).contiguous(), weight.contiguous()  # (I, B, P), or (E, B, D)
-    ratio, per_square = ratio_of(edges, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
+    ratio, per_square = ratio_of(links, LinearVotes(u, weight, index) if weight.numel() else u, rule.kappa)
     learning = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, weight, prior, ratio))
     logits = None if _is_constant(prior) else prior.reshape(len(prior), -1)
-    settings = rule.iterations, KINDS.index(rule.kind), coupling, learning, edges.num_parents, order.most, order.sorted
+    settings = rule.iterations, KINDS.index(rule.kind), coupling, learning, links.num_parents, order.most, order.sorted
     s, c = route_by_child(u, weight, logits, ratio, per_square, index, *order[:3], settings=settings)
     s = s.reshape(s.shape[0], *trailing, s.shape[-1])
     return s, c.reshape(c.shape[0], *trailing) if coupling else None

@@ -40,24 +40,24 @@ class Rows(NamedTuple):
 
 
 def sums_by_node(
-    edges: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool
+    links: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Return the last s (N, K, D) and, with ``coupling``, the last couplings (E, K), detached.
 
     Votes have no trailing dims. With ``mutual``, there is no prior.
     """
     z = votes.u.to(torch.promote_types(votes.dtype, torch.float32))  # sums of many votes overflow float16
-    scale, prior, kappa, numbers = votes.scale, votes.prior, rule.kappa, (edges.num_edges, votes.num_caps)
-    if edges.num_edges == 0 or z.numel() == 0:
+    scale, prior, kappa, numbers = votes.scale, votes.prior, rule.kappa, (links.num_edges, votes.num_caps)
+    if links.num_edges == 0 or z.numel() == 0:
         # DistributedDataParallel waits for a gradient, zero here, of each parameter.
         nothing = sum(x.sum() for x in (z, scale, kappa, prior) if x is not None) * 0
-        s = nothing + z.new_zeros(edges.num_parents, votes.num_caps, votes.dim)
+        s = nothing + z.new_zeros(links.num_parents, votes.num_caps, votes.dim)
         return s, z.new_zeros(numbers) if coupling else None
-    per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(edges.num_parents, votes.num_caps)
+    per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(links.num_parents, votes.num_caps)
     scale = None if scale is None else scale.to(z.dtype).expand(numbers)
     prior = None if prior is None else prior.to(z.dtype)
     settings = votes.per_edge, rule.iterations, rule.adds, mutual, coupling, torch.is_grad_enabled()
-    s, c = route_by_node(z, scale, prior, per_node, *edges.by_parent(mutual), settings=settings)
+    s, c = route_by_node(z, scale, prior, per_node, *links.by_parent(mutual), settings=settings)
     return s, c if coupling else None
 
 

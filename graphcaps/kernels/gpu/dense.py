@@ -20,7 +20,7 @@ PROGRAMS = 256  # tiles get smaller until there are this many, as many as keep a
 
 
 def sums_on_complete(
-    edges: Links,
+    links: Links,
     votes: Votes,
     rule: Rule,
     prior: Tensor,
@@ -31,13 +31,13 @@ def sums_on_complete(
 
     ``prior`` (E, *) is in float32. ``half``: the dtype to which float32 votes are rounded before they are multiplied.
     """
-    children, parents = edges.num_children, edges.num_parents
+    children, parents = links.num_children, links.num_parents
     u = votes.u.reshape(len(votes.u), -1, votes.u.shape[-1])  # (I, B, P), or (E, B, D)
     weight = votes.matrices() if isinstance(votes, LinearVotes) else None  # (E, P, D)
     ratio = per_square = None
     if rule.kappa is not None:
         given = u if weight is None else LinearVotes(u.to(prior.dtype), weight.to(prior.dtype))
-        ratio, per_square = ratio_of(edges, given, rule.kappa)
+        ratio, per_square = ratio_of(links, given, rule.kappa)
     weight = None if weight is None else weight.unflatten(0, (children, parents))
     if half is not None and u.dtype == torch.float32:
         u, weight = u.to(half), None if weight is None else weight.to(half)
@@ -191,5 +191,5 @@ def _differentiate(
 
 
 route_on_complete = operator(
-    "route_dense", _forward, lambda *inputs: _call(*inputs).shapes(), _differentiate, learned=2
+    "route_dense", _forward, lambda *inputs: _call(*inputs).shapes(), _differentiate, differentiable=2
 )

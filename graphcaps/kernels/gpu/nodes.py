@@ -45,21 +45,21 @@ class Hubs(NamedTuple):
     hub_of: Tensor  # (segments,): the h of each segment
 
 
-def edges_by_node(edges: Links, mutual: bool) -> tuple[EdgesByNode, Hubs | None]:
+def edges_by_node(links: Links, mutual: bool) -> tuple[EdgesByNode, Hubs | None]:
     """Sort a graph's edges by destination. This waits for the device, except in a program that torch traces.
 
     There the number of hubs isn't known, so the operator finds them, and waits for the device in each call.
     """
-    return edges.cached(("edges_by_node", mutual), lambda: _edges_by_node(edges, mutual))
+    return links.cached(("edges_by_node", mutual), lambda: _edges_by_node(links, mutual))
 
 
-def _edges_by_node(edges: Links, mutual: bool) -> tuple[EdgesByNode, Hubs | None]:
-    order = edges.by_parent(mutual)
-    nodes = torch.arange(edges.num_parents, dtype=torch.int32, device=edges.device)
-    dst = nodes.repeat_interleave(edges.in_degrees, output_size=edges.num_edges) if mutual else order.eid[:0]
+def _edges_by_node(links: Links, mutual: bool) -> tuple[EdgesByNode, Hubs | None]:
+    order = links.by_parent(mutual)
+    nodes = torch.arange(links.num_parents, dtype=torch.int32, device=links.device)
+    dst = nodes.repeat_interleave(links.in_degrees, output_size=links.num_edges) if mutual else order.eid[:0]
     back_eid = order.eid[order.reverse.long()] if mutual else order.eid[:0]
     by_node = EdgesByNode(order.indptr, order.src, order.eid, dst, back_eid)
-    return by_node, None if edges.traced else find_hubs(order.indptr, mutual)
+    return by_node, None if links.traced else find_hubs(order.indptr, mutual)
 
 
 def find_hubs(ptr: Tensor, mutual: bool) -> Hubs:
@@ -73,7 +73,7 @@ def find_hubs(ptr: Tensor, mutual: bool) -> Hubs:
 
 
 def sums_by_node(
-    edges: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool
+    links: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Return the last s (N, K, D) in float32 and, with ``coupling``, the last couplings (E, K), detached.
 
@@ -82,9 +82,9 @@ def sums_by_node(
     """
     z, scale, kappa, deterministic = votes.u, votes.scale, rule.kappa, torch.are_deterministic_algorithms_enabled()
     if scale is not None:
-        scale = scale.float().expand(edges.num_edges, z.shape[1]).contiguous()
+        scale = scale.float().expand(links.num_edges, z.shape[1]).contiguous()
     of_capsules = None if kappa is None else kappa.float().expand(z.shape[1]).contiguous()
-    by_node, hubs = edges_by_node(edges, mutual)
+    by_node, hubs = edges_by_node(links, mutual)
     settings = rule.iterations, mutual, votes.per_edge, coupling, deterministic, hubs is None
     s, c = route_by_node(z, scale, of_capsules, *by_node, *(hubs or (None, None, None)), settings=settings)
     return s, c if coupling else None
