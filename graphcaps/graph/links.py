@@ -77,7 +77,7 @@ class Links:
     num_parents: int
     one_kind: bool = False
     traced: bool = False
-    kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -121,10 +121,10 @@ class Links:
         """Return ``compute()``, computed at the first call of this name. A program that torch traces computes it."""
         if self.traced:
             return compute()
-        if name not in self.kept:
+        if name not in self.cache:
             with torch.inference_mode(False):  # training can't use inference tensors
-                self.kept[name] = run_untraced(compute) if is_tracing() else compute()
-        return self.kept[name]
+                self.cache[name] = run_untraced(compute) if is_tracing() else compute()
+        return self.cache[name]
 
     @property
     def complete(self) -> bool:
@@ -242,5 +242,5 @@ def _read(graph: DGLGraph, device: torch.device) -> Links:
     src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
     one_kind = len(graph.ntypes) == 1 or bool(graph.is_block)
     # Computed on the CPU, because other devices would have to be waited for, and meta has no numbers.
-    kept: dict[Hashable, Any] = {} if device.type == "cpu" else {"complete": links_of_graph(graph).complete}
-    return Links(src, dst, graph.num_src_nodes(), graph.num_dst_nodes(), one_kind, kept=kept)
+    cache: dict[Hashable, Any] = {} if device.type == "cpu" else {"complete": links_of_graph(graph).complete}
+    return Links(src, dst, graph.num_src_nodes(), graph.num_dst_nodes(), one_kind, cache=cache)

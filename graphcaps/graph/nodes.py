@@ -92,8 +92,8 @@ def _are_lone(links: Links) -> bool:
 
 def warn_once(links: Links, text: str) -> None:
     """Warn at the first call with these links."""
-    if text not in links.kept:
-        links.kept[text] = True
+    if text not in links.cache:
+        links.cache[text] = True
         warn(text)
 
 

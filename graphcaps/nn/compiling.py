@@ -17,8 +17,8 @@ def constant_links(sizes: tuple[int, ...], device: torch.device) -> Links:
     src, dst, in_degrees, indptr, eid, parent = _tensors(sizes, str(device))
     children, parents, complete, most, in_order = _numbers(sizes, str(device))
     by_child = ByChild(indptr, eid, parent, most, in_order)
-    kept: dict[Hashable, Any] = {"in_degrees": in_degrees, "complete": complete, "by_child": by_child}
-    return Links(src, dst, children, parents, kept=kept)
+    cache: dict[Hashable, Any] = {"in_degrees": in_degrees, "complete": complete, "by_child": by_child}
+    return Links(src, dst, children, parents, cache=cache)
 
 
 @torch.compiler.assume_constant_result

@@ -75,7 +75,7 @@ def routed(device, routing, z, scale, mutual, per_edge, traced=False, exact=Fals
 
         edges = links_of_graph(graph(), device)
         if traced:  # the operator finds the hubs, as in a program that torch compiled
-            edges = dataclasses.replace(edges, traced=True, kept={})
+            edges = dataclasses.replace(edges, traced=True, cache={})
         s, c = sums_by_node(edges, NodeVotes(*leaves, per_edge), rule_of(routing), mutual, True)
     cotangent = torch.randn(s.shape, generator=torch.Generator().manual_seed(2)).to(s)
     gradients = torch.autograd.grad(s, [*leaves, *routing.parameters()], cotangent, allow_unused=True)
