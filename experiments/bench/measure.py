@@ -1,9 +1,6 @@
-"""Times, peaks of memory, and this machine: its hardware, its allocator, and its best rates.
+"""Times, peaks of a GPU's memory, and this machine: its hardware, its allocator, and its best rates.
 
 Times are measured in rounds. Each round runs every row once, so that other load of the machine affects all rows alike.
-On CUDA, torch's allocator reports a peak of memory. On a CPU, a row is measured in a new process, by the high-water
-mark of resident memory that Linux keeps. The mark is reset before the call, and freed large buffers return to the
-system at once.
 """
 
 import ctypes
@@ -12,9 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,39 +18,25 @@ import torch
 
 import graphcaps
 
-from .tables import not_measured
-
-SEED, MB = 0, 1e6
+SEED, ITERATIONS, DIM = 0, 3, 16
 SHORTEST = 0.01
 """Minimum seconds of a sample. Quicker calls are repeated."""
 # Option numbers of mallopt, from glibc's malloc.h.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes and time limits of the benchmarks."""
+    """Sizes and time limits that differ between devices."""
 
     images: int = 32  # B of routing
-    children: int = 1152  # I
-    parents: int = 10  # J
-    child_dim: int = 8  # P
-    dim: int = 16  # D
-    iterations: int = 3  # R
-    edges: int = 1_000_000  # E of sparse; I = E / 10, J = E / 100
-    node_edges: tuple[int, ...] = (100_000, 1_000_000)
-    batch: int = 128  # images of a training step
-    on_gpu: bool = False  # more rows: captured in CUDA graphs, other precisions, power-law graphs
-    hub: int = 28_000  # edges into one node of a power-law graph
-    image_shape: tuple[int, int, int] = (1, 28, 28)
     copied: int = 2**28  # bytes
     square: int = 2048  # rows and columns of the matrices that are multiplied
     seconds: float = 20.0  # time for all rounds of a table
     rounds: tuple[int, int] = (5, 50)  # smallest and largest number of rounds
 
 
-ON_GPU = {"on_gpu": True, "images": 128, "copied": 2**30, "square": 8192, "seconds": 2.0, "rounds": (5, 20)}
-SIZES = {"cpu": Sizes(), "cuda": Sizes(**ON_GPU, node_edges=(1_000_000, 10_000_000))}  # type: ignore[arg-type]
+SIZES = {"cpu": Sizes(), "cuda": Sizes(images=128, copied=2**30, square=8192, seconds=2.0, rounds=(5, 20))}
 
 
 class Setup(NamedTuple):
@@ -64,6 +45,11 @@ class Setup(NamedTuple):
     device: str
     sizes: Sizes
     ceilings: dict[str, float]
+
+    @property
+    def on_gpu(self) -> bool:
+        """On a GPU there are more rows: captured in CUDA graphs, in bfloat16, on power-law graphs."""
+        return self.device == "cuda"
 
 
 # Times
@@ -97,9 +83,7 @@ def seconds_of(call: Callable[[], object], times: int, device: str) -> float:
 
 
 def captured(call: Callable[[], object]) -> Callable[[], object]:
-    """The call as one CUDA graph, so that the host costs nothing. Without a GPU, the call itself."""
-    if not torch.cuda.is_available():
-        return call
+    """The call as one CUDA graph, so that the host costs nothing."""
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -112,69 +96,28 @@ def captured(call: Callable[[], object]) -> Callable[[], object]:
     return graph.replay
 
 
-def launches(call: Callable[[], object]) -> int:
-    """How often the host starts a kernel, a copy or a graph on the GPU in a call."""
-    with torch.profiler.profile() as profile:
-        call()
-    starts = ("cudaLaunch", "cuLaunch", "cudaMemcpyAsync", "cudaMemsetAsync", "cudaGraphLaunch")
-    return sum(event.count for event in profile.key_averages() if event.key.startswith(starts))
-
-
-# Memory
-
-
-def in_process(function: Callable[..., dict[str, float]], *arguments, device: str) -> tuple[dict[str, float], str]:
-    """Call ``function(*arguments, device)``, on a CPU in a new process.
-
-    Return its numbers and an empty note. If it fails, return no numbers and a note with the reason.
-    """
-    try:
-        if device != "cpu":
-            return function(*arguments, device), ""
-        with ProcessPoolExecutor(1, get_context("spawn"), _prepare, [torch.get_num_threads()]) as pool:
-            return pool.submit(function, *arguments, device).result(), ""
-    except Exception as error:
-        return {}, not_measured(error)
-
-
-def _prepare(threads: int) -> None:
-    torch.set_num_threads(threads)
-    _mallopt((_MMAP_THRESHOLD, 2**16))
-
-
-def peak(call: Callable[[], object], device: str) -> int:
-    """The largest number of bytes that ``call`` and its result hold at once, above the memory allocated before."""
-    if device == "cuda":
-        gc.collect()  # free the tensors of earlier rows
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before, high = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated
-    else:
-        Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark to the resident memory of now
-        before, high = _high_water(), _high_water
-    result = call()
-    most = high() - before
-    del result
-    return most
-
-
-def _high_water() -> int:
-    return 1024 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+def peak(call: Callable[[], object]) -> float:
+    """The largest number of megabytes on the GPU that ``call`` allocates at once."""
+    gc.collect()  # free the tensors of earlier rows
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    return (torch.cuda.max_memory_allocated() - before) / 1e6
 
 
 # The machine
 
 
-def _mallopt(*options: tuple[int, int]) -> bool:
+def _keep_freed_memory() -> bool:
+    """Keep freed memory, so that times exclude page faults of new buffers. Return whether this was possible."""
+    options = (_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1)
     return platform.libc_ver()[0] == "glibc" and all(ctypes.CDLL(None).mallopt(*option) == 1 for option in options)
 
 
 def description(device: str) -> dict[str, str | int]:
-    """Versions and hardware of this machine.
-
-    From now on, the process keeps freed memory, so that times exclude page faults of new buffers.
-    """
-    keeps = _mallopt((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1))
+    """Versions and hardware of this machine. From now on, the process keeps freed memory."""
+    keeps = _keep_freed_memory()
     cpu = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     names = (line.partition(":")[2].strip() for line in cpu.splitlines() if line.startswith("model name"))
     return {
@@ -205,10 +148,7 @@ def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
     source = torch.ones(sizes.copied // 4, device=device)
     target = torch.empty_like(source)
     rates = {"copy_gb_s": 2 * sizes.copied / 1e9 / fastest(lambda: target.copy_(source))}
-    for name in ("float32", "tf32", "bfloat16") if sizes.on_gpu else ("float32", "bfloat16"):
-        torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
-        dtype = torch.bfloat16 if name == "bfloat16" else torch.float32
+    for dtype in (torch.float32, torch.bfloat16):
         a = torch.ones(sizes.square, sizes.square, dtype=dtype, device=device)
-        rates[f"{name}_gflop_s"] = 2 * sizes.square**3 / 1e9 / fastest(lambda a=a: torch.mm(a, a))
-    torch.set_float32_matmul_precision("highest")
+        rates[f"{str(dtype)[6:]}_gflop_s"] = 2 * sizes.square**3 / 1e9 / fastest(lambda a=a: torch.mm(a, a))
     return rates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,6 @@ BESIDE = {
     "images_per_second": "{:,.0f}/s",
     "ratio": "{:.1f}x",
     "gemm_share": "{:.0%}",
-    "launches": "{:,.0f} launches",
     "total": "{:,.0f} MB",
     "gradients": "{:,.1f}",
 }
@@ -78,15 +77,6 @@ def about(result: dict) -> str:
         f"copying {ceilings['copy_gb_s']:.1f} GB/s (bytes read and written), matrix products "
         f"{' and '.join(rates)} (GFLOP/s)."
     )
-
-
-def targets(result: dict) -> Iterator[dict[str, object]]:
-    """The cells of each target."""
-    verdicts = {True: "met", False: "**missed**", None: "not measured"}
-    for part in result["benchmarks"].values():
-        for target in part["targets"]:
-            cells = {"target": target["about"], "wanted": target["wanted"], "got": target["text"]}
-            yield cells | {"": verdicts[target["met"]]}
 
 
 def of_benchmark(name: str, result: dict, chosen: slice = slice(None)) -> str:
