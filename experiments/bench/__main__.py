@@ -18,26 +18,21 @@ def run(names: Sequence[str], device: str, json_file: Path | None) -> dict:
 
     from . import measure, nodes, routing, tables, training
 
-    benchmarks = {
-        "routing": routing.routing,
-        "sparse": routing.sparse,
-        "training": training.training,
-        "nodes": nodes.nodes,
-    }
-    sizes = measure.SIZES[device]
-    about, ceilings = measure.description(device), measure.ceilings(device, sizes)
+    benchmarks = routing.routing, routing.sparse, training.training, nodes.nodes
+    makers = dict(zip(NAMES, benchmarks, strict=True))
+    setup, about = measure.SETUPS[device], measure.description(device)
     result: dict = {
         "format_version": 2,
         "command": f"python -m experiments.bench {' '.join(names)} --device {device} --threads {about['threads']}",
         "machine": about,
-        "ceilings": ceilings,
-        "sizes": dataclasses.asdict(sizes),
+        "ceilings": measure.ceilings(setup),
+        "sizes": dataclasses.asdict(setup),
         "benchmarks": {},
     }
     for name in names:
         measured: list[tables.Table] = []
         try:
-            measured += benchmarks[name](measure.Setup(device, sizes, ceilings))
+            measured += makers[name](setup)
         except Exception:  # the other benchmarks go on, because minutes on a GPU are few
             result["failed"] = [*result.get("failed", []), name]
             traceback.print_exc()

@@ -4,14 +4,13 @@ Times are measured in rounds. Each round runs every row once, so that other load
 """
 
 import ctypes
+import functools
 import gc
-import os
 import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numba
 import torch
@@ -26,25 +25,15 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Sizes and time limits that differ between devices."""
-
-    images: int = 32  # B of routing
-    copied: int = 2**28  # bytes
-    square: int = 2048  # rows and columns of the matrices that are multiplied
-    seconds: float = 20.0  # time for all rounds of a table
-    rounds: tuple[int, int] = (5, 50)  # smallest and largest number of rounds
-
-
-SIZES = {"cpu": Sizes(), "cuda": Sizes(images=128, copied=2**30, square=8192, seconds=2.0, rounds=(5, 20))}
-
-
-class Setup(NamedTuple):
-    """The device, the sizes, and the machine's best rates in this run (``ceilings``)."""
+class Setup:
+    """A device, and the sizes and time limits that differ between devices."""
 
     device: str
-    sizes: Sizes
-    ceilings: dict[str, float]
+    images: int  # B of routing
+    copied: int  # bytes
+    square: int  # rows and columns of the matrices that are multiplied
+    seconds: float  # time for all rounds of a table
+    rounds: tuple[int, int]  # smallest and largest number of rounds
 
     @property
     def on_gpu(self) -> bool:
@@ -52,18 +41,24 @@ class Setup(NamedTuple):
         return self.device == "cuda"
 
 
+SETUPS = {
+    "cpu": Setup("cpu", 32, 2**28, 2048, 20.0, (5, 50)),
+    "cuda": Setup("cuda", 128, 2**30, 8192, 2.0, (5, 20)),
+}
+
+
 # Times
 
 
 def interleaved(calls: Mapping[str, Callable[[], object]], setup: Setup) -> dict[str, list[float]]:
     """Seconds per call in each round, by name. Every call is made twice before the first round."""
-    device, (least, most), repeats = setup.device, setup.sizes.rounds, {}
+    device, (least, most), repeats = setup.device, setup.rounds, {}
     for name, call in calls.items():
         seconds_of(call, 1, device)
         repeats[name] = max(1, round(SHORTEST / max(seconds_of(call, 1, device), 1e-9)))
     samples: dict[str, list[float]] = {name: [] for name in calls}
     began, done = time.perf_counter(), 0
-    while done < least or (done < most and time.perf_counter() - began < setup.sizes.seconds):
+    while done < least or (done < most and time.perf_counter() - began < setup.seconds):
         for name, call in calls.items():
             samples[name].append(seconds_of(call, repeats[name], device) / repeats[name])
         done += 1
@@ -127,15 +122,14 @@ def description(device: str) -> dict[str, str | int]:
         "numba": numba.__version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "device": device,
         "processor": torch.cuda.get_device_name() if device == "cuda" else next(names, platform.machine()),
-        "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
         "allocator": "glibc malloc, one arena, no mmap, no trim" if keeps else "not glibc's malloc",
     }
 
 
-def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
+@functools.cache
+def ceilings(setup: Setup) -> dict[str, float]:
     """The machine's rates, the best of several tries.
 
     ``copy_gb_s``: GB read and written per second while a large tensor is copied. ``*_gflop_s``: 1e9 additions and
@@ -143,12 +137,12 @@ def ceilings(device: str, sizes: Sizes) -> dict[str, float]:
     """
 
     def fastest(call: Callable[[], object]) -> float:
-        return min(seconds_of(call, 1, device) for _ in range(11))  # the first call warms up
+        return min(seconds_of(call, 1, setup.device) for _ in range(11))  # the first call warms up
 
-    source = torch.ones(sizes.copied // 4, device=device)
+    source = torch.ones(setup.copied // 4, device=setup.device)
     target = torch.empty_like(source)
-    rates = {"copy_gb_s": 2 * sizes.copied / 1e9 / fastest(lambda: target.copy_(source))}
+    rates = {"copy_gb_s": 2 * setup.copied / 1e9 / fastest(lambda: target.copy_(source))}
     for dtype in (torch.float32, torch.bfloat16):
-        a = torch.ones(sizes.square, sizes.square, dtype=dtype, device=device)
-        rates[f"{str(dtype)[6:]}_gflop_s"] = 2 * sizes.square**3 / 1e9 / fastest(lambda a=a: torch.mm(a, a))
+        a = torch.ones(setup.square, setup.square, dtype=dtype, device=setup.device)
+        rates[f"{str(dtype)[6:]}_gflop_s"] = 2 * setup.square**3 / 1e9 / fastest(lambda a=a: torch.mm(a, a))
     return rates

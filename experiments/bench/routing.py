@@ -63,15 +63,6 @@ def case(kind: str, images: int) -> Case:
     return Case(graph, tensors, draw(graph.num_dst_nodes(), *trailing, DIM))
 
 
-class Formulation(NamedTuple):
-    """A formulation of dynamic routing."""
-
-    name: str
-    layout: Callable[[Case, Tensors], Tensors]  # converts tensors to the formulation's layout, untimed
-    route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
-    kinds: tuple[str, ...] = ("given", "linear", "sparse")  # the kinds of votes it can route
-
-
 def einsum(*tensors: torch.Tensor) -> torch.Tensor:
     """Route votes (B, J, I, D), or children (B, I, P) and weights (I, J, P, D), to parents (J, B, D)."""
     votes = tensors[0] if len(tensors) == 1 else torch.einsum("bip,ijpd->bjid", *tensors).contiguous()
@@ -100,14 +91,21 @@ def on_engine(name: str, case: Case, *tensors: torch.Tensor) -> torch.Tensor:
         return dynamic_routing(case.graph, votes, ITERATIONS)
 
 
-DENSE = "given", "linear"
-DGL, TORCH, FUSED = (
-    Formulation(name, lambda case, tensors: tensors, functools.partial(on_engine, name))
-    for name in ("dgl", "torch", "fused")
-)
-EINSUM = Formulation("einsum", einsum_layout, lambda case, *tensors: einsum(*tensors), DENSE)
-COMPILED = Formulation("einsum, compiled", einsum_layout, lambda case, *tensors: compiled_einsum()(*tensors), DENSE)
-FORMULATIONS = (EINSUM, COMPILED, DGL, TORCH, FUSED, Formulation("fused, by image", by_image, FUSED.route, ("given",)))
+class Formulation(NamedTuple):
+    """A formulation of dynamic routing."""
+
+    route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
+    layout: Callable[[Case, Tensors], Tensors] = lambda case, tensors: tensors  # the formulation's layout, untimed
+    kinds: tuple[str, ...] = ("given", "linear", "sparse")  # the kinds of votes it can route
+
+
+COMPILED = "einsum, compiled"
+FORMULATIONS = {
+    "einsum": Formulation(lambda case, *tensors: einsum(*tensors), einsum_layout, ("given", "linear")),
+    COMPILED: Formulation(lambda case, *tensors: compiled_einsum()(*tensors), einsum_layout, ("given", "linear")),
+    **{name: Formulation(functools.partial(on_engine, name)) for name in ("dgl", "torch", "fused")},
+    "fused, by image": Formulation(functools.partial(on_engine, "fused"), by_image, ("given",)),
+}
 
 
 def results(formulation: Formulation, case: Case) -> list[torch.Tensor]:
@@ -148,18 +146,18 @@ def sparse(setup: Setup) -> Iterator[Table]:
 
 def timed(setup: Setup, kind: str, title: str, dtype: torch.dtype = torch.float32) -> Iterator[Table]:
     """Time all formulations on one kind of votes: forward, except on a GPU, then forward and backward."""
-    exact, on_gpu = case(kind, setup.sizes.images), setup.on_gpu
+    exact, on_gpu = case(kind, setup.images), setup.on_gpu
     own = exact.to(setup.device, dtype)
-    formulations = [one for one in FORMULATIONS if kind in one.kinds and not (on_gpu and one is DGL)]
+    ways = {name: way for name, way in FORMULATIONS.items() if kind in way.kinds and not (on_gpu and name == "dgl")}
     torch.compiler.reset()
-    wanted = results(DGL, exact)
-    notes = {one.name: unsupported_reason(one, own, wanted) for one in formulations}
+    wanted = results(FORMULATIONS["dgl"], exact)
+    notes = {name: unsupported_reason(way, own, wanted) for name, way in ways.items()}
     for mode in ("forward", "forward+backward")[on_gpu:]:
         rows = [Row(name, note=note) for name, note in notes.items()]
-        reference = f"{COMPILED.name}, captured" if on_gpu else "dgl"
+        reference = f"{COMPILED}, captured" if on_gpu else "dgl"
         table = Table(f"{title}, {mode}", about_of(own, dtype), "ms", rows, reference)
-        calls = {one.name: call_of(one, own, mode != "forward") for one in formulations if not notes[one.name]}
-        for name in [name for name in (COMPILED.name, FUSED.name) if on_gpu and name in calls]:
+        calls = {name: call_of(way, own, mode != "forward") for name, way in ways.items() if not notes[name]}
+        for name in [name for name in (COMPILED, "fused") if on_gpu and name in calls]:
             table.add(f"{name}, captured", calls, functools.partial(captured, calls[name]))
         yield table.fill(interleaved(calls, setup))
 

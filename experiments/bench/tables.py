@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from experiments.table import counted, table
+from experiments.table import table
 
 BESIDE = {
     "images_per_second": "{:,.0f}/s",
@@ -72,7 +72,7 @@ def about(result: dict) -> str:
     rates = [f"{rate:,.0f} in {name[:-8]}" for name, rate in ceilings.items() if name.endswith("_gflop_s")]
     return (
         f"`{result['command']}` on {machine['processor']} ({machine['system']}), "
-        f"{counted(machine['threads'], 'thread')}, torch {machine['torch']}, "
+        f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}, torch {machine['torch']}, "
         f"DGL {machine['dgl']}, Numba {machine['numba']}; allocator: {machine['allocator']}. Measured in the same run: "
         f"copying {ceilings['copy_gb_s']:.1f} GB/s (bytes read and written), matrix products "
         f"{' and '.join(rates)} (GFLOP/s)."

@@ -21,7 +21,7 @@ from graphcaps.images.training.step import Learner, prepare, training_step
 from graphcaps.names import NETWORKS as SETTINGS
 from graphcaps.routing import Dynamic
 
-from .measure import SEED, Setup, captured, interleaved
+from .measure import SEED, Setup, captured, ceilings, interleaved
 from .plain import Plain, fast, readable
 from .tables import Row, Table
 
@@ -122,7 +122,7 @@ def training(setup: Setup) -> Iterator[Table]:
     """Make a table of steps for each preset."""
     images = torch.rand(BATCH, *IMAGE, device=setup.device)
     images = images.clone(memory_format=torch.channels_last) if setup.on_gpu else images
-    labels = torch.arange(BATCH, device=setup.device) % CLASSES
+    labels, rate = torch.arange(BATCH, device=setup.device) % CLASSES, ceilings(setup)["bfloat16_gflop_s"]
     for preset in PRESETS:
         trained = ways(preset, setup)
         check(trained, images, labels)
@@ -141,5 +141,5 @@ def training(setup: Setup) -> Iterator[Table]:
         table.fill(interleaved(calls, setup))
         for row in (row for row in table.rows if row.name in calls):
             row.numbers["images_per_second"] = 1e3 * BATCH / row.numbers["median"]
-            row.numbers["gemm_share"] = operations / 1e6 / row.numbers["median"] / setup.ceilings["bfloat16_gflop_s"]
+            row.numbers["gemm_share"] = operations / 1e6 / row.numbers["median"] / rate
         yield table

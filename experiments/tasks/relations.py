@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from experiments import networks, table
 from experiments.data import relations
-from experiments.data.factors import factor_graph
 from experiments.data.related import Related
 from experiments.networks import LAYERS, PART, Network, information
 from experiments.run import Place
@@ -45,7 +44,6 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
         f"{k} factors, published": lambda root, seed, k=k: relations.published_factors(root / f"graphs/factors-{k}.npz")
         for k in (4, 8, 12)
     },
-    **{f"{k} factors, drawn": lambda root, seed, k=k: factor_graph(seed, k) for k in (4, 8)},
 }
 
 
@@ -115,7 +113,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
         return {"trained": floor(network, seed, related)}
     torch.manual_seed(seed)
     sees_kinds, labels = network == "R-GCN, told", related.labels.shape[1]
-    parts = len(related.names) if sees_kinds else labels if related.own else PARTS
+    parts = related.kinds.shape[1] if sees_kinds else labels if related.own else PARTS
     graph = dgl.add_self_loop(related.graph)  # self-loops come after the other edges
     if sees_kinds:
         graph.edata["shares"] = shares(graph, related.kinds)
