@@ -82,7 +82,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "GAT, twice": functools.partial(Twice, "GAT"),
 }
 # The networks in FURTHER see further than a node's neighbours. They are trained only on the graphs in FEATURES. On the
-# others, a node's features are its row of the adjacency matrix. The task ``labels`` has BeliefConv on those graphs.
+# others, a node's features are its row of the adjacency matrix. The task ``known`` has BeliefConv on those graphs.
 FEATURES = ("HumanGO", "UMLS", "AIFB", *HECO)
 FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
 WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
