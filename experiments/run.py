@@ -37,7 +37,7 @@ from graphcaps.progress import bar
 
 @dataclass(frozen=True)
 class Place:
-    """Folders and hardware of trials. Results don't depend on them."""
+    """Folders of trials, and how many run at a time. Results don't depend on them."""
 
     data: Path  # folder of the data sets
     cache: Path  # folder of finished trials, and of the run folders of image networks
