@@ -171,15 +171,9 @@ def overview_table(columns: Sequence[str], titles: Container[str] = ()) -> str:
 
 
 def bench_table(result: dict) -> str:
-    """The tables of the benchmark, and the targets that were missed."""
-    parts = [
-        bench.about(result),
-        *(bench.of_benchmark(name, result) for name in ("routing", "sparse", "memory", "training")),
-    ]
-    rows = [*bench.targets(result)]
-    missed = [row for row in rows if row[""] == "**missed**"]
-    summary = f"{len(rows) - len(missed)} of {len(rows)} targets were met. These were missed:"
-    return "\n\n".join([*parts, summary, table.table(missed, ("target", "wanted", "got"))])
+    """The machine, and the tables of the benchmarks of routing and training."""
+    names = "routing", "sparse", "memory", "training"
+    return "\n\n".join([bench.about(result), *(bench.of_benchmark(name, result) for name in names)])
 
 
 def pretrained_table() -> str:

@@ -53,11 +53,6 @@ def draw(users, seed):
     return chosen("item", BUYS), chosen("user", FOLLOWS), x
 
 
-def graph_of(bought, follows, users, items):
-    edges = zip(RELATIONS, map(tuple, (bought, bought.flip(0), follows)), strict=True)  # both directions
-    return dgl.heterograph(dict(edges), {"user": users, "item": items})
-
-
 def wrong(users, items, bought):
     """Draw an item for each of these users, none of which the user bought."""
     known, drawn = bought[0] * items + bought[1], torch.randint(items, users.shape)
@@ -96,7 +91,8 @@ def train(layer, users, epochs, seed):
     tenth, everyone = bought.shape[1] // 10, {"user": torch.arange(users), "item": torch.arange(len(x))}
     shown, val, test = bought.split([bought.shape[1] - 2 * tenth, tenth, tenth], dim=1)
     held_out = [(part, torch.stack([part[0], wrong(part[0], len(x), bought)])) for part in (val, test)]
-    graph = graph_of(shown, follows, users, len(x))
+    edges = zip(RELATIONS, map(tuple, (shown, shown.flip(0), follows)), strict=True)  # both directions of a purchase
+    graph = dgl.heterograph(dict(edges), {"user": users, "item": len(x)})
 
     def negatives(graph, edges):
         source, _ = graph.find_edges(edges[RELATIONS[0]], etype="buys")

@@ -26,9 +26,8 @@ from graphcaps import dgl
 from graphcaps.nn import CapsuleConv
 
 CLASSES, FEATURES, HEADS, WIDTH, FANOUTS = 8, 32, 4, 16, [10, 5]
-GATConv, DataLoader = dgl.nn.pytorch.GATConv, dgl.dataloading.DataLoader
 LAYERS = {
-    "GAT": lambda *sizes, **squash: GATConv(*sizes),
+    "GAT": lambda *sizes, **squash: dgl.nn.pytorch.GATConv(*sizes),
     "uniform": partial(CapsuleConv, routing="uniform"),
     "capsules": CapsuleConv,
 }
@@ -67,7 +66,8 @@ def train(layer, nodes, edges, epochs, batch_size, seed):
     tenth, fiftieth = nodes // 10, nodes // 50  # sizes of the training part and of the other two parts
     parts = torch.randperm(nodes)[: tenth + 2 * fiftieth].split([tenth, fiftieth, fiftieth])
     sampler = dgl.dataloading.NeighborSampler(FANOUTS)
-    batches, val, test = (DataLoader(graph, part, sampler, batch_size=batch_size, shuffle=True) for part in parts)
+    loader = partial(dgl.dataloading.DataLoader, graph, graph_sampler=sampler, batch_size=batch_size, shuffle=True)
+    batches, val, test = map(loader, parts)
     net = Net(LAYERS[layer])
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
     drawing, best, seconds = memory(), (0, 0), []

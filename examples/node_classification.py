@@ -9,6 +9,7 @@ downloads it.
 """
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
+from functools import partial
 from statistics import fmean, stdev
 
 import torch
@@ -19,25 +20,12 @@ from graphcaps import dgl
 from graphcaps.nn import CapsuleConv
 
 HEADS, WIDTH, DROPOUT = 8, 8, 0.6
-
-
-def attention(inputs, outputs, heads):
-    return dgl.nn.pytorch.GATConv(inputs, outputs, heads, DROPOUT, DROPOUT)
-
-
-def capsules(routing):
-    def layer(inputs, outputs, caps):
-        drop = {"feat_drop": DROPOUT, "vote_drop": DROPOUT}
-        return CapsuleConv(inputs, outputs, caps, squash_output=False, routing=routing, **drop)
-
-    return layer
-
-
+capsules = partial(CapsuleConv, squash_output=False, feat_drop=DROPOUT, vote_drop=DROPOUT)
 LAYERS = {
-    "GAT": attention,
-    "uniform": capsules("uniform"),
-    "dynamic": capsules("dynamic"),
-    "capsules": capsules("spherical"),
+    "GAT": partial(dgl.nn.pytorch.GATConv, feat_drop=DROPOUT, attn_drop=DROPOUT),
+    "uniform": partial(capsules, routing="uniform"),
+    "dynamic": partial(capsules, routing="dynamic"),
+    "capsules": capsules,
 }
 
 

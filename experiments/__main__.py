@@ -9,6 +9,7 @@ from pathlib import Path
 
 from experiments import table
 from experiments.plan import PLANS, plan_names, read_plan
+from graphcaps.atomic import write_text
 from graphcaps.cli.threads import set_number, set_waiting
 from graphcaps.errors import GraphcapsError, InputError, expect
 
@@ -20,7 +21,6 @@ ON_GRAPHS = {
     "relations": "do couplings reveal the kinds of edges? Proteins, papers, latent factors, 3 to 5 seeds; three hours",
     "defaults": "does the default routing cost accuracy? 15 graphs and layouts, 3 seeds; two hours",
     "known": "some nodes' classes are known: BeliefConv and rivals, factors and papers, 3 to 5 seeds; four hours",
-    "labels": "factors, where the training nodes' classes are inputs: BeliefConv and others, 3 seeds; two hours",
     "interests": "recommend films to users of ml-100k, by one vector or several, 3 folds; a quarter of an hour",
 }
 OTHERS = {
@@ -30,7 +30,6 @@ OTHERS = {
     "pretrained RUN": "make a run's network one that comes with graphcaps",
     "decoder NAME": "train a small decoder for a network that comes with graphcaps",
     "trainings RUN...": "add result.json of these run folders to results/trainings.json",
-    "bench NAME": "measure times and memory; options: python -m experiments bench --help",
 }
 
 
@@ -55,22 +54,17 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, default=Path("data"), help="data sets (%(default)s)")
     parser.add_argument("--cache", type=Path, default=Path("runs/experiments"), help="finished trials (%(default)s)")
     parser.add_argument("--to", type=Path, default=table.RESULTS, help="folder for complete tables")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="for networks for images")
     parser.add_argument("--seeds", type=int, metavar="N", help="on graphs: trainings with the chosen settings")
-    parser.add_argument("--processes", type=int, metavar="N", help="on graphs: parallel trainings; default: cores")
     parser.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")
     parser.add_argument("--only", nargs="+", default=(), metavar="TASK", help="only these graphs, tasks or test images")
-    parser.add_argument("--keep", nargs="+", type=int, metavar="K", help="for pruning: edges that a child keeps")
+    parser.add_argument("--keep", nargs="+", type=int, default=(1, 2, 3, 5), help="for pruning: edges of a child")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line. Return the exit status: 0, 1 for errors, 2 for wrong usage, 130 after Ctrl-C."""
-    argv = list(sys.argv[1:] if argv is None else argv)
     set_waiting()
     set_number()
-    if argv[:1] == ["bench"]:
-        return import_module("experiments.bench.__main__").main(argv[1:])
     args = parser().parse_args(argv)
     try:
         print(make(args) if args.name else names())
@@ -79,10 +73,10 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except GraphcapsError as error:
         print(f"experiments: {error}", file=sys.stderr)
-        signum = getattr(error, "signum", 0)
-        if signum:
+        if signum := getattr(error, "signum", 0):
             print("The same command goes on", file=sys.stderr)
-        return 128 + signum if signum else 2 if isinstance(error, InputError) else 1
+            return 128 + signum
+        return 2 if isinstance(error, InputError) else 1
     return 0
 
 
@@ -98,7 +92,7 @@ def make(args: argparse.Namespace) -> str:
     from experiments.run import Place
     from experiments.tasks import images, overview
 
-    place = Place(args.data, args.cache, args.device, 1 if args.quick else args.processes)
+    place = Place(args.data, args.cache, **{"processes": 1} if args.quick else {})
     if name in ("decoder", "pretrained", "pruning", "robustness"):
         expect(len(args.runs) == 1, name, "one run folder", len(args.runs))
         return of_run(name, images.Run.open(args.runs[0]), place, args)
@@ -126,7 +120,7 @@ def of_run(name: str, run, place, args: argparse.Namespace) -> str:
     if name == "pretrained":
         return pretrained.write(run, args.data)
     if name == "pruning":
-        result = pruning.of_run(run, place, tuple(args.keep or pruning.KEEP))
+        result = pruning.of_run(run, place, tuple(args.keep))
         return write(name, result, pruning.markdown(result), args.to)
     folder, texts = run.results / "evaluate", []
     for kind, result in robustness.of_run(run, place, args.only).items():
@@ -135,8 +129,9 @@ def of_run(name: str, run, place, args: argparse.Namespace) -> str:
 
 
 def write(name: str, result: dict, text: str, folder: Path) -> str:
-    """Write a result, its table and its pictures. Return the table, and the paths of the pictures."""
-    table.write(name, result, text, folder)
+    """Write a result to ``NAME.json``, its table to ``NAME.md``, and its pictures. Return the table and their paths."""
+    write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
+    write_text(folder / f"{name}.md", text + "\n")
     for row in (row for row in result.get("factors", []) if "picture" in row):
         from experiments.figure import recovered
         from graphcaps.viz import save

@@ -10,14 +10,13 @@ import dataclasses
 import hashlib
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from graphcaps.atomic import write_text
 from graphcaps.errors import expect
-from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, Evaluation, evaluate
+from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, evaluate
 from graphcaps.images.analysis.capsule_usage import capsule_usage
 from graphcaps.images.config import TrainConfig
 from graphcaps.images.data import Batches, Images, Pairs, load_images, to_float
@@ -28,7 +27,6 @@ from graphcaps.images.training import checkpoint
 from graphcaps.images.training.run_folder import PRETRAINED, Run, load
 from graphcaps.nn import Decoder
 from graphcaps.nn.routed import route_layer
-from graphcaps.progress import bar
 
 MAX_BYTES = 1_000_000
 HARD = 10
@@ -40,12 +38,11 @@ AMONG = 1000
 """Number of test images from which the clearest are chosen for pictures."""
 
 
-def rounded(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Convert float32 tensors to half precision; raise ``InputError`` if a number is too large."""
-    half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
-    for name, tensor in half.items():
-        expect(bool(tensor.isfinite().all()), name, "numbers that half precision holds", "larger ones")
-    return half
+def rounded(model: CapsNet) -> dict[str, torch.Tensor]:
+    """Round the network's numbers to half precision. Return them, named as in a checkpoint."""
+    tensors = checkpoint.model_tensors(model.half())
+    model.float()
+    return tensors
 
 
 def answers_sha256(predicted: torch.Tensor) -> str:
@@ -59,30 +56,23 @@ def write(run: Run, data: Path) -> str:
     expect(result is not None, "pretrained", "a finished run", str(run), f"Go on: graphcaps train --resume {run}")
     model, test = routing_network(load(run), str(run)), load_images(run.config.dataset, data).test
     batches = Batches(test, EVALUATION_BATCH)
-    before = _tested(model, batches)
+    correct = evaluate(model, batches).correct
     model.decoder = None
-    weights = rounded(model.state_dict())
-    model.load_state_dict(weights)
-    after = _tested(model, batches)
-    with bar("couplings") as on_progress:
-        [usage] = capsule_usage(model, batches, on_progress)
-    changed = before.predicted != after.predicted
-    numbers: dict[str, Any] = {
+    tensors, after = rounded(model), evaluate(model, batches)
+    numbers = {
         **result,
         "date": date.fromtimestamp((run.path / "result.json").stat().st_mtime).isoformat(),
         "test_accuracy": after.accuracy,
         "test_interval_95": list(after.interval),
         "test_correct": after.correct,
-        "test_correct_in_float32": before.correct,
-        "answers_changed_by_rounding": int(changed.reshape(len(test), -1).any(1).sum()),
+        "test_correct_in_float32": correct,
         "answers_sha256": answers_sha256(after.predicted),
-        "weighted_entropy": usage.weighted_entropy,
+        "weighted_entropy": capsule_usage(model, batches)[0].weighted_entropy,
     }
     # The lead of the first capsule over the second, plus 1 for right answers, so that wrong answers come first.
     margins = after.evidence[:, 0] - after.evidence[:, 1] + after.right
     shown = [one_of_each_class(test.labels, len(model.class_names)), margins.argsort()[:HARD]]
     layers, labels = Batches(test, 1).at(torch.cat(shown))
-    tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
     tensors |= {"images": torch.from_numpy(to_bytes(overlaid(layers))), "labels": labels}
     settings = {key: getattr(run.config, key) for key in run.config.changed() if key not in ("data", "out", "name")}
     head = {
@@ -109,24 +99,21 @@ def add_decoder(run: Run, data: Path) -> str:
     optimizer = torch.optim.Adam(decoder.parameters(), lr=RATE)
     batches = Batches(splits.train, 128, augment="shift", seed=1)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.01, EPOCHS * len(batches))
-    with bar("decoder") as on_progress:
-        for epoch in range(EPOCHS):
-            for step, (layers, labels) in enumerate(batches.epoch(epoch), 1):
-                with torch.no_grad():
-                    capsules = model(overlaid(layers)).capsules
-                errors = (decoder(capsules, labels) - layers).square().flatten(-3).sum(dim=-1).mean()
-                optimizer.zero_grad()
-                errors.backward()
-                optimizer.step()
-                schedule.step()
-                on_progress((epoch + step / len(batches)) / EPOCHS)
-    weights = rounded(decoder.state_dict())
-    decoder.load_state_dict(weights)
+    for epoch in range(EPOCHS):
+        for layers, labels in batches.epoch(epoch):
+            with torch.no_grad():
+                capsules = model(overlaid(layers)).capsules
+            errors = (decoder(capsules, labels) - layers).square().flatten(-3).sum(dim=-1).mean()
+            optimizer.zero_grad()
+            errors.backward()
+            optimizer.step()
+            schedule.step()
     model.decoder = decoder
+    weights = {name: tensor for name, tensor in rounded(model).items() if ".decoder." in name}
     ranks = clearest(model, splits.test)
     layers, labels = Batches(splits.test, 1).at(torch.tensor([*ranks]))
     tensors, head = checkpoint.read(run.checkpoint("best"))
-    tensors |= {f"model.decoder.{name}": tensor for name, tensor in weights.items()}
+    tensors |= weights
     for key, shown in (("images", torch.from_numpy(to_bytes(overlaid(layers)))), ("labels", labels)):
         tensors[key] = torch.cat((shown, tensors[key][-HARD:]))
     return _save(run, model, tensors, head, {**(run.result() or {}), "shown_ranks": [*ranks.values()]})
@@ -171,8 +158,3 @@ def _save(run: Run, model: CapsNet, tensors: dict[str, torch.Tensor], head: dict
     size = path.stat().st_size
     expect(size <= MAX_BYTES, str(path), f"at most {MAX_BYTES:,} bytes", f"{size:,}")
     return "\n".join([*(f"{name}: {value}" for name, value in result.items()), f"{path}: {size:,} bytes"])
-
-
-def _tested(model: CapsNet, batches: Batches) -> Evaluation:
-    with bar("test images") as on_progress:
-        return evaluate(model, batches, on_progress)

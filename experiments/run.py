@@ -37,17 +37,11 @@ from graphcaps.progress import bar
 
 @dataclass(frozen=True)
 class Place:
-    """Folders and hardware of trials. Results don't depend on them."""
+    """Folders of trials, and how many run at a time. Results don't depend on them."""
 
     data: Path  # folder of the data sets
     cache: Path  # folder of finished trials, and of the run folders of image networks
-    device: str = "auto"  # device of image networks; graph networks are trained on the CPU
-    processes: int | None = None  # number of processes for trials of one thread; default: one per core
-
-
-def processes(place: Place) -> int:
-    """The number of parallel trials."""
-    return place.processes or len(os.sched_getaffinity(0))
+    processes: int = len(os.sched_getaffinity(0))  # number of parallel trials, which have one thread each
 
 
 def made_with() -> dict:
@@ -83,7 +77,7 @@ def run(
     jobs = [(function, settings, place, parallel) for settings in random.sample(missing, len(missing))]
     with bar(title, show=parallel and bool(missing)) as on_progress:
         errors = []
-        for error in _attempts(jobs, min(processes(place), len(jobs)) if parallel else 1):
+        for error in _attempts(jobs, min(place.processes, len(jobs)) if parallel else 1):
             errors.append(error)
             on_progress(len(errors) / len(jobs))
     if any(errors):

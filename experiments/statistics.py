@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import norm, sem
 from scipy.stats import t as student
 
 from graphcaps.errors import expect
@@ -28,15 +28,14 @@ def difference(right: np.ndarray, other: np.ndarray) -> tuple[float, float, floa
     """
     fits = right.ndim == other.ndim == 2 and right.shape[1] == other.shape[1]
     expect(fits and right.size > 0 and other.size > 0, "other", f"(T, N={right.shape[-1]})", other.shape)
-    both = right, other
     gaps = right.mean(axis=0) - other.mean(axis=0)  # (N,)
     images, squared = float(gaps.var()) / gaps.size, 0.0
-    if min(map(len, both)) > 1:
+    if min(len(right), len(other)) > 1:
         # Subtract the part that comes from the seeds: their variance on an image, divided by S and by N.
-        images -= sum(each.var(axis=0, ddof=1).mean() / each.size for each in both)
-        parts = np.array([each.mean(axis=1).var(ddof=1) / len(each) for each in both])
+        images -= sum(answers.var(axis=0, ddof=1).mean() / answers.size for answers in (right, other))
+        parts = np.array([answers.mean(axis=1).var(ddof=1) / len(answers) for answers in (right, other)])
         if parts.sum() > 0:
-            freedom = parts.sum() ** 2 / (parts**2 / [len(each) - 1 for each in both]).sum()
+            freedom = parts.sum() ** 2 / (parts**2 / [len(right) - 1, len(other) - 1]).sum()
             squared = float(student.ppf(0.975, freedom) ** 2 * parts.sum())
     return _clipped(float(right.mean() - other.mean()), float(squared + norm.ppf(0.975) ** 2 * max(images, 0.0)) ** 0.5)
 
@@ -57,10 +56,11 @@ def paired(ours: Sequence[float], theirs: Sequence[float], overlap: float = 0.0)
     >>> [round(number, 3) for number in paired([0.75, 0.5, 0.5], [0.25, 0.25, 0.25])]
     [0.333, -0.025, 0.692]
     """
-    gaps = np.array([a - b for a, b in zip(ours, theirs, strict=False)])
-    if len(gaps) < 2:
+    count = min(len(ours), len(theirs))
+    if count < 2:
         return None
-    half = student.ppf(0.975, len(gaps) - 1) * (gaps.var(ddof=1) * (1 / len(gaps) + overlap)) ** 0.5
+    gaps = np.subtract(ours[:count], theirs[:count])
+    half = student.ppf(0.975, count - 1) * sem(gaps) * (1 + count * overlap) ** 0.5
     return _clipped(float(gaps.mean()), float(half))
 
 

@@ -7,16 +7,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from experiments.statistics import paired
-from graphcaps.atomic import write_text
 from graphcaps.errors import expect
 
 RESULTS = Path(__file__).parent / "results"
-
-
-def write(name: str, result: dict, text: str, folder: Path) -> None:
-    """Write a result to ``NAME.json`` and its table to ``NAME.md``."""
-    write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
-    write_text(folder / f"{name}.md", text + "\n")
 
 
 def read(name: str) -> dict:
@@ -103,10 +96,6 @@ def settings_text(settings: dict) -> str:
     """
     words = {name: value if isinstance(value, str) else f"{value:g}" for name, value in settings.items()}
     return ", ".join(name.replace("_", " ") + f" {word}" * (settings[name] is not True) for name, word in words.items())
-
-
-def counted(number: int, one: str) -> str:
-    return f"{number} {one}{'s' * (number != 1)}"
 
 
 def percent(value: float, sd: float | None = None) -> str:

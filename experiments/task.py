@@ -94,7 +94,7 @@ class Task:
             "measure": self.score,
             self.name: rows,
             "minutes": (time.perf_counter() - start) / 60,
-            "processes": run.processes(place),
+            "processes": place.processes,
             **run.made_with(),
         }
 

@@ -1,1 +1,1 @@
-"""Benchmarks of the speed and memory of routing and training: ``python -m experiments.bench --help``."""
+"""Benchmarks of the speed of routing and training: ``python -m experiments.bench --help``."""

@@ -8,49 +8,40 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-NAMES = ("routing", "sparse", "training", "memory", "nodes")
+NAMES = ("routing", "sparse", "training", "nodes")
 ON_GPU = ("training", "routing", "nodes")
 
 
-def run(names: Sequence[str], device: str, json_file: Path | None, sizes=None) -> dict:
+def run(names: Sequence[str], device: str, json_file: Path | None) -> dict:
     """Run the named benchmarks, print the tables of each one at once, and return all results as plain data."""
     from graphcaps.atomic import write_text
 
     from . import measure, nodes, routing, tables, training
-    from .targets import TARGETS
 
-    benchmarks = {
-        "routing": routing.routing,
-        "sparse": routing.sparse,
-        "training": training.training,
-        "memory": routing.memory,
-        "nodes": nodes.nodes,
-    }
-    sizes = sizes or measure.SIZES[device]
-    about, ceilings = measure.description(device), measure.ceilings(device, sizes)
+    benchmarks = routing.routing, routing.sparse, training.training, nodes.nodes
+    makers = dict(zip(NAMES, benchmarks, strict=True))
+    setup, about = measure.SETUPS[device], measure.description(device)
     result: dict = {
         "format_version": 2,
         "command": f"python -m experiments.bench {' '.join(names)} --device {device} --threads {about['threads']}",
         "machine": about,
-        "ceilings": ceilings,
-        "sizes": dataclasses.asdict(sizes),
+        "ceilings": measure.ceilings(setup),
+        "sizes": dataclasses.asdict(setup),
         "benchmarks": {},
     }
     for name in names:
         measured: list[tables.Table] = []
         try:
-            measured += benchmarks[name](measure.Setup(device, sizes, ceilings))
+            measured += makers[name](setup)
         except Exception:  # the other benchmarks go on, because minutes on a GPU are few
             result["failed"] = [*result.get("failed", []), name]
             traceback.print_exc()
-        numbers = [dataclasses.asdict(table) for table in measured]
-        targets = [target.judged(measured) for target in TARGETS.get((name, device), [])]
-        result["benchmarks"][name] = {"tables": numbers, "targets": targets}
-        if numbers:
+        result["benchmarks"][name] = {"tables": [dataclasses.asdict(table) for table in measured]}
+        if measured:
             print(tables.of_benchmark(name, result), end="\n\n", flush=True)
         if json_file:
             write_text(json_file, json.dumps(result, indent=1) + "\n")
-    print(tables.about(result), tables.table(tables.targets(result)), sep="\n\n")
+    print(tables.about(result))
     return result
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from experiments.table import counted, table
+from experiments.table import table
 
 BESIDE = {
     "images_per_second": "{:,.0f}/s",
     "ratio": "{:.1f}x",
     "gemm_share": "{:.0%}",
-    "launches": "{:,.0f} launches",
     "total": "{:,.0f} MB",
     "gradients": "{:,.1f}",
 }
@@ -73,20 +72,11 @@ def about(result: dict) -> str:
     rates = [f"{rate:,.0f} in {name[:-8]}" for name, rate in ceilings.items() if name.endswith("_gflop_s")]
     return (
         f"`{result['command']}` on {machine['processor']} ({machine['system']}), "
-        f"{counted(machine['threads'], 'thread')}, torch {machine['torch']}, "
+        f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}, torch {machine['torch']}, "
         f"DGL {machine['dgl']}, Numba {machine['numba']}; allocator: {machine['allocator']}. Measured in the same run: "
         f"copying {ceilings['copy_gb_s']:.1f} GB/s (bytes read and written), matrix products "
         f"{' and '.join(rates)} (GFLOP/s)."
     )
-
-
-def targets(result: dict) -> Iterator[dict[str, object]]:
-    """The cells of each target."""
-    verdicts = {True: "met", False: "**missed**", None: "not measured"}
-    for part in result["benchmarks"].values():
-        for target in part["targets"]:
-            cells = {"target": target["about"], "wanted": target["wanted"], "got": target["text"]}
-            yield cells | {"": verdicts[target["met"]]}
 
 
 def of_benchmark(name: str, result: dict, chosen: slice = slice(None)) -> str:

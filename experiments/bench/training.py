@@ -15,19 +15,19 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from graphcaps import CapsNet, GraphcapsError
+from graphcaps.errors import expect
 from graphcaps.images.config import TrainConfig
 from graphcaps.images.training.hardware import find_hardware, has_bfloat16
 from graphcaps.images.training.step import Learner, prepare, training_step
 from graphcaps.names import NETWORKS as SETTINGS
 from graphcaps.routing import Dynamic
 
-from .measure import SEED, Setup, captured, interleaved, launches
+from .measure import SEED, Setup, captured, ceilings, interleaved
 from .plain import Plain, fast, readable
 from .tables import Row, Table
 
-PRESETS, CLASSES = ("compact", "parts", "paper"), 10
+PRESETS, CLASSES, BATCH, IMAGE = ("compact", "parts", "paper"), 10, 128, (1, 28, 28)
 OURS, OURS_FLOAT32, PLAIN, READABLE = "graphcaps", "graphcaps, float32", "plain PyTorch", "readable PyTorch"
-OURS_CAPTURED, PLAIN_CAPTURED = f"{OURS}, captured", f"{PLAIN}, captured"
 RATE = TrainConfig().peak_rate / 25
 
 # Largest accepted error of a gradient, relative to its length. A rounding error can turn the sign of a ReLU's input.
@@ -93,7 +93,7 @@ def plain(own: CapsNet, precision: str, device: str, best: bool) -> Way:
 def ways(preset: str, setup: Setup) -> dict[str, Way]:
     """All ways to train a network, with the same initial weights, by the names of their rows."""
     torch.manual_seed(SEED)
-    own = CapsNet.from_preset(preset, setup.sizes.image_shape, CLASSES, Dynamic(SETTINGS[preset].iterations))
+    own = CapsNet.from_preset(preset, IMAGE, CLASSES, Dynamic(SETTINGS[preset].iterations))
     fastest, device = "bfloat16" if has_bfloat16(setup.device) else "float32", setup.device
     return {
         OURS_FLOAT32: ours(own, "float32", device),
@@ -112,19 +112,15 @@ def check(trained: dict[str, Way], images: torch.Tensor, labels: torch.Tensor) -
         wanted = wanted or got
         off = max(float((x - right).norm() / right.norm()) for x, right in zip(got, wanted, strict=True))
         allowed = TOLERANCE["bfloat16" if images.is_cuda else way.precision]  # on a GPU, float32 convolutions use tf32
-        if not off <= allowed:  # also True for NaN
-            raise GraphcapsError(
-                f"{name}: expected the loss and gradients of {OURS_FLOAT32}, got some that are off by {off:.1e} of "
-                f"their length (allowed: {allowed:.0e}). It is not timed"
-            )
+        wrong = f"some that are off by {off:.1e} of their length (allowed: {allowed:.0e})"
+        expect(off <= allowed, name, f"the loss and gradients of {OURS_FLOAT32}", wrong)  # False for NaN
 
 
 def training(setup: Setup) -> Iterator[Table]:
     """Make a table of steps for each preset."""
-    sizes = setup.sizes
-    images = torch.rand(sizes.batch, *sizes.image_shape, device=setup.device)
-    images = images.clone(memory_format=torch.channels_last) if sizes.on_gpu else images
-    labels = torch.arange(sizes.batch, device=setup.device) % CLASSES
+    images = torch.rand(BATCH, *IMAGE, device=setup.device)
+    images = images.clone(memory_format=torch.channels_last) if setup.on_gpu else images
+    labels, rate = torch.arange(BATCH, device=setup.device) % CLASSES, ceilings(setup)["bfloat16_gflop_s"]
     for preset in PRESETS:
         trained = ways(preset, setup)
         check(trained, images, labels)
@@ -132,18 +128,16 @@ def training(setup: Setup) -> Iterator[Table]:
             trained[READABLE].loss(images, labels).backward()
         operations = counter.get_total_flops()
         about = (
-            f"{preset}: images {sizes.image_shape}, B {sizes.batch}, R {SETTINGS[preset].iterations}, "
+            f"{preset}: images {IMAGE}, B {BATCH}, R {SETTINGS[preset].iterations}, "
             f"{operations / 1e9:.1f} GFLOP as convolutions and einsum"
         )
         table = Table(f"training step of {preset}", about, "ms", [*map(Row, trained)], PLAIN)
         calls = {name: lambda way=way: way.step(images, labels) for name, way in trained.items()}
-        if sizes.on_gpu:
-            table.add(PLAIN_CAPTURED, calls, partial(captured, calls[PLAIN]))
-            table.add(OURS_CAPTURED, calls, partial(captured_step, trained[OURS].learner, images, labels))
-            for row in (row for row in table.rows if row.name in calls):
-                row.numbers["launches"] = launches(calls[row.name])
+        if setup.on_gpu:
+            table.add(f"{PLAIN}, captured", calls, partial(captured, calls[PLAIN]))
+            table.add(f"{OURS}, captured", calls, partial(captured_step, trained[OURS].learner, images, labels))
         table.fill(interleaved(calls, setup))
         for row in (row for row in table.rows if row.name in calls):
-            row.numbers["images_per_second"] = 1e3 * sizes.batch / row.numbers["median"]
-            row.numbers["gemm_share"] = operations / 1e6 / row.numbers["median"] / setup.ceilings["bfloat16_gflop_s"]
+            row.numbers["images_per_second"] = 1e3 * BATCH / row.numbers["median"]
+            row.numbers["gemm_share"] = operations / 1e6 / row.numbers["median"] / rate
         yield table

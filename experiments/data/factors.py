@@ -13,7 +13,7 @@ import torch
 
 from graphcaps import dgl
 
-from .related import Related, split
+from .related import Related, of_nodes, split
 
 TOLERANCE = 0.5
 """A graph is accepted if its mean degree differs by at most this much: in the paper, 39.5 to 40.5."""
@@ -65,9 +65,4 @@ def factor_graph(
     parts = split(nodes, random)
     features, labels, kinds = (torch.from_numpy(array) for array in (rows, labels, causes))
     graph = dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=nodes)
-    items, names = torch.arange(nodes), factor_names(factors)
-    return Related(graph, features, kinds, names, items, labels, *parts, own=True, p=chance, q=between)
-
-
-def factor_names(factors: int) -> tuple[str, ...]:
-    return tuple(f"factor {k}" for k in range(factors))
+    return of_nodes(graph, features, labels, *parts, kinds=kinds, own=True, p=chance, q=between)

@@ -21,7 +21,6 @@ class Related:
     graph: dgl.DGLGraph  # N nodes, E edges
     features: Tensor  # float32 (N, F)
     kinds: Tensor  # bool (E, R): an edge has any number of kinds, the same as its reverse
-    names: tuple[str, ...]  # names of the R kinds
     items: Tensor  # int64 (M,) nodes, or (M, 2) pairs of nodes
     labels: Tensor  # int64 (M, L), class numbers from 0; L labels for each item
     train: Tensor  # int64 item numbers; train, val and test are disjoint
@@ -41,10 +40,12 @@ class Related:
         return which, self.kinds[which].int().argmax(dim=1)
 
 
-def of_nodes(graph: dgl.DGLGraph, features: Tensor, labels: Tensor, *split: Tensor) -> Related:
-    """A graph whose edges have no kinds, and whose nodes have labels (N,) or (N, L)."""
-    kinds = torch.zeros(graph.num_edges(), 0, dtype=torch.bool)
-    return Related(graph, features, kinds, (), torch.arange(len(labels)), labels.view(len(labels), -1), *split)
+def of_nodes(
+    graph: dgl.DGLGraph, features: Tensor, labels: Tensor, *split: Tensor, kinds: Tensor | None = None, **about
+) -> Related:
+    """A graph whose first M nodes have labels (M,) or (M, L). By default, its edges have no kinds."""
+    kinds = torch.zeros(graph.num_edges(), 0, dtype=torch.bool) if kinds is None else kinds
+    return Related(graph, features, kinds, torch.arange(len(labels)), labels.view(len(labels), -1), *split, **about)
 
 
 def joined(ends: np.ndarray, nodes: int, kinds: np.ndarray | None = None) -> tuple[dgl.DGLGraph, Tensor]:

@@ -19,7 +19,6 @@ from torch.nn import functional as F
 from graphcaps.errors import expect
 
 from .cora import load_cora
-from .factors import factor_names
 from .related import Related, joined, of_nodes, read_archive, split
 
 MOST_PAIRS, COMPONENTS = 5000, 64
@@ -34,9 +33,8 @@ def human_go(path: Path, seed: int) -> Related:
     arrays = read_archive(path)
     nodes = len(arrays["labels"])
     graph, kinds = joined(arrays["edges"].astype(np.int64), nodes, arrays["confidence"] > 0)
-    names, labels = tuple(map(str, arrays["kinds"])), torch.from_numpy(arrays["labels"].astype(np.int64))
-    parts = split(nodes, np.random.RandomState(seed))
-    return Related(graph, _scaled(arrays["features"]), kinds, names, torch.arange(nodes), labels, *parts)
+    labels, parts = torch.from_numpy(arrays["labels"].astype(np.int64)), split(nodes, np.random.RandomState(seed))
+    return of_nodes(graph, _scaled(arrays["features"]), labels, *parts, kinds=kinds)
 
 
 def cora(root: Path, seed: int) -> Related:
@@ -64,8 +62,8 @@ def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") ->
     has = np.stack([np.asarray(matrix[ends[0], ends[1]]).ravel() > 0 for matrix in matrices], axis=1)
     graph, kinds = joined(ends, len(labels), np.eye(len(names), dtype=bool)[has.argmax(axis=1)])
     rows = sparse.load_npz(folder / f"{features}.npz") if features else graph.adj_external(scipy_fmt="csr")
-    items, classes = torch.arange(len(labels)), torch.from_numpy(labels).unsqueeze(1)
-    return Related(graph, _components(rows, seed), kinds, names, items, classes, *split(len(labels), random))
+    parts = split(len(labels), random)
+    return of_nodes(graph, _components(rows, seed), torch.from_numpy(labels), *parts, kinds=kinds)
 
 
 def aifb(folder: Path, seed: int) -> Related:
@@ -79,13 +77,13 @@ def aifb(folder: Path, seed: int) -> Related:
     triples, *parts = map(_triples, files)
     people, _, groups = np.concatenate(parts, axis=1)
     number = {name: n for n, name in enumerate(dict.fromkeys([*people, *triples[0], *triples[2]]))}
-    names, of, counts = np.unique(triples[1], return_inverse=True, return_counts=True)
-    graph, kinds = joined(np.vectorize(number.get)(triples[::2]), len(number), np.eye(len(names), dtype=bool)[of])
+    _, of, counts = np.unique(triples[1], return_inverse=True, return_counts=True)
+    graph, kinds = joined(np.vectorize(number.get)(triples[::2]), len(number), np.eye(len(counts), dtype=bool)[of])
     rarest = (kinds * torch.from_numpy(counts.max() - counts + 1)).argmax(1)
-    classes = torch.from_numpy(np.unique(groups, return_inverse=True)[1]).unsqueeze(1)
-    items, numbers = torch.arange(len(people)), torch.arange(len(people)).split([part.shape[1] for part in parts])
-    features, kinds = _components(graph.adj_external(scipy_fmt="csr"), seed), F.one_hot(rarest, len(names)).bool()
-    return Related(graph, features, kinds, tuple(map(str, names)), items, classes, *numbers)
+    classes = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
+    numbers = torch.arange(len(people)).split([part.shape[1] for part in parts])
+    features, kinds = _components(graph.adj_external(scipy_fmt="csr"), seed), F.one_hot(rarest, len(counts)).bool()
+    return of_nodes(graph, features, classes, *numbers, kinds=kinds)
 
 
 def umls(path: Path, seed: int) -> Related:
@@ -113,7 +111,7 @@ def umls(path: Path, seed: int) -> Related:
     halves = [torch.arange(sum(count)).split(count), torch.arange(sum(count), 2 * sum(count)).split(count)]
     numbers = [torch.cat(both) for both in zip(*halves, strict=True)]
     items = torch.from_numpy(np.concatenate([*parts, others]))
-    return Related(graph, torch.eye(nodes), kinds, tuple(map(str, arrays["relations"])), items, labels, *numbers)
+    return Related(graph, torch.eye(nodes), kinds, items, labels, *numbers)
 
 
 def published_factors(path: Path) -> Related:
@@ -128,8 +126,7 @@ def published_factors(path: Path) -> Related:
     graph, kinds = joined(edges, nodes, labels[edges[0]] == labels[edges[1]])
     features = torch.zeros(nodes, nodes).index_put(graph.edges(), torch.ones(()))
     parts = (torch.from_numpy(np.sort(arrays[name].astype(np.int64))) for name in ("train", "val", "test"))
-    items, names = torch.arange(nodes), factor_names(size)
-    return Related(graph, features, kinds, names, items, torch.from_numpy(labels), *parts, own=True)
+    return of_nodes(graph, features, torch.from_numpy(labels), *parts, kinds=kinds, own=True)
 
 
 def blog_catalog(path: Path, seed: int) -> Related:

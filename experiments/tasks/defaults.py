@@ -18,7 +18,7 @@ from experiments import networks, table
 from experiments.data.cora import from_dgl, load_cora
 from experiments.data.related import Related
 from experiments.data.relations import blog_catalog
-from experiments.networks import PART, Network, TwoLayers, capsules, concentrations
+from experiments.networks import PART, Network, TwoLayers, capsules
 from experiments.run import Place
 from experiments.task import Task
 from experiments.tasks import molecules, relations
@@ -35,7 +35,7 @@ EPOCHS, PARTS, DROPOUT = 200, 8, 0.5
 
 
 DATA: dict[str, Callable[[Path, int], Related]] = {
-    **{name: read for name, read in relations.DATA.items() if "drawn" not in name},
+    **relations.DATA,
     "Cora": lambda root, seed: load_cora(root),
     "Citeseer": lambda root, seed: from_dgl("CiteseerGraph", root / "dgl", seed),
     "Texas": lambda root, seed: from_dgl("Texas", root / "dgl", seed),
@@ -68,13 +68,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
         parts = labels if related.own else PARTS
         layer = routed(network, inputs, PART, parts)
         model = Network([layer], PART * parts, classes, labels, layout == "own", DROPOUT)
-    result = networks.fit(model, related, dgl.add_self_loop(related.graph), epochs=epochs, lr=0.01, patience=30)
-    return result | {"concentration": concentrations(model)}
-
-
-def row(network: str, fits: list[dict], settings: list[dict]) -> dict:
-    val, kappas = ([fit.get(key) for fit in fits] for key in ("val_accuracy", "concentration"))
-    return table.row(network, fits, settings) | {"val": val, "kappas": kappas}
+    return networks.fit(model, related, dgl.add_self_loop(related.graph), epochs=epochs, lr=0.01, patience=30)
 
 
 def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
@@ -92,7 +86,6 @@ TASK = Task(
     lambda data, layout: dict.fromkeys(ROUTINGS, [{}]),
     cases=[{"data": data, "layout": layout} for data, layout in CASES],
     seeds=lambda case, network: molecules.FOLDS if case["layout"] == "readout" else 3,
-    row=row,
     cells=cells,
     index=2,
     score="score",

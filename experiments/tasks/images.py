@@ -34,14 +34,14 @@ def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
     ``capsules`` describes the use of capsules in each routed layer, lowest layer first. It is None for CNNs.
     """
     name = run.key(fit, {"settings": settings, "seed": seed, "on": on})
-    fixed = {"seed": seed, "name": name, "out": place.cache / "runs", "data": place.data, "device": place.device}
+    fixed = {"seed": seed, "name": name, "out": place.cache / "runs", "data": place.data}
     path = place.cache / "runs" / name
     print(f"{path}: {table.settings_text(settings)}, seed {seed}")
     if not (path / "config.json").exists():
         train(TrainConfig(**settings, **fixed))
     elif Run.open(path).result() is None:
-        train(TrainConfig(data=place.data, device=place.device), resume=path)
-    finished, device = Run.open(path), pick_device(place.device)
+        train(TrainConfig(data=place.data), resume=path)
+    finished, device = Run.open(path), pick_device("auto")
     predicted, labels = finished.answers()
     right, titles = {"test": (predicted == labels).reshape(len(labels), -1).all(axis=1)}, {"test": "test"}
     model = load(finished, device=device)

@@ -31,10 +31,11 @@ from experiments.tasks.relations import HECO
 from graphcaps import dgl
 from graphcaps.beliefs.layer import KNOWN
 from graphcaps.beliefs.rates import counted_rates
+from graphcaps.graph.links import links
 from graphcaps.nn import BeliefConv
 
 DATA = {name: RELATIONS[name] for name in RELATIONS if "published" in name}
-DATA |= {f"{k} factors, drawn": lambda root, seed, k=k: factor_graph(seed, k) for k in (6, 8, 10)}
+DATA["6 factors, drawn"] = lambda root, seed: factor_graph(seed, 6)
 RECORDED: dict[str, Callable[[Path, int], Related]] = {"Cora": cora} | {name: RELATIONS[name] for name in HECO}
 DATA |= RECORDED
 SHARES, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), (0.25, 0.5, 1.0, 2.0), 30
@@ -43,12 +44,10 @@ TRAINED = ("8 factors, published", *RECORDED)
 HIDE, HIDDEN, EPOCHS, LAYER_EPOCHS, LAYER_ITERATIONS = 0.3, 64, 300, 6, 16
 
 
-def by_layer(data: Related, labels: Tensor, messages: bool = True) -> Tensor:
-    """Classes (N, K) by ``BeliefConv.from_labels``, untrained. ``messages``: see ``BeliefConv``."""
-    layer = counted(data, labels)
-    layer.beliefs.messages = messages
+def by_layer(data: Related, labels: Tensor) -> Tensor:
+    """Classes (N, K) by ``BeliefConv.from_labels``, untrained."""
     with torch.no_grad():
-        return layer(data.graph, labels).argmax(2)
+        return counted(data, labels)(data.graph, labels).argmax(2)
 
 
 def by_both(data: Related, labels: Tensor) -> Tensor:
@@ -68,14 +67,14 @@ def counted(data: Related, labels: Tensor) -> BeliefConv:
     """The layer of ``BeliefConv.from_labels``, with a state per class. Nodes without edges are allowed."""
     classes, capsules = data.num_classes, labels.shape[1]
     layer = BeliefConv(None, classes, capsules, LAYER_ITERATIONS, allow_zero_in_degree=True)
-    layer.beliefs.count(data.graph, labels)
+    layer.beliefs.count(links(data.graph), labels)
     return layer
 
 
 def by_propagation(data: Related, labels: Tensor) -> Tensor:
     """Classes (N, K) by belief propagation with counted rates."""
     known = (labels[:, 0] >= 0).nonzero().flatten()
-    return beliefs(data, known, counted_rates(data.graph, labels, degree_corrected=False)).classes.argmax(2)
+    return beliefs(data, known, counted_rates(links(data.graph), labels, degree_corrected=False)).classes.argmax(2)
 
 
 def by_neighbours(data: Related, labels: Tensor) -> Tensor:
@@ -198,28 +197,21 @@ def correct_and_smooth(data: Related, labels: Tensor) -> Tensor:
 
     The errors at known nodes are spread and subtracted, then the results are spread, with the known classes in place.
     """
-    base = trained("perceptron")(data, labels).exp()
-    (src, dst), root = data.graph.edges(), data.graph.in_degrees().clamp_min(1).float().rsqrt()
-    weight = (root[src] * root[dst])[:, None, None]
+    from torch_geometric.nn import CorrectAndSmooth
 
-    def spread(start: Tensor, alpha: float, fixed: Tensor) -> Tensor:
-        h = start
-        for _ in range(ROUNDS):
-            sums = torch.zeros_like(h).index_add(0, dst, weight * h[src])
-            h = torch.where(fixed, start, (1 - alpha) * start + alpha * sums)
-        return h
+    base, edges = trained("perceptron")(data, labels).exp(), torch.stack(data.graph.edges())
 
     def classes(labels: Tensor, alpha: float, scale: float) -> Tensor:
-        known, truth = (labels[:, :1] >= 0).unsqueeze(2), one_hot(labels, data.num_classes)
-        corrected = base + scale * spread(torch.where(known, truth - base, 0), alpha, known)
-        return spread(torch.where(known, truth, corrected), alpha, torch.zeros_like(known)).argmax(2)
+        known = labels[:, 0] >= 0
+        inputs = base.flatten(1), one_hot(labels, data.num_classes)[known].flatten(1), known, edges
+        steps = CorrectAndSmooth(ROUNDS, alpha, ROUNDS, alpha, autoscale=False, scale=scale)
+        return steps(*inputs).view_as(base).argmax(2)
 
     return best_of(labels, [*product((0.5, 0.9), (0.0, 1.0))], classes)
 
 
 METHODS: dict[str, Callable[[Related, Tensor], Tensor]] = {
     "BeliefConv": by_layer,
-    "without messages": lambda data, labels: by_layer(data, labels, messages=False),
     "belief propagation": by_propagation,
     "label propagation": by_neighbours,
 }

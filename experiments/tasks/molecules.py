@@ -130,10 +130,15 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
     return train(load_graphs(data.upper(), place.data), READOUTS[network], settings, seed, epochs)
 
 
-def task(name: str) -> Task:
-    """The task of one data set. In each fold, each readout's settings are chosen on validation graphs."""
-    networks, folds = dict.fromkeys(READOUTS, SETTINGS), FOLDS
-    return Task(name, fit, lambda data: networks, ({"data": name},), lambda case, network: folds, trial_seeds=())
-
-
-TASKS = {name: task(name) for name in ("mutag", "proteins")}
+# In each fold, each readout's settings are chosen on validation graphs.
+TASKS = {
+    name: Task(
+        name,
+        fit,
+        lambda data: dict.fromkeys(READOUTS, SETTINGS),
+        cases=({"data": name},),
+        seeds=lambda case, network: FOLDS,
+        trial_seeds=(),
+    )
+    for name in ("mutag", "proteins")
+}

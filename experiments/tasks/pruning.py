@@ -25,8 +25,8 @@ from graphcaps.nn import CapsuleLayer
 from graphcaps.nn.routed import route_layer
 from graphcaps.progress import bar
 
-DRAWS, KEEP = 5, (1, 2, 3, 5)
-"""The number of random controls for each k, and the default values of k."""
+DRAWS = 5
+"""The number of random controls for each k."""
 
 
 def strongest_edges(strength: torch.Tensor, k: int) -> torch.Tensor:
@@ -92,7 +92,7 @@ def _right_answers(model: CapsNet, choices: list[torch.Tensor], batches: Batches
     return correct.tolist()
 
 
-def of_run(run: Run, place: Place, keep: tuple[int, ...] = KEEP) -> dict:
+def of_run(run: Run, place: Place, keep: tuple[int, ...]) -> dict:
     """Call ``prune`` on a run's network, with the data set of its training."""
     model, config = routing_network(load(run), str(run)), run.config
     splits = load_images(config.dataset, place.data, **config.of_images).for_augment(config.augment)

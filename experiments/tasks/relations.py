@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from experiments import networks, table
 from experiments.data import relations
-from experiments.data.factors import factor_graph
 from experiments.data.related import Related
 from experiments.networks import LAYERS, PART, Network, information
 from experiments.run import Place
@@ -45,7 +44,6 @@ DATA: dict[str, Callable[[Path, int], Related]] = {
         f"{k} factors, published": lambda root, seed, k=k: relations.published_factors(root / f"graphs/factors-{k}.npz")
         for k in (4, 8, 12)
     },
-    **{f"{k} factors, drawn": lambda root, seed, k=k: factor_graph(seed, k) for k in (4, 8)},
 }
 
 
@@ -84,7 +82,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "GAT, twice": functools.partial(Twice, "GAT"),
 }
 # The networks in FURTHER see further than a node's neighbours. They are trained only on the graphs in FEATURES. On the
-# others, a node's features are its row of the adjacency matrix. The task ``labels`` has BeliefConv on those graphs.
+# others, a node's features are its row of the adjacency matrix. The task ``known`` has BeliefConv on those graphs.
 FEATURES = ("HumanGO", "UMLS", "AIFB", *HECO)
 FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
 WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
@@ -115,7 +113,7 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
         return {"trained": floor(network, seed, related)}
     torch.manual_seed(seed)
     sees_kinds, labels = network == "R-GCN, told", related.labels.shape[1]
-    parts = len(related.names) if sees_kinds else labels if related.own else PARTS
+    parts = related.kinds.shape[1] if sees_kinds else labels if related.own else PARTS
     graph = dgl.add_self_loop(related.graph)  # self-loops come after the other edges
     if sees_kinds:
         graph.edata["shares"] = shares(graph, related.kinds)

@@ -164,7 +164,7 @@ def on_affnist(model: ImageNetwork, batches: Batches, affnist: Images) -> dict:
 
 def of_run(run: Run, place: Place, only: Sequence[str] = ()) -> dict[str, dict]:
     """Evaluate a run's network on each kind of test images: on those in ``only``, or on all that fit its data set."""
-    config, device = run.config, pick_device(place.device)
+    config, device = run.config, pick_device("auto")
     fitting = [*TRANSFORMS, *["affnist"] * (config.dataset == "mnist40")]
     model, splits = load(run, device=device), load_images(config.dataset, place.data, **config.of_images)
     expect(splits.class_names == model.class_names, str(run), "the classes of its training", splits.class_names)

@@ -31,7 +31,7 @@ def test_every_plan_can_be_trained():
 
 
 def test_a_table_is_that_of_the_runs_and_a_stopped_command_goes_on_to_it(tmp_path, monkeypatch, capsys):
-    data, place = small.digits(), Place(tmp_path, tmp_path / "cache", "cpu")
+    data, place = small.digits(), Place(tmp_path, tmp_path / "cache")
     small.use(monkeypatch, data)
     monkeypatch.setattr(images, "load_images", lambda name, root: data)
     (tmp_path / "tiny.yaml").write_text(TINY)
@@ -48,7 +48,7 @@ def test_a_table_is_that_of_the_runs_and_a_stopped_command_goes_on_to_it(tmp_pat
     assert cnn["seeds"][0]["capsules"] is None
 
     place = dataclasses.replace(place, cache=tmp_path / "stopped")
-    words = [str(tmp_path / "tiny.yaml"), "--data", str(tmp_path), "--cache", str(place.cache), "--device", "cpu"]
+    words = [str(tmp_path / "tiny.yaml"), "--data", str(tmp_path), "--cache", str(place.cache)]
     words += ["--to", str(tmp_path / "to")]
     with monkeypatch.context() as patched:
         stop_at(patched, 5, signal.SIGINT)  # in the second training

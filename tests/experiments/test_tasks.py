@@ -10,7 +10,7 @@ import torch
 from experiments.__main__ import main
 from experiments.data.factors import factor_graph
 from experiments.run import Place
-from experiments.tasks import cora, factors, interests, known, labels, molecules, relations
+from experiments.tasks import cora, factors, interests, known, molecules, relations
 
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.long]
 
@@ -33,7 +33,6 @@ CASES = [
     (factors.TASK, "capsules", {"factors": 4}),
     (relations.TASK, "mutual", {"data": "HumanGO"}),
     (relations.TASK, "mutual", {"data": "UMLS"}),
-    (labels.TASK, "beliefs", {"data": labels.DATA[0], "heads": "told"}),
 ]
 
 
@@ -94,7 +93,6 @@ QUICK = {
     "mutag": ((), molecules.READOUTS),
     "factors": ((), [*factors.LAYERS, factors.BOUND]),
     "relations": (("--only", "UMLS"), [*relations.LAYERS, "unit votes", "R-GCN, told", *relations.FURTHER]),
-    "labels": (("--only", "4 factors, published"), labels.NETWORKS),
     "defaults": (("--only", "4 factors, published", "Cora"), ("uniform", "kappa from 0.1", "kappa from 0.5")),
 }
 
