@@ -58,7 +58,7 @@ def script(entry: str) -> str:
 def _filled(template: str, data: dict, styles: str, entry: str, worker: str = "", **parts: str) -> str:
     """Fill the template with the data, a script and other parts, and with a policy for these styles and scripts."""
     style, main = "\n".join(_read(f"{name}.css") for name in styles.split()), script(entry)
-    assembly = " 'wasm-unsafe-eval'" if worker else ""  # page/lanes.js assembles WebAssembly; eval stays forbidden
+    assembly = " 'wasm-unsafe-eval'" if worker else ""  # page/network.js assembles WebAssembly; eval stays forbidden
     policy = (
         f"default-src 'none'; script-src {_hash(main)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"

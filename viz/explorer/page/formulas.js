@@ -2,10 +2,9 @@
 // lines, as the loops of tests/oracle.py have them. Numbers are those of the newest answer.
 
 import { Curve, surface } from "./charts.js";
-import { dot, edgesFrom, edgeTo, lengthOf, parentAt, strengthOf, sumAt, voteOf } from "./routed.js";
 import { childName, choose, drawings, go, redraw, spokenOf, writtenLogit } from "./shell.js";
-import { now, state } from "./state.js";
-import { $, fill, fixed, sentence } from "./tools.js";
+import { dot, edgesFrom, edgeTo, lengthOf, now, parentAt, state, strengthOf, sumAt, voteOf } from "./state.js";
+import { $, fill, fixed, sentence, setBar } from "./tools.js";
 import { VoteView } from "./votes.js";
 import { words } from "./words.js";
 
@@ -176,9 +175,7 @@ function drawLines(subject, r) {
   const lines = linesOf(subject, r);
   $("#lines-head").textContent = words.pass(isOnePass(state.layer.routing), r + 1, childName(subject.child), state.trace.parents[subject.parent].name);
   Object.assign($("#round"), { max: state.trace.iterations, value: r + 1 });
-  fill($("#lines ol"), lines.length, "li", (item) => {
-    item.innerHTML = '<strong></strong> <span class="letters"></span> <span class="numbers"></span>';
-  });
+  fill($("#lines ol"), lines.length, '<li><strong></strong> <span class="letters"></span> <span class="numbers"></span></li>');
   lines.forEach((texts, at) => {
     const item = $("#lines ol").children[at];
     item.dataset.panel = texts[3];
@@ -253,9 +250,7 @@ function drawSoftmax({ child, edge }, r) {
     edges = edgesFrom(child);
   $("#softmax h3").textContent = words.softmaxOf(childName(child));
   raised($("#softmax .formula"), `${SOFTMAX}${state.held[child] >= 0 ? ": " : " = "}${softmaxNumbers(edge, state.routed.states[r])}`);
-  fill($("#softmax tbody"), edges.length, "tr", (row) => {
-    row.innerHTML = '<td></td><td></td><td></td><td><span class="bar"></span></td><td></td>';
-  });
+  fill($("#softmax tbody"), edges.length, '<tr><td></td><td></td><td></td><td><span class="bar"></span></td><td></td></tr>');
   edges.forEach((e, at) => {
     const row = $("#softmax tbody").rows[at],
       parent = state.layer.dst[e];
@@ -263,8 +258,7 @@ function drawSoftmax({ child, edge }, r) {
     row.cells[0].textContent = state.trace.parents[parent].name;
     row.cells[1].textContent = writtenLogit(b[e], child, parent, 3);
     raised(row.cells[2], state.held[child] === parent ? "" : short(Math.exp(b[e])));
-    row.cells[3].firstChild.style.setProperty("--share", c[e]);
-    row.cells[3].firstChild.style.setProperty("--of", state.look.parents[parent]);
+    setBar(row.cells[3].firstChild, c[e], state.look.parents[parent]);
     row.cells[4].textContent = fixed(c[e], 3);
   });
 }

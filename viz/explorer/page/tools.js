@@ -29,13 +29,25 @@ export function lighter(hex, paper) {
   return `rgb(${mixed(part).join(" ")})`;
 }
 
-// Make the list hold `count` elements; the new ones are handed to make(element, index).
-export function fill(list, count, tag, make) {
+// Make the list hold `count` elements of this HTML; the new ones are handed to start(element, index).
+export function fill(list, count, html, start = () => {}) {
+  const template = Object.assign(document.createElement("template"), { innerHTML: html });
   while (list.children.length > count) list.lastChild.remove();
   while (list.children.length < count) {
-    const element = list.appendChild(document.createElement(tag));
-    make(element, list.children.length - 1);
+    list.append(template.content.cloneNode(true));
+    start(list.lastChild, list.children.length - 1);
   }
+}
+
+// Make a select hold these options, each [value, text].
+export function setOptions(select, options) {
+  fill(select, options.length, "<option></option>");
+  options.forEach(([value, textContent], at) => Object.assign(select.children[at], { value, textContent }));
+}
+
+export function setBar(element, share, color) {
+  element.style.setProperty("--share", share);
+  element.style.setProperty("--of", color);
 }
 
 // The coupling above which a child has chosen one of so many parents: a tenth of the way from an equal share to 1, as

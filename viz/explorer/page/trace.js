@@ -69,20 +69,13 @@ export function unpacked(trace, n) {
   const packed = (field) => raw[field] && quantised(raw[field], K, R);
   const listed = (field) => (k, r) => raw[field][k][r];
   if (typeof raw.c === "function") return raw; // computed in the page
-  const entropy = packed("entropy"),
-    linked = [...Array(trace.children).keys()].filter((i) => !trace.unlinked.includes(i));
   return {
-    label: raw.label,
-    src: raw.src,
-    dst: raw.dst,
-    order: raw.order,
-    pixels: raw.pixels,
-    saliency: raw.saliency,
+    ...raw,
     c: packed("c"),
     b: packed("b"),
     agreement: packed("agreement"),
-    entropy,
-    linked,
+    entropy: packed("entropy"),
+    linked: [...Array(trace.children).keys()].filter((i) => !trace.unlinked.includes(i)),
     meanEntropy: listed("mean_entropy"),
     lengths: listed("lengths"),
     chosen: raw.chosen && listed("chosen"),
