@@ -10,12 +10,8 @@ import { words } from "./words.js";
 
 const view = new VoteView($("#votes canvas"));
 export const explanations = []; // functions that explain more, each called with the subject and the iteration
-const own = {}; // what a page adds: outputLine(parent, r) in place of squash, and rule(usual, e, r) of a logit
+export const own = {}; // what a page adds: outputLine(parent, r) in place of squash, and rule(usual, e, r) of a logit
 let line = null; // the one of the four that is highlighted
-
-export function explainBy(parts) {
-  Object.assign(own, parts);
-}
 
 // The child that couples most strongly with a parent after the iterations of training, among those drawn.
 function strongestOf(parent) {
@@ -310,15 +306,9 @@ function drawWhy() {
 }
 
 function stepLine(by) {
-  const r = Math.round(now.r);
-  if (line === null) line = 0;
-  else if (line + by > 3) {
-    line = 0;
-    go({ r: r + 1 });
-  } else if (line + by < 0) {
-    line = 3;
-    go({ r: r - 1 });
-  } else line += by;
+  const next = line === null ? 0 : line + by;
+  if (next < 0 || next > 3) go({ r: Math.round(now.r) + by });
+  line = (next + 4) % 4;
   redraw();
 }
 

@@ -3,7 +3,7 @@
 
 import "./node_words.js";
 import "./nodes.js";
-import { explainBy, explanations, plus, squashLine } from "./formulas.js";
+import { explanations, own, plus, squashLine } from "./formulas.js";
 import { change, choosePair, conv, lengthsAt, outputOf, ROUNDS } from "./nodes.js";
 import { resume, share } from "./share.js";
 import { childName, choose } from "./shell.js";
@@ -15,7 +15,7 @@ import { words } from "./words.js";
 // Dynamic routing compares votes with the squashed sum; otherwise the output stands in its place.
 function outputLine(parent, r) {
   if (state.layer.routing === "dynamic") return squashLine(parent, r);
-  const node = state.layer.nodeOf(parent),
+  const node = Math.floor(parent / conv.K),
     [letters, factor] = outputOf(node);
   return ["output", `v = ${letters}`, `${fixed(factor, 3)} · s: ‖v‖ = ${fixed(lengthsAt(r, node)[parent % conv.K], 3)}`];
 }
@@ -26,17 +26,17 @@ function rule(usual, e, r) {
   const { K } = conv,
     back = state.layer.back[Math.floor(e / K)],
     ownLogit = (vote) => strengthOf(state.layer.dst[vote]) * state.routed.states[r].agreement[vote], // without that of the edge that goes back
-    [own, other] = [e, back * K + (e % K)].map(ownLogit),
+    [logit, other] = [e, back * K + (e % K)].map(ownLogit),
     edge = childName(back);
   return {
     ...usual,
     letters: `${usual.letters} + ${words.ofBack(edge)}`,
-    numbers: `${fixed(own, 3)} ${plus(other)} = ${fixed(own + other, 3)}`,
-    note: `${usual.note} ${words.bothWays(fixed(own, 3), edge, fixed(other, 3))}`,
+    numbers: `${fixed(logit, 3)} ${plus(other)} = ${fixed(logit + other, 3)}`,
+    note: `${usual.note} ${words.bothWays(fixed(logit, 3), edge, fixed(other, 3))}`,
   };
 }
 
-explainBy({ outputLine, rule });
+Object.assign(own, { outputLine, rule });
 explanations.push(({ child }) => {
   const { src, weight } = state.layer.ends;
   $("#subject").append(words.vote(conv.names[src[child]], conv.unit_votes, weight[child]));
@@ -65,7 +65,7 @@ share({
       conv.reset();
       for (const [u, v] of cut) conv.cut(u, v);
       for (const [u, v] of add) if (edgeOf(u, v) < 0) conv.add(u, v);
-      for (const [u, v, l] of hold) if (edgeOf(u, v) >= 0) conv.hold(edgeOf(u, v), l);
+      for (const [u, v, l] of hold) if (edgeOf(u, v) >= 0) conv.edges.held[edgeOf(u, v)] = l;
     });
     resume(moment);
     choosePair(node, other);

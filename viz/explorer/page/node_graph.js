@@ -253,7 +253,7 @@ export class NodeGraph extends Graph {
   }
 
   pointedAt({ child, parent }) {
-    return { child, edge: child, node: child === undefined ? this.layer.nodeOf(parent) : undefined };
+    return { child, edge: child, node: child === undefined ? Math.floor(parent / this.conv.K) : undefined };
   }
 
   // The item under a point: {node}, {edge}, or null.

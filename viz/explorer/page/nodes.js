@@ -6,9 +6,9 @@ import { drawScale } from "./graph.js";
 import { lengthsOf } from "./layer.js";
 import { NodeConv } from "./node_conv.js";
 import { NodeGraph } from "./node_graph.js";
-import { childName, choose, drawings, drawRound, lookWith, redraw, renewals, step, writtenLogit } from "./shell.js";
+import { childName, choose, drawings, drawRound, drawTip, lookWith, redraw, renewals, step, writtenLogit } from "./shell.js";
 import { NOTHING, now, state } from "./state.js";
-import { $, counted, fill, fixed, indexOfLargest, leastToChoose, placeTip, sentence, setBar, setOptions, thousands } from "./tools.js";
+import { $, counted, fill, fixed, indexOfLargest, leastToChoose, sentence, setBar, setOptions, thousands } from "./tools.js";
 import { at, stored } from "./trace.js";
 import { words } from "./words.js";
 
@@ -115,7 +115,7 @@ function drawPage() {
   state.held = state.layer.held();
   graph.draw(c, now, now.hovered, state.look);
   drawScale($("#scale"), graph, conv.K, state.look);
-  drawTip(c);
+  drawTip(tipLines);
   drawCapsules(c);
   drawArrivals(c);
   drawEdit();
@@ -152,21 +152,14 @@ function drawHead(c) {
   $("#graph-head").textContent = words.head(conv.two_way);
 }
 
-function drawTip(c) {
-  const tip = $("#tip"),
-    { hovered } = now;
-  tip.hidden = hovered?.x === undefined || Boolean(graph.pull);
-  if (tip.hidden) return;
-  const { node, edge, x, y } = hovered,
-    round = state.routed.states[Math.round(now.r)];
-  let lines = [conv.names[node], classOf(node).trim()].filter(Boolean);
-  if (edge !== undefined) {
-    const { l } = graph.strongest(edge, now),
-      vote = edge * conv.K + l,
-      numbers = [fixed(c[vote], 3), writtenLogit(round.b[vote], edge, state.layer.dst[vote]), fixed(round.agreement[vote], 2)];
-    lines = [childName(edge), sentence(words.capsule(l)), ...words.tipEdge(...numbers)];
-  }
-  placeTip(lines, x, y);
+// The lines of the tip at a node or an edge.
+function tipLines({ node, edge }) {
+  if (edge === undefined) return [conv.names[node], classOf(node).trim()].filter(Boolean);
+  const { l, c } = graph.strongest(edge, now),
+    { b, agreement } = state.routed.states[Math.round(now.r)],
+    vote = edge * conv.K + l,
+    numbers = [fixed(c, 3), writtenLogit(b[vote], edge, state.layer.dst[vote]), fixed(agreement[vote], 2)];
+  return [childName(edge), sentence(words.capsule(l)), ...words.tipEdge(...numbers)];
 }
 
 function classOf(node) {
@@ -347,7 +340,7 @@ $("#undo").addEventListener("click", () => {
   base = null;
   rerouted();
 });
-$("#pull").addEventListener("change", ({ target }) => change(() => conv.hold(now.child, target.value === "" ? null : Number(target.value))));
+$("#pull").addEventListener("change", ({ target }) => change(() => (conv.edges.held[now.child] = target.value === "" ? null : Number(target.value))));
 $("#node").addEventListener("change", ({ target }) => choosePair(target.value === "" ? null : Number(target.value), now.other));
 $("#other").addEventListener("change", ({ target }) => choosePair(now.node, target.value === "" ? null : Number(target.value)));
 $("#pick").addEventListener("click", () => choose({ picking: !now.picking }));
@@ -372,7 +365,7 @@ graph.grabs(
     const { src, dst } = state.layer.ends,
       [from, to] = [src[edge], dst[edge]];
     if (other !== undefined || node === to || node === from || (node !== undefined && conv.isOutside(node))) return;
-    if (capsule !== undefined) return change(() => conv.hold(edge, capsule));
+    if (capsule !== undefined) return change(() => (conv.edges.held[edge] = capsule));
     change(() => {
       conv.cut(from, to);
       if (node !== undefined && edgeBetween(from, node) === null) conv.add(from, node);

@@ -4,7 +4,7 @@ import { rgbOf } from "./graph.js";
 import { drawPhoto, paste, tint } from "./picture.js";
 import { childName, choose, drawRound, writtenLogit } from "./shell.js";
 import { now, state } from "./state.js";
-import { $, fill, fixed, indexOfLargest, leastToChoose, lighter, placeTip, sentence, setBar } from "./tools.js";
+import { $, fill, fixed, indexOfLargest, leastToChoose, lighter, sentence, setBar } from "./tools.js";
 import { at } from "./trace.js";
 import { words } from "./words.js";
 
@@ -152,18 +152,12 @@ export function drawParents(lengths, longest, { blank, untrained, wrong }) {
   });
 }
 
-export function drawTip(c) {
-  const tip = $("#tip"),
-    { hovered } = now;
-  tip.hidden = hovered?.x === undefined || Boolean(state.graph.pull);
-  if (tip.hidden) return;
-  const { child, parent, edge, x, y } = hovered;
-  const lines = [sentence(childName(child))];
-  if (edge !== undefined) {
-    lines[0] = words.gives(childName(child), c[edge], state.trace.parents[parent].name);
-    lines.push(...words.tipEdge(...numbersAt(now)(edge)));
-  } else lines.push(words.tipChild(at(state.image.entropy, now)[child].toFixed(3)));
-  placeTip(lines, x, y);
+// The lines of the tip at a child or an edge.
+export function tipLines({ child, parent, edge }) {
+  const name = childName(child);
+  if (edge === undefined) return [sentence(name), words.tipChild(at(state.image.entropy, now)[child].toFixed(3))];
+  const share = at(state.image.c, now)[edge];
+  return [words.gives(name, share, state.trace.parents[parent].name), ...words.tipEdge(...numbersAt(now)(edge))];
 }
 
 // A function that gives the numbers of an edge at a moment: c, b and agreement; of a softmax without votes c alone.

@@ -21,7 +21,7 @@
 import { choose, drawings, stop } from "./shell.js";
 import { now, state } from "./state.js";
 import { $ } from "./tools.js";
-import { bytes, stored } from "./trace.js";
+import { stored } from "./trace.js";
 import { words } from "./words.js";
 
 const LONGEST_TEXT = 60000; // letters
@@ -29,58 +29,22 @@ const FARTHEST = 2048; // pixels that a line may leave the middle of the sheet
 const LONGEST_NAME = 12; // letters of a child's name
 const WHOLE = /^\d{1,7}$/;
 
-// Lines of points on a grid of 1 / GRID pixels as base64url: of each line its number of points, then each point as steps
-// from the one before, in numbers of 7 bits per byte, the low ones first; the lowest bit of a step is its sign.
+// Lines of points on a grid of 1 / GRID pixels as "8w.-5k.1.0~7.7": of each line its first point, then the steps from point
+// to point, in base 36.
 function packedLines(lines, grid) {
-  const numbers = [];
-  let [x, y] = [0, 0];
-  for (const line of lines) {
-    numbers.push(line.length);
-    for (const point of line) {
-      const [px, py] = point.map((value) => Math.round(grid * value));
-      for (const step of [px - x, py - y]) numbers.push(step < 0 ? -2 * step - 1 : 2 * step);
-      [x, y] = [px, py];
-    }
-  }
-  const letters = [];
-  for (let number of numbers) {
-    for (; number > 127; number = Math.floor(number / 128)) letters.push(128 + (number % 128));
-    letters.push(number);
-  }
-  const text = btoa(letters.map((byte) => String.fromCharCode(byte)).join(""));
-  return text.replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
+  const step = ([x, y], at, points) => (at ? [x - points[at - 1][0], y - points[at - 1][1]] : [x, y]),
+    packed = (line) => line.map((point) => point.map((value) => Math.round(grid * value))).flatMap(step);
+  return lines.map((line) => packed(line).map((number) => number.toString(36)).join(".")).join("~");
 }
 
 // The lines, or null where the text isn't what packedLines gives.
 function unpackedLines(text, grid) {
-  if (!/^[\w-]*$/.test(text) || text.length % 4 === 1) return null;
-  const numbers = [],
-    packed = bytes(text.replace(/-/g, "+").replace(/_/g, "/"));
-  let number = 0,
-    place = 1;
-  for (const byte of packed) {
-    number += (byte % 128) * place;
-    if (!(number <= 4 * grid * FARTHEST)) return null; // NaN too
-    if (byte > 127) place *= 128;
-    else {
-      numbers.push(number);
-      [number, place] = [0, 1];
-    }
-  }
-  if (place > 1) return null;
-  const lines = [];
-  let [x, y, next] = [0, 0, 0];
-  const step = () => (numbers[next] % 2 ? -(numbers[next++] + 1) / 2 : numbers[next++] / 2);
-  while (next < numbers.length) {
-    const count = numbers[next++];
-    if (count < 1 || next + 2 * count > numbers.length) return null;
-    lines.push(
-      Array.from({ length: count }, () => {
-        [x, y] = [x + step(), y + step()];
-        return [x / grid, y / grid];
-      }),
-    );
-  }
+  if (!/^(-?[0-9a-z]{1,4}\.-?[0-9a-z]{1,4}([.~](?!$)|$))*$/.test(text)) return null;
+  const lines = text.split("~").filter(Boolean).map((line) => {
+    const steps = line.split(".").map((number) => parseInt(number, 36) / grid);
+    let [x, y] = [0, 0];
+    return Array.from({ length: steps.length / 2 }, (_, at) => [(x += steps[2 * at]), (y += steps[2 * at + 1])]);
+  });
   return lines.flat(2).every((value) => Math.abs(value) <= FARTHEST) ? lines : null;
 }
 
@@ -90,10 +54,7 @@ function unpackedLines(text, grid) {
 const PARTS = {
   image: (text, { images }) => wholeBelow(text, images),
   draw: (text, { grid }) => (grid ? unpackedLines(text, grid) : null),
-  turn: (text, { sliders }) => within(text, sliders.turn),
-  right: (text, { sliders }) => within(text, sliders.right),
-  down: (text, { sliders }) => within(text, sliders.down),
-  thick: (text, { sliders }) => within(text, sliders.thick),
+  ...Object.fromEntries(["turn", "right", "down", "thick"].map((name) => [name, (text, { sliders }) => within(text, sliders[name])])),
   iteration: (text, { iterations }) => (text === "0" ? null : wholeBelow(text, iterations + 1)),
   epoch: (text, { epochs }) => (WHOLE.test(text) && epochs.includes(Number(text)) ? Number(text) : null),
   child: (text, { children }) => wholeBelow(text, children),

@@ -42,6 +42,18 @@ export function redraw() {
   waiting = true;
 }
 
+// Show lines of text beside the pointer, within the graph.
+export function drawTip(linesOf) {
+  const tip = $("#tip"),
+    { x, y } = now.hovered ?? {},
+    { clientWidth: wide, clientHeight: high } = $(".stage");
+  tip.hidden = x === undefined || Boolean(state.graph.pull);
+  if (tip.hidden) return;
+  tip.textContent = linesOf(now.hovered).join("\n");
+  tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
+  tip.style.top = `${Math.max(0, y + 18 + tip.offsetHeight > high ? y - tip.offsetHeight - 10 : y + 18)}px`;
+}
+
 export function choose(selection) {
   Object.assign(now, selection);
   redraw();
@@ -168,13 +180,10 @@ for (const door of doors) {
     const name = door.getAttribute("aria-controls"),
       open = door.ariaExpanded === "true";
     openDrawer(open ? null : name);
-    if (!open) bringIntoSight($(`#${name}`));
+    if (open) return;
+    const behavior = still.matches ? "instant" : "smooth";
+    requestAnimationFrame(() => scrollBy({ top: $(`#${name}`).getBoundingClientRect().top - 14, behavior })); // once it is drawn
   });
-}
-
-function bringIntoSight(target) {
-  const behavior = still.matches ? "instant" : "smooth";
-  requestAnimationFrame(() => scrollBy({ top: target.getBoundingClientRect().top - 14, behavior })); // once it is drawn
 }
 
 // Light or dark is the system's, or what the reader has chosen, which the browser remembers where it can.
@@ -197,7 +206,7 @@ export function lookWith(colors) {
     value = (name) => css.getPropertyValue(`--${name}`).trim(),
     named = Object.fromEntries(["paper", "ink", "muted", "faint", "shade", "accent"].map((name) => [name, value(name)]));
   const parents = colors.map((color) => (isNight() ? lighter(color, named.paper) : color));
-  return { ...named, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
+  return { ...named, parents, glow: channels(value("glow")), family: css.fontFamily, font: `12px ${css.fontFamily}` };
 }
 
 const remembered = storage((store) => store.getItem("graphcaps-theme"));

@@ -76,12 +76,3 @@ export function fixed(value, digits) {
 export function sentence(text) {
   return text[0].toUpperCase() + text.slice(1);
 }
-
-// Show lines of text beside a place on the graph, within it.
-export function placeTip(lines, x, y) {
-  const tip = $("#tip"),
-    { clientWidth: wide, clientHeight: high } = $(".stage");
-  tip.textContent = lines.join("\n");
-  tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
-  tip.style.top = `${Math.max(0, y + 18 + tip.offsetHeight > high ? y - tip.offsetHeight - 10 : y + 18)}px`;
-}

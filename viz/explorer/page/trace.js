@@ -4,15 +4,11 @@
 import { $ } from "./tools.js";
 import { words } from "./words.js";
 
-export function bytes(text) {
+function bytes(text) {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
-// Rows of `size` numbers for each of K x R states: (k, r) => row.
-function rows(numbers, size, R) {
-  return (k, r) => numbers.subarray((k * R + r) * size, (k * R + r + 1) * size);
-}
-
+// (k, r) => the row of numbers of each of K x R states.
 function quantised({ low, step, data }, K, R) {
   const size = data.length / (K * R),
     q = data.slice();
@@ -23,7 +19,7 @@ function quantised({ low, step, data }, K, R) {
       r = state % R;
     return low[k][r] + step[k][r] * byte;
   });
-  return rows(numbers, size, R);
+  return (k, r) => numbers.subarray((k * R + r) * size, (k * R + r + 1) * size);
 }
 
 function mixed(a, b, part) {
@@ -50,15 +46,10 @@ async function storedData() {
       filled = (name, value) => (name === "data" ? arrays.slice(...value) : value);
     return JSON.parse(new TextDecoder().decode(all.subarray(0, end)), filled);
   } catch {
-    fail(words.damaged);
+    Object.assign($("#broken"), { textContent: words.damaged, hidden: false });
+    $("#page").hidden = true;
+    throw new Error(words.damaged);
   }
-}
-
-function fail(message) {
-  $("#broken").textContent = message;
-  $("#broken").hidden = false;
-  $("#page").hidden = true;
-  throw new Error(message);
 }
 
 // One image of the trace: every list of lists becomes a reader (k, r) => numbers.
