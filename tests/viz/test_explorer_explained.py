@@ -1,7 +1,7 @@
 """The explorer says why, in Chromium: votes in the plane, formulas and an article with this image's numbers.
 
 The network isn't trained, and its capsules are long. Its numbers are those that half precision can hold, so that the
-page routes with the same ones as the tests' oracle here.
+page routes with the same ones.
 """
 
 import copy
@@ -9,15 +9,13 @@ import functools
 import re
 
 import numpy as np
-import oracle
 import pytest
 import torch
 
 from graphcaps import CapsNet
-from graphcaps.images.data import to_float
 
 from .browser import check_axe, opened, read, settle
-from .live import FEW, network, page_of
+from .live import FEW, network, page_of, routed
 
 ROUNDS = 4
 LOOKS = {"end": "#view=all", "reduced_motion": "reduce"}
@@ -32,26 +30,6 @@ def model_of() -> CapsNet:
     for parameter in model.parameters():
         parameter.copy_(parameter.half())
     return model
-
-
-@functools.cache
-@torch.no_grad()
-def by_hand() -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
-    """The first image's votes (I, J, D), and of each iteration b, c, agreement (I, J) and v (J, D), by the oracle."""
-    model, seen = model_of(), []
-    layer = model.capsules
-    u = model.children_of(to_float(FEW.pixels[:1]))[:, 0].double()  # (I, P)
-    graph = layer.graph()
-    u_hat = torch.einsum("ep,epd->ed", u[graph.edges(order="eid")[0]], layer.weight.double())
-
-    def observe(r, b, c, v, agreement):
-        state = {"b": b, "c": c, "v": v, "agreement": agreement}
-        seen.append({name: value.numpy().reshape(16 if name != "v" else 10, -1) for name, value in state.items()})
-
-    algorithm = copy.deepcopy(layer.routing)
-    algorithm.iterations = ROUNDS
-    oracle.route(graph, u_hat, algorithm, on_iteration=observe)
-    return u_hat.numpy().reshape(16, 10, -1), seen
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +57,8 @@ def select(page, presses: int, parent: int) -> int:
     return int(re.search(r"part #(\d+), ", page.locator("#subject").inner_text())[1])
 
 
-def test_formulas_hold_the_numbers_of_the_oracle(page):
-    u_hat, seen = by_hand()
+def test_formulas_hold_the_numbers_of_the_routing(page):
+    u_hat, seen = routed(model_of(), FEW.pixels[0], {}, iterations=ROUNDS)
     for presses, parent, r in ((5, 3, 0), (11, 8, 1)):
         child = select(page, presses, parent)
         page.locator("#iteration").fill(str(r + 1), force=True)
@@ -108,7 +86,7 @@ def test_formulas_hold_the_numbers_of_the_oracle(page):
 
 
 def test_votes_lie_in_the_plane_where_numpy_puts_them(page):
-    u_hat, seen = by_hand()
+    u_hat, seen = routed(model_of(), FEW.pixels[0], {}, iterations=ROUNDS)
     parent = 6
     votes, v = u_hat[:, parent], seen[2]["v"][parent]
     along = v / np.linalg.norm(v)
@@ -134,7 +112,7 @@ FACTS = "(all) => all.map((each) => [each.dataset.fact, each.textContent])"
 
 def test_the_article_speaks_of_this_image_and_what_is_pointed_at_lights_up_in_every_figure(page):
     """The four lines, which stay in sight, and all figures follow the pointer; a term lights up what shows it."""
-    _, seen = by_hand()
+    _, seen = routed(model_of(), FEW.pixels[0], {}, iterations=ROUNDS)
     page.locator("#iteration").fill("3", force=True)
     page.keyboard.press("Escape")
     settle(page)

@@ -9,17 +9,13 @@ import pytest
 import torch
 from PIL import Image
 
-from graphcaps import route
-from graphcaps.algorithms.names import as_routing
-from graphcaps.images.data import to_float
 from graphcaps.images.recording import to_bytes
 
 from .browser import answered, check_accessible, draw, opened, settle
-from .live import FEW, answer, network, page_of
+from .live import FEW, answer, network, page_of, routed
 
 SEVEN = [(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]
 NEAR = 4  # how far 8-bit weights may leave a decoded pixel, on a scale to 255
-HOLD = 100.0  # the prior logit by which the page holds a child
 SEEN = "document.querySelector('#seen canvas').toDataURL()"  # the network's input
 
 
@@ -133,24 +129,9 @@ def test_an_image_is_seen_as_it_is_and_changed_and_undo_takes_everything_back(pa
     assert seen(page).sum() > 1.1 * thin
 
 
-@torch.no_grad()
-def routed(pixels: torch.Tensor, held: dict[int, int | None], routing=None, iterations=None):
-    """Lengths (J,) and couplings (I, J) if children are held by a parent, or, with None, vote for nobody."""
-    layer, states = network().capsules, []
-    u = network().children_of(to_float(pixels[None]))[layer.graph().edges(order="eid")[0], 0]  # (E, P)
-    u_hat = torch.einsum("ep,epd->ed", u, layer.weight).reshape(16, 10, 16)
-    prior = torch.zeros(16, 10)
-    for child, parent in held.items():
-        if parent is None:
-            u_hat[child] = 0
-        else:
-            prior[child, parent] = HOLD
-    kappa = {"concentration": 1.0} if routing == "spherical" else {}  # the page's, where the network has none
-    algorithm = as_routing(routing, iterations=iterations, **kappa) if routing else layer.routing
-    votes = u_hat.reshape(160, 1, 16)
-    route(layer.graph(), votes, algorithm, prior=prior.flatten(), on_iteration=lambda *state: states.append(state))
-    _, _, c, v, _ = states[-1]
-    return v[:, 0].norm(dim=-1).numpy(), c[:, 0].reshape(16, 10).numpy()
+def lengths_of(image: int, held: dict[int, int | None]) -> np.ndarray:
+    """The parents' lengths (J,) if children are held."""
+    return np.linalg.norm(routed(network(), FEW.pixels[image], held)[1][-1]["v"], axis=1)
 
 
 def pull(page, place: int, row: int | None) -> None:
@@ -174,7 +155,7 @@ def test_route_and_pull(page):
     pull(page, 3, 7)
     link = page.wait_for_function("() => /pull=\\d+\\.7/.test(location.hash) && location.hash").json_value()
     child = int(re.search(r"pull=(\d+)\.7", link)[1])
-    wanted, _ = routed(FEW.pixels[2], {child: 7})
+    wanted = lengths_of(2, {child: 7})
     assert shown_lengths(page) == pytest.approx(wanted, abs=0.0051) and shown_lengths(page) != free
     change = f"7 {'rises' if wanted[7] > free[7] else 'falls'} from {free[7]:.2f} to {wanted[7]:.2f}"
     assert change in page.locator("#pulled").inner_text()
@@ -182,7 +163,7 @@ def test_route_and_pull(page):
     link = page.wait_for_function("() => location.hash.includes('-') && location.hash").json_value()
     held = {int(i): None if j == "-" else int(j) for i, j in re.findall(r"(\d+)\.(-|\d+)", link.split("pull=")[1])}
     assert held[child] == 7 and None in held.values()
-    assert shown_lengths(page) == pytest.approx(routed(FEW.pixels[2], held)[0], abs=0.0051)
+    assert shown_lengths(page) == pytest.approx(lengths_of(2, held), abs=0.0051)
     page.locator("#release").click()
     answered(page)
     assert shown_lengths(page) == free
@@ -192,7 +173,7 @@ def test_route_and_pull(page):
     child = int(re.search(r"part #(\d+)", page.locator("#pulls label").inner_text())[1])
     page.locator("#pull").select_option("4")
     answered(page)
-    assert shown_lengths(page) == pytest.approx(routed(FEW.pixels[2], {child: 4})[0], abs=0.0051)
+    assert shown_lengths(page) == pytest.approx(lengths_of(2, {child: 4}), abs=0.0051)
     page.locator("#undo").click()
     answered(page)
     assert shown_lengths(page) == free
@@ -241,7 +222,8 @@ def test_compared_lengths_and_couplings_are_those_of_python(page):
         )
         shown, couplings = np.array(bars).reshape(10, 2).T, []
         for side, (routing, iterations) in enumerate((one, other)):
-            lengths, c = routed(FEW.pixels[3], {}, routing, iterations)
+            last = routed(network(), FEW.pixels[3], {}, routing, iterations)[1][-1]
+            lengths, c = np.linalg.norm(last["v"], axis=1), last["c"]
             couplings.append(c)
             assert shown[side] == pytest.approx(lengths, abs=5e-3)
             cells = page.locator("#compare tfoot td").all_inner_texts()
