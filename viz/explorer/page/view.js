@@ -68,7 +68,7 @@ function drawView(context) {
   drawRows(context, left + room);
   if (!$("#folded").hidden && !now.all) write(`+ ${words.undecidedParts(state.fold.undecided)}`, left, TOP + TALL + 22, { color: state.look.muted });
   write($("#entropy h2").textContent, left, TOP + TALL + 50, { weight: 650, size: 14 });
-  write(`${$("#entropy .heads label").textContent} ${$("#entropy output").textContent}; ${$("#mean").textContent}`, left + 220, TOP + TALL + 50, { color: state.look.muted });
+  write(`${$("#entropy .heads label").textContent} ${$("#entropy output").textContent}; ${$("#mean").textContent}`, left + 250, TOP + TALL + 50, { color: state.look.muted });
   panel(context, left, TOP + TALL + 58, SHEET.width - SHEET.edge - left, 170, (canvas) => {
     drawEntropy(canvas, state.trace, state.image, now, (child) => state.look.parents[state.fold.choices.get(child)?.[0]], state.look);
   });
