@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from graphcaps import CapsNet
+from graphcaps import CapsNet, route
+from graphcaps.algorithms.names import as_routing
 from graphcaps.explore.network import network_data
 from graphcaps.explore.run_page import desk_of
 from graphcaps.images import recording
@@ -73,3 +74,30 @@ def answer(model: CapsNet, pixels: np.ndarray) -> Answer:
         drawn = recording.to_bytes(model.decoder(output.capsules, torch.tensor([j])))[0]
         tops.append((j, float(output.lengths[0, j]), output.capsules[0, j].tolist(), drawn))
     return Answer(states.lengths[0, :, 0], states.c[0, :, 0], tops, list(doubts(model, images, output)[0]))
+
+
+@torch.no_grad()
+def routed(
+    model: CapsNet, pixels: torch.Tensor, held: dict[int, int | None], routing=None, iterations=None
+) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
+    """An image's votes (I, J, D), and of each iteration b, c and agreement (I, J) and v (J, D), if children are held by
+    a parent or, with None, vote for nobody."""
+    layer, states = model.capsules, []
+    u = model.children_of(to_float(pixels[None]))[layer.graph().edges(order="eid")[0], 0].double()  # (E, P)
+    u_hat = torch.einsum("ep,epd->ed", u, layer.weight.double()).reshape(16, 10, -1)
+    prior = torch.zeros(16, 10).double()
+    for child, parent in held.items():
+        if parent is None:
+            u_hat[child] = 0
+        else:
+            prior[child, parent] = 100  # the prior logit by which the page holds a child
+    kappa = {"concentration": 1.0} if routing == "spherical" else {}  # the page's, where the network has none
+    algorithm = as_routing(routing or "dynamic", iterations=iterations or 3, **kappa)
+
+    def observe(r, b, c, v, agreement):
+        state = {"b": b, "c": c, "agreement": agreement}
+        states.append({name: value.reshape(16, 10).numpy() for name, value in state.items()} | {"v": v[:, 0].numpy()})
+
+    votes = u_hat.reshape(160, 1, -1)
+    route(layer.graph(), votes, algorithm, prior=prior.flatten(), on_iteration=observe)
+    return u_hat.numpy(), states

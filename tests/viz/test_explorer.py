@@ -29,16 +29,6 @@ def numbers(packed: dict, states: tuple[int, int]) -> tuple[np.ndarray, np.ndarr
     return np.array(packed["low"])[..., None] + step * np.cumsum(rises, axis=1, dtype=np.uint8), step
 
 
-@pytest.mark.parametrize("field", ["c", "b", "agreement"])
-def test_numbers_of_edges_are_off_by_at_most_half_a_step(trace, field):
-    for n, image in enumerate(explorer_data(trace)["images"]):
-        wanted = getattr(trace, field)[:, :, n].astype(np.float64)
-        read, step = numbers(image[field], (3, 10))
-        assert (np.abs(read - wanted) <= step / 2 + 1e-12).all()
-        assert np.allclose(step[..., 0] * 255, wanted.max(-1) - wanted.min(-1))
-        assert field != "c" or np.abs(read - wanted).max() < 0.002
-
-
 @pytest.mark.parametrize("edges", [None, SPARSE], ids=["complete", "sparse"])
 def test_entropies_are_those_of_the_trace(edges):
     trace = make_trace(4, 3, edges=edges)

@@ -1,7 +1,7 @@
 """The explorer says why, in Chromium: votes in the plane, formulas and an article with this image's numbers.
 
 The network isn't trained, and its capsules are long. Its numbers are those that half precision can hold, so that the
-page routes with the same ones as the tests' oracle here.
+page routes with the same ones.
 """
 
 import copy
@@ -9,15 +9,13 @@ import functools
 import re
 
 import numpy as np
-import oracle
 import pytest
 import torch
 
 from graphcaps import CapsNet
-from graphcaps.images.data import to_float
 
 from .browser import check_axe, opened, read, settle
-from .live import FEW, network, page_of
+from .live import FEW, network, page_of, routed
 
 ROUNDS = 4
 LOOKS = {"end": "#view=all", "reduced_motion": "reduce"}
@@ -34,30 +32,10 @@ def model_of() -> CapsNet:
     return model
 
 
-@functools.cache
-@torch.no_grad()
-def by_hand() -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
-    """The first image's votes (I, J, D), and of each iteration b, c, agreement (I, J) and v (J, D), by the oracle."""
-    model, seen = model_of(), []
-    layer = model.capsules
-    u = model.children_of(to_float(FEW.pixels[:1]))[:, 0].double()  # (I, P)
-    graph = layer.graph()
-    u_hat = torch.einsum("ep,epd->ed", u[graph.edges(order="eid")[0]], layer.weight.double())
-
-    def observe(r, b, c, v, agreement):
-        state = {"b": b, "c": c, "v": v, "agreement": agreement}
-        seen.append({name: value.numpy().reshape(16 if name != "v" else 10, -1) for name, value in state.items()})
-
-    algorithm = copy.deepcopy(layer.routing)
-    algorithm.iterations = ROUNDS
-    oracle.route(graph, u_hat, algorithm, on_iteration=observe)
-    return u_hat.numpy().reshape(16, 10, -1), seen
-
-
 @pytest.fixture(scope="module")
 def page(chromium):
     """The page of dynamic routing. It stays open, so each test first brings it into the state that it needs."""
-    with opened(chromium, page_of(model_of(), FEW), **LOOKS) as page:
+    with opened(chromium, page_of(model_of(), FEW), height=1600, **LOOKS) as page:
         page.locator("[aria-controls=why]").click()
         yield page
 
@@ -79,38 +57,36 @@ def select(page, presses: int, parent: int) -> int:
     return int(re.search(r"part #(\d+), ", page.locator("#subject").inner_text())[1])
 
 
-def test_formulas_hold_the_numbers_of_the_oracle(chromium):
-    u_hat, seen = by_hand()
-    with opened(chromium, page_of(model_of(), FEW), **LOOKS) as page:
-        page.locator("[aria-controls=why]").click()
-        for presses, parent, r in ((5, 3, 0), (11, 8, 1)):
-            child = select(page, presses, parent)
-            page.locator("#iteration").fill(str(r + 1), force=True)
-            settle(page)
-            state, then = seen[r], seen[r + 1]
-            b, c, agreement = (state[name][child, parent] for name in ("b", "c", "agreement"))
-            vote, v = u_hat[child, parent], state["v"][parent]
-            said = numbers(page.locator("#edge .formula").inner_text())
-            assert said[-1] == pytest.approx(then["b"][child, parent], abs=NEAR)
-            assert said[:-1] == pytest.approx([b, b, agreement], abs=NEAR)
-            cosine = re.search(r"vectors is (\S+)\. ", page.locator("#edge > figcaption").inner_text())[1]
-            assert numbers(cosine) == pytest.approx([vote @ v / np.linalg.norm(vote) / np.linalg.norm(v)], abs=NEAR)
-            rows = np.array([numbers(row)[-3:] for row in page.locator("#softmax tbody tr").all_inner_texts()])
-            assert rows[:, 0] == pytest.approx(state["b"][child], abs=NEAR)
-            assert rows[:, 1] == pytest.approx(np.exp(state["b"][child]), rel=6e-3, abs=NEAR)
-            assert rows[:, 2] == pytest.approx(state["c"][child], abs=NEAR)
-            s = state["c"][:, parent] @ u_hat[:, parent]
-            lines = [numbers(line) for line in page.locator("#lines li").all_inner_texts()]
-            assert lines[0][-1] == pytest.approx(c, abs=NEAR)
-            assert lines[1][-1] == pytest.approx(np.linalg.norm(s), abs=NEAR)
-            assert lines[2] == pytest.approx([s @ s, 1 + s @ s, np.linalg.norm(v)], abs=NEAR)
-            assert lines[3][-1] == pytest.approx(then["b"][child, parent], abs=NEAR)
-            bars = np.array(numbers(page.locator("#edge > canvas").get_attribute("aria-label"))).reshape(-1, 2).T
-            assert bars == pytest.approx(np.stack([vote, v]), abs=5.1e-3)
+def test_formulas_hold_the_numbers_of_the_routing(page):
+    u_hat, seen = routed(model_of(), FEW.pixels[0], {}, iterations=ROUNDS)
+    for presses, parent, r in ((5, 3, 0), (11, 8, 1)):
+        child = select(page, presses, parent)
+        page.locator("#iteration").fill(str(r + 1), force=True)
+        settle(page)
+        state, following = seen[r], seen[r + 1]
+        b, c, agreement = (state[name][child, parent] for name in ("b", "c", "agreement"))
+        vote, v = u_hat[child, parent], state["v"][parent]
+        shown = numbers(page.locator("#edge .formula").inner_text())
+        assert shown[-1] == pytest.approx(following["b"][child, parent], abs=NEAR)
+        assert shown[:-1] == pytest.approx([b, b, agreement], abs=NEAR)
+        cosine = re.search(r"vectors is (\S+)\. ", page.locator("#edge > figcaption").inner_text())[1]
+        assert numbers(cosine) == pytest.approx([vote @ v / np.linalg.norm(vote) / np.linalg.norm(v)], abs=NEAR)
+        rows = np.array([numbers(row)[-3:] for row in page.locator("#softmax tbody tr").all_inner_texts()])
+        assert rows[:, 0] == pytest.approx(state["b"][child], abs=NEAR)
+        assert rows[:, 1] == pytest.approx(np.exp(state["b"][child]), rel=6e-3, abs=NEAR)
+        assert rows[:, 2] == pytest.approx(state["c"][child], abs=NEAR)
+        s = state["c"][:, parent] @ u_hat[:, parent]
+        lines = [numbers(line) for line in page.locator("#lines li").all_inner_texts()]
+        assert lines[0][-1] == pytest.approx(c, abs=NEAR)
+        assert lines[1][-1] == pytest.approx(np.linalg.norm(s), abs=NEAR)
+        assert lines[2] == pytest.approx([s @ s, 1 + s @ s, np.linalg.norm(v)], abs=NEAR)
+        assert lines[3][-1] == pytest.approx(following["b"][child, parent], abs=NEAR)
+        bars = np.array(numbers(page.locator("#edge > canvas").get_attribute("aria-label"))).reshape(-1, 2).T
+        assert bars == pytest.approx(np.stack([vote, v]), abs=5.1e-3)
 
 
 def test_votes_lie_in_the_plane_where_numpy_puts_them(page):
-    u_hat, seen = by_hand()
+    u_hat, seen = routed(model_of(), FEW.pixels[0], {}, iterations=ROUNDS)
     parent = 6
     votes, v = u_hat[:, parent], seen[2]["v"][parent]
     along = v / np.linalg.norm(v)
@@ -134,40 +110,38 @@ def test_votes_lie_in_the_plane_where_numpy_puts_them(page):
 FACTS = "(all) => all.map((each) => [each.dataset.fact, each.textContent])"
 
 
-def test_the_article_speaks_of_this_image_and_what_is_pointed_at_lights_up_in_every_figure(chromium):
+def test_the_article_speaks_of_this_image_and_what_is_pointed_at_lights_up_in_every_figure(page):
     """The four lines, which stay in sight, and all figures follow the pointer; a term lights up what shows it."""
-    _, seen = by_hand()
-    with opened(chromium, page_of(model_of(), FEW), height=1600, reduced_motion="reduce") as page:
-        page.locator("[aria-controls=why]").click()
-        settle(page)
-        facts = dict(page.locator("[data-fact]").evaluate_all(FACTS))
-        child, parent = int(facts["child"].split("#")[1]), int(facts["parent"])
-        for name in ("agreement", "c"):
-            said = [read(facts[f"{name}{end}"]) for end in ("First", "Last")]
-            assert said == pytest.approx([seen[r][name][child, parent] for r in (0, 2)], abs=0.0051)
-        spread = -(seen[2]["c"] * np.log(seen[2]["c"])).sum(axis=1).mean()
-        assert read(facts["entropyLast"]) == pytest.approx(spread, abs=0.0051)
-        other = (parent + 3) % 10
-        page.locator("#softmax tbody tr").nth(other).hover()
-        settle(page)
-        assert page.locator("#lines-head").inner_text() == f"Round 3 for part #{child} → {other}"
-        assert page.locator("#edge h3").inner_text() == f"Part #{child} → {other}"
-        coupling = numbers(page.locator("#softmax .formula").inner_text())[-1]
-        assert coupling == pytest.approx(seen[2]["c"][child, other], abs=NEAR)
-        assert page.locator("#votes h3").inner_text().endswith(f"votes for {other}")
-        page.locator("dfn[data-term=vote]").focus()
-        lit = page.locator(".lit").evaluate_all("(all) => all.map((each) => each.closest('[id]').id)")
-        assert {"votes", "edge", "decoded", "lines"} <= set(lit)
-        page.keyboard.press("Escape")
-        assert page.locator(".lit").count() == 0 and page.locator("#card").is_hidden()
-        page.locator("#round").press("ArrowLeft")
-        settle(page)
-        assert page.locator("#entropy output").inner_text() == "2"
-        page.locator("#votes summary").click()
-        settle(page)
-        check_axe(page)
-        page.evaluate("scrollTo(0, document.body.scrollHeight)")
-        assert page.locator("#lines").bounding_box()["y"] == 0
-        page.emulate_media(media="print")  # what is open isn't printed, and is drawn without an error
-        settle(page)
-        assert page.locator("#why").is_hidden() and page.locator(".stage").is_visible()
+    _, seen = routed(model_of(), FEW.pixels[0], {}, iterations=ROUNDS)
+    page.locator("#iteration").fill("3", force=True)
+    page.keyboard.press("Escape")
+    settle(page)
+    facts = dict(page.locator("[data-fact]").evaluate_all(FACTS))
+    child, parent = int(facts["child"].split("#")[1]), int(facts["parent"])
+    for name in ("agreement", "c"):
+        shown = [read(facts[f"{name}{end}"]) for end in ("First", "Last")]
+        assert shown == pytest.approx([seen[r][name][child, parent] for r in (0, 2)], abs=0.0051)
+    spread = -(seen[2]["c"] * np.log(seen[2]["c"])).sum(axis=1).mean()
+    assert read(facts["entropyLast"]) == pytest.approx(spread, abs=0.0051)
+    other = (parent + 3) % 10
+    page.locator("#softmax tbody tr").nth(other).hover()
+    settle(page)
+    assert page.locator("#lines-head").inner_text() == f"Round 3 for part #{child} → {other}"
+    assert page.locator("#edge h3").inner_text() == f"Part #{child} → {other}"
+    coupling = numbers(page.locator("#softmax .formula").inner_text())[-1]
+    assert coupling == pytest.approx(seen[2]["c"][child, other], abs=NEAR)
+    assert page.locator("#votes h3").inner_text().endswith(f"votes for {other}")
+    page.locator("dfn[data-term=vote]").focus()
+    lit = page.locator(".lit").evaluate_all("(all) => all.map((each) => each.closest('[id]').id)")
+    assert {"votes", "edge", "decoded", "lines"} <= set(lit)
+    page.keyboard.press("Escape")
+    assert page.locator(".lit").count() == 0 and page.locator("#card").is_hidden()
+    page.locator("#round").press("ArrowLeft")
+    settle(page)
+    assert page.locator("#entropy output").inner_text() == "2"
+    check_axe(page)
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    assert page.locator("#lines").bounding_box()["y"] == 0
+    page.emulate_media(media="print")  # what is open isn't printed, and is drawn without an error
+    settle(page)
+    assert page.locator("#why").is_hidden() and page.locator(".stage").is_visible()

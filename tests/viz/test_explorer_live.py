@@ -9,17 +9,13 @@ import pytest
 import torch
 from PIL import Image
 
-from graphcaps import route
-from graphcaps.algorithms.names import as_routing
-from graphcaps.images.data import to_float
 from graphcaps.images.recording import to_bytes
 
 from .browser import answered, check_accessible, draw, opened, settle
-from .live import FEW, answer, network, page_of
+from .live import FEW, answer, network, page_of, routed
 
 SEVEN = [(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]
 NEAR = 4  # how far 8-bit weights may leave a decoded pixel, on a scale to 255
-HOLD = 100.0  # the prior logit by which the page holds a child
 SEEN = "document.querySelector('#seen canvas').toDataURL()"  # the network's input
 
 
@@ -77,102 +73,65 @@ def shown_lengths(page) -> list[float]:
     return [float(text) for text in page.locator("#parents .value").all_inner_texts()]
 
 
-def test_a_drawing_is_answered_with_the_networks_lengths_and_decoded_in_every_round(page):
+def test_draw_and_read(page):
+    """A drawing is answered as by PyTorch, in every round, wherever and however large it is drawn."""
     visit(page, "view=all&draw=")
+    assert seen(page).max() == 0 and page.locator("#hint").inner_text() == "Draw a digit here"
+    assert page.locator("h1").inner_text() == "Which digit? The sheet is empty"
+    assert page.locator("#doubts").inner_text().startswith("There is no answer")
     draw(page, SEVEN)
     wanted = answer(network(), seen(page))
     assert shown_lengths(page) == pytest.approx(wanted.lengths[2], abs=0.0051)
-    assert page.locator("#shown").inner_text() == "Your drawing"
-    assert page.locator("#images input:checked").count() == 0
+    assert page.locator("#shown").inner_text() == "Your drawing" and page.locator("#hint").is_hidden()
     top, _, _, drawn = wanted.tops[0]
     assert page.locator("#parents .longest .name").inner_text() == str(top)
     assert page.locator("#verdict").inner_text().endswith(str(top))
-    picture = page.locator(f"#parents [data-parent='{top}'] canvas")
-    page.wait_for_function(
-        "(top) => document.querySelector(`#parents [data-parent='${top}'] canvas`).width === 28", arg=top
-    )
-    shown = pixels_of(picture)[..., 3]  # its opacity
+    picture = f"#parents [data-parent='{top}'] canvas"
+    page.wait_for_function("(picture) => document.querySelector(picture).width === 28", arg=picture)
+    shown = pixels_of(page.locator(picture))[..., 3]  # its opacity
     assert np.abs(shown - drawn[0].astype(int)).max() <= NEAR
     slide(page, "iteration", 1)
     page.wait_for_timeout(600)  # the other rounds are decoded when the drawing rests
-    assert np.abs(pixels_of(picture)[..., 3] - shown).max() > 0
+    assert np.abs(pixels_of(page.locator(picture))[..., 3] - shown).max() > 0
     slide(page, "iteration", 7)
-    draw(page, [(0.2, 0.5), (0.8, 0.5)])  # the round stays
-    assert page.locator("#entropy output").inner_text().startswith("7")
+    large = seen(page)[0]
+    page.locator("#clean").click()
+    draw(page, SEVEN, size=0.4, at=(0.3, 0.7))
+    small = seen(page)[0]
+    assert np.abs(small - large).mean() < 4
+    rows, columns = (np.flatnonzero(small.max(axis=axis) > 20) for axis in (1, 0))
+    assert 19 <= rows[-1] - rows[0] + 1 <= 21 and columns[-1] - columns[0] < 20  # as MNIST's digits
+    middle = [(small.sum(axis=axis) * (np.arange(28) + 0.5)).sum() / small.sum() for axis in (1, 0)]
+    assert middle == pytest.approx([14, 14], abs=1)  # where lines cross, their ink is counted twice
+    assert page.locator("#entropy output").inner_text().startswith("7")  # the round stays
     assert shown_lengths(page) == pytest.approx(answer(network(), seen(page)).lengths[6], abs=0.0051)
-
-
-def test_a_drawing_is_framed_as_mnist_wherever_and_however_large_it_is_drawn(page):
-    framed = []
-    for size, at in ((1.0, (0.5, 0.5)), (0.4, (0.3, 0.7)), (0.5, (0.72, 0.3))):
-        page.locator("#clean").click()
-        draw(page, SEVEN, size=size, at=at)
-        image = seen(page)[0]
-        rows, columns = (np.flatnonzero(image.max(axis=axis) > 20) for axis in (1, 0))
-        assert 19 <= rows[-1] - rows[0] + 1 <= 21 and columns[-1] - columns[0] < 20
-        middle = [(image.sum(axis=axis) * (np.arange(28) + 0.5)).sum() / image.sum() for axis in (1, 0)]
-        assert middle == pytest.approx([14, 14], abs=1)  # where lines cross, their ink is counted twice
-        framed.append(image)
-    for image in framed[1:]:
-        assert np.abs(image - framed[0]).mean() < 4
 
 
 def test_an_image_is_seen_as_it_is_and_changed_and_undo_takes_everything_back(page):
     visit(page, "image=3")
     image = FEW.pixels[3].numpy().astype(int)
     assert np.array_equal(seen(page), image) and page.locator("#shown").inner_text() == "Test image: 3"
-    slide(page, "turn", 180)
-    assert page.locator("#shown").inner_text() == "Test image: 3, changed"
-    assert np.abs(seen(page) - image[:, ::-1, ::-1]).max() <= 2
     slide(page, "turn", 90)
+    assert page.locator("#shown").inner_text() == "Test image: 3, changed"
     assert np.abs(seen(page) - np.rot90(image, -1, axes=(1, 2))).max() <= 2
     turned = seen(page)
     draw(page, SEVEN)
-    one = seen(page)
     page.locator("#clean").click()
-    answered(page)
-    assert seen(page).max() == 0 and page.locator("#hint").inner_text() == "Draw a digit here"
-    assert page.locator("h1").inner_text() == "Which digit? The sheet is empty"
-    assert page.locator("#doubts").inner_text().startswith("There is no answer")
-    assert set(page.locator("#parents .value").all_inner_texts()) == {""}
-    page.locator("#undo").click()
-    answered(page)
-    assert np.array_equal(seen(page), one) and page.locator("#hint").is_hidden()
-    page.keyboard.press("Control+z")
-    answered(page)
+    for _ in range(2):
+        page.keyboard.press("Control+z")
+        answered(page)
     assert np.array_equal(seen(page), turned) and page.locator("#images input").nth(3).is_checked()
-    slide(page, "turn", 0)
-    slide(page, "right", 3)
-    slide(page, "down", -2)
+    for name, value in (("turn", 0), ("right", 3), ("down", -2)):
+        slide(page, name, value)
     assert np.array_equal(seen(page)[:, :-2, 3:], image[:, 2:, :-3]) and seen(page)[:, :, :3].max() == 0
-    slide(page, "right", 0)
-    slide(page, "down", 0)
-    ink = {}
-    for thick in (-1, 0, 1):
-        slide(page, "thick", thick)
-        ink[thick] = seen(page).sum()
-        assert (np.sign(seen(page) - image) * thick >= 0).all()
-    assert ink[-1] < 0.9 * ink[0] and ink[1] > 1.1 * ink[0]
+    thin = seen(page).sum()
+    slide(page, "thick", 1)
+    assert seen(page).sum() > 1.1 * thin
 
 
-@torch.no_grad()
-def routed(pixels: torch.Tensor, held: dict[int, int | None], routing=None, iterations=None):
-    """Lengths (J,) and couplings (I, J) if children are held by a parent, or, with None, vote for nobody."""
-    layer, states = network().capsules, []
-    u = network().children_of(to_float(pixels[None]))[layer.graph().edges(order="eid")[0], 0]  # (E, P)
-    u_hat = torch.einsum("ep,epd->ed", u, layer.weight).reshape(16, 10, 16)
-    prior = torch.zeros(16, 10)
-    for child, parent in held.items():
-        if parent is None:
-            u_hat[child] = 0
-        else:
-            prior[child, parent] = HOLD
-    kappa = {"concentration": 1.0} if routing == "spherical" else {}  # the page's, where the network has none
-    algorithm = as_routing(routing, iterations=iterations, **kappa) if routing else layer.routing
-    votes = u_hat.reshape(160, 1, 16)
-    route(layer.graph(), votes, algorithm, prior=prior.flatten(), on_iteration=lambda *state: states.append(state))
-    _, _, c, v, _ = states[-1]
-    return v[:, 0].norm(dim=-1).numpy(), c[:, 0].reshape(16, 10).numpy()
+def lengths_of(image: int, held: dict[int, int | None]) -> np.ndarray:
+    """The parents' lengths (J,) if children are held."""
+    return np.linalg.norm(routed(network(), FEW.pixels[image], held)[1][-1]["v"], axis=1)
 
 
 def pull(page, place: int, row: int | None) -> None:
@@ -189,43 +148,33 @@ def pull(page, place: int, row: int | None) -> None:
     answered(page)
 
 
-def test_a_line_is_pulled_to_another_parent_or_let_go_and_all_rounds_run_again(chromium, text, page):
+def test_route_and_pull(page):
+    """A line is pulled to another parent or let go, by mouse and by keyboard, and all rounds run again."""
     visit(page, "image=2&view=all")
     free = shown_lengths(page)
     pull(page, 3, 7)
     link = page.wait_for_function("() => /pull=\\d+\\.7/.test(location.hash) && location.hash").json_value()
     child = int(re.search(r"pull=(\d+)\.7", link)[1])
-    wanted, _ = routed(FEW.pixels[2], {child: 7})
+    wanted = lengths_of(2, {child: 7})
     assert shown_lengths(page) == pytest.approx(wanted, abs=0.0051) and shown_lengths(page) != free
     change = f"7 {'rises' if wanted[7] > free[7] else 'falls'} from {free[7]:.2f} to {wanted[7]:.2f}"
-    said = page.locator("#pulled").inner_text()
-    assert said.startswith("All rounds ran again, and the other parts chose anew. ") and change in said
+    assert change in page.locator("#pulled").inner_text()
     pull(page, 9, None)
     link = page.wait_for_function("() => location.hash.includes('-') && location.hash").json_value()
     held = {int(i): None if j == "-" else int(j) for i, j in re.findall(r"(\d+)\.(-|\d+)", link.split("pull=")[1])}
     assert held[child] == 7 and None in held.values()
-    wanted, _ = routed(FEW.pixels[2], held)
-    both = shown_lengths(page)
-    assert both == pytest.approx(wanted, abs=0.0051)
-    with opened(chromium, text, end=link, reduced_motion="reduce") as other:
-        assert shown_lengths(other) == both
-        other.locator("#release").click()
-        answered(other)
-        assert shown_lengths(other) == free
-    page.locator("#undo").click()
-    answered(page)
-    assert shown_lengths(page) == pytest.approx(routed(FEW.pixels[2], {child: 7})[0], abs=0.0051)
-    page.locator("#undo").click()
+    assert shown_lengths(page) == pytest.approx(lengths_of(2, held), abs=0.0051)
+    page.locator("#release").click()
     answered(page)
     assert shown_lengths(page) == free
-    page.locator(".stage > canvas").focus()  # the same by keyboard
+    page.locator(".stage > canvas").focus()
     page.keyboard.press("ArrowDown")
     settle(page)
     child = int(re.search(r"part #(\d+)", page.locator("#pulls label").inner_text())[1])
     page.locator("#pull").select_option("4")
     answered(page)
-    assert shown_lengths(page) == pytest.approx(routed(FEW.pixels[2], {child: 4})[0], abs=0.0051)
-    page.locator("#pull").select_option("where its votes agree")
+    assert shown_lengths(page) == pytest.approx(lengths_of(2, {child: 4}), abs=0.0051)
+    page.locator("#undo").click()
     answered(page)
     assert shown_lengths(page) == free
 
@@ -273,7 +222,8 @@ def test_compared_lengths_and_couplings_are_those_of_python(page):
         )
         shown, couplings = np.array(bars).reshape(10, 2).T, []
         for side, (routing, iterations) in enumerate((one, other)):
-            lengths, c = routed(FEW.pixels[3], {}, routing, iterations)
+            last = routed(network(), FEW.pixels[3], {}, routing, iterations)[1][-1]
+            lengths, c = np.linalg.norm(last["v"], axis=1), last["c"]
             couplings.append(c)
             assert shown[side] == pytest.approx(lengths, abs=5e-3)
             cells = page.locator("#compare tfoot td").all_inner_texts()
@@ -321,6 +271,9 @@ def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, text, page):
     page.locator("#name").fill("<b>bar")
     before = state(page)
     assert before["parent"] == 4 and before["label"] == "Send <b>bar to"
+    page.locator("#pull").select_option("6")
+    answered(page)
+    before = state(page)
     page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text } }")
     page.locator("[aria-controls=share]").click()
     page.locator("#copy").click()
@@ -329,19 +282,15 @@ def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, text, page):
     page.wait_for_function("(link) => location.href === link", arg=link)  # the address is updated too
     with opened(chromium, text, end=link[link.index("#") :], reduced_motion="reduce") as other:
         assert state(other) == before
-        other.reload()
-        answered(other)
-        assert state(other) == before
     page.locator("[aria-controls=share]").click()
 
 
-LONG_STEP = base64.urlsafe_b64encode(b"\x01" + b"\xff" * 40 + b"\x01\x00").decode().rstrip("=")
 UNFIT = [
     "image=<img src=x onerror=alert(1)>",
     "image=1&image=2",
-    "draw=gICA",  # a number that doesn't end
-    f"draw={LONG_STEP}",
-    f"draw={'A' * 70000}",
+    "draw=1.2.3",  # a step without its y
+    "draw=zzzz.1",  # far from the sheet
+    f"draw={'1.' * 35000}1",
     "turn=NaN",
     "__proto__=1",
     "child=3&unknown=1",

@@ -52,7 +52,7 @@ ASK = """({ found, pixels, rounds }) => {
 @pytest.fixture(scope="module")
 def ask(chromium):
     """A function that gives the page's numbers of all iterations for a network and pixels (C, H, W)."""
-    page = page_that_computes(chromium, network="Network", saliency="saliency")
+    page = page_that_computes(chromium, network="Network", origins="saliency")
 
     def answers(model: CapsNet, pixels: np.ndarray) -> dict:
         asked = {"found": network_data(model), "pixels": pixels.ravel().tolist(), "rounds": 10}
@@ -161,7 +161,7 @@ def test_what_feeds_a_child_is_what_each_feature_map_adds_and_its_field_is_where
     child = 3 * places + places // 2
     types = slice(3 * model.primary.dim, 4 * model.primary.dim)
     s = whole[types].flatten(1)[:, places // 2]  # (P,)
-    page = page_that_computes(chromium, network="Network", feeds="feeds")
+    page = page_that_computes(chromium, network="Network", origins="feeds")
     ask = """({ found, pixels, child }) => {
       const network = new Network(asBytes(found)), maps = [];
       network.primaryCapsules(pixels, maps);

@@ -18,12 +18,15 @@ CLUB = dgl.from_networkx(networkx.karate_club_graph())
 CAPS, DIM = 4, 6
 LAYERS = {
     "default": {},
-    "unit votes": {"routing": Spherical(concentration=4.0), "unit_votes": True},
     "mutual": {"routing": Spherical(concentration=4.0), "mutual": True},
     "unit votes, mutual, 5 iterations": {"routing": Spherical(5, 4.0), "unit_votes": True, "mutual": True},
     "dynamic": {"routing": "dynamic"},
-    "uniform, no squash, no bias": {"routing": "uniform", "squash_output": False, "bias": False},
-    "not normalised": {"normalise": False},
+    "uniform, no squash, bias or norm": {
+        "routing": "uniform",
+        "squash_output": False,
+        "bias": False,
+        "normalise": False,
+    },
 }
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from graphcaps import viz, watch
 
-from .browser import check_accessible, opened, read, settle, text
+from .browser import check_fits, opened, read, settle, text
 
 
 def test_a_gate_has_loads_dead_experts_and_choices_of_all_epochs_in_its_words(chromium):
@@ -64,4 +64,4 @@ def test_heads_are_chosen_and_one_call_has_no_rounds(chromium):
             settle(page)
             loads = [read(value.split("\u202f")[0]) for value in page.locator("#parents .value").all_inner_texts()]
             assert np.allclose(loads, 100 * c[n].mean(dim=0), atol=0.11)
-        check_accessible(page)
+        check_fits(page)

@@ -18,8 +18,8 @@ from graphcaps.viz.explorer.bundle import bundled
 from graphcaps.viz.explorer.data import explorer_data
 from graphcaps.viz.routing_trace import RoutingTrace
 
-# Names in page/: parts of templates, the first five for pages with a network; and styles in loading order
-PARTS = ["sheet", "explained", "capsule", "figures", "limits", "header", "curve", "reading"]
+# Names in page/: the parts of a page that not every page has, and styles in loading order
+PARTS = ["sheet", "explained", "capsule", "figures", "limits", "child", "epochs"]
 STYLES = "page drawers"
 
 
@@ -41,13 +41,13 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
 def with_data(data: dict) -> str:
     """The page of ``explorer_data``'s dict, to which "network" and "without" of ``explorer_page`` were added."""
     if data["network"] is None:
-        return _filled("page.html", data, STYLES, "recorded", **dict.fromkeys(PARTS[:5], ""))
-    return _filled("page.html", data, STYLES, "explorer", worker=script("worker"))
+        return _filled("page.html", ["child", "epochs"], data, STYLES, "recorded")
+    return _filled("page.html", PARTS, data, STYLES, "explorer", worker=script("worker"))
 
 
 def graph_page(data: dict) -> str:
     """The page of the data that ``graphcaps.explore.graph_page`` describes, as HTML text."""
-    return _filled("nodes.html", data, f"{STYLES} nodes", "graph_page")
+    return _filled("nodes.html", ["explained", "figures"], data, f"{STYLES} nodes", "graph_page")
 
 
 def script(entry: str) -> str:
@@ -55,10 +55,10 @@ def script(entry: str) -> str:
     return bundled(entry, lambda name: _read(f"{name}.js"))
 
 
-def _filled(template: str, data: dict, styles: str, entry: str, worker: str = "", **parts: str) -> str:
-    """Fill the template with the data, a script and other parts, and with a policy for these styles and scripts."""
+def _filled(body: str, parts: list[str], data: dict, styles: str, entry: str, worker: str = "") -> str:
+    """Fill the frame with a body, these parts, the data and a script, and with a policy for the styles and scripts."""
     style, main = "\n".join(_read(f"{name}.css") for name in styles.split()), script(entry)
-    assembly = " 'wasm-unsafe-eval'" if worker else ""  # page/lanes.js assembles WebAssembly; eval stays forbidden
+    assembly = " 'wasm-unsafe-eval'" if worker else ""  # page/network.js assembles WebAssembly; eval stays forbidden
     policy = (
         f"default-src 'none'; script-src {_hash(main)}{assembly}; style-src {_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -69,10 +69,10 @@ def _filled(template: str, data: dict, styles: str, entry: str, worker: str = ""
         "style": style,
         "script": main,
         "data": _compressed(data),
-        **{name: _read(f"{name}.html") for name in PARTS},
-        **parts | {"worker": worker},
+        "worker": worker,
+        **{name: _read(f"{name}.html") if name in parts else "" for name in PARTS},
     }
-    frame = _read("frame.html").replace("$body", _read(template))
+    frame = _read("frame.html").replace("$body", _read(body))
     return string.Template(frame).substitute(filled)
 
 

@@ -16,6 +16,25 @@ export function surface(canvas) {
   return { context, width, height };
 }
 
+// Begin a path through points, for stroke() or fill().
+export function through(context, ...points) {
+  context.beginPath();
+  for (const [x, y] of points) context.lineTo(x, y);
+}
+
+export function circle(context, x, y, radius) {
+  context.beginPath();
+  context.arc(x, y, radius, 0, 2 * Math.PI);
+}
+
+// The filled head of an arrow that points from one place to another.
+export function arrowHead(context, from, to, size) {
+  const angle = Math.atan2(to[1] - from[1], to[0] - from[0]),
+    corner = (turn) => [to[0] - size * Math.cos(angle + turn), to[1] - size * Math.sin(angle + turn)];
+  through(context, to, corner(0.45), corner(-0.45));
+  context.fill();
+}
+
 // A curve over rounds, which go to the right: entropy in nats upwards, a thin line for each child and a thick one for their
 // mean; or couplings.
 export class Curve {
@@ -42,8 +61,7 @@ export class Curve {
     const { context } = this;
     Object.assign(context, { strokeStyle: color, lineWidth: width, globalAlpha: alpha, lineJoin: "round" });
     context.setLineDash(dash);
-    context.beginPath();
-    points.forEach(([x, y], at) => (at ? context.lineTo(x, y) : context.moveTo(x, y)));
+    through(context, ...points);
     context.stroke();
     context.setLineDash([]);
     context.globalAlpha = 1;
@@ -95,8 +113,7 @@ export function drawEntropy(canvas, trace, image, moment, colorOf, look) {
   drawn.line([[x, drawn.box.top], [x, drawn.box.bottom]], look.accent, 2);
   const { context } = drawn;
   Object.assign(context, { fillStyle: look.accent, strokeStyle: look.paper, lineWidth: 2 });
-  context.beginPath();
-  context.arc(x, y, 7, 0, 2 * Math.PI);
+  circle(context, x, y, 7);
   context.fill();
   context.stroke();
   return drawn;

@@ -2,13 +2,12 @@
 
 import { entropies } from "./answer.js";
 import { isOnePass } from "./formulas.js";
-import { arrivals, network } from "./live.js";
+import { arrivals, ask, network, newest } from "./live.js";
 import { answers, RIGHT, WRONG } from "./panels.js";
 import { follow } from "./share.js";
 import { childName, choose, drawings, openDrawer, renewals } from "./shell.js";
 import { state } from "./state.js";
-import { ask, newest } from "./thread.js";
-import { $, fill } from "./tools.js";
+import { $, fill, setBar, setOptions } from "./tools.js";
 import { stored } from "./trace.js";
 import { words } from "./words.js";
 
@@ -54,16 +53,14 @@ function drawCompared({ sides, voted: { label, blank }, filled }) {
   const states = filled.map((each, side) => each[sides[side].iterations - 1]),
     { parents } = stored;
   const answered = states.map(({ lengths }) => answers(lengths));
-  fill($("#compare tbody"), parents.length, "tr", (row) => {
-    row.innerHTML = '<th scope="row"></th>' + '<td><span><span class="bar"></span><span></span></span></td>'.repeat(2);
-  });
+  const cell = '<td><span><span class="bar"></span><span></span></span></td>';
+  fill($("#compare tbody"), parents.length, `<tr><th scope="row"></th>${cell}${cell}</tr>`);
   parents.forEach(({ name }, j) => {
     const { cells } = $("#compare tbody").rows[j];
     cells[0].textContent = cells[0].title = name;
     states.forEach(({ lengths }, side) => {
       const [bar, value] = cells[side + 1].firstChild.children;
-      bar.style.setProperty("--share", lengths[j]);
-      bar.style.setProperty("--of", state.look.parents[j]);
+      setBar(bar, lengths[j], state.look.parents[j]);
       value.textContent = lengths[j].toFixed(2);
       cells[side + 1].classList.toggle("longest", !blank && answered[side].includes(j));
     });
@@ -89,8 +86,7 @@ function drawCompared({ sides, voted: { label, blank }, filled }) {
 function drawMoved([one, other]) {
   const difference = one.map((value, e) => Math.abs(value - other[e])),
     most = [...difference.keys()].sort((a, b) => difference[b] - difference[a] || a - b).slice(0, DIFFERENCES).filter((e) => difference[e] >= 5e-4);
-  fill($("#differences"), Math.max(1, most.length), "li", (item) => {
-    item.innerHTML = '<button type="button"></button>';
+  fill($("#differences"), Math.max(1, most.length), '<li><button type="button"></button></li>', (item) => {
     item.firstChild.addEventListener("click", ({ target }) => {
       const [child, parent] = target.dataset.edge.split(" ").map(Number);
       choose({ child, parent });
@@ -143,10 +139,8 @@ export function compareAs(wanted) {
 document.querySelectorAll("#compare select").forEach((select, at) => {
   const side = Math.floor(at / 2),
     key = at % 2 ? "iterations" : "routing";
-  const option = (value, text) => select.append(Object.assign(document.createElement("option"), { value, textContent: text }));
-  if (key === "routing") {
-    for (const name of ROUTINGS) option(name, name);
-  } else for (let r = 1; r <= stored.iterations; r++) option(r, `${r}`);
+  const rounds = Array.from({ length: stored.iterations }, (_, r) => r + 1);
+  setOptions(select, (key === "routing" ? ROUTINGS : rounds).map((value) => [value, value]));
   select.addEventListener("change", () => {
     const value = key === "iterations" ? Number(select.value) : select.value;
     sides = sides.map((each, n) => (n === side ? { ...each, [key]: value } : each));

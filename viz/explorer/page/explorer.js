@@ -2,16 +2,13 @@
 // comparison.
 
 import "./image_words.js";
-import "./page.js";
 import "./pull.js";
 import "./formulas.js";
-import "./way.js";
-import "./decoded.js";
-import "./terms.js";
 import "./view.js";
+import { BEND, bentBy } from "./behind.js";
 import { compareAs, compared, ROUTINGS } from "./compare.js";
 import { GRID, NEUTRAL } from "./desk.js";
-import { BEND, bentBy, changed, EMPTY, layOut, network, shelf } from "./live.js";
+import { changed, EMPTY, layOut, network, shelf } from "./live.js";
 import { chooserInput } from "./page.js";
 import { share } from "./share.js";
 import { state } from "./state.js";
@@ -21,10 +18,6 @@ import { stored } from "./trace.js";
 share({
   limits: {
     images: shelf.length,
-    iterations: stored.iterations,
-    epochs: stored.epochs,
-    children: state.layer.children,
-    parents: state.layer.parents,
     grid: GRID,
     sliders: Object.fromEntries(Object.keys(NEUTRAL).map((id) => [id, Number($(`#${id}`).max)])),
     bend: network.decoder && { numbers: state.layer.dim, most: Math.round(100 * BEND) },

@@ -2,21 +2,16 @@
 // lines, as the loops of tests/oracle.py have them. Numbers are those of the newest answer.
 
 import { Curve, surface } from "./charts.js";
-import { dot, edgesFrom, edgeTo, lengthOf, parentAt, strengthOf, sumAt, voteOf } from "./routed.js";
 import { childName, choose, drawings, go, redraw, spokenOf, writtenLogit } from "./shell.js";
-import { now, state } from "./state.js";
-import { $, fill, fixed, sentence } from "./tools.js";
+import { dot, edgesFrom, edgeTo, lengthOf, now, parentAt, state, strengthOf, sumAt, voteOf } from "./state.js";
+import { $, fill, fixed, sentence, setBar } from "./tools.js";
 import { VoteView } from "./votes.js";
 import { words } from "./words.js";
 
 const view = new VoteView($("#votes canvas"));
 export const explanations = []; // functions that explain more, each called with the subject and the iteration
-const own = {}; // what a page adds: outputLine(parent, r) in place of squash, and rule(usual, e, r) of a logit
+export const own = {}; // what a page adds: outputLine(parent, r) in place of squash, and rule(usual, e, r) of a logit
 let line = null; // the one of the four that is highlighted
-
-export function explainBy(parts) {
-  Object.assign(own, parts);
-}
 
 // The child that couples most strongly with a parent after the iterations of training, among those drawn.
 function strongestOf(parent) {
@@ -176,9 +171,7 @@ function drawLines(subject, r) {
   const lines = linesOf(subject, r);
   $("#lines-head").textContent = words.pass(isOnePass(state.layer.routing), r + 1, childName(subject.child), state.trace.parents[subject.parent].name);
   Object.assign($("#round"), { max: state.trace.iterations, value: r + 1 });
-  fill($("#lines ol"), lines.length, "li", (item) => {
-    item.innerHTML = '<strong></strong> <span class="letters"></span> <span class="numbers"></span>';
-  });
+  fill($("#lines ol"), lines.length, '<li><strong></strong> <span class="letters"></span> <span class="numbers"></span></li>');
   lines.forEach((texts, at) => {
     const item = $("#lines ol").children[at];
     item.dataset.panel = texts[3];
@@ -253,9 +246,7 @@ function drawSoftmax({ child, edge }, r) {
     edges = edgesFrom(child);
   $("#softmax h3").textContent = words.softmaxOf(childName(child));
   raised($("#softmax .formula"), `${SOFTMAX}${state.held[child] >= 0 ? ": " : " = "}${softmaxNumbers(edge, state.routed.states[r])}`);
-  fill($("#softmax tbody"), edges.length, "tr", (row) => {
-    row.innerHTML = '<td></td><td></td><td></td><td><span class="bar"></span></td><td></td>';
-  });
+  fill($("#softmax tbody"), edges.length, '<tr><td></td><td></td><td></td><td><span class="bar"></span></td><td></td></tr>');
   edges.forEach((e, at) => {
     const row = $("#softmax tbody").rows[at],
       parent = state.layer.dst[e];
@@ -263,8 +254,7 @@ function drawSoftmax({ child, edge }, r) {
     row.cells[0].textContent = state.trace.parents[parent].name;
     row.cells[1].textContent = writtenLogit(b[e], child, parent, 3);
     raised(row.cells[2], state.held[child] === parent ? "" : short(Math.exp(b[e])));
-    row.cells[3].firstChild.style.setProperty("--share", c[e]);
-    row.cells[3].firstChild.style.setProperty("--of", state.look.parents[parent]);
+    setBar(row.cells[3].firstChild, c[e], state.look.parents[parent]);
     row.cells[4].textContent = fixed(c[e], 3);
   });
 }
@@ -316,15 +306,9 @@ function drawWhy() {
 }
 
 function stepLine(by) {
-  const r = Math.round(now.r);
-  if (line === null) line = 0;
-  else if (line + by > 3) {
-    line = 0;
-    go({ r: r + 1 });
-  } else if (line + by < 0) {
-    line = 3;
-    go({ r: r - 1 });
-  } else line += by;
+  const next = line === null ? 0 : line + by;
+  if (next < 0 || next > 3) go({ r: Math.round(now.r) + by });
+  line = (next + 4) % 4;
   redraw();
 }
 

@@ -1,6 +1,6 @@
 // The bipartite graph on a canvas: children at the left, the parents' rows of the page at the right.
 
-import { surface } from "./charts.js";
+import { circle, surface, through } from "./charts.js";
 import { LET_GO } from "./layer.js";
 import { redraw, shortName } from "./shell.js";
 import { now, state } from "./state.js";
@@ -122,8 +122,7 @@ export class Graph {
     if (under === undefined || this.pull) return;
     line(under, 1);
     Object.assign(context, { strokeStyle: look.ink, lineWidth: 2 });
-    context.beginPath();
-    context.arc(right - 2, this.parentY(image.dst[under]), 4, 0, 2 * Math.PI);
+    circle(context, right - 2, this.parentY(image.dst[under]), 4);
     context.stroke();
   }
 
@@ -167,8 +166,7 @@ export class Graph {
       context.strokeRect(from + 1.5, y - side / 2 + 0.5, side - 1, side - 1);
       return;
     }
-    context.beginPath();
-    context.arc(this.left - 5, y, marked || framed ? 5 : Math.min(4.5, Math.max(1.2, 0.38 * this.room)), 0, 2 * Math.PI);
+    circle(context, this.left - 5, y, marked || framed ? 5 : Math.min(4.5, Math.max(1.2, 0.38 * this.room)));
     context.fill();
   }
 
@@ -248,9 +246,7 @@ export function drawScale(canvas, graph, choices, look, enough) {
   canvas.setAttribute("aria-label", words.scale(marks.map(([, text]) => text).join(", ")));
   for (const [c, text] of marks) {
     context.lineWidth = graph.lineWidth(c);
-    context.beginPath();
-    context.moveTo(x, middle);
-    context.lineTo(x + 22, middle);
+    through(context, [x, middle], [x + 22, middle]);
     context.stroke();
     x += 27;
     write(text);

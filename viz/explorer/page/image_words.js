@@ -1,9 +1,9 @@
 // The words of the explorer of images.
 
 import { counted, sentence, thousands } from "./tools.js";
-import { KEYS, SHOWN, speak, words } from "./words.js";
+import { KEYS, SHOWN, words } from "./words.js";
 
-speak({
+Object.assign(words, {
   // `chosen` are [name, how many children choose it], the largest number first, or null for an empty sheet
   title(noun, objects, chosen, children) {
     const question = `Which ${objects > 1 ? words.plurals[noun] : noun}?`;
@@ -72,13 +72,25 @@ speak({
   longestIs: (name, length, wrong) => `the longest parent is ${name} with ${length}${wrong ? ", which is wrong" : ""}`,
 
   reading: [
-    ["A line", "joins a child capsule, which stands for a part, to a parent capsule, which stands for a class. The line's width shows the coupling c, a number from 0 to 1: the share of the child's vote that this parent receives. The couplings of one child sum to 1. A child chooses a parent if their coupling has gone more than a tenth of the way from an equal share to 1. Otherwise the child is undecided. A line has the colour of its parent."],
-    ["Pull a line", "to another parent, and all rounds run again with the child's whole vote going there. If you let the line go over the graph, the child votes for no parent. Undo takes the pull back. A child that you pin stays in sight, and you can give it a name."],
-    ["A round", "of routing has three steps. A softmax over the parents turns the logits b into couplings. Each parent adds up its votes. Then b rises where a child's vote agrees with the parent. All couplings are equal in the first round. Drag along the curve to move through the rounds."],
-    ["The lengths", "of the parents, from 0 to 1, tell how sure the network is that the class is in the image. The mark ✗ stands beside a wrong answer, and ✓ beside the true label."],
-    ["The pictures", "are drawn by the decoder. A child is drawn as its vote alone would look, and a parent as it looks in this round. If the network has no decoder, you see instead which pixels each child depends on."],
-    ["The curve", "shows the entropy of each child. It is high while the child spreads its vote over all parents, and 0 when the child has chosen one. Each curve has the colour of the parent that its child chooses."],
-    ["Keys", `${KEYS[0]} ${KEYS[1]} change the round, and with ${KEYS[2]} the epoch. ${KEYS[3]} plays the rounds. ${KEYS[4]} moves to a parent or to the graph, where ${KEYS[5]} ${KEYS[6]} choose a child. ${KEYS[7]} shows all lines.`],
+    ["A line", `joins a child capsule, which stands for a part, to a parent capsule, which stands for a class. The
+      line's width shows the coupling c, a number from 0 to 1: the share of the child's vote that this parent receives.
+      The couplings of one child sum to 1. A child chooses a parent if their coupling has gone more than a tenth of the
+      way from an equal share to 1. Otherwise the child is undecided. A line has the colour of its parent.`],
+    ["Pull a line", `to another parent, and all rounds run again with the child's whole vote going there. If you let the
+      line go over the graph, the child votes for no parent. Undo takes the pull back. A child that you pin stays in
+      sight, and you can give it a name.`],
+    ["A round", `of routing has three steps. A softmax over the parents turns the logits b into couplings. Each parent
+      adds up its votes. Then b rises where a child's vote agrees with the parent. All couplings are equal in the first
+      round. Drag along the curve to move through the rounds.`],
+    ["The lengths", `of the parents, from 0 to 1, tell how sure the network is that the class is in the image. The mark
+      ✗ stands beside a wrong answer, and ✓ beside the true label.`],
+    ["The pictures", `are drawn by the decoder. A child is drawn as its vote alone would look, and a parent as it looks
+      in this round. If the network has no decoder, you see instead which pixels each child depends on.`],
+    ["The curve", `shows the entropy of each child. It is high while the child spreads its vote over all parents, and 0
+      when the child has chosen one. Each curve has the colour of the parent that its child chooses.`],
+    ["Keys", `${KEYS[0]} ${KEYS[1]} change the round, and with ${KEYS[2]} the epoch. ${KEYS[3]} plays the rounds.
+      ${KEYS[4]} moves to a parent or to the graph, where ${KEYS[5]} ${KEYS[6]} choose a child. ${KEYS[7]} shows all
+      lines.`],
   ],
   terms: {
     child: ["child", "A child is a capsule of the lower layer. Its vector describes one part of the image."],
@@ -96,29 +108,68 @@ speak({
   },
 
   aCapsule: `<h2>1. What a capsule is</h2>
-    <p>Most networks describe what they find with single numbers, one for each kind of thing. A <b>capsule</b> is a small group of numbers, a vector. Its <dfn tabindex="0" data-term="length">length</dfn> tells how sure the network is that the thing is there. Its direction tells how the thing looks: its slant, its thickness and its place.</p>
-    <p>This network has two kinds of capsules. It turns the image into <span data-fact="children"></span>, the <dfn tabindex="0" data-term="child">children</dfn>, which stand for parts. Its last layer has <span data-fact="parents"></span>, which stand for what the image can show.</p>
-    <p>A <dfn tabindex="0" data-term="parent">parent</dfn> holds more than a yes or no. A <dfn tabindex="0" data-term="decoder">decoder</dfn> can draw an image from its numbers alone. Move one of the numbers, and the drawing changes in one way: it may lean, widen, or grow a longer stroke. Nobody chose what each number means.</p>`,
+    <p>Most networks describe what they find with single numbers, one for each kind of thing. A <b>capsule</b> is a
+    small group of numbers, a vector. Its <dfn tabindex="0" data-term="length">length</dfn> tells how sure the network
+    is that the thing is there. Its direction tells how the thing looks: its slant, its thickness and its place.</p>
+    <p>This network has two kinds of capsules. It turns the image into <span data-fact="children"></span>, the
+    <dfn tabindex="0" data-term="child">children</dfn>, which stand for parts. Its last layer has
+    <span data-fact="parents"></span>, which stand for what the image can show.</p>
+    <p>A <dfn tabindex="0" data-term="parent">parent</dfn> holds more than a yes or no. A
+    <dfn tabindex="0" data-term="decoder">decoder</dfn> can draw an image from its numbers alone. Move one of the
+    numbers, and the drawing changes in one way: it may lean, widen, or grow a longer stroke. Nobody chose what each
+    number means.</p>`,
   aVote: `<h2>2. A vote</h2>
-    <p>If you see a nose, you can tell roughly where the face is, how large it is and how it is turned. A child does the same with numbers. It multiplies its vector by a learned matrix, a different one for each parent. The result is its <dfn tabindex="0" data-term="vote">vote</dfn> û, a prediction of how that parent looks if this child is a part of it.</p>
-    <p>Each arrow is a vote for <span data-fact="parent"></span>. The thick arrow is <span data-fact="parent"></span> itself: each vote is multiplied by its coupling, the products are added, and the sum is <dfn tabindex="0" data-term="squash">squashed</dfn> to a length below 1.</p>
-    <p>Point at an arrow, and the same vote lights up in the graph, in the four lines above and in the figures below. The votes are the same in all rounds.<span class="by-rounds"> Only their couplings change. Go back to round 1 and then forward again: the arrows that point the same way as many others grow, and the rest fade.</span></p>`,
+    <p>If you see a nose, you can tell roughly where the face is, how large it is and how it is turned. A child does the
+    same with numbers. It multiplies its vector by a learned matrix, a different one for each parent. The result is its
+    <dfn tabindex="0" data-term="vote">vote</dfn> û, a prediction of how that parent looks if this child is a part of
+    it.</p>
+    <p>Each arrow is a vote for <span data-fact="parent"></span>. The thick arrow is <span data-fact="parent"></span>
+    itself: each vote is multiplied by its coupling, the products are added, and the sum is
+    <dfn tabindex="0" data-term="squash">squashed</dfn> to a length below 1.</p>
+    <p>Point at an arrow, and the same vote lights up in the graph, in the four lines above and in the figures below.
+    The votes are the same in all rounds.<span class="by-rounds"> Only their couplings change. Go back to round 1 and
+    then forward again: the arrows that point the same way as many others grow, and the rest fade.</span></p>`,
   anAgreement: `<h2>3. Agreement</h2>
-    <p>Parts of one thing predict the same thing, so their votes point the same way. Parts that have nothing to do with each other contradict each other.</p>
-    <p>The <dfn tabindex="0" data-term="agreement">agreement</dfn> of a vote with a parent is computed number by number: multiply the two numbers of each pair, then add the products. In each pair of bars, the outline belongs to the vote of <span data-fact="child"></span> and the filled bar to <span data-fact="parent"></span>. The small bar below is their product. The agreement of the two is <span data-fact="agreementFirst"></span><span class="by-rounds"> in round 1 and <span data-fact="agreementLast"></span> in round <span data-fact="rounds"></span></span>.</p>
-    <p><span class="by-rounds">The votes themselves make the parent that they are compared with. A few votes that agree pull the parent towards them, and in the next round they agree with it even more. </span>Routing adds the agreement to the <dfn tabindex="0" data-term="logit">logit</dfn> b, of which a child has one for each parent.</p>`,
+    <p>Parts of one thing predict the same thing, so their votes point the same way. Parts that have nothing to do with
+    each other contradict each other.</p>
+    <p>The <dfn tabindex="0" data-term="agreement">agreement</dfn> of a vote with a parent is computed number by number:
+    multiply the two numbers of each pair, then add the products. In each pair of bars, the outline belongs to the vote
+    of <span data-fact="child"></span> and the filled bar to <span data-fact="parent"></span>. The small bar below is
+    their product. The agreement of the two is <span data-fact="agreementFirst"></span><span class="by-rounds"> in round
+    1 and <span data-fact="agreementLast"></span> in round <span data-fact="rounds"></span></span>.</p>
+    <p><span class="by-rounds">The votes themselves make the parent that they are compared with. A few votes that agree
+    pull the parent towards them, and in the next round they agree with it even more. </span>Routing adds the agreement
+    to the <dfn tabindex="0" data-term="logit">logit</dfn> b, of which a child has one for each parent.</p>`,
   theCompetition: `<h2>4. Competition</h2>
-    <p>No child can give its whole vote to everyone. A <b>softmax</b> turns its logits into <dfn tabindex="0" data-term="coupling">couplings</dfn> that sum to 1, so what one parent gains, the others lose. Each curve shows the share of one parent. <span data-fact="parent"></span> receives a share of <span data-fact="cFirst"></span><span class="by-rounds"> in round 1 and <span data-fact="cLast"></span> in round <span data-fact="rounds"></span></span> from <span data-fact="child"></span>.</p>
-    <p>This is how routing separates things that lie over each other. Two digits may claim the same strokes, but a part that helps to build one of them is lost to the other.</p>
-    <p>The <dfn tabindex="0" data-term="entropy">entropy</dfn> measures how undecided a child is. It is 0 nat when the child has chosen, and largest when its shares are equal.<span class="by-rounds"> On this image, the mean falls from <span data-fact="entropyFirst"></span> to <span data-fact="entropyLast"></span> nat within a few <dfn tabindex="0" data-term="iteration">rounds</dfn>.</span></p>
-    <p>Now interfere. Pull a line in the graph to another parent. The new parent grows if the vote agrees with its other votes, the old parent shrinks, and other parts may change sides.</p>`,
+    <p>No child can give its whole vote to everyone. A <b>softmax</b> turns its logits into
+    <dfn tabindex="0" data-term="coupling">couplings</dfn> that sum to 1, so what one parent gains, the others lose.
+    Each curve shows the share of one parent. <span data-fact="parent"></span> receives a share of
+    <span data-fact="cFirst"></span><span class="by-rounds"> in round 1 and <span data-fact="cLast"></span> in round
+    <span data-fact="rounds"></span></span> from <span data-fact="child"></span>.</p>
+    <p>This is how routing separates things that lie over each other. Two digits may claim the same strokes, but a part
+    that helps to build one of them is lost to the other.</p>
+    <p>The <dfn tabindex="0" data-term="entropy">entropy</dfn> measures how undecided a child is. It is 0 nat when the
+    child has chosen, and largest when its shares are equal.<span class="by-rounds"> On this image, the mean falls from
+    <span data-fact="entropyFirst"></span> to <span data-fact="entropyLast"></span> nat within a few
+    <dfn tabindex="0" data-term="iteration">rounds</dfn>.</span></p>
+    <p>Now interfere. Pull a line in the graph to another parent. The new parent grows if the vote agrees with its other
+    votes, the old parent shrinks, and other parts may change sides.</p>`,
   itsLimits: `<h2>5. What routing is not good for</h2>
-    <p>The lines are not an explanation made afterwards, because the network computed its answer with them. But they only show which parts went where. They don't prove that the answer is right, or that routing was needed for it.</p>
-    <p><b>Routing is often not needed.</b> With equal couplings (<i>uniform</i>), the same votes often give the same answer, as you can compare here. Networks that were trained with equal couplings answer about as many images correctly.</p>
-    <p><b>Routing can't recognise what the network never saw.</b> Capsules were invented to cope with new points of view. Yet the network misreads most digits that are turned by 60 degrees, if no digit was turned in training. Turn yours.</p>
-    <p><b>Routing is sure of nonsense.</b> It strengthens what the votes agree on, right or wrong. A letter or a scribble is read as a class too, and rounds beyond training make a wrong answer surer, not better.</p>
-    <p><b>The parts are not ours.</b> A child may stand for a part that no person would name, and some children never choose.</p>
-    <p>Routing pays where several causes compete for the same parts and you want to find out which part has which cause, as in some graphs. If you only need accuracy on images, try a convolutional network first. The idea of routing comes from Sabour, Frosst and Hinton (2017).</p>`,
+    <p>The lines are not an explanation made afterwards, because the network computed its answer with them. But they
+    only show which parts went where. They don't prove that the answer is right, or that routing was needed for it.</p>
+    <p><b>Routing is often not needed.</b> With equal couplings (<i>uniform</i>), the same votes often give the same
+    answer, as you can compare here. Networks that were trained with equal couplings answer about as many images
+    correctly.</p>
+    <p><b>Routing can't recognise what the network never saw.</b> Capsules were invented to cope with new points of
+    view. Yet the network misreads most digits that are turned by 60 degrees, if no digit was turned in training. Turn
+    yours.</p>
+    <p><b>Routing is sure of nonsense.</b> It strengthens what the votes agree on, right or wrong. A letter or a
+    scribble is read as a class too, and rounds beyond training make a wrong answer surer, not better.</p>
+    <p><b>The parts are not ours.</b> A child may stand for a part that no person would name, and some children never
+    choose.</p>
+    <p>Routing pays where several causes compete for the same parts and you want to find out which part has which cause,
+    as in some graphs. If you only need accuracy on images, try a convolutional network first. The idea of routing comes
+    from Sabour, Frosst and Hinton (2017).</p>`,
 
   fewVectors: (n) => counted(n, "small vector", "small vectors"),
   saved: (name) => `Saved as ${name}.`,
@@ -151,16 +202,8 @@ speak({
   childWord: "child",
   strongestWith: (name) => `, the part that couples most strongly with ${name}`,
   subject: (child, reason, parent) => `This is about ${child}${reason}, and its parent ${parent}. Choose another line or child in the graph.`,
-  plane: (name, rounds) =>
-    `The axis to the right is the direction of ${name} after ${counted(rounds, "round", "rounds")}. The axis upwards is the ` +
-    `direction across it in which the votes differ most. Stronger arrows have larger couplings, and the thick arrow is ${name} itself. ` +
-    `The dashed circle has radius 1. The dotted lines show `,
-  meanAngle: (angle, first) =>
-    `the mean angle between votes and parent, weighted by coupling and length: ${angle}${first && `, and ${first} in round 1`}.`,
-  inPlane: (head, chosen, angle) => `${head} in the plane. The keys Up and Down choose a child.${chosen} ${angle}`,
+  thickArrow: (name) => `${name} itself`,
   lengthIs: (name, length) => `${name}, length ${length}`,
-  replaced: (b, r) =>
-    `This replaces b, which was ${b}, and gives b of round ${r + 2}. κ is the concentration, and ρ is the usual length of votes for this parent.`,
   voteAlone: (child, length) => `The decoder's drawing of the vote of ${child} alone, squashed to length ${length}.`,
   parentDrawn: (name, r) => `The decoder's drawing of ${name} after round ${r}, from all votes.`,
 

@@ -1,31 +1,91 @@
 // A page that carries its network: what is drawn is routed here, in a thread of its own, and shown.
 
-import { computed, reanswered } from "./answer.js";
+import { computed, doubtOf, reanswered } from "./answer.js";
 import { Desk, NEUTRAL } from "./desk.js";
-import { doubtOf } from "./doubts.js";
 import { chooserInput, show, showImages, stepChild, takeImage } from "./page.js";
 import { answers, noun, RIGHT, WRONG, wrongOf } from "./panels.js";
 import { paste, photograph } from "./picture.js";
-import { follow, resume } from "./share.js";
+import { resume } from "./share.js";
 import { redraw } from "./shell.js";
-import { now, state } from "./state.js";
-import { ask, newest, thread } from "./thread.js";
-import { $, fill, fixed, sentence } from "./tools.js";
+import { edgeTo, now, state } from "./state.js";
+import { $, fixed, sentence } from "./tools.js";
 import { stored, unpacked } from "./trace.js";
 import { words } from "./words.js";
 
+let underway = 0; // questions without an answer
+
+// Ask a thread with the network: ask(kind, question) is a promise of its answer.
+function thread() {
+  const url = URL.createObjectURL(new Blob([$("#worker").textContent], { type: "text/javascript" })),
+    worker = new Worker(url),
+    waiting = new Map();
+  let count = 0;
+  let broken = null;
+  worker.onmessage = ({ data: { id, ...answer } }) => {
+    waiting.get(id)?.(answer);
+    waiting.delete(id);
+  };
+  worker.onerror = ({ message }) => {
+    broken = message || words.threadStopped;
+    waiting.forEach((done) => done({ error: broken }));
+    waiting.clear();
+  };
+  const ask = (kind, question) =>
+    new Promise((done) => {
+      if (broken) return done({ error: broken });
+      waiting.set(++count, done);
+      worker.postMessage({ id: count, kind, ...question });
+    });
+  ask("load", { network: stored.network }).then(({ error }) => error && trouble(error));
+  return ask;
+}
+
+function trouble(error) {
+  $("#trouble").hidden = !error;
+  if (error) $("#trouble").textContent = words.cantAnswer(error);
+}
+
+// A function that asks one question at a time. While one is answered, only the newest other one waits.
+export function newest(ask, kind, arrived) {
+  let waiting = null,
+    running = false;
+  return async (question, about) => {
+    waiting = { question, about };
+    if (running) return;
+    running = true;
+    expectAnswers(1);
+    try {
+      while (waiting) {
+        const asked = waiting;
+        waiting = null;
+        const { error, ...answer } = await ask(kind, asked.question);
+        if (error || kind === "explain") trouble(error);
+        if (!error) arrived(answer, asked.about);
+      }
+    } finally {
+      running = false;
+      expectAnswers(-1);
+    }
+  };
+}
+
+function expectAnswers(more) {
+  underway += more;
+  $("main").setAttribute("aria-busy", underway > 0);
+}
+
+export const ask = thread();
+
 export const network = stored.network;
-export const BEND = 0.25; // added to a number of the longest capsule, or taken away, at most
 export const EMPTY = { at: null, label: null, name: "" };
-export const arrivals = []; // functions that follow an answer, each called with it and with {label, blank}
+export const arrivals = []; // functions that follow an answer, each called with it and with {label, blank, moment}
 export const shelf = stored.images.map(shelved); // images to try
 const [, high, wide] = network.shape,
   TOPS = Math.min(3, stored.parents.length),
   REST = 350; // milliseconds after which a drawing is taken to be done
-let top1; // the longest parent of the newest answer
 state.layer = lastLayer(network);
 state.shown = EMPTY;
-stored.looks &&= network.layers.length === 1; // saliency.js goes back from primary capsules
+stored.looks &&= network.layers.length === 1; // origins.js goes back from primary capsules
 
 // Ends of the last layer's edges, as the page has them; the network's arrays stay in its thread.
 function lastLayer({ layers }) {
@@ -35,13 +95,6 @@ function lastLayer({ layers }) {
   return { ...rest, src: whole(src), dst: whole(dst), dim: weight.shape[2], learnedPrior };
 }
 
-// The edges of the last layer that a stored image keeps.
-function edgesOf({ src, dst }) {
-  const place = (e) => state.layer.src[e] * state.layer.parents + state.layer.dst[e],
-    places = new Map([...state.layer.src.keys()].map((e) => [place(e), e]));
-  return src.map((child, at) => places.get(child * state.layer.parents + dst[at]));
-}
-
 function shelved(each, n) {
   const name = stored.parents[each.label]?.name;
   return { name: name ?? `image ${n}`, classes: [each.label], pixels: each.pixels, wrong: name && wrongOf(stored, each) };
@@ -49,7 +102,6 @@ function shelved(each, n) {
 
 const findLooks = stored.looks && !network.decoder ? newest(thread(), "saliency", addLooks) : null; // it takes a second
 const explain = newest(ask, "explain", (answer, about) => showAnswer(answer, about));
-const bendDecoded = newest(ask, "decode", ({ pictures: [picture] }, of) => of === top1 && showPixels($("#bend > canvas"), picture));
 
 export function showPixels(canvas, data) {
   paste(canvas, photograph({ shape: network.shape, data }));
@@ -136,7 +188,8 @@ function showAnswer(answer, about) {
   if ($("#doubts").textContent !== text) $("#doubts").textContent = text; // a screen reader reads each change aloud
   if (page !== null) {
     const one = unpacked(stored, page),
-      images = Object.assign([...stored.images], { [page]: reanswered(one, answer, state.layer, stored, edgesOf(one)) }),
+      edges = one.src.map((child, at) => edgeTo(one.dst[at], child)),
+      images = stored.images.with(page, reanswered(one, answer, state.layer, stored, edges)),
       k = stored.epochs.indexOf(epoch);
     show({ ...stored, start: page, images }, r, k < 0 ? stored.epochs.length - 1 : k);
   } else {
@@ -144,14 +197,10 @@ function showAnswer(answer, about) {
   }
   clearTimeout(resting);
   resting = setTimeout(() => rest(about), REST);
-  showBend(answer.tops[0]);
   const mark = label === null || blank ? "" : answer.tops[0].parent === label ? ` ${RIGHT}` : ` ${WRONG}`;
   $("#verdict").textContent = blank ? "" : words.readAs(names, doubt) + mark;
-  if (moment) {
-    resume(moment);
-    bendBy(moment.bend);
-  }
-  for (const arrival of arrivals) arrival(answer, { label, blank });
+  if (moment) resume(moment);
+  for (const arrival of arrivals) arrival(answer, { label, blank, moment });
 }
 
 // The decoder's pictures of as many of the longest capsules as an image shows objects, one over the other.
@@ -181,51 +230,6 @@ function addLooks({ saliency }, about) {
   takeImage(now.n);
 }
 
-// The sliders of the longest capsule.
-function showBend(longest) {
-  top1 = longest;
-  const { parent, capsule } = top1;
-  $("#capsule").textContent = words.capsuleOf(state.trace.parents[parent].name, capsule.length);
-  fill($("#numbers"), capsule.length, "div", (row, d) => {
-    row.innerHTML = '<label></label><input type="range" step="0.01"><output></output>';
-    const [label, input] = row.children;
-    Object.assign(input, { min: -BEND, max: BEND });
-    label.textContent = words.number(d + 1);
-    label.htmlFor = input.id = `number-${d + 1}`;
-    input.addEventListener("input", vary);
-  });
-  goBack();
-}
-
-function varied() {
-  return top1.capsule.map((value, d) => value + Number($(`#number-${d + 1}`).value));
-}
-
-function vary() {
-  const capsule = varied();
-  capsule.forEach((value, d) => ($(`#number-${d + 1} + output`).textContent = fixed(value, 2)));
-  if (network.decoder) bendDecoded({ capsules: [{ parent: top1.parent, capsule }] }, top1);
-  follow();
-}
-
-// {number, from 1: hundredths added to it}, or null where the capsule is as it is.
-export function bentBy() {
-  const added = [...document.querySelectorAll("#numbers input")].map(({ value }) => Math.round(100 * value)),
-    bent = added.map((hundredths, d) => [d + 1, hundredths]).filter(([, hundredths]) => hundredths !== 0);
-  return bent.length ? Object.fromEntries(bent) : null;
-}
-
-function bendBy(added) {
-  for (const [number, hundredths] of Object.entries(added)) $(`#number-${number}`).value = hundredths / 100;
-  if (bentBy()) vary();
-}
-
-function goBack() {
-  for (const input of document.querySelectorAll("#numbers input")) input.value = 0;
-  varied().forEach((value, d) => ($(`#number-${d + 1} + output`).textContent = fixed(value, 2)));
-  if (top1.picture) showPixels($("#bend > canvas"), top1.picture);
-}
-
 for (const [id, most] of [
   ["right", Math.round(wide / 4)],
   ["down", Math.round(high / 4)],
@@ -247,15 +251,9 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   state.desk.undo();
 });
-$("#back").addEventListener("click", () => {
-  goBack();
-  vary();
-  follow();
-});
 $("#votes canvas").addEventListener("keydown", stepChild);
 $("#child").hidden = true; // the softmax has it
 $("main").classList.add("live");
-$("#bend").hidden = !network.decoder;
 $("#seen figcaption").textContent = words.seenSize(wide, high);
 
 show(stored);

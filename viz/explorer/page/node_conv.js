@@ -27,17 +27,8 @@ class NodeLayer extends Layer {
       votes = [...Array(src.length * K).keys()],
       arrays = { src: votes.map((e) => Math.floor(e / K)), dst: votes.map((e) => dst[Math.floor(e / K)] * K + (e % K)) };
     const [from, to] = [arrays.src, arrays.dst].map((values) => ({ values: Int32Array.from(values) }));
-    super({
-      src: from,
-      dst: to,
-      matrix: { values: [] },
-      weight: { values: [], shape: [0, 0, D] },
-      children: src.length,
-      parents: N * K,
-      routing,
-      iterations,
-      concentration,
-    });
+    const weights = { matrix: { values: [] }, weight: { values: [], shape: [0, 0, D] } };
+    super({ src: from, dst: to, ...weights, children: src.length, parents: N * K, routing, iterations, concentration });
     Object.assign(this, { conv, ends: { src, dst, weight }, back: reversesOf(src, dst) });
   }
 
@@ -91,10 +82,6 @@ class NodeLayer extends Layer {
     return squash ? squashed(means, D) : means;
   }
 
-  nodeOf(parent) {
-    return Math.floor(parent / this.conv.K);
-  }
-
   // K / in-degree / f of a node: what makes the sum a mean, and independent of the features' scale.
   factor(node) {
     const { K, normalise } = this.conv,
@@ -124,7 +111,7 @@ export class NodeConv {
 
   reset() {
     const { src, dst, weight, N, K, D } = this;
-    this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()], held: src.map(() => null) }; // -1: a new edge; by which capsule
+    this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()], held: src.map(() => null) }; // -1: a new edge; held: by a capsule of its target, or null
     this.x = this.given.slice();
     this.moved = new Set(); // nodes whose features aren't those given
     this.z = new Float64Array(N * K * D);
@@ -181,11 +168,6 @@ export class NodeConv {
       edges.number.push(cut);
       edges.held.push(null);
     }
-  }
-
-  // Let an edge go to one capsule of its target, or with null where its votes agree.
-  hold(e, capsule) {
-    this.edges.held[e] = capsule;
   }
 
   // A function that brings back the edges and features of now.

@@ -1,8 +1,11 @@
 // The graph on a canvas. An edge with a reverse is the half of a line that touches its target, any other one an arrow.
+// Buttons, + and − on the graph, and the wheel with Ctrl, which is what a pinch on a touchpad sends, enlarge it. Then
+// dragging an empty place moves it.
 
-import { surface } from "./charts.js";
-import { ASIDE, Graph, REACH, rgbOf } from "./graph.js";
-import { indexOfLargest, scratch } from "./tools.js";
+import { arrowHead, circle, surface, through } from "./charts.js";
+import { ASIDE, Graph, GRABBED, REACH, rgbOf } from "./graph.js";
+import { redraw } from "./shell.js";
+import { $, indexOfLargest, scratch } from "./tools.js";
 
 const SMALLEST = 3, // pixels of a node's radius
   LARGEST = 13,
@@ -10,12 +13,62 @@ const SMALLEST = 3, // pixels of a node's radius
   HUBS = 6, // nodes with most edges, whose names may cover nodes
   HEADED = 9, // pixels of an arrow's head
   OUTLINE = 2.5, // pixels around an edge that goes to another capsule than in the given graph
+  CLOSEST = 12, // times as large as the whole graph, at most
+  CLOSER = 1.5, // times as large with each step
   SHAPES = [0, -4, 3, 6, 5, 4]; // corners of the nodes of each class; 0: a circle; below 0: it lies on a side
 
 export class NodeGraph extends Graph {
   constructor(canvas) {
     super(canvas);
     Object.assign(this, { zoom: 1, shift: [0, 0] }); // how much it is enlarged, and moved in pixels
+    this.zooms();
+    this.drags();
+  }
+
+  zooms() {
+    $("#zoom-in").addEventListener("click", () => this.zoomBy(CLOSER));
+    $("#zoom-out").addEventListener("click", () => this.zoomBy(1 / CLOSER));
+    this.canvas.addEventListener("keydown", ({ key }) => {
+      if ("+=".includes(key)) this.zoomBy(CLOSER);
+      if (key === "-") this.zoomBy(1 / CLOSER);
+    });
+    const wheel = (event) => {
+      if (!event.ctrlKey) return; // it scrolls the page
+      event.preventDefault();
+      this.zoomBy(2 ** (-event.deltaY / 200), event.offsetX, event.offsetY);
+    };
+    this.canvas.addEventListener("wheel", wheel, { passive: false });
+  }
+
+  drags() {
+    let dragged = null; // where an empty place was pressed, and the shift then
+    this.canvas.addEventListener("pointerdown", ({ offsetX: x, offsetY: y, button, pointerId }) => {
+      if (button !== 0 || this.zoom === 1 || this.under(x, y)) return;
+      dragged = { x, y, shift: this.shift };
+      this.canvas.setPointerCapture(pointerId);
+    });
+    this.canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
+      if (!dragged || Math.hypot(offsetX - dragged.x, offsetY - dragged.y) < GRABBED) return;
+      this.pulled = true; // its end isn't a click
+      this.moveTo([dragged.shift[0] + offsetX - dragged.x, dragged.shift[1] + offsetY - dragged.y]);
+    });
+    this.canvas.addEventListener("lostpointercapture", () => (dragged = null));
+  }
+
+  zoomBy(factor, x = this.width / 2, y = this.height / 2) {
+    const zoom = Math.min(CLOSEST, Math.max(1, this.zoom * factor)),
+      from = [x - this.width / 2, y - this.height / 2];
+    this.moveTo(this.shift.map((shift, k) => from[k] - ((from[k] - shift) * zoom) / this.zoom), zoom);
+  }
+
+  // As far as some of the graph stays in sight.
+  moveTo(shift, zoom = this.zoom) {
+    const most = [this.width, this.height].map((size) => ((zoom - 1) * size) / 2);
+    Object.assign(this, { zoom, shift: shift.map((value, k) => Math.min(most[k], Math.max(-most[k], value))) });
+    this.canvas.style.touchAction = zoom > 1 ? "none" : "";
+    $("#zoom-out").disabled = zoom === 1;
+    $("#zoom-in").disabled = zoom === CLOSEST;
+    redraw();
   }
 
   // The conv, the places of its nodes, colours and names as the page has them; what changes with every edge.
@@ -121,31 +174,17 @@ export class NodeGraph extends Graph {
   path(e, width) {
     const { context } = this,
       { ring, from, to } = this.line(e);
-    context.beginPath();
-    if (ring) context.arc(...ring, 0, 2 * Math.PI);
-    else {
-      context.moveTo(...from);
-      context.lineTo(...to);
-    }
+    if (ring) circle(context, ...ring);
+    else through(context, from, to);
     context.stroke();
-    if (ring || this.back[e] >= 0) return;
-    const angle = Math.atan2(to[1] - from[1], to[0] - from[0]),
-      size = HEADED * 0.6 + width,
-      corner = (turn) => [to[0] - size * Math.cos(angle + turn), to[1] - size * Math.sin(angle + turn)];
-    context.beginPath();
-    context.moveTo(...to);
-    context.lineTo(...corner(0.45));
-    context.lineTo(...corner(-0.45));
-    context.fill();
+    if (!ring && this.back[e] < 0) arrowHead(context, from, to, HEADED * 0.6 + width);
   }
 
   // The line that is pulled, from the node that votes to the pointer.
   drawPull(look) {
     const { context, pull } = this;
     Object.assign(context, { globalAlpha: 1, strokeStyle: look.accent, lineWidth: this.thick });
-    context.beginPath();
-    context.moveTo(...this.spots[this.src[pull.edge]]);
-    context.lineTo(pull.x, pull.y);
+    through(context, this.spots[this.src[pull.edge]], [pull.x, pull.y]);
     context.stroke();
   }
 
@@ -162,22 +201,19 @@ export class NodeGraph extends Graph {
     context.stroke();
     if (!this.conv.moved.has(node)) return; // a dot: its features are moved
     context.fillStyle = look.ink;
-    context.beginPath();
-    context.arc(this.spots[node][0] + 0.8 * this.radius, this.spots[node][1] - 0.8 * this.radius, Math.max(3, 0.35 * this.radius), 0, 2 * Math.PI);
+    const [x, y] = this.spots[node];
+    circle(context, x + 0.8 * this.radius, y - 0.8 * this.radius, Math.max(3, 0.35 * this.radius));
     context.fill();
   }
 
   shape(x, y, radius, corners) {
     const { context } = this,
       count = Math.abs(corners);
-    context.beginPath();
-    if (!count) return context.arc(x, y, radius, 0, 2 * Math.PI);
+    if (!count) return circle(context, x, y, radius);
     const start = corners === -4 ? Math.PI / 4 : Math.PI / 2,
-      wide = radius * { 3: 1.35, 4: 1.2 }[count] || radius * 1.1;
-    for (let k = 0; k < count; k++) {
-      const angle = start + (2 * Math.PI * k) / count;
-      context.lineTo(x + wide * Math.cos(angle), y - wide * Math.sin(angle));
-    }
+      wide = radius * { 3: 1.35, 4: 1.2 }[count] || radius * 1.1,
+      angles = Array.from({ length: count }, (_, k) => start + (2 * Math.PI * k) / count);
+    through(context, ...angles.map((angle) => [x + wide * Math.cos(angle), y - wide * Math.sin(angle)]));
     context.closePath();
   }
 
@@ -217,7 +253,7 @@ export class NodeGraph extends Graph {
   }
 
   pointedAt({ child, parent }) {
-    return { child, edge: child, node: child === undefined ? this.layer.nodeOf(parent) : undefined };
+    return { child, edge: child, node: child === undefined ? Math.floor(parent / this.conv.K) : undefined };
   }
 
   // The item under a point: {node}, {edge}, or null.

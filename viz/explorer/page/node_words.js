@@ -3,9 +3,9 @@
 import { state } from "./state.js";
 import { counted, fixed, sentence, thousands } from "./tools.js";
 import { stored } from "./trace.js";
-import { KEYS, SHOWN, speak, words } from "./words.js";
+import { KEYS, SHOWN, words } from "./words.js";
 
-speak({
+Object.assign(words, {
   title(counts, edges) {
     const chosen = counts.map((count, l) => [count, l]).filter(([count]) => count).sort(([a], [b]) => b - a),
       texts = chosen.slice(0, SHOWN).map(([count, l], at) => `${at ? thousands(count) : counted(count, "edge", "edges")} to ${l}`),
@@ -77,23 +77,25 @@ speak({
   subject: (edge, reason, parent) => `This is about the edge ${edge}, and ${parent}. `,
   vote: (name, unit, weight) =>
     `The edge's vote û is the features of ${name} times W${unit ? ", scaled to length 1" : ""}${weight === 1 ? "" : `, times the edge's weight ${fixed(weight, 2)}`}.`,
-  plane: (name, iterations) =>
-    `The axis to the right is the direction of ${name} after ${counted(iterations, "round", "rounds")}. The axis upwards is the ` +
-    `direction across it in which the votes differ most. Stronger arrows have larger couplings, and the thick arrow is what the ` +
-    `votes are compared with. The dashed circle has radius 1. The dotted lines show `,
+  thickArrow: () => "what the votes are compared with",
   lengthIs: (name, length) => name,
-  meanAngle: (angle, first) => `the mean angle between votes and capsule, weighted by coupling and length: ${angle}${first && `, and ${first} in round 1`}.`,
-  replaced: (b, r) => `This replaces b, which was ${b}, and gives b of round ${r + 2}. κ is the concentration, and ρ is the usual length of votes for this capsule.`,
-  inPlane: (head, chosen, angle) => `${head} in the plane. The keys Up and Down choose an edge.${chosen} ${angle}`,
   ofBack: (edge) => `that of ${edge}`,
   bothWays: (own, edge, other) => `With mutual=True, it is the sum of this edge's own ${own} and ${other} of ${edge}.`,
   reading: [
-    ["A line", "joins two nodes. Each end shows what arrives at the node there. The colour is that of the capsule that receives the largest share, and the width and strength show this share, the coupling c. A grey line is undecided. An arrow is an edge without another one back. A ring is an edge from a node to itself."],
-    ["Pull a line", "to another node, and its votes go there. Pull it to a capsule in the list, and the edge goes to this capsule alone. Let it go over an empty place, and the edge is cut. Undo takes the pull back."],
-    ["A round", "of routing has three steps. A softmax over the capsules of the edge's target turns the logits b into couplings. Each node adds up its votes. Then new logits are computed from how well the votes agree with the sums. All couplings are equal in the first round."],
-    ["Changes", "are routed at once, in all rounds. A node depends only on the edges that arrive there, so a change shows at the neighbours. With mutual routing, it also shows further away."],
+    ["A line", `joins two nodes. Each end shows what arrives at the node there. The colour is that of the capsule that
+      receives the largest share, and the width and strength show this share, the coupling c. A grey line is undecided.
+      An arrow is an edge without another one back. A ring is an edge from a node to itself.`],
+    ["Pull a line", `to another node, and its votes go there. Pull it to a capsule in the list, and the edge goes to
+      this capsule alone. Let it go over an empty place, and the edge is cut. Undo takes the pull back.`],
+    ["A round", `of routing has three steps. A softmax over the capsules of the edge's target turns the logits b into
+      couplings. Each node adds up its votes. Then new logits are computed from how well the votes agree with the sums.
+      All couplings are equal in the first round.`],
+    ["Changes", `are routed at once, in all rounds. A node depends only on the edges that arrive there, so a change
+      shows at the neighbours. With mutual routing, it also shows further away.`],
     ["Entropy", "is high while an edge spreads its votes over all capsules, and 0 when it has chosen one."],
-    ["Keys", `${KEYS[0]} ${KEYS[1]} change the round. ${KEYS[3]} plays the rounds. ${KEYS[4]} moves to the graph, where ${KEYS[5]} ${KEYS[6]} choose a node and + − zoom. ${KEYS[7]} shows all lines. The wheel zooms with Ctrl. Drag an empty place to move an enlarged graph. A click with ${KEYS[2]} chooses the second node.`],
+    ["Keys", `${KEYS[0]} ${KEYS[1]} change the round. ${KEYS[3]} plays the rounds. ${KEYS[4]} moves to the graph, where
+      ${KEYS[5]} ${KEYS[6]} choose a node and + − zoom. ${KEYS[7]} shows all lines. The wheel zooms with Ctrl. Drag an
+      empty place to move an enlarged graph. A click with ${KEYS[2]} chooses the second node.`],
   ],
   terms: {
     parent: ["capsule", "A capsule is a vector of a node. Each node has the same number of capsules, and each stands for one kind of neighbour."],
@@ -108,11 +110,16 @@ speak({
     squash: ["squash", "Squashing keeps the direction of a vector and changes its length from n to n² / (1 + n²), which is below 1."],
     output: ["output", "The output of the layer for a node is the mean of what arrived, plus the bias, squashed."],
   },
+  linkHolds: "The link holds your choice and the edges that you cut, added or held. It leaves out moved features.",
   why: "Why an edge goes to its capsule",
   aVote: `<h2>Votes</h2>
-    <p>The page computes a <b>CapsuleConv</b> with its weights. This layer is a graph convolution by routing. A plain graph convolution takes the mean of what the neighbours of a node send. Here each node has several capsules, and each neighbour sends a vote to each of them.</p>`,
+    <p>The page computes a <b>CapsuleConv</b> with its weights. This layer is a graph convolution by routing. A plain
+    graph convolution takes the mean of what the neighbours of a node send. Here each node has several capsules, and
+    each neighbour sends a vote to each of them.</p>`,
   anAgreement: `<h2>Agreement</h2>
-    <p>A neighbour gives more of its vote to a capsule where the votes of other neighbours point the same way as its own. This only shows that its votes agree with those of others, not why the two nodes are neighbours.</p>`,
+    <p>A neighbour gives more of its vote to a capsule where the votes of other neighbours point the same way as its
+    own. This only shows that its votes agree with those of others, not why the two nodes are neighbours.</p>`,
   theCompetition: `<h2>Competition</h2>
-    <p>Each neighbour divides its vote, so what one capsule gains, the others lose. The page shows a single layer with the features that it was called with. It doesn't compute what earlier layers would make of a changed edge.</p>`,
+    <p>Each neighbour divides its vote, so what one capsule gains, the others lose. The page shows a single layer with
+    the features that it was called with. It doesn't compute what earlier layers would make of a changed edge.</p>`,
 });

@@ -6,9 +6,9 @@ import { drawScale } from "./graph.js";
 import { lengthsOf } from "./layer.js";
 import { NodeConv } from "./node_conv.js";
 import { NodeGraph } from "./node_graph.js";
-import { childName, choose, drawings, drawRound, lookWith, redraw, renewals, step, writtenLogit } from "./shell.js";
+import { childName, choose, drawings, drawRound, drawTip, lookWith, redraw, renewals, step, writtenLogit } from "./shell.js";
 import { NOTHING, now, state } from "./state.js";
-import { $, counted, fill, fixed, indexOfLargest, leastToChoose, placeTip, sentence, thousands } from "./tools.js";
+import { $, counted, fill, fixed, indexOfLargest, leastToChoose, sentence, setBar, setOptions, thousands } from "./tools.js";
 import { at, stored } from "./trace.js";
 import { words } from "./words.js";
 
@@ -115,7 +115,7 @@ function drawPage() {
   state.held = state.layer.held();
   graph.draw(c, now, now.hovered, state.look);
   drawScale($("#scale"), graph, conv.K, state.look);
-  drawTip(c);
+  drawTip(tipLines);
   drawCapsules(c);
   drawArrivals(c);
   drawEdit();
@@ -152,21 +152,14 @@ function drawHead(c) {
   $("#graph-head").textContent = words.head(conv.two_way);
 }
 
-function drawTip(c) {
-  const tip = $("#tip"),
-    { hovered } = now;
-  tip.hidden = hovered?.x === undefined || Boolean(graph.pull);
-  if (tip.hidden) return;
-  const { node, edge, x, y } = hovered,
-    round = state.routed.states[Math.round(now.r)];
-  let lines = [conv.names[node], classOf(node).trim()].filter(Boolean);
-  if (edge !== undefined) {
-    const { l } = graph.strongest(edge, now),
-      vote = edge * conv.K + l,
-      numbers = [fixed(c[vote], 3), writtenLogit(round.b[vote], edge, state.layer.dst[vote]), fixed(round.agreement[vote], 2)];
-    lines = [childName(edge), sentence(words.capsule(l)), ...words.tipEdge(...numbers)];
-  }
-  placeTip(lines, x, y);
+// The lines of the tip at a node or an edge.
+function tipLines({ node, edge }) {
+  if (edge === undefined) return [conv.names[node], classOf(node).trim()].filter(Boolean);
+  const { l, c } = graph.strongest(edge, now),
+    { b, agreement } = state.routed.states[Math.round(now.r)],
+    vote = edge * conv.K + l,
+    numbers = [fixed(c, 3), writtenLogit(b[vote], edge, state.layer.dst[vote]), fixed(agreement[vote], 2)];
+  return [childName(edge), sentence(words.capsule(l)), ...words.tipEdge(...numbers)];
 }
 
 function classOf(node) {
@@ -184,9 +177,8 @@ function drawCapsules(c) {
     most = node === null ? Math.max(1, ...counts) : Math.max(1, ...lengths);
   $("#capsules-head").textContent = node === null ? words.capsulesOfAll : words.capsulesOf(names[node]);
   $("#parents").classList.toggle("filtered", now.capsule !== null);
-  fill($("#parents"), K, "button", (row, l) => {
-    row.type = "button";
-    row.innerHTML = '<span class="dot"></span> <span class="name"></span><span class="bar"></span> <span class="value"></span>';
+  const parts = '<span class="dot"></span> <span class="name"></span><span class="bar"></span> <span class="value"></span>';
+  fill($("#parents"), K, `<button type="button">${parts}</button>`, (row, l) => {
     row.addEventListener("click", () => choose({ capsule: now.capsule === l ? null : l }));
   });
   values.forEach((value, l) => {
@@ -210,8 +202,8 @@ function drawArrivals(c) {
   $("#child-head").textContent = node === null ? words.oneChild : outside ? conv.names[node] : words.arrive(conv.names[node], edges.length);
   $("#child p").textContent = node === null ? words.chooseChild : classOf(node) + (empty || words.output(outputOf(node)[0]));
   $("#child .scroll").hidden = !edges.length;
-  fill($("#child tbody"), edges.length, "tr", (row) => {
-    row.innerHTML = '<td><button type="button"></button></td><td><span class="bar"></span></td><td></td><td></td>';
+  const cells = '<tr><td><button type="button"></button></td><td><span class="bar"></span></td><td></td><td></td></tr>';
+  fill($("#child tbody"), edges.length, cells, (row) => {
     row.querySelector("button").addEventListener("click", () => chooseEdge(Number(row.dataset.edge)));
   });
   edges.forEach((e, at) => {
@@ -220,8 +212,7 @@ function drawArrivals(c) {
     row.dataset.edge = e;
     row.classList.toggle("chosen", e === now.child);
     row.cells[0].firstChild.textContent = conv.names[state.layer.ends.src[e]];
-    row.cells[1].firstChild.style.setProperty("--share", c[e * K + l]);
-    row.cells[1].firstChild.style.setProperty("--of", state.look.parents[l]);
+    setBar(row.cells[1].firstChild, c[e * K + l], state.look.parents[l]);
     row.cells[2].textContent = fixed(c[e * K + l], 3);
     row.cells[3].textContent = writtenLogit(b[e * K + l], e, node * K + l);
   });
@@ -287,13 +278,14 @@ function drawFeatures(node, other) {
   if (other !== null) $("#features p label").textContent = words.towards(conv.names[other]);
   if (base === null) $("#towards").value = 0;
   $("#features p output").textContent = `${$("#towards").value} %`;
-  fill($("#features div"), F <= SLIDERS ? F : 0, "p", (row, f) => {
-    row.innerHTML = `<label for="feature-${f}"></label><input type="range" id="feature-${f}" step="any"><output for="feature-${f}"></output>`;
+  fill($("#features div"), F <= SLIDERS ? F : 0, '<p><label></label><input type="range" step="any"><output></output></p>', (row, f) => {
+    const [label, input] = row.children;
+    label.htmlFor = input.id = `feature-${f}`;
     const all = Array.from({ length: N }, (_, n) => given[n * F + f]),
       [low, high] = [Math.min(...all), Math.max(...all)],
       more = 0.25 * (high - low || 1);
-    Object.assign(row.children[1], { min: low - more, max: high + more });
-    row.children[1].addEventListener("input", ({ target }) => {
+    Object.assign(input, { min: low - more, max: high + more });
+    input.addEventListener("input", ({ target }) => {
       const features = conv.featuresOf(now.node).slice();
       features[f] = Number(target.value);
       base = null;
@@ -324,8 +316,7 @@ function drawHold() {
   if (now.child === null) return;
   $("#pulls label").textContent = words.goesTo;
   const options = [["", words.whereItVotes], ...Array.from({ length: conv.K }, (_, l) => [l, words.capsule(l)])];
-  fill($("#pull"), options.length, "option", () => {});
-  options.forEach(([value, text], at) => Object.assign($("#pull").children[at], { value, textContent: text }));
+  setOptions($("#pull"), options);
   $("#pull").value = conv.edges.held[now.child] ?? "";
 }
 
@@ -349,7 +340,7 @@ $("#undo").addEventListener("click", () => {
   base = null;
   rerouted();
 });
-$("#pull").addEventListener("change", ({ target }) => change(() => conv.hold(now.child, target.value === "" ? null : Number(target.value))));
+$("#pull").addEventListener("change", ({ target }) => change(() => (conv.edges.held[now.child] = target.value === "" ? null : Number(target.value))));
 $("#node").addEventListener("change", ({ target }) => choosePair(target.value === "" ? null : Number(target.value), now.other));
 $("#other").addEventListener("change", ({ target }) => choosePair(now.node, target.value === "" ? null : Number(target.value)));
 $("#pick").addEventListener("click", () => choose({ picking: !now.picking }));
@@ -374,7 +365,7 @@ graph.grabs(
     const { src, dst } = state.layer.ends,
       [from, to] = [src[edge], dst[edge]];
     if (other !== undefined || node === to || node === from || (node !== undefined && conv.isOutside(node))) return;
-    if (capsule !== undefined) return change(() => conv.hold(edge, capsule));
+    if (capsule !== undefined) return change(() => (conv.edges.held[edge] = capsule));
     change(() => {
       conv.cut(from, to);
       if (node !== undefined && edgeBetween(from, node) === null) conv.add(from, node);
@@ -399,7 +390,7 @@ function stepChild(event) {
 // The two lists of nodes, and what stands below the graph.
 function nameNodes() {
   for (const id of ["#node", "#other"]) {
-    $(id).replaceChildren(new Option(words.none, ""), ...conv.names.map((name, n) => new Option(name, n)));
+    setOptions($(id), [["", words.none], ...conv.names.map((name, n) => [n, name])]);
   }
   const marks = ["●", "■", "▲", "⬢", "⬟", "◆"];
   $("#classes").textContent = conv.classes.length <= marks.length ? conv.classes.map((name, at) => `${marks[at]} ${name}`).join("  ") : "";

@@ -3,9 +3,9 @@
 
 import { drawEntropy } from "./charts.js";
 import { drawScale, Graph, PICTURED } from "./graph.js";
-import { drawChildTable, drawImage, drawNumbers, drawParents, drawTime, drawTip, drawTitle, folded, isLastEpoch, isWrong, noun, WRONG } from "./panels.js";
+import { drawChildTable, drawImage, drawNumbers, drawParents, drawTime, drawTitle, folded, isLastEpoch, isWrong, noun, tipLines, WRONG } from "./panels.js";
 import { Heat, multiply, paste, photograph, raster, tint } from "./picture.js";
-import { childName, choose, drawings, go, lookWith, redraw, renewals, spokenOf, step, stop, toggle } from "./shell.js";
+import { childName, choose, drawings, drawTip, go, lookWith, redraw, renewals, spokenOf, step, stop, toggle } from "./shell.js";
 import { now, state } from "./state.js";
 import { $, indexOfLargest, leastToChoose } from "./tools.js";
 import { at, unpacked } from "./trace.js";
@@ -106,7 +106,7 @@ function drawPage() {
   drawTime();
   drawScale($("#scale"), graph, state.trace.choices, state.look, state.trace.choices && leastToChoose(state.trace.choices));
   drawParents(lengths, longest, verdict);
-  drawTip(c);
+  drawTip(tipLines);
   if (state.photo) drawImage();
   const chosenColor = (child) => state.look.parents[state.fold.choices.get(child)?.[0]];
   state.curve = drawEntropy($("#entropy canvas"), state.trace, state.image, now, chosenColor, state.look);

@@ -4,7 +4,7 @@ import { rgbOf } from "./graph.js";
 import { drawPhoto, paste, tint } from "./picture.js";
 import { childName, choose, drawRound, writtenLogit } from "./shell.js";
 import { now, state } from "./state.js";
-import { $, fill, fixed, indexOfLargest, leastToChoose, lighter, placeTip, sentence } from "./tools.js";
+import { $, fill, fixed, indexOfLargest, leastToChoose, lighter, sentence, setBar } from "./tools.js";
 import { at } from "./trace.js";
 import { words } from "./words.js";
 
@@ -124,9 +124,9 @@ export function drawParents(lengths, longest, { blank, untrained, wrong }) {
     side = Math.max(LEAST_SIDE, Math.min(largest, $(".stage").clientHeight / state.fold.parents.length - 8));
   $("#parents").style.setProperty("--side", `${side}px`);
   $("#parents").classList.toggle("filtered", now.parent !== null);
-  fill($("#parents"), state.fold.parents.length, "button", (row) => {
-    row.type = "button";
-    row.innerHTML = '<canvas hidden></canvas><span class="dot"></span> <span class="name"></span> <span class="value"></span><span class="unseen"></span><span class="bar"></span><span class="was"></span>';
+  const [dot, name, value, unseen, bar, was] = ["dot", "name", "value", "unseen", "bar", "was"].map((part) => `<span class="${part}"></span>`),
+    html = `<button type="button"><canvas hidden></canvas>${dot} ${name} ${value}${unseen}${bar}${was}</button>`;
+  fill($("#parents"), state.fold.parents.length, html, (row) => {
     row.addEventListener("click", () => choose({ parent: now.parent === Number(row.dataset.parent) ? null : Number(row.dataset.parent) }));
   });
   state.fold.parents.forEach((j, at) => {
@@ -152,18 +152,12 @@ export function drawParents(lengths, longest, { blank, untrained, wrong }) {
   });
 }
 
-export function drawTip(c) {
-  const tip = $("#tip"),
-    { hovered } = now;
-  tip.hidden = hovered?.x === undefined || Boolean(state.graph.pull);
-  if (tip.hidden) return;
-  const { child, parent, edge, x, y } = hovered;
-  const lines = [sentence(childName(child))];
-  if (edge !== undefined) {
-    lines[0] = words.gives(childName(child), c[edge], state.trace.parents[parent].name);
-    lines.push(...words.tipEdge(...numbersAt(now)(edge)));
-  } else lines.push(words.tipChild(at(state.image.entropy, now)[child].toFixed(3)));
-  placeTip(lines, x, y);
+// The lines of the tip at a child or an edge.
+export function tipLines({ child, parent, edge }) {
+  const name = childName(child);
+  if (edge === undefined) return [sentence(name), words.tipChild(at(state.image.entropy, now)[child].toFixed(3))];
+  const share = at(state.image.c, now)[edge];
+  return [words.gives(name, share, state.trace.parents[parent].name), ...words.tipEdge(...numbersAt(now)(edge))];
 }
 
 // A function that gives the numbers of an edge at a moment: c, b and agreement; of a softmax without votes c alone.
@@ -207,15 +201,12 @@ export function drawChildTable(c) {
   $("#child h2").textContent = child === null ? words.oneChild : words.divides(childName(child));
   $("#child p").textContent = child === null ? words.chooseChild : words.sumsTo1(at(state.image.entropy, now)[child].toFixed(3));
   const numbers = numbersAt(now);
-  fill($("#child tbody"), edges.length, "tr", (row) => {
-    row.innerHTML = '<td></td><td><span class="bar"></span></td><td></td><td></td><td></td>';
-  });
+  fill($("#child tbody"), edges.length, '<tr><td></td><td><span class="bar"></span></td><td></td><td></td><td></td></tr>');
   edges.forEach((edge, at) => {
     const { cells } = $("#child tbody").rows[at],
       parent = state.image.dst[edge];
     cells[0].textContent = state.trace.parents[parent].name;
-    cells[1].firstChild.style.setProperty("--share", c[edge]);
-    cells[1].firstChild.style.setProperty("--of", state.look.parents[parent]);
+    setBar(cells[1].firstChild, c[edge], state.look.parents[parent]);
     numbers(edge).forEach((text, column) => (cells[2 + column].textContent = text));
   });
 }

@@ -4,10 +4,9 @@
 import { LET_GO } from "./layer.js";
 import { changed, hold } from "./live.js";
 import { beforePulls } from "./panels.js";
-import { dot, edgeTo, lengthOf, parentAt, sumAt, voteOf } from "./routed.js";
 import { childName, drawings } from "./shell.js";
-import { now, state } from "./state.js";
-import { $, fill } from "./tools.js";
+import { dot, edgeTo, lengthOf, now, parentAt, state, sumAt, voteOf } from "./state.js";
+import { $, setOptions } from "./tools.js";
 import { words } from "./words.js";
 
 // The parent whose row is at a point of the window, LET_GO over the graph, null elsewhere.
@@ -93,8 +92,7 @@ function drawPulls() {
   if (!one) return;
   $("#pulls label").textContent = words.goesTo(childName(now.child));
   const options = [[BY_ITSELF, words.whereItVotes], ...state.trace.parents.map(({ name }, j) => [j, name]), [LET_GO, words.noParent]];
-  fill($("#pull"), options.length, "option", () => {});
-  options.forEach(([value, text], at) => Object.assign($("#pull").children[at], { value, textContent: text }));
+  setOptions($("#pull"), options);
   $("#pull").value = state.held[now.child] ?? BY_ITSELF;
 }
 drawings.push(drawPulls);

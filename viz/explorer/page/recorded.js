@@ -1,7 +1,6 @@
 // The page of a trace alone, without a network.
 
 import "./softmax.js";
-import "./terms.js";
 import "./view.js";
 import { chooserInput, show, showImages, takeImage } from "./page.js";
 import { wrongOf } from "./panels.js";
@@ -22,15 +21,7 @@ showImages(
 );
 
 share({
-  limits: {
-    images: stored.images.length,
-    iterations: stored.iterations,
-    epochs: stored.epochs,
-    children: stored.children,
-    parents: stored.parents.length,
-    sliders: {},
-    routings: [],
-  },
+  limits: { images: stored.images.length },
   read: () => ({ image: now.n === stored.start ? null : now.n }),
   restore({ image: n = stored.start }, moment) {
     if (chooserInput(n)) chooserInput(n).checked = true;

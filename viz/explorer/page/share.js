@@ -1,14 +1,140 @@
-// Links to what the page shows: the address follows it, is read at the start, and is copied by a button. What a page can
-// show is its subject's: recorded.js's images, or what lies on live.js's desk.
-//   limits           as link.js takes them
+// The state of the page as text for the end of a link, "image=3&turn=-20&iteration=2&child=5", and back. Every part may be
+// missing. Whoever sends a link may have written anything into it, so only what fits this page is taken.
+//
+//   image      place in the chooser, from 0       draw       lines on the desk, packed
+//   turn, right, down, thick   sliders            iteration, epoch, child, parent   as the page names them
+//   compare    "dynamic.3.uniform.1": two routings and their iterations
+//   view       "all": undecided children too
+//   pull       "5.2.7.-": child 5 is held by parent 2, child 7 votes for none
+//   bend       "5.20.16.-8": numbers of the longest capsule, from 1, and what is added to each, in hundredths
+//   pin        "5~top bar~7~": children 5 and 7 stay in sight, 5 is called top bar
+// and of the graph's page:
+//   node, other, capsule   what is chosen
+//   cut, add   "5.2.7.2": the edges from node 5 to 2 and from 7 to 2        hold   "5.2.1": that edge is held by capsule 1
+//
+// The address follows what the page shows, is read at the start, and is copied by a button. What a page can show is its
+// subject's: recorded.js's images, or what lies on live.js's desk.
+//   limits           what the parts of a link may hold, where it differs from other pages
 //   read()           the parts of the state that are the subject's
 //   restore(state, moment)   show it, and then this moment: resume(moment)
 
-import { LONGEST_TEXT, parsedState, stateText } from "./link.js";
 import { choose, drawings, stop } from "./shell.js";
 import { now, state } from "./state.js";
 import { $ } from "./tools.js";
+import { stored } from "./trace.js";
 import { words } from "./words.js";
+
+const LONGEST_TEXT = 60000; // letters
+const FARTHEST = 2048; // pixels that a line may leave the middle of the sheet
+const LONGEST_NAME = 12; // letters of a child's name
+const WHOLE = /^\d{1,7}$/;
+
+// Lines of points on a grid of 1 / GRID pixels as "8w.-5k.1.0~7.7": of each line its first point, then the steps from point
+// to point, in base 36.
+function packedLines(lines, grid) {
+  const step = ([x, y], at, points) => (at ? [x - points[at - 1][0], y - points[at - 1][1]] : [x, y]),
+    packed = (line) => line.map((point) => point.map((value) => Math.round(grid * value))).flatMap(step);
+  return lines.map((line) => packed(line).map((number) => number.toString(36)).join(".")).join("~");
+}
+
+// The lines, or null where the text isn't what packedLines gives.
+function unpackedLines(text, grid) {
+  if (!/^(-?[0-9a-z]{1,4}\.-?[0-9a-z]{1,4}([.~](?!$)|$))*$/.test(text)) return null;
+  const lines = text.split("~").filter(Boolean).map((line) => {
+    const steps = line.split(".").map((number) => parseInt(number, 36) / grid);
+    let [x, y] = [0, 0];
+    return Array.from({ length: steps.length / 2 }, (_, at) => [(x += steps[2 * at]), (y += steps[2 * at + 1])]);
+  });
+  return lines.flat(2).every((value) => Math.abs(value) <= FARTHEST) ? lines : null;
+}
+
+// The value of each part of the text, or null if it doesn't fit. `limits` has images, iterations, epochs,
+// children, parents, grid where there is a desk, sliders {name: most}, bend {numbers, most} where there is a decoder, and
+// the names of routings.
+const PARTS = {
+  image: (text, { images }) => wholeBelow(text, images),
+  draw: (text, { grid }) => (grid ? unpackedLines(text, grid) : null),
+  ...Object.fromEntries(["turn", "right", "down", "thick"].map((name) => [name, (text, { sliders }) => within(text, sliders[name])])),
+  iteration: (text, { iterations }) => (text === "0" ? null : wholeBelow(text, iterations + 1)),
+  epoch: (text, { epochs }) => (WHOLE.test(text) && epochs.includes(Number(text)) ? Number(text) : null),
+  child: (text, { children }) => wholeBelow(text, children),
+  parent: (text, { parents }) => wholeBelow(text, parents),
+  view: (text) => (text === "all" ? text : null),
+  pull: (text, { children, parents }) =>
+    pairs(text, ".", (key) => wholeBelow(key, children), (value) => (value === "-" ? -1 : wholeBelow(value, parents))),
+  pin: (text, { children }) =>
+    pairs(text, "~", (key) => wholeBelow(key, children), (name) => (name.length <= LONGEST_NAME ? name : null)),
+  node: (text, { nodes }) => wholeBelow(text, nodes),
+  other: (text, { nodes }) => wholeBelow(text, nodes),
+  capsule: (text, { capsules }) => wholeBelow(text, capsules),
+  cut: (text, { nodes }) => tuples(text, [nodes, nodes]),
+  add: (text, { nodes }) => tuples(text, [nodes, nodes]),
+  hold: (text, { nodes, capsules }) => tuples(text, [nodes, nodes, capsules]),
+  compare: (text, { routings, iterations }) => {
+    const [one, rounds, other, more, ...rest] = text.split("."),
+      counts = [rounds, more].map((count) => (count === "0" ? null : wholeBelow(count ?? "", iterations + 1)));
+    if (rest.length || ![one, other].every((name) => routings.includes(name)) || counts.includes(null)) return null;
+    return [one, other].map((routing, side) => ({ routing, iterations: counts[side] }));
+  },
+  bend: (text, { bend }) =>
+    bend ? pairs(text, ".", (key) => wholeBelow(key, bend.numbers + 1) || null, (value) => within(value, bend.most) || null) : null,
+};
+
+// "5.20.16.-8" as {5: 20, 16: -8} if no key or value is null and no key comes twice.
+function pairs(text, separator, keyOf, valueOf) {
+  const parts = text.split(separator),
+    found = {};
+  for (let at = 0; at < parts.length; at += 2) {
+    const key = keyOf(parts[at]),
+      value = at + 1 < parts.length ? valueOf(parts[at + 1]) : null;
+    if (key === null || value === null || key in found) return null;
+    found[key] = value;
+  }
+  return found;
+}
+
+// "5.2.7.2" as [[5, 2], [7, 2]] if each number is below its end.
+function tuples(text, ends) {
+  const numbers = text.split(".").map((part, at) => wholeBelow(part, ends[at % ends.length])),
+    size = ends.length;
+  if (numbers.includes(null) || numbers.length % size) return null;
+  return Array.from({ length: numbers.length / size }, (_, at) => numbers.slice(at * size, (at + 1) * size));
+}
+
+function wholeBelow(text, end) {
+  return WHOLE.test(text) && Number(text) < end ? Number(text) : null;
+}
+
+function within(text, most = -1) {
+  return /^-?\d{1,4}(\.\d{1,4})?$/.test(text) && Math.abs(Number(text)) <= most ? Number(text) : null;
+}
+
+// {part: value}, or null where any part is unknown, doubled, out of range or damaged.
+function parsedState(text, limits) {
+  if (text.length > LONGEST_TEXT) return null;
+  const state = {};
+  for (const [name, value] of new URLSearchParams(text)) {
+    const read = Object.hasOwn(PARTS, name) && !Object.hasOwn(state, name) ? PARTS[name](value, limits) : null;
+    if (read === null) return null;
+    state[name] = read;
+  }
+  return state;
+}
+
+// The text of {part: value}; parts that are null or undefined are left out.
+function stateText(state, { grid }) {
+  const text = {
+    ...state,
+    draw: state.draw && packedLines(state.draw, grid),
+    compare: state.compare?.map(({ routing, iterations }) => `${routing}.${iterations}`).join("."),
+    bend: state.bend && Object.entries(state.bend).flat().join("."),
+    pull: state.pull && Object.entries(state.pull).flat().join(".").replaceAll("-1", "-"),
+    pin: state.pin && Object.entries(state.pin).flat().map(encodeURIComponent).join("~"),
+  };
+  for (const name of ["cut", "add", "hold"]) text[name] = state[name]?.length ? state[name].flat().join(".") : null;
+  const parts = Object.entries(text).filter(([, value]) => value !== null && value !== undefined);
+  return parts.map(([name, value]) => `${name}=${value}`).join("&");
+}
 
 const SETTLED = 400; // milliseconds without a change after which the address follows
 
@@ -83,30 +209,22 @@ export function note(text) {
   $("#note").textContent = text;
 }
 
-// Copy by the clipboard, or where a browser refuses it, by a field that is selected.
+// Copy to the clipboard, or where a browser refuses it, offer a field whose text is selected.
 async function copyLink() {
   if (stateNow().length > LONGEST_TEXT) return note(words.tooLong);
   const link = linkNow(),
-    field = $("#link");
-  field.hidden = true;
-  let copied = await navigator.clipboard?.writeText(link).then(() => true, () => false);
-  if (!copied) {
-    field.hidden = false;
-    field.value = link;
-    field.select();
-    try {
-      copied = document.execCommand("copy");
-    } catch {
-      copied = false;
-    }
-  }
+    copied = await navigator.clipboard?.writeText(link).then(() => true, () => false);
+  Object.assign($("#link"), { hidden: copied, value: link });
+  if (!copied) $("#link").select();
   const where = location.protocol === "file:" ? words.thisMachine : "";
   note((copied ? words.linkCopied : words.linkInField) + where);
 }
 
 // Called when the page is first drawn.
 export function share(what) {
-  subject = what;
+  const { iterations, epochs, children, parents } = stored,
+    usual = { iterations, epochs, children, parents: parents?.length, sliders: {}, routings: [] };
+  subject = { ...what, limits: { ...usual, ...what.limits } };
   drawings.push(follow);
   $("#copy").addEventListener("click", copyLink);
   addEventListener("hashchange", readAddress);

@@ -1,4 +1,5 @@
-// The common part of both pages: time, the curve that is dragged along it, the choice, doors, light and dark.
+// The common part of both pages: time, the curve that is dragged along it, the choice, doors, light and dark, and cards
+// that explain terms.
 
 import { NOTHING, now, state } from "./state.js";
 import { $, channels, fixed, lighter } from "./tools.js";
@@ -39,6 +40,18 @@ export function redraw() {
   if (!state.image) return; // the data aren't read yet
   if (!waiting) requestAnimationFrame(() => ((waiting = false), draw()));
   waiting = true;
+}
+
+// Show lines of text beside the pointer, within the graph.
+export function drawTip(linesOf) {
+  const tip = $("#tip"),
+    { x, y } = now.hovered ?? {},
+    { clientWidth: wide, clientHeight: high } = $(".stage");
+  tip.hidden = x === undefined || Boolean(state.graph.pull);
+  if (tip.hidden) return;
+  tip.textContent = linesOf(now.hovered).join("\n");
+  tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
+  tip.style.top = `${Math.max(0, y + 18 + tip.offsetHeight > high ? y - tip.offsetHeight - 10 : y + 18)}px`;
 }
 
 export function choose(selection) {
@@ -167,13 +180,10 @@ for (const door of doors) {
     const name = door.getAttribute("aria-controls"),
       open = door.ariaExpanded === "true";
     openDrawer(open ? null : name);
-    if (!open) bringIntoSight($(`#${name}`));
+    if (open) return;
+    const behavior = still.matches ? "instant" : "smooth";
+    requestAnimationFrame(() => scrollBy({ top: $(`#${name}`).getBoundingClientRect().top - 14, behavior })); // once it is drawn
   });
-}
-
-function bringIntoSight(target) {
-  const behavior = still.matches ? "instant" : "smooth";
-  requestAnimationFrame(() => scrollBy({ top: target.getBoundingClientRect().top - 14, behavior })); // once it is drawn
 }
 
 // Light or dark is the system's, or what the reader has chosen, which the browser remembers where it can.
@@ -196,7 +206,7 @@ export function lookWith(colors) {
     value = (name) => css.getPropertyValue(`--${name}`).trim(),
     named = Object.fromEntries(["paper", "ink", "muted", "faint", "shade", "accent"].map((name) => [name, value(name)]));
   const parents = colors.map((color) => (isNight() ? lighter(color, named.paper) : color));
-  return { ...named, parents, glow: channels(value("glow")), font: `12px ${css.fontFamily}` };
+  return { ...named, parents, glow: channels(value("glow")), family: css.fontFamily, font: `12px ${css.fontFamily}` };
 }
 
 const remembered = storage((store) => store.getItem("graphcaps-theme"));
@@ -213,3 +223,52 @@ for (const element of document.querySelectorAll("[data-word]")) element.innerHTM
 for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", words[element.dataset.label]);
 $("#how dl").innerHTML = words.reading.map(([term, text]) => `<div><dt>${term}</dt> <dd>${text}</dd></div>`).join("");
 new ResizeObserver(redraw).observe(document.body);
+
+let spoken = null; // the element whose card is shown
+
+function showCard(element) {
+  hideCard();
+  spoken = element;
+  const card = $("#card"),
+    { left, top, bottom } = element.getBoundingClientRect();
+  const { term } = element.dataset;
+  card.textContent = words.terms[term][1];
+  card.hidden = false;
+  for (const same of document.querySelectorAll(`[data-term="${term}"], [data-shows~="${term}"]`)) same.classList.add("lit");
+  element.setAttribute("aria-describedby", "card");
+  const { clientWidth: wide, clientHeight: high } = document.documentElement;
+  card.style.left = `${Math.max(8, Math.min(left, wide - card.offsetWidth - 8))}px`;
+  card.style.top = `${bottom + card.offsetHeight < high ? bottom : Math.max(0, top - card.offsetHeight)}px`;
+}
+
+function hideCard() {
+  spoken?.removeAttribute("aria-describedby");
+  spoken = null;
+  for (const same of document.querySelectorAll(".lit")) same.classList.remove("lit");
+  $("#card").hidden = true;
+}
+
+const termOf = ({ target }) => (target instanceof Element ? target.closest("[data-term]") : null);
+document.addEventListener("pointerover", (event) => {
+  const element = termOf(event);
+  if (element) showCard(element);
+  else if (spoken && spoken !== document.activeElement && event.target !== $("#card")) hideCard();
+});
+document.addEventListener("focusin", (event) => (termOf(event) ? showCard(termOf(event)) : spoken && hideCard()));
+// Escape closes a card that the focus is on; else it is the page's.
+document.addEventListener(
+  "keydown",
+  (event) => {
+    if (event.key !== "Escape" || !spoken) return;
+    if (spoken === document.activeElement) event.stopImmediatePropagation();
+    hideCard();
+  },
+  { capture: true },
+);
+document.addEventListener("scroll", () => spoken && showCard(spoken), { passive: true });
+
+for (const [term, [textContent]] of Object.entries(words.terms)) {
+  const button = Object.assign(document.createElement("button"), { type: "button", textContent });
+  button.dataset.term = term;
+  $("#terms").append(button);
+}

@@ -4,7 +4,7 @@
 import "./image_words.js";
 import { $, counted, sentence } from "./tools.js";
 import { stored } from "./trace.js";
-import { KEYS, speak, words } from "./words.js";
+import { KEYS, words } from "./words.js";
 
 if (stored.words) {
   const { child, parent, image, step } = stored.words,
@@ -12,7 +12,7 @@ if (stored.words) {
     one = (word) => `${/^[aeiou]/.test(word) ? "an" : "a"} ${word}`,
     many = (word) => (word === "child" ? "children" : `${word}s`),
     share = (part) => `${(100 * part).toFixed(1)}\u202f%`;
-  speak({
+  Object.assign(words, {
     parent,
     parts: (n) => counted(n, child, many(child)),
     undecidedParts: (n) => `${counted(n, child, many(child))} undecided at the last ${step}`,
@@ -37,10 +37,16 @@ if (stored.words) {
     longestIs: (name, load) => `the largest load is that of ${name}, ${load}`,
     marks: (largest, wrong, truth, dead) => (dead ? ", dead" : largest ? ", the largest load" : ""),
     reading: [
-      ["A line", `joins ${one(child)} to ${one(parent)}. Its width shows the coupling c, from 0 to 1, which is the softmax of this ${child}. ${sentence(one(child))} chooses ${one(parent)} if c has gone more than a tenth of the way from an equal share to 1.`],
-      ["A load", `is the sum of ${one(parent)}'s couplings, divided by the number of ${many(child)}. ${sentence(one(parent))} is dead (†) if its load, over the whole record, is under a tenth of its load with equal couplings.`],
-      ["The curve", `shows the entropy of each ${child}. It is high while the ${child} spreads over all ${many(parent)}, and 0 when it has chosen one. Drag along the curve to move through time.`],
-      ["Keys", `${KEYS[0]} ${KEYS[1]} change the ${step}. ${KEYS[3]} plays. ${KEYS[4]} moves to ${one(parent)} or to the graph, where ${KEYS[5]} ${KEYS[6]} choose ${one(child)}. ${KEYS[7]} shows all lines.`],
+      ["A line", `joins ${one(child)} to ${one(parent)}. Its width shows the coupling c, from 0 to 1, which is the
+        softmax of this ${child}. ${sentence(one(child))} chooses ${one(parent)} if c has gone more than a tenth of the
+        way from an equal share to 1.`],
+      ["A load", `is the sum of ${one(parent)}'s couplings, divided by the number of ${many(child)}.
+        ${sentence(one(parent))} is dead (†) if its load, over the whole record, is under a tenth of its load with equal
+        couplings.`],
+      ["The curve", `shows the entropy of each ${child}. It is high while the ${child} spreads over all ${many(parent)},
+        and 0 when it has chosen one. Drag along the curve to move through time.`],
+      ["Keys", `${KEYS[0]} ${KEYS[1]} change the ${step}. ${KEYS[3]} plays. ${KEYS[4]} moves to ${one(parent)} or to the
+        graph, where ${KEYS[5]} ${KEYS[6]} choose ${one(child)}. ${KEYS[7]} shows all lines.`],
     ],
     terms: {
       parent: [parent, `${sentence(one(parent))} is one of the things among which each ${child} divides itself.`],

@@ -29,13 +29,25 @@ export function lighter(hex, paper) {
   return `rgb(${mixed(part).join(" ")})`;
 }
 
-// Make the list hold `count` elements; the new ones are handed to make(element, index).
-export function fill(list, count, tag, make) {
+// Make the list hold `count` elements of this HTML; the new ones are handed to start(element, index).
+export function fill(list, count, html, start = () => {}) {
+  const template = Object.assign(document.createElement("template"), { innerHTML: html });
   while (list.children.length > count) list.lastChild.remove();
   while (list.children.length < count) {
-    const element = list.appendChild(document.createElement(tag));
-    make(element, list.children.length - 1);
+    list.append(template.content.cloneNode(true));
+    start(list.lastChild, list.children.length - 1);
   }
+}
+
+// Make a select hold these options, each [value, text].
+export function setOptions(select, options) {
+  fill(select, options.length, "<option></option>");
+  options.forEach(([value, textContent], at) => Object.assign(select.children[at], { value, textContent }));
+}
+
+export function setBar(element, share, color) {
+  element.style.setProperty("--share", share);
+  element.style.setProperty("--of", color);
 }
 
 // The coupling above which a child has chosen one of so many parents: a tenth of the way from an equal share to 1, as
@@ -63,13 +75,4 @@ export function fixed(value, digits) {
 
 export function sentence(text) {
   return text[0].toUpperCase() + text.slice(1);
-}
-
-// Show lines of text beside a place on the graph, within it.
-export function placeTip(lines, x, y) {
-  const tip = $("#tip"),
-    { clientWidth: wide, clientHeight: high } = $(".stage");
-  tip.textContent = lines.join("\n");
-  tip.style.left = `${Math.max(0, Math.min(x + 14, wide - tip.offsetWidth))}px`;
-  tip.style.top = `${Math.max(0, y + 18 + tip.offsetHeight > high ? y - tip.offsetHeight - 10 : y + 18)}px`;
 }

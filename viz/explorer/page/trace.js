@@ -4,15 +4,11 @@
 import { $ } from "./tools.js";
 import { words } from "./words.js";
 
-export function bytes(text) {
+function bytes(text) {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
-// Rows of `size` numbers for each of K x R states: (k, r) => row.
-function rows(numbers, size, R) {
-  return (k, r) => numbers.subarray((k * R + r) * size, (k * R + r + 1) * size);
-}
-
+// (k, r) => the row of numbers of each of K x R states.
 function quantised({ low, step, data }, K, R) {
   const size = data.length / (K * R),
     q = data.slice();
@@ -23,7 +19,7 @@ function quantised({ low, step, data }, K, R) {
       r = state % R;
     return low[k][r] + step[k][r] * byte;
   });
-  return rows(numbers, size, R);
+  return (k, r) => numbers.subarray((k * R + r) * size, (k * R + r + 1) * size);
 }
 
 function mixed(a, b, part) {
@@ -50,15 +46,10 @@ async function storedData() {
       filled = (name, value) => (name === "data" ? arrays.slice(...value) : value);
     return JSON.parse(new TextDecoder().decode(all.subarray(0, end)), filled);
   } catch {
-    fail(words.damaged);
+    Object.assign($("#broken"), { textContent: words.damaged, hidden: false });
+    $("#page").hidden = true;
+    throw new Error(words.damaged);
   }
-}
-
-function fail(message) {
-  $("#broken").textContent = message;
-  $("#broken").hidden = false;
-  $("#page").hidden = true;
-  throw new Error(message);
 }
 
 // One image of the trace: every list of lists becomes a reader (k, r) => numbers.
@@ -69,20 +60,13 @@ export function unpacked(trace, n) {
   const packed = (field) => raw[field] && quantised(raw[field], K, R);
   const listed = (field) => (k, r) => raw[field][k][r];
   if (typeof raw.c === "function") return raw; // computed in the page
-  const entropy = packed("entropy"),
-    linked = [...Array(trace.children).keys()].filter((i) => !trace.unlinked.includes(i));
   return {
-    label: raw.label,
-    src: raw.src,
-    dst: raw.dst,
-    order: raw.order,
-    pixels: raw.pixels,
-    saliency: raw.saliency,
+    ...raw,
     c: packed("c"),
     b: packed("b"),
     agreement: packed("agreement"),
-    entropy,
-    linked,
+    entropy: packed("entropy"),
+    linked: [...Array(trace.children).keys()].filter((i) => !trace.unlinked.includes(i)),
     meanEntropy: listed("mean_entropy"),
     lengths: listed("lengths"),
     chosen: raw.chosen && listed("chosen"),

@@ -17,16 +17,10 @@ const INNER = SHEET.width - 2 * SHEET.edge, // between the edges
   ROWS_WIDE = 220; // the width of the parents' rows
 const SHARPNESS = 2; // points per pixel of a PNG
 
-// A canvas of this size, for what draws on the page's canvases.
-function standIn(width, height) {
+// Let draw(canvas) draw as on a canvas of the page, at a place of a sheet.
+function panel(context, x, y, width, height, draw) {
   const canvas = Object.assign(document.createElement("canvas"), { dense: SHARPNESS });
   Object.defineProperties(canvas, { clientWidth: { value: width }, clientHeight: { value: height } });
-  return canvas;
-}
-
-// Let draw(canvas) draw on a canvas of its own, at a place of a sheet.
-function panel(context, x, y, width, height, draw) {
-  const canvas = standIn(width, height);
   draw(canvas);
   context.drawImage(canvas, x, y, width, height);
 }
@@ -43,25 +37,13 @@ function wrapped(text, font, width) {
   );
 }
 
-function cut(text, font, width) {
-  scratch.font = font;
-  if (scratch.measureText(text).width <= width) return text;
-  let letters = [...text];
-  while (letters.length && scratch.measureText(`${letters.join("")}…`).width > width) letters = letters.slice(0, -1);
-  return `${letters.join("")}…`;
-}
-
 // A function that writes text in the page's font: write(text, x, y, {size, weight, color, align, room}), in lines as wide as `room`.
 function writer(context) {
   return (text, x, y, { size = 12, weight = 400, color = state.look.ink, align = "left", room = INNER } = {}) => {
-    const font = `${weight} ${size}px ${family()}`;
+    const font = `${weight} ${size}px ${state.look.family}`;
     Object.assign(context, { font, fillStyle: color, textAlign: align, textBaseline: "alphabetic" });
     wrapped(text, font, room).forEach((line, at) => context.fillText(line, x, y + 1.4 * size * at));
   };
-}
-
-function family() {
-  return state.look.font.replace(/^\S+ /, "");
 }
 
 // Draw the moment that the page shows: the image, the graph with its parents, and the curve.
@@ -86,7 +68,7 @@ function drawView(context) {
   drawRows(context, left + room);
   if (!$("#folded").hidden && !now.all) write(`+ ${words.undecidedParts(state.fold.undecided)}`, left, TOP + TALL + 22, { color: state.look.muted });
   write($("#entropy h2").textContent, left, TOP + TALL + 50, { weight: 650, size: 14 });
-  write(`${$("#entropy .heads label").textContent} ${$("#entropy output").textContent}; ${$("#mean").textContent}`, left + 220, TOP + TALL + 50, { color: state.look.muted });
+  write(`${$("#entropy .heads label").textContent} ${$("#entropy output").textContent}; ${$("#mean").textContent}`, left + 250, TOP + TALL + 50, { color: state.look.muted });
   panel(context, left, TOP + TALL + 58, SHEET.width - SHEET.edge - left, 170, (canvas) => {
     drawEntropy(canvas, state.trace, state.image, now, (child) => state.look.parents[state.fold.choices.get(child)?.[0]], state.look);
   });
@@ -103,7 +85,7 @@ function drawRows(context, x) {
       [dot, name, value] = ["dot", "name", "value"].map((part) => row.querySelector(`.${part}`).textContent),
       share = Number(row.querySelector(".bar").style.getPropertyValue("--share")),
       from = x + (picture.hidden ? 6 : side + 14),
-      font = `${row.classList.contains("longest") ? 700 : 400} 14px ${family()}`;
+      font = `${row.classList.contains("longest") ? 700 : 400} 14px ${state.look.family}`;
     Object.assign(context, { fillStyle: state.look.parents[row.dataset.parent], strokeStyle: state.look.parents[row.dataset.parent], lineWidth: 3 });
     context.fillRect(from, y + 6, Math.max(1, 90 * share), 8);
     if (!picture.hidden) {
@@ -111,7 +93,7 @@ function drawRows(context, x) {
       context.strokeRect(x + 4, y - side / 2, side, side);
     }
     Object.assign(context, { font, fillStyle: state.look.ink, textAlign: "left", textBaseline: "alphabetic" });
-    context.fillText(cut(`${name} ${value} ${dot}`, font, x + ROWS_WIDE - from), from, y);
+    context.fillText(`${name} ${value} ${dot}`, from, y, x + ROWS_WIDE - from);
   });
 }
 
@@ -134,4 +116,5 @@ async function saveView() {
   }
 }
 
+$("#save-png").hidden = false;
 $("#save-png").addEventListener("click", saveView);

@@ -1,10 +1,9 @@
 // The votes for one parent in the plane: along the parent, and across it where the votes differ most. The plane stays
 // while iterations pass, since votes do; what changes is how much each counts.
 
-import { surface } from "./charts.js";
-import { dot, lengthOf, parentAt, voteOf } from "./routed.js";
+import { arrowHead, circle, surface, through } from "./charts.js";
 import { childName, choose, shortName } from "./shell.js";
-import { now, state } from "./state.js";
+import { dot, lengthOf, now, parentAt, state, voteOf } from "./state.js";
 import { $, fill, fixed, sentence } from "./tools.js";
 import { at } from "./trace.js";
 import { words } from "./words.js";
@@ -112,16 +111,13 @@ export class VoteView {
       origin = place([0, 0]);
     Object.assign(context, { strokeStyle: state.look.faint, lineWidth: 1, font: state.look.font, textBaseline: "middle" });
     const line = (from, to) => {
-      context.beginPath();
-      context.moveTo(...from);
-      context.lineTo(...to);
+      through(context, from, to);
       context.stroke();
     };
     line([0, origin[1]], [width, origin[1]]);
     line([origin[0], 0], [origin[0], height]);
     context.setLineDash([4, 4]);
-    context.beginPath();
-    context.arc(...origin, unit, 0, 2 * Math.PI);
+    circle(context, ...origin, unit);
     context.stroke();
     context.setLineDash([]);
     const many = points.length > MANY_VOTES;
@@ -151,8 +147,7 @@ export class VoteView {
     if (n >= 0) {
       const point = place(points[n]);
       Object.assign(context, { strokeStyle: state.look.accent, lineWidth: 2.5 });
-      context.beginPath();
-      context.arc(...point, 7, 0, 2 * Math.PI);
+      circle(context, ...point, 7);
       context.stroke();
       this.name(`${childName(named)}, c ${fixed(c[n], 3)}`, point, state.look.accent, true, -14);
     }
@@ -166,18 +161,11 @@ export class VoteView {
 
   arrow(from, to, size) {
     const context = this.canvas.getContext("2d"),
-      angle = Math.atan2(to[1] - from[1], to[0] - from[0]),
-      head = Math.min(size, Math.hypot(to[0] - from[0], to[1] - from[1])),
-      back = (turn, by) => [to[0] - by * Math.cos(angle + turn), to[1] - by * Math.sin(angle + turn)];
-    context.beginPath();
-    context.moveTo(...from);
-    context.lineTo(...back(0, head * 0.8));
+      long = Math.hypot(to[0] - from[0], to[1] - from[1]) || 1,
+      head = Math.min(size, long);
+    through(context, from, [0, 1].map((axis) => to[axis] - ((to[axis] - from[axis]) * 0.8 * head) / long));
     context.stroke();
-    context.beginPath();
-    context.moveTo(...to);
-    context.lineTo(...back(0.45, head));
-    context.lineTo(...back(-0.45, head));
-    context.fill();
+    arrowHead(context, from, to, head);
   }
 
   // A text beside a point, within the canvas, on paper.
@@ -211,9 +199,7 @@ export class VoteView {
     this.canvas.setAttribute("aria-label", label);
     const { open } = $("#votes details");
     $("#votes summary").textContent = words.votesAsNumbers(edges.length, edges.length > ROWS);
-    fill($("#votes tbody"), open ? edges.length : 0, "tr", (row) => {
-      row.innerHTML = "<td></td><td></td><td></td><td></td><td></td>";
-    });
+    fill($("#votes tbody"), open ? edges.length : 0, `<tr>${"<td></td>".repeat(5)}</tr>`);
     if (!open) return;
     const { agreement } = state.routed.states[r];
     edges.forEach((e, at) => {

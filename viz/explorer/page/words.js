@@ -1,4 +1,5 @@
-// The words that all pages put together: texts, and functions of numbers and names. Others stand in the pages' HTML.
+// The words that all pages put together: texts, and functions of numbers and names. Others stand in the pages' HTML. Each
+// page adds its own, some in place of more general ones.
 
 import { counted } from "./tools.js";
 
@@ -22,6 +23,7 @@ export const words = {
   couplingC: "coupling c",
   scale: (marks) => `The width of a line shows its coupling: ${marks}`,
 
+  linkHolds: "",
   doesntFit: "The end of this link doesn't fit this page, so it was ignored.",
   tooLong: "This drawing is too long for a link.",
   linkCopied: "The link is copied.",
@@ -45,14 +47,19 @@ export const words = {
   pairs: (called, name, pairs) => `The vote and ${called} of ${name}, number by number: ${pairs}`,
   softmaxOf: (child) => `The softmax of ${child}`,
   shares: (child, name, shares) => `Couplings of ${child} over the rounds. With ${name} they are ${shares}`,
+  plane: (name, rounds) =>
+    `The axis to the right is the direction of ${name} after ${counted(rounds, "round", "rounds")}. The axis upwards is the ` +
+    `direction across it in which the votes differ most. Stronger arrows have larger couplings, and the thick arrow is ` +
+    `${words.thickArrow(name)}. The dashed circle has radius 1. The dotted lines show `,
+  meanAngle: (angle, first) =>
+    `the mean angle between votes and ${words.parent}, weighted by coupling and length: ${angle}${first && `, and ${first} in round 1`}.`,
+  inPlane: (head, chosen, angle) => `${head} in the plane. The keys Up and Down choose the ${words.childWord}.${chosen} ${angle}`,
+  replaced: (b, r) =>
+    `This replaces b, which was ${b}, and gives b of round ${r + 2}. κ is the concentration, and ρ is the usual length of ` +
+    `votes for this ${words.parent}.`,
   prior: "prior",
   added: (r, last) =>
     `Routing adds the agreement to b, which gives b of round ${r + 2}.` + (last ? ` Training ends after round ${r + 1}, so this b is never used.` : ""),
   computedOnce: "This b is computed once, before the only pass. It compares the vote with the sum of all votes for this parent.",
   unused: (agreement) => `The agreement ⟨û, v⟩ is ${agreement}, but uniform routing doesn't use it. There is only one pass.`,
 };
-
-// Take the words of a page, some in place of more general ones.
-export function speak(own) {
-  Object.assign(words, own);
-}

@@ -1,9 +1,8 @@
 // The network in a thread of its own, so that the page never waits. A question {id, kind, ...} gets {id, ...answer},
 // or {id, error}. The first one is {kind: "load", network}.
 
-import { feeds } from "./feeds.js";
 import { Network } from "./network.js";
-import { saliency } from "./saliency.js";
+import { feeds, saliency } from "./origins.js";
 
 let network,
   seen = { pixels: [], maps: [] }; // the newest image, and what went into each step of the stem

@@ -1,15 +1,15 @@
-// Pictures by the decoder: a child's picture is its vote for the parent it chooses, a parent's is its capsule in each round;
-// below the numbers of one edge its vote is drawn.
+// What lies behind a capsule, in pictures. The decoder draws a child as its vote for the parent that it chooses, and a parent
+// as its capsule in each round. Below the numbers of one edge its vote is drawn. Feature maps lead from the pixels to a child.
+// Sliders bend the longest capsule.
 
 import { explanations } from "./formulas.js";
 import { PICTURED, rgbOf } from "./graph.js";
-import { network, showPixels } from "./live.js";
+import { arrivals, ask, network, newest, showPixels } from "./live.js";
 import { photograph, raster } from "./picture.js";
-import { edgesFrom, edgeTo, lengthOf, parentAt, voteOf } from "./routed.js";
+import { follow } from "./share.js";
 import { childName, drawings, redraw } from "./shell.js";
-import { now, state } from "./state.js";
-import { ask, newest } from "./thread.js";
-import { $, fixed } from "./tools.js";
+import { edgesFrom, edgeTo, lengthOf, now, parentAt, state, voteOf } from "./state.js";
+import { $, fill, fixed } from "./tools.js";
 import { at } from "./trace.js";
 import { words } from "./words.js";
 
@@ -120,3 +120,104 @@ if (network.decoder) {
   drawings.push(decodeShown);
   state.decoder = { portraits: portraitsByDecoder, pictureOf, painted: paintedByDecoder };
 }
+
+let way = { child: null, of: null, found: null }, // what is shown: the child, of which answer, and what feeds it
+  wanted = way; // what was asked for last
+
+const findFeeds = newest(ask, "feeds", ({ feeds }, { child, of }) => {
+  way = { child, of, found: feeds };
+  redraw();
+});
+
+function drawWay({ child }) {
+  $("#way").hidden = network.layers.length > 1;
+  if (network.layers.length > 1) return;
+  if (way.child !== child || way.of !== state.routed) {
+    if (wanted.child === child && wanted.of === state.routed) return;
+    wanted = { child, of: state.routed };
+    return findFeeds({ pixels: state.image.pixels.data, child }, wanted);
+  }
+  const { field, window, size, count, maps } = way.found,
+    [, , high, wide] = field,
+    percent = (part) => `${Math.round(100 * part)} %`;
+  $("#way h3").textContent = words.wayTo(childName(child));
+  $("#way figcaption").textContent = words.wayNote(high, wide, maps.length, count);
+  windowed($("#way > div > canvas"), state.photo, field);
+  fill($("#way ol"), maps.length, '<li><canvas role="img"></canvas><span></span></li>');
+  maps.forEach((map, at) => {
+    const [canvas, text] = $("#way ol").children[at].children,
+      grey = raster(...size, (x) => [map.picture[x], map.picture[x], map.picture[x], 255]);
+    windowed(canvas, grey, window);
+    text.textContent = percent(map.share);
+    canvas.setAttribute("aria-label", words.mapOf(map.channel, percent(map.share)));
+  });
+}
+
+// A picture with a frame around a part of it, unless that is all.
+function windowed(canvas, picture, [top, left, high, wide]) {
+  const unit = 128 / picture.width;
+  Object.assign(canvas, { width: 128, height: Math.round(unit * picture.height) });
+  const context = canvas.getContext("2d");
+  context.imageSmoothingEnabled = false;
+  context.drawImage(picture, 0, 0, canvas.width, canvas.height);
+  Object.assign(context, { strokeStyle: `rgb(${state.look.glow.join(" ")})`, lineWidth: 5 });
+  if (high < picture.height || wide < picture.width) {
+    context.strokeRect(left * unit + 2, top * unit + 2, wide * unit - 4, high * unit - 4);
+  }
+}
+
+explanations.push(drawWay);
+
+// The sliders of the longest capsule, which bend the decoder's drawing.
+export const BEND = 0.25; // added to a number of the longest capsule, or taken away, at most
+let longest; // the longest parent of the newest answer
+
+const bendDecoded = newest(ask, "decode", ({ pictures: [picture] }, of) => of === longest && showPixels($("#bend > canvas"), picture));
+
+function showBend({ tops: [top] }, { moment }) {
+  longest = top;
+  $("#capsule").textContent = words.capsuleOf(state.trace.parents[top.parent].name, top.capsule.length);
+  const html = '<div><label></label><input type="range" step="0.01"><output></output></div>';
+  fill($("#numbers"), top.capsule.length, html, ({ children: [label, input] }, d) => {
+    Object.assign(input, { min: -BEND, max: BEND });
+    label.textContent = words.number(d + 1);
+    label.htmlFor = input.id = `number-${d + 1}`;
+    input.addEventListener("input", vary);
+  });
+  goBack();
+  for (const [number, hundredths] of Object.entries(moment?.bend ?? {})) $(`#number-${number}`).value = hundredths / 100;
+  if (bentBy()) vary();
+}
+
+// The capsule as its sliders bend it, whose numbers stand beside them.
+function bentCapsule() {
+  const capsule = longest.capsule.map((value, d) => value + Number($(`#number-${d + 1}`).value));
+  capsule.forEach((value, d) => ($(`#number-${d + 1} + output`).textContent = fixed(value, 2)));
+  return capsule;
+}
+
+function vary() {
+  const capsule = bentCapsule();
+  if (network.decoder) bendDecoded({ capsules: [{ parent: longest.parent, capsule }] }, longest);
+  follow();
+}
+
+// {number, from 1: hundredths added to it}, or null where the capsule is as it is.
+export function bentBy() {
+  const added = [...document.querySelectorAll("#numbers input")].map(({ value }) => Math.round(100 * value)),
+    bent = added.map((hundredths, d) => [d + 1, hundredths]).filter(([, hundredths]) => hundredths !== 0);
+  return bent.length ? Object.fromEntries(bent) : null;
+}
+
+function goBack() {
+  for (const input of document.querySelectorAll("#numbers input")) input.value = 0;
+  bentCapsule();
+  if (longest.picture) showPixels($("#bend > canvas"), longest.picture);
+}
+
+$("#back").addEventListener("click", () => {
+  goBack();
+  follow();
+});
+$("#bend").hidden = !network.decoder;
+arrivals.push(showBend);
