@@ -59,7 +59,6 @@ def with_pictures(trace, channels=1, size=12):
         class_names=tuple(f"class {j}" for j in range(trace.num_parents)),
         saliency=draw.random((trace.num_images, trace.num_children, size, size)).astype(np.float16),
         reconstructions=draw.integers(0, 256, shape, np.uint8),
-        history={"epoch": [1, 2, 3], "train_loss": [0.9, 0.5, 0.3], "val_accuracy": [0.8, 0.9, 0.95]},
         about={"dataset": "digits", "model": "compact"},
     )
 

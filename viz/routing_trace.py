@@ -80,8 +80,6 @@ class RoutingTrace:
     """uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
     decoded_parents: Annotated[np.ndarray | None, "N T J C H W"] = None
     """uint8, last epoch: the parents in each iteration of training, decoded."""
-    history: dict[str, list[float]] = field(default_factory=dict)
-    """Training curves, one number per epoch: epoch, train_loss, train_accuracy, val_accuracy, ..."""
     about: dict[str, str | int | float] = field(default_factory=dict)
     """Where the trace comes from: run, dataset, model, routing, ..., and the words for a child, parent and image."""
 
@@ -188,11 +186,11 @@ class RoutingTrace:
         version = head.pop("format_version", None)
         if version != FORMAT_VERSION:
             raise GraphcapsError(f"trace: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")
-        head.pop("tag_names", None)  # only old files have this key
         try:
-            head = {"node_names": [], "child_names": [], **head}  # old files lack them
+            head = {"node_names": [], "child_names": [], **head}  # old files lack them, and have other names
+            head = {each.name: head[each.name] for each in dataclasses.fields(cls) if each.name in head}
             numbers = {name: int for name in ("num_children", "num_parents", "trained_iterations")}
-            check_json(head, **dict.fromkeys(_NAMES, list), history=dict, about=dict, **numbers)
+            check_json(head, **dict.fromkeys(_NAMES, list), about=dict, **numbers)
             trace = cls(**head | {name: tuple(head[name]) for name in _NAMES}, **arrays)
             trace.check()
         except InputError:

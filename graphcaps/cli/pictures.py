@@ -130,7 +130,7 @@ def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = Non
     """
     chosen = open_run(run, out)
     from ..atomic import write_text
-    from ..explore.run_page import page_parts
+    from ..explore.network import page_parts
     from ..viz import explorer_page
 
     path = (to or chosen.results / "figures") / "explorer.html"

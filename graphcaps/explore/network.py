@@ -1,6 +1,6 @@
-"""A trained network as JSON for the explorer page, where ``viz/explorer/page/network.js`` runs it.
+"""The explorer page of a run: its routing trace, and its network, which routes your drawings.
 
-Keys::
+``viz/explorer/page/network.js`` runs the network. Keys of its data::
 
     shape      [C, H, W] of an image
     objects    K, the number of classes in an image
@@ -15,9 +15,11 @@ Keys::
     decoder    null, or linear layers {"weight": int8, "scale", "bias"}: the integers of a row are multiplied by its
                scale; a ReLU follows each layer but the last, and a sigmoid follows the last
     limits     limits for doubtful answers: {"most", "answer", "other", "likeness", "blank"}; null: no limit
+    desk       drawings: {"ink": longer side / side of the image, or null; "detail": pixels per side, or null; "stroke":
+               width in pixels}
 
-``run_page`` adds "desk", which describes drawings. Arrays are packed by ``viz.explorer.arrays.packed``. Weights are in
-float16, which has 11 significant bits for numbers between 6e-5 and 65504.
+Arrays are packed by ``viz.explorer.data.packed``. Weights are in float16, which has 11 significant bits for numbers
+between 6e-5 and 65504.
 """
 
 from typing import Any
@@ -28,13 +30,49 @@ from torch import nn
 
 from ..algorithms.names import name_of
 from ..errors import GraphcapsError
+from ..images.data import DATASETS, DatasetSpec, to_float
 from ..images.models import CapsNet
 from ..images.models.evidence import BLANK, MOST
+from ..images.recording import pictures, routing_of
+from ..images.training.checkpoint import read_model
+from ..images.training.run_folder import Run
 from ..nn import ConvCaps, SharedCaps
-from ..viz.explorer import arrays
+from ..trace import RoutingTrace
+from ..viz.explorer.data import packed as packed_array
 
 NETWORK_PAGE_ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
 """The routings that the page can compute."""
+PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * area / border length
+INK = 20 / 28  # longer side of a drawing / side of the image in MNIST; used for data sets where it isn't known
+
+
+def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
+    """The trace up to the epoch of the best weights, the network or None, and the reason why it is None or "".
+
+    Raises:
+        GraphcapsError: the run has no trace, or its weights are damaged.
+    """
+    trace, best = run.trace(), run.checkpoint("best")
+    if not best.exists():
+        return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
+    model: Any
+    model, head = read_model(best)
+    run.check_trained(head)
+    epoch = head["state"]["epoch"]
+    try:
+        network = network_data(model.eval(), epoch)
+    except GraphcapsError as error:
+        return trace, None, f"Nothing can be drawn here: {error}."
+    network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))
+    images = to_float(torch.from_numpy(trace.images))
+    return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images)), network, ""
+
+
+def desk_of(model: CapsNet, spec: DatasetSpec | None) -> dict:
+    """Size and stroke width of drawings in a data set; without a spec (your own images), as in MNIST."""
+    ink = spec and spec.ink
+    stroke = max(1.0, PEN * (ink or INK) * min(model.image_shape[1:]))
+    return {"ink": ink, "detail": spec and spec.detail, "stroke": stroke}
 
 
 def network_data(model: CapsNet, epoch: int = 0) -> dict:
@@ -136,4 +174,4 @@ def packed(values: torch.Tensor, kind: str, name: str) -> dict:
         converted = values.detach().cpu().numpy().astype(kind)
     if not np.isfinite(converted).all():
         raise GraphcapsError(f"{name} of these weights: NaN, infinity or numbers too large for {kind}")
-    return arrays.packed(converted)
+    return packed_array(converted)

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from graphcaps import CapsNet
-from graphcaps.explore.network import network_data
-from graphcaps.explore.run_page import desk_of
+from graphcaps.explore.network import desk_of, network_data
 from graphcaps.images import recording
 from graphcaps.images.data import DATASETS, Images, ImageSplits, load_images, to_float
 from graphcaps.images.models import doubts

@@ -10,8 +10,7 @@ from torch import nn
 from traces import stored_in
 
 from graphcaps import CapsNet, GraphcapsError, TrainConfig, cli
-from graphcaps.explore.network import network_data
-from graphcaps.explore.run_page import page_parts
+from graphcaps.explore.network import network_data, page_parts
 from graphcaps.images import recording
 from graphcaps.images.data import ImageSplits
 from graphcaps.images.models.matrix import MatrixCapsNet

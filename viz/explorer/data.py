@@ -40,19 +40,19 @@ A softmax without votes has no agreement, and at the top also the keys::
     steps      R numbers: of the rounds or epochs             child_names    I names of the children, or none
     dead       K times R times J: whether the parent is dead
 
-Arrays have the format of ``arrays.packed``. A quantised array is {"low", "step", "data"}, with one byte q per number
+Arrays have the format of ``packed``. A quantised array is {"low", "step", "data"}, with one byte q per number
 and one low and step for each of the K times R states. The number is ``low + step * q``, off by at most half a step. A
 step is the span of the state / 255, so a coupling is off by less than 0.002. From an epoch's second iteration on, the
 byte is the difference to the previous iteration's q, modulo 256, since small differences compress well.
 """
 
+import base64
 import dataclasses
 from typing import Any
 
 import numpy as np
 
 from graphcaps.viz import style
-from graphcaps.viz.explorer.arrays import packed
 from graphcaps.viz.routing.entropy import entropies
 from graphcaps.viz.routing.selection import children_in_order, choices, selected
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
@@ -171,7 +171,7 @@ def _saliency(trace: RoutingTrace, n: int) -> dict | None:
     if trace.saliency is None or trace.images is None:
         return None
     spots = np.stack([smooth(np.nan_to_num(child)) for child in trace.saliency[n]])
-    return packed((255 * spots).round(), "uint8")
+    return packed((255 * spots).round().astype(np.uint8))
 
 
 def _quantised(values: np.ndarray) -> dict:
@@ -182,3 +182,14 @@ def _quantised(values: np.ndarray) -> dict:
     q = ((values - low[..., None]) / np.where(step > 0, step, 1)[..., None]).round().astype(np.uint8)
     rises = np.diff(q, axis=1, prepend=np.uint8(0))  # (K, R, X), modulo 256
     return {"low": low.tolist(), "step": step.tolist(), "data": packed(rises)["data"]}
+
+
+def packed(values: np.ndarray) -> dict:
+    """Encode an array as {"type", "shape", "data"}, where data is base64 of little-endian numbers.
+
+    >>> packed(np.array([1, 258], np.uint16))
+    {'type': 'uint16', 'shape': [2], 'data': 'AQACAQ=='}
+    """
+    numbers = values.astype(values.dtype.newbyteorder("<"))
+    data = base64.b64encode(numbers.tobytes()).decode()
+    return {"type": values.dtype.name, "shape": list(values.shape), "data": data}
