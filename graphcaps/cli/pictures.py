@@ -60,7 +60,7 @@ def viz(
         chosen = open_run(run, out)
         trace, folder = chosen.trace(), chosen.results / "figures"
     shown: dict[str, Any] = {"image": image, "node": node, "dark": dark, "show_all": all}
-    draw(trace, to or folder, what=what, over=over, format=format, on_written=print, **shown)
+    print(*draw(trace, to or folder, what=what, over=over, format=format, **shown), sep="\n")
 
 
 def explain(

@@ -76,7 +76,7 @@ def desk_of(model: CapsNet, spec: DatasetSpec | None) -> dict:
 
 
 def network_data(model: CapsNet, epoch: int = 0) -> dict:
-    """Convert a network on the CPU to a dict for ``json.dumps``. The module's docstring describes the keys.
+    """Convert a network on the CPU to a dict. The module's docstring describes the keys.
 
     Raises:
         GraphcapsError: the network isn't a ``CapsNet``, the page doesn't support its routing, or weights aren't finite.
@@ -101,22 +101,18 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
     }
 
 
-def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
+def _steps(layers: list[Any], scale: float) -> list[dict]:
     """Convert layers to steps, and multiply the weights of the last layer by ``scale``."""
     steps: list[dict] = []
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
-            whole = scale if layer is layers[-1] else 1.0
-            assert layer.bias is not None
-            numbers = {
-                "weight": packed(layer.weight * whole, "float16", "a convolution"),
-                "bias": packed(layer.bias, "float32", "a convolution"),
-            }
+            weight = layer.weight * (scale if layer is layers[-1] else 1.0)
+            numbers = {"weight": packed(weight, "float16", "a convolution")}
+            numbers["bias"] = packed(layer.bias, "float32", "a convolution")
             steps.append({"kind": "conv", **numbers, "stride": list(layer.stride), "groups": layer.groups})
         elif isinstance(layer, nn.ReLU):
             steps.append({"kind": "relu"})
         elif isinstance(layer, nn.BatchNorm2d):
-            assert layer.running_var is not None and layer.running_mean is not None
             factor = layer.weight / (layer.running_var + layer.eps).sqrt()
             shift = layer.bias - factor * layer.running_mean
             numbers = {"scale": packed(factor, "float32", "the stem"), "shift": packed(shift, "float32", "the stem")}
@@ -155,16 +151,15 @@ def _layer(layer: Any) -> dict:
 
 def _decoder(layers: nn.Sequential) -> list[dict]:
     """Convert linear layers to 8-bit weights. This changes decoded pixels, which are in [0, 1], by less than 0.01."""
-    rows = []
-    for linear in layers:
-        if isinstance(linear, nn.Linear):
-            weight = linear.weight.detach().double()
-            scale = weight.abs().amax(dim=1).clamp_min(1e-12) / 127  # (out,)
-            scale_and_bias = {
-                "scale": packed(scale, "float32", "the decoder"),
-                "bias": packed(linear.bias, "float32", "the decoder"),
-            }
-            rows.append({"weight": packed((weight / scale[:, None]).round(), "int8", "the decoder"), **scale_and_bias})
+    rows, name = [], "the decoder"
+    for linear in (layer for layer in layers if isinstance(layer, nn.Linear)):
+        weight = linear.weight.detach().double()
+        scale = weight.abs().amax(dim=1).clamp_min(1e-12) / 127  # (out,)
+        row = {
+            "weight": packed((weight / scale[:, None]).round(), "int8", name),
+            "scale": packed(scale, "float32", name),
+        }
+        rows.append(row | {"bias": packed(linear.bias, "float32", name)})
     return rows
 
 

@@ -1,6 +1,5 @@
 """The explorer of an untrained network with long capsules, on scikit-learn's digits, and PyTorch's answers."""
 
-import base64
 import functools
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from graphcaps.viz import explorer_page
 
 def picture(packed: dict) -> np.ndarray:
     """The uint8 array of {"shape", "data"}."""
-    return np.frombuffer(base64.b64decode(packed["data"]), np.uint8).reshape(packed["shape"])
+    return np.frombuffer(packed["data"], np.uint8).reshape(packed["shape"])
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.ndimage import gaussian_filter
 from torch import nn
-from traces import stored_in
+from traces import as_base64, stored_in
 
 from graphcaps import CapsNet, GraphcapsError, TrainConfig, cli
 from graphcaps.explore.network import network_data, page_parts
@@ -54,7 +54,7 @@ def ask(chromium):
     page = page_that_computes(chromium, network="Network", saliency="saliency")
 
     def answers(model: CapsNet, pixels: np.ndarray) -> dict:
-        asked = {"found": network_data(model), "pixels": pixels.ravel().tolist(), "rounds": 10}
+        asked = {"found": as_base64(network_data(model)), "pixels": pixels.ravel().tolist(), "rounds": 10}
         return page.evaluate(ASK, asked)
 
     return answers
@@ -165,7 +165,7 @@ def test_what_feeds_a_child_is_what_each_feature_map_adds_and_its_field_is_where
       const network = new Network(asBytes(found)), maps = [];
       network.primaryCapsules(pixels, maps);
       return feeds(network, maps, child); }"""
-    question = {"found": network_data(model), "pixels": pixels.flatten().tolist(), "child": child}
+    question = {"found": as_base64(network_data(model)), "pixels": pixels.flatten().tolist(), "child": child}
     got = page.evaluate(ask, question)
     page.close()
     assert got["count"] == features.shape[1] and got["size"] == list(features.shape[2:])

@@ -46,7 +46,6 @@ step is the span of the state / 255, so a coupling is off by less than 0.002. Fr
 byte is the difference to the previous iteration's q, modulo 256, since small differences compress well.
 """
 
-import base64
 import dataclasses
 from typing import Any
 
@@ -64,7 +63,7 @@ MOST_CHILDREN = 120  # children shown of a larger graph; with more, lines would 
 
 
 def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
-    """The trace as a dict for ``json.dumps``, in the format of this module's docstring; ``image`` is shown first.
+    """The trace as a dict in the format of this module's docstring; ``image`` is shown first.
 
     Raises:
         InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
@@ -134,8 +133,8 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
     pixels = None if trace.images is None else trace.images[n]
     chosen = None
     if trace.agreement is None:
-        each = (choices(trace, row) for row in c.reshape(-1, trace.num_edges))
-        counts = [np.bincount(parents[parents >= 0], minlength=trace.num_parents) for parents in each]
+        by_state = (choices(trace, row) for row in c.reshape(-1, trace.num_edges))
+        counts = [np.bincount(parents[parents >= 0], minlength=trace.num_parents) for parents in by_state]
         chosen = np.reshape(counts, (*c.shape[:2], -1)).tolist()
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
@@ -160,10 +159,10 @@ def _shown_edges(trace: RoutingTrace, last: np.ndarray, lengths: np.ndarray) -> 
     if len(children) > MOST_CHILDREN < trace.num_parents:
         children = selected(trace, last, lengths).children
     elif len(children) > MOST_CHILDREN:
-        each = max(1, MOST_CHILDREN // trace.num_parents)
+        share = max(1, MOST_CHILDREN // trace.num_parents)
         strongest = np.argsort(-last, kind="stable")
         by_parent = (trace.src[strongest[trace.dst[strongest] == j]] for j in range(trace.num_parents))
-        children = np.unique(np.concatenate([src[:each] for src in by_parent]))
+        children = np.unique(np.concatenate([src[:share] for src in by_parent]))
     return np.flatnonzero(np.isin(trace.src, children))
 
 
@@ -185,11 +184,10 @@ def _quantised(values: np.ndarray) -> dict:
 
 
 def packed(values: np.ndarray) -> dict:
-    """Encode an array as {"type", "shape", "data"}, where data is base64 of little-endian numbers.
+    """Encode an array as {"type", "shape", "data"}, where data are the bytes of little-endian numbers.
 
     >>> packed(np.array([1, 258], np.uint16))
-    {'type': 'uint16', 'shape': [2], 'data': 'AQACAQ=='}
+    {'type': 'uint16', 'shape': [2], 'data': b'\\x01\\x00\\x02\\x01'}
     """
     numbers = values.astype(values.dtype.newbyteorder("<"))
-    data = base64.b64encode(numbers.tobytes()).decode()
-    return {"type": values.dtype.name, "shape": list(values.shape), "data": data}
+    return {"type": values.dtype.name, "shape": list(values.shape), "data": numbers.tobytes()}
