@@ -101,11 +101,12 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
     }
 
 
-def _steps(layers: list[Any], scale: float) -> list[dict]:
+def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
     """Convert layers to steps, and multiply the weights of the last layer by ``scale``."""
     steps: list[dict] = []
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
+            assert layer.bias is not None
             weight = layer.weight * (scale if layer is layers[-1] else 1.0)
             numbers = {"weight": packed(weight, "float16", "a convolution")}
             numbers["bias"] = packed(layer.bias, "float32", "a convolution")
@@ -113,6 +114,7 @@ def _steps(layers: list[Any], scale: float) -> list[dict]:
         elif isinstance(layer, nn.ReLU):
             steps.append({"kind": "relu"})
         elif isinstance(layer, nn.BatchNorm2d):
+            assert layer.running_var is not None and layer.running_mean is not None
             factor = layer.weight / (layer.running_var + layer.eps).sqrt()
             shift = layer.bias - factor * layer.running_mean
             numbers = {"scale": packed(factor, "float32", "the stem"), "shift": packed(shift, "float32", "the stem")}

@@ -40,11 +40,7 @@ def palette_of(samples: list[np.ndarray], medium: style.Medium) -> Image.Image:
 
 
 def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
-    """Film ``picture`` as GIF, with one palette chosen from frames over the whole timeline, or as WebP.
-
-    Raises:
-        GraphcapsError: the file can't be written. An older file stays unchanged.
-    """
+    """Film ``picture`` as GIF, with one palette chosen from frames over the whole timeline, or as WebP."""
     frames = picture.timeline.frames()
     with replacing(path) as temporary:
         samples = [pixels(picture, position) for position in np.linspace(0, picture.timeline.end, 4)]
@@ -66,7 +62,7 @@ def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
     """Film ``picture`` at a constant frame rate by repeating the frames that are held.
 
     Raises:
-        GraphcapsError: imageio-ffmpeg is not installed, or the file can't be written. An older file stays unchanged.
+        GraphcapsError: imageio-ffmpeg is not installed.
     """
     try:
         from imageio_ffmpeg import write_frames

@@ -132,13 +132,13 @@ def stop_signals() -> Iterator[Callable[[], int]]:
             raise KeyboardInterrupt
         received.append(signum)
 
-    before = {}
+    handlers = {}
     if threading.current_thread() is threading.main_thread():  # Python sets handlers in no other thread
-        before = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: received[-1] if received else 0
     finally:
-        for signum, handler in before.items():
+        for signum, handler in handlers.items():
             signal.signal(signum, handler)
 
 
