@@ -55,8 +55,7 @@ def content(path: Path) -> dict:
         parts |= {f"{which} head": state, f"{which} limits": head["limits"]}
     for path in sorted(run.path.glob("checkpoints/epoch-*")):
         parts |= {f"{path.stem}.{name}": tensor.numpy() for name, tensor in checkpoint.read(path)[0].items()}
-    trace = vars(run.trace())
-    parts |= trace | {"history": timeless(trace["history"])}
+    parts |= vars(run.trace())
     parts["metrics"] = [timeless(row) for row in run.metrics()]
     parts["result"] = timeless(run.result() or {})
     return parts

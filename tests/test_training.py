@@ -235,8 +235,7 @@ def test_a_lost_trace_begins_again_at_an_epoch_that_is_not_kept_else(tmp_path):
     run = interrupted(small.config(tmp_path, epochs=4, batch_size=60), 5)
     (run / "trace.npz").unlink()
     train(TrainConfig(), resume=run, progress=False)
-    trace = Run.open(run).trace()
-    assert trace.epochs.tolist() == [3, 4] and trace.history["epoch"] == [1, 2, 3, 4]
+    assert Run.open(run).trace().epochs.tolist() == [3, 4]
 
 
 def test_a_device_that_is_not_there_is_refused(tmp_path, monkeypatch):

@@ -59,21 +59,25 @@ def with_pictures(trace, channels=1, size=12):
         class_names=tuple(f"class {j}" for j in range(trace.num_parents)),
         saliency=draw.random((trace.num_images, trace.num_children, size, size)).astype(np.float16),
         reconstructions=draw.integers(0, 256, shape, np.uint8),
-        history={"epoch": [1, 2, 3], "train_loss": [0.9, 0.5, 0.3], "val_accuracy": [0.8, 0.9, 0.95]},
         about={"dataset": "digits", "model": "compact"},
     )
 
 
 def stored_in(page: str) -> dict:
-    """The data in the text of an explorer's page, arrays as base64."""
+    """The data in the text of an explorer's page, arrays as bytes."""
     packed = re.search(r'<script type="text/plain" id="trace">([A-Za-z0-9+/=]*)</script>', page)[1]
     text, _, arrays = gzip.decompress(base64.b64decode(packed)).partition(b"\n")
 
     def filled(each: dict) -> dict:
         place = each.get("data")
-        return each | ({"data": base64.b64encode(arrays[slice(*place)]).decode()} if place else {})
+        return each | ({"data": arrays[slice(*place)]} if place else {})
 
     return json.loads(text, object_hook=filled)
+
+
+def as_base64(data: dict) -> dict:
+    """The data of a page with its arrays as base64, which Playwright can pass to a browser."""
+    return json.loads(json.dumps(data, default=lambda content: base64.b64encode(content).decode()))
 
 
 def entropy_by_hand(trace, c):

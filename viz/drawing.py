@@ -3,7 +3,6 @@
 import base64
 import html
 import os
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,7 +35,6 @@ def draw(
     node: int | None = None,
     dark: bool = False,
     show_all: bool = False,
-    on_written: Callable[[Path], object] | None = None,
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: NAME.gif for each picture that suits it, NAME-epochs.gif if the trace has
     several epochs, and sheet.png if it has reconstructions.
@@ -52,7 +50,6 @@ def draw(
         node: draw this node of a graph and those that vote for it; None: the whole graph, or as much as fits.
         dark: make the film of the graph for a dark page.
         show_all: fold no children and no parents of the graph away.
-        on_written: called with each path when its file is complete.
 
     Returns:
         Paths of the files, in the order of writing.
@@ -70,12 +67,6 @@ def draw(
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
     own: dict[str, dict[str, Any]] = {"nodes": {"node": node}, "graph": {"show_all": show_all}}
     written = []
-
-    def done(path: Path) -> None:
-        written.append(path)
-        if on_written is not None:
-            on_written(path)
-
     for span in spans:
         for name in moving:
             if format in STILL and name != "entropy" and span == "epochs" and over == "both":
@@ -84,11 +75,11 @@ def draw(
             kind = kind_of(name)
             medium = kind.still if format in STILL else style.DARK if dark and name == "graph" else kind.film
             _write(kind(trace, span, image, medium=medium, **own.get(name, {})), path)
-            done(path)
+            written.append(path)
     if what == "sheet" or (what == "all" and has_reconstructions(trace)):
         path = folder / f"sheet.{format if format in STILL else 'png'}"
         style.save(sheet(trace), path)
-        done(path)
+        written.append(path)
     return written
 
 

@@ -80,8 +80,6 @@ class RoutingTrace:
     """uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
     decoded_parents: Annotated[np.ndarray | None, "N T J C H W"] = None
     """uint8, last epoch: the parents in each iteration of training, decoded."""
-    history: dict[str, list[float]] = field(default_factory=dict)
-    """Training curves, one number per epoch: epoch, train_loss, train_accuracy, val_accuracy, ..."""
     about: dict[str, str | int | float] = field(default_factory=dict)
     """Where the trace comes from: run, dataset, model, routing, ..., and the words for a child, parent and image."""
 
@@ -163,8 +161,8 @@ class RoutingTrace:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write one npz file, atomically and without pickle."""
-        plain = [each.name for each in dataclasses.fields(self) if each.name not in _DIMS]
-        head = {"format_version": FORMAT_VERSION, **{name: getattr(self, name) for name in plain}}
+        head = {"format_version": FORMAT_VERSION}
+        head |= {name: value for name, value in vars(self).items() if name not in _DIMS}
         arrays = {name: getattr(self, name) for name in _DIMS if getattr(self, name) is not None}
         with replacing(path) as temporary, open(temporary, "wb") as file:
             np.savez_compressed(file, head=np.array(json.dumps(head)), **arrays)
@@ -176,29 +174,29 @@ class RoutingTrace:
         Raises:
             GraphcapsError: the file is missing, damaged, or of another format.
         """
-        then = "Make one with: graphcaps train"
+        advice = "Make one with: graphcaps train"
         try:
             with np.load(checked(path), allow_pickle=False) as stored:
                 head = read_json(str(stored["head"]))
                 arrays = {name: stored[name] for name in _DIMS if name in stored}
         except FileNotFoundError:
-            raise GraphcapsError(f"trace: expected a file at {path}, got none. {then}") from None
+            raise GraphcapsError(f"trace: expected a file at {path}, got none. {advice}") from None
         except Exception as error:  # numpy, zipfile and json raise many types for a broken file
-            raise GraphcapsError(f"trace: expected a routing trace at {path}, got: {error}. {then}") from None
+            raise GraphcapsError(f"trace: expected a routing trace at {path}, got: {error}. {advice}") from None
         version = head.pop("format_version", None)
         if version != FORMAT_VERSION:
-            raise GraphcapsError(f"trace: expected format {FORMAT_VERSION} in {path}, got {version}. {then}")
-        head.pop("tag_names", None)  # only old files have this key
+            raise GraphcapsError(f"trace: expected format {FORMAT_VERSION} in {path}, got {version}. {advice}")
         try:
-            head = {"node_names": [], "child_names": [], **head}  # old files lack them
+            head = {"node_names": [], "child_names": [], **head}  # old files lack them, and have other names
+            head = {field.name: head[field.name] for field in dataclasses.fields(cls) if field.name in head}
             numbers = {name: int for name in ("num_children", "num_parents", "trained_iterations")}
-            check_json(head, **dict.fromkeys(_NAMES, list), history=dict, about=dict, **numbers)
+            check_json(head, **dict.fromkeys(_NAMES, list), about=dict, **numbers)
             trace = cls(**head | {name: tuple(head[name]) for name in _NAMES}, **arrays)
             trace.check()
         except InputError:
             raise
         except (KeyError, TypeError, ValueError) as error:
-            raise GraphcapsError(f"trace: expected a routing trace at {path}, got one with {error}. {then}") from None
+            raise GraphcapsError(f"trace: expected a routing trace at {path}, got one with {error}. {advice}") from None
         return trace
 
     def check(self, image: int | None = None) -> None:
@@ -213,8 +211,8 @@ class RoutingTrace:
                 continue
             shape = dict(zip(dims.split(), array.shape, strict=False))
             wanted = "(" + ", ".join(f"{d}={sizes[d]}" if d in sizes else d for d in dims.split()) + ")"
-            known = all(n == (int(d) if d.isdigit() else sizes.get(d, n)) for d, n in shape.items())
-            expect(known and array.ndim == len(dims.split()), f"trace: {name}", wanted, array.shape)
+            fits = all(n == (int(d) if d.isdigit() else sizes.get(d, n)) for d, n in shape.items())
+            expect(fits and array.ndim == len(dims.split()), f"trace: {name}", wanted, array.shape)
             kinds, called = ("iu", "integers") if name in _INTEGERS else ("iuf", "numbers")
             expect(array.dtype.kind in kinds, f"trace: {name}", called, array.dtype)
             sizes |= {d: n for d, n in shape.items() if not d.isdigit()}
@@ -229,8 +227,8 @@ class RoutingTrace:
         if self.images is not None:
             expect(self.images.dtype == np.uint8, "trace: images", "uint8", self.images.dtype, "0 is black, 255 white")
         for name, number in (("class_names", self.num_parents), ("child_names", self.num_children)):
-            given = len(getattr(self, name))
-            expect(given in (0, number), f"trace: {name}", f"none or {number}", given)
+            length = len(getattr(self, name))
+            expect(length in (0, number), f"trace: {name}", f"none or {number}", length)
         if image is not None:
             last = self.num_images - 1
             check_whole("image", image, 0, last, f"an image of the trace, 0 to {last}")

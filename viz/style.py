@@ -35,7 +35,6 @@ FAINT = "#c9ced4"
 SHADE = "#eff1f4"
 GLOW = "#ffc845"
 ACCENT = "#00544a"  # for curves that belong to no class; unlike all ten colours
-COLORS = (*PALETTE, INK, MUTED, FAINT, SHADE, GLOW, ACCENT)
 ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
 # Fonts of operating systems for characters that DejaVu Sans lacks, such as Chinese or emoji in the name of a class.
@@ -105,23 +104,19 @@ def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
         "axes.edgecolor": medium.muted,
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "axes.titlelocation": "left",
         "xtick.color": medium.muted,
         "ytick.color": medium.muted,
         "xtick.labelcolor": medium.ink,
         "ytick.labelcolor": medium.ink,
-        "legend.frameon": False,
         "image.interpolation": "nearest",
         "savefig.facecolor": medium.paper,
         "pdf.fonttype": 42,  # TrueType, so that text can be selected and edited
         "svg.fonttype": "none",
         "svg.hashsalt": "graphcaps",  # so that the same picture gives the same file
         "font.size": medium.text,
-        "axes.titlesize": medium.text,
         "axes.labelsize": medium.text,
         "xtick.labelsize": medium.small,
         "ytick.labelsize": medium.small,
-        "legend.fontsize": medium.small,
     }
     return matplotlib.style.context(["default", look])
 
@@ -191,12 +186,6 @@ def bare(axes: Axes) -> None:
     """Remove ticks and frame."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-
-
-def rgb(image: np.ndarray) -> np.ndarray:
-    """Convert a (C, H, W) uint8 image to (H, W, 3) in [0, 1]."""
-    shown = displayed(image) / 255
-    return shown if shown.ndim == 3 else np.repeat(shown[..., None], 3, axis=2)
 
 
 def panel(figure: Figure, label: str, left: float, top: float, width: float, height: float) -> Axes:

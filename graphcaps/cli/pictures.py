@@ -60,7 +60,7 @@ def viz(
         chosen = open_run(run, out)
         trace, folder = chosen.trace(), chosen.results / "figures"
     shown: dict[str, Any] = {"image": image, "node": node, "dark": dark, "show_all": all}
-    draw(trace, to or folder, what=what, over=over, format=format, on_written=print, **shown)
+    print(*draw(trace, to or folder, what=what, over=over, format=format, **shown), sep="\n")
 
 
 def explain(
@@ -130,7 +130,7 @@ def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = Non
     """
     chosen = open_run(run, out)
     from ..atomic import write_text
-    from ..explore.run_page import page_parts
+    from ..explore.network import page_parts
     from ..viz import explorer_page
 
     path = (to or chosen.results / "figures") / "explorer.html"

@@ -14,7 +14,7 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
     routing, iterations, concentration, unit_votes, mutual, squash, normalise: settings of the layer
     colors     K colours, "#rrggbb"
 
-Arrays are packed by ``viz.explorer.arrays.packed``, in float32.
+Arrays are packed by ``viz.explorer.data.packed``, in float32.
 """
 
 import math

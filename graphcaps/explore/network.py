@@ -1,6 +1,6 @@
-"""A trained network as JSON for the explorer page, where ``viz/explorer/page/network.js`` runs it.
+"""The explorer page of a run: its routing trace, and its network, which routes your drawings.
 
-Keys::
+``viz/explorer/page/network.js`` runs the network. Keys of its data::
 
     shape      [C, H, W] of an image
     objects    K, the number of classes in an image
@@ -15,9 +15,11 @@ Keys::
     decoder    null, or linear layers {"weight": int8, "scale", "bias"}: the integers of a row are multiplied by its
                scale; a ReLU follows each layer but the last, and a sigmoid follows the last
     limits     limits for doubtful answers: {"most", "answer", "other", "likeness", "blank"}; null: no limit
+    desk       drawings: {"ink": longer side / side of the image, or null; "detail": pixels per side, or null; "stroke":
+               width in pixels}
 
-``run_page`` adds "desk", which describes drawings. Arrays are packed by ``viz.explorer.arrays.packed``. Weights are in
-float16, which has 11 significant bits for numbers between 6e-5 and 65504.
+Arrays are packed by ``viz.explorer.data.packed``. Weights are in float16, which has 11 significant bits for numbers
+between 6e-5 and 65504.
 """
 
 from typing import Any
@@ -28,17 +30,53 @@ from torch import nn
 
 from ..algorithms.names import name_of
 from ..errors import GraphcapsError
+from ..images.data import DATASETS, DatasetSpec, to_float
 from ..images.models import CapsNet
 from ..images.models.evidence import BLANK, MOST
+from ..images.recording import pictures, routing_of
+from ..images.training.checkpoint import read_model
+from ..images.training.run_folder import Run
 from ..nn import ConvCaps, SharedCaps
-from ..viz.explorer import arrays
+from ..trace import RoutingTrace
+from ..viz.explorer.data import packed as packed_array
 
 NETWORK_PAGE_ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
 """The routings that the page can compute."""
+PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * area / border length
+INK = 20 / 28  # longer side of a drawing / side of the image in MNIST; used for data sets where it isn't known
+
+
+def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
+    """The trace up to the epoch of the best weights, the network or None, and the reason why it is None or "".
+
+    Raises:
+        GraphcapsError: the run has no trace, or its weights are damaged.
+    """
+    trace, best = run.trace(), run.checkpoint("best")
+    if not best.exists():
+        return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
+    model: Any
+    model, head = read_model(best)
+    run.check_trained(head)
+    epoch = head["state"]["epoch"]
+    try:
+        network = network_data(model.eval(), epoch)
+    except GraphcapsError as error:
+        return trace, None, f"Nothing can be drawn here: {error}."
+    network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))
+    images = to_float(torch.from_numpy(trace.images))
+    return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images)), network, ""
+
+
+def desk_of(model: CapsNet, spec: DatasetSpec | None) -> dict:
+    """Size and stroke width of drawings in a data set; without a spec (your own images), as in MNIST."""
+    ink = spec and spec.ink
+    stroke = max(1.0, PEN * (ink or INK) * min(model.image_shape[1:]))
+    return {"ink": ink, "detail": spec and spec.detail, "stroke": stroke}
 
 
 def network_data(model: CapsNet, epoch: int = 0) -> dict:
-    """Convert a network on the CPU to a dict for ``json.dumps``. The module's docstring describes the keys.
+    """Convert a network on the CPU to a dict. The module's docstring describes the keys.
 
     Raises:
         GraphcapsError: the network isn't a ``CapsNet``, the page doesn't support its routing, or weights aren't finite.
@@ -68,12 +106,10 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
     steps: list[dict] = []
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
-            whole = scale if layer is layers[-1] else 1.0
             assert layer.bias is not None
-            numbers = {
-                "weight": packed(layer.weight * whole, "float16", "a convolution"),
-                "bias": packed(layer.bias, "float32", "a convolution"),
-            }
+            weight = layer.weight * (scale if layer is layers[-1] else 1.0)
+            numbers = {"weight": packed(weight, "float16", "a convolution")}
+            numbers["bias"] = packed(layer.bias, "float32", "a convolution")
             steps.append({"kind": "conv", **numbers, "stride": list(layer.stride), "groups": layer.groups})
         elif isinstance(layer, nn.ReLU):
             steps.append({"kind": "relu"})
@@ -117,16 +153,15 @@ def _layer(layer: Any) -> dict:
 
 def _decoder(layers: nn.Sequential) -> list[dict]:
     """Convert linear layers to 8-bit weights. This changes decoded pixels, which are in [0, 1], by less than 0.01."""
-    rows = []
-    for linear in layers:
-        if isinstance(linear, nn.Linear):
-            weight = linear.weight.detach().double()
-            scale = weight.abs().amax(dim=1).clamp_min(1e-12) / 127  # (out,)
-            scale_and_bias = {
-                "scale": packed(scale, "float32", "the decoder"),
-                "bias": packed(linear.bias, "float32", "the decoder"),
-            }
-            rows.append({"weight": packed((weight / scale[:, None]).round(), "int8", "the decoder"), **scale_and_bias})
+    rows, name = [], "the decoder"
+    for linear in (layer for layer in layers if isinstance(layer, nn.Linear)):
+        weight = linear.weight.detach().double()
+        scale = weight.abs().amax(dim=1).clamp_min(1e-12) / 127  # (out,)
+        row = {
+            "weight": packed((weight / scale[:, None]).round(), "int8", name),
+            "scale": packed(scale, "float32", name),
+        }
+        rows.append(row | {"bias": packed(linear.bias, "float32", name)})
     return rows
 
 
@@ -136,4 +171,4 @@ def packed(values: torch.Tensor, kind: str, name: str) -> dict:
         converted = values.detach().cpu().numpy().astype(kind)
     if not np.isfinite(converted).all():
         raise GraphcapsError(f"{name} of these weights: NaN, infinity or numbers too large for {kind}")
-    return arrays.packed(converted)
+    return packed_array(converted)

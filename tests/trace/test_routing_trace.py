@@ -36,7 +36,6 @@ def trace(draw) -> RoutingTrace:
         nodes=np.array([[0, 1], [0, 0], [1, 1], [1, 1], [1, 0]], np.int32),
         positions=np.eye(2, dtype=np.float32),
         node_names=("a", "b"),
-        history={"epoch": [1.0, 2.0], "val_accuracy": [0.5, 0.75]},
         about={"dataset": "digits", "seed": 0},
     )
 
@@ -85,7 +84,7 @@ def assert_refused(path, text):
 def test_a_file_of_an_earlier_version_with_bonds_and_tags_is_read(trace, tmp_path):
     arrays, head = parts_of(trace, tmp_path)
     del head["node_names"]
-    earlier = head | {"tag_names": ["C", "N"]}
+    earlier = head | {"tag_names": ["C", "N"], "history": {"epoch": [1.0]}}
     np.savez(tmp_path / "old.npz", head=np.array(json.dumps(earlier)), bonds=np.int32([[0, 1]]), **arrays)
     np.testing.assert_array_equal(RoutingTrace.load(tmp_path / "old.npz").c, trace.c)
 

@@ -1,6 +1,5 @@
 """The explorer of an untrained network with long capsules, on scikit-learn's digits, and PyTorch's answers."""
 
-import base64
 import functools
 from typing import NamedTuple
 
@@ -9,8 +8,7 @@ import torch
 
 from graphcaps import CapsNet, route
 from graphcaps.algorithms.names import as_routing
-from graphcaps.explore.network import network_data
-from graphcaps.explore.run_page import desk_of
+from graphcaps.explore.network import desk_of, network_data
 from graphcaps.images import recording
 from graphcaps.images.data import DATASETS, Images, ImageSplits, load_images, to_float
 from graphcaps.images.models import doubts
@@ -19,7 +17,7 @@ from graphcaps.viz import explorer_page
 
 def picture(packed: dict) -> np.ndarray:
     """The uint8 array of {"shape", "data"}."""
-    return np.frombuffer(base64.b64decode(packed["data"]), np.uint8).reshape(packed["shape"])
+    return np.frombuffer(packed["data"], np.uint8).reshape(packed["shape"])
 
 
 @functools.cache

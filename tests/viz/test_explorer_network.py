@@ -7,11 +7,10 @@ import pytest
 import torch
 from scipy.ndimage import gaussian_filter
 from torch import nn
-from traces import stored_in
+from traces import as_base64, stored_in
 
 from graphcaps import CapsNet, GraphcapsError, TrainConfig, cli
-from graphcaps.explore.network import network_data
-from graphcaps.explore.run_page import page_parts
+from graphcaps.explore.network import network_data, page_parts
 from graphcaps.images import recording
 from graphcaps.images.data import ImageSplits
 from graphcaps.images.models.matrix import MatrixCapsNet
@@ -55,7 +54,7 @@ def ask(chromium):
     page = page_that_computes(chromium, network="Network", origins="saliency")
 
     def answers(model: CapsNet, pixels: np.ndarray) -> dict:
-        asked = {"found": network_data(model), "pixels": pixels.ravel().tolist(), "rounds": 10}
+        asked = {"found": as_base64(network_data(model)), "pixels": pixels.ravel().tolist(), "rounds": 10}
         return page.evaluate(ASK, asked)
 
     return answers
@@ -166,7 +165,7 @@ def test_what_feeds_a_child_is_what_each_feature_map_adds_and_its_field_is_where
       const network = new Network(asBytes(found)), maps = [];
       network.primaryCapsules(pixels, maps);
       return feeds(network, maps, child); }"""
-    question = {"found": network_data(model), "pixels": pixels.flatten().tolist(), "child": child}
+    question = {"found": as_base64(network_data(model)), "pixels": pixels.flatten().tolist(), "child": child}
     got = page.evaluate(ask, question)
     page.close()
     assert got["count"] == features.shape[1] and got["size"] == list(features.shape[2:])

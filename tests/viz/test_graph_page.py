@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
-from traces import stored_in
+from traces import as_base64, stored_in
 
 from graphcaps import dgl, explore_graph
 from graphcaps.explore.hidden_edges import train_on_hidden_edges
@@ -63,7 +63,7 @@ def computing(chromium):
 
 
 def computed(computing, data, changes=()) -> tuple[np.ndarray, np.ndarray]:
-    c, out = computing.evaluate(COMPUTED, [data, list(changes)])
+    c, out = computing.evaluate(COMPUTED, [as_base64(data), list(changes)])
     return np.array(c).reshape(-1, CAPS), np.array(out).reshape(-1, CAPS, DIM)
 
 

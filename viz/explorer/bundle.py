@@ -49,7 +49,7 @@ def bundled(entry: str, read: Callable[[str], str]) -> str:
         text = _COMMENT.sub("", read(name))  # only browsers read the page
         for names, source in _IMPORT.findall(text):
             add(source, (*importers, name))
-            if missing := {each for each in names.split(", ") if each} - set(exports[source]):
+            if missing := set(filter(None, names.split(", "))) - set(exports[source]):
                 raise ValueError(f"{name}.js imports what {source}.js doesn't export: {', '.join(sorted(missing))}")
         exports[name] = _EXPORT.findall(text)
         body = _EXPORT.sub("", _IMPORT.sub(_as_const, text))
@@ -62,6 +62,6 @@ def bundled(entry: str, read: Callable[[str], str]) -> str:
     return "\n".join(scripts)
 
 
-def _as_const(found: re.Match) -> str:
-    names, source = found.groups()
+def _as_const(import_line: re.Match) -> str:
+    names, source = import_line.groups()
     return f"const {{ {names} }} = {source}_js;\n" if names else ""

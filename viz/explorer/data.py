@@ -40,7 +40,7 @@ A softmax without votes has no agreement, and at the top also the keys::
     steps      R numbers: of the rounds or epochs             child_names    I names of the children, or none
     dead       K times R times J: whether the parent is dead
 
-Arrays have the format of ``arrays.packed``. A quantised array is {"low", "step", "data"}, with one byte q per number
+Arrays have the format of ``packed``. A quantised array is {"low", "step", "data"}, with one byte q per number
 and one low and step for each of the K times R states. The number is ``low + step * q``, off by at most half a step. A
 step is the span of the state / 255, so a coupling is off by less than 0.002. From an epoch's second iteration on, the
 byte is the difference to the previous iteration's q, modulo 256, since small differences compress well.
@@ -52,7 +52,6 @@ from typing import Any
 import numpy as np
 
 from graphcaps.viz import style
-from graphcaps.viz.explorer.arrays import packed
 from graphcaps.viz.routing.entropy import entropies
 from graphcaps.viz.routing.selection import children_in_order, choices, selected
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
@@ -64,7 +63,7 @@ MOST_CHILDREN = 120  # children shown of a larger graph; with more, lines would 
 
 
 def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
-    """The trace as a dict for ``json.dumps``, in the format of this module's docstring; ``image`` is shown first.
+    """The trace as a dict in the format of this module's docstring; ``image`` is shown first.
 
     Raises:
         InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
@@ -134,8 +133,8 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
     pixels = None if trace.images is None else trace.images[n]
     chosen = None
     if trace.agreement is None:
-        each = (choices(trace, row) for row in c.reshape(-1, trace.num_edges))
-        counts = [np.bincount(parents[parents >= 0], minlength=trace.num_parents) for parents in each]
+        by_state = (choices(trace, row) for row in c.reshape(-1, trace.num_edges))
+        counts = [np.bincount(parents[parents >= 0], minlength=trace.num_parents) for parents in by_state]
         chosen = np.reshape(counts, (*c.shape[:2], -1)).tolist()
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
@@ -160,10 +159,10 @@ def _shown_edges(trace: RoutingTrace, last: np.ndarray, lengths: np.ndarray) -> 
     if len(children) > MOST_CHILDREN < trace.num_parents:
         children = selected(trace, last, lengths).children
     elif len(children) > MOST_CHILDREN:
-        each = max(1, MOST_CHILDREN // trace.num_parents)
+        share = max(1, MOST_CHILDREN // trace.num_parents)
         strongest = np.argsort(-last, kind="stable")
         by_parent = (trace.src[strongest[trace.dst[strongest] == j]] for j in range(trace.num_parents))
-        children = np.unique(np.concatenate([src[:each] for src in by_parent]))
+        children = np.unique(np.concatenate([src[:share] for src in by_parent]))
     return np.flatnonzero(np.isin(trace.src, children))
 
 
@@ -171,7 +170,7 @@ def _saliency(trace: RoutingTrace, n: int) -> dict | None:
     if trace.saliency is None or trace.images is None:
         return None
     spots = np.stack([smooth(np.nan_to_num(child)) for child in trace.saliency[n]])
-    return packed((255 * spots).round(), "uint8")
+    return packed((255 * spots).round().astype(np.uint8))
 
 
 def _quantised(values: np.ndarray) -> dict:
@@ -182,3 +181,13 @@ def _quantised(values: np.ndarray) -> dict:
     q = ((values - low[..., None]) / np.where(step > 0, step, 1)[..., None]).round().astype(np.uint8)
     rises = np.diff(q, axis=1, prepend=np.uint8(0))  # (K, R, X), modulo 256
     return {"low": low.tolist(), "step": step.tolist(), "data": packed(rises)["data"]}
+
+
+def packed(values: np.ndarray) -> dict:
+    """Encode an array as {"type", "shape", "data"}, where data are the bytes of little-endian numbers.
+
+    >>> packed(np.array([1, 258], np.uint16))
+    {'type': 'uint16', 'shape': [2], 'data': b'\\x01\\x00\\x02\\x01'}
+    """
+    numbers = values.astype(values.dtype.newbyteorder("<"))
+    return {"type": values.dtype.name, "shape": list(values.shape), "data": numbers.tobytes()}

@@ -12,7 +12,6 @@ import html
 import json
 import string
 from importlib.resources import files
-from typing import Any
 
 from graphcaps.viz.explorer.bundle import bundled
 from graphcaps.viz.explorer.data import explorer_data
@@ -79,26 +78,17 @@ def _filled(body: str, parts: list[str], data: dict, styles: str, entry: str, wo
 def _compressed(data: dict) -> str:
     """Base64 of a gzip of one line of JSON, a newline, and the bytes of all arrays in a row.
 
-    An array's "data" in the JSON is [start, end] of its bytes, since bytes compress better than base64. Nothing in the
-    text can end a script element. The same data give the same text.
+    An array's "data" in the JSON is [start, end] of its bytes. Nothing in the text can end a script element. The same
+    data give the same text.
     """
-    arrays: list[bytes] = []
-    text = json.dumps(_without_arrays(data, arrays), separators=(",", ":")) + "\n"
-    return base64.b64encode(gzip.compress(text.encode() + b"".join(arrays), mtime=0)).decode()
+    arrays = bytearray()
 
+    def place(content: bytes) -> list[int]:
+        arrays.extend(content)
+        return [len(arrays) - len(content), len(arrays)]
 
-def _without_arrays(value: Any, arrays: list[bytes]) -> Any:
-    """Append the bytes of each array in ``value`` to ``arrays``, and replace its base64 by their [start, end]."""
-    if isinstance(value, list):
-        return [_without_arrays(each, arrays) for each in value]
-    if not isinstance(value, dict):
-        return value
-    result = {name: _without_arrays(each, arrays) for name, each in value.items()}
-    if isinstance(value.get("data"), str):
-        start = sum(map(len, arrays))
-        arrays.append(base64.b64decode(value["data"]))
-        result["data"] = [start, start + len(arrays[-1])]
-    return result
+    text = json.dumps(data, separators=(",", ":"), default=place) + "\n"
+    return base64.b64encode(gzip.compress(text.encode() + arrays, mtime=0)).decode()
 
 
 def _read(name: str) -> str:

@@ -33,6 +33,7 @@ def sheet(trace: RoutingTrace) -> Figure:
     images, decoded = trace.images, trace.reconstructions if has_reconstructions(trace) else None
     decoded = required(decoded, "trace", "reconstructions", then="Traces of trained networks with a decoder have them")
     longest = trace.lengths[-1, trace.answer_at].argmax(axis=-1)  # (N,)
+    names = {j: style.cut(name, 10) for j, name in enumerate(trace.class_names)}
     step = (_WIDTH - 25 - _LEFT) / _MAX_IMAGES
     with style.applied():
         figure = style.blank(_WIDTH, _HEIGHT)
@@ -45,18 +46,13 @@ def sheet(trace: RoutingTrace) -> Figure:
         for n, image in enumerate(images[:_MAX_IMAGES]):
             left, side = _LEFT + n * step, step - 6
             middle: dict[str, Any] = {"ha": "center", "va": "center"}
-            is_wrong = trace.labels is not None and bool(longest[n] != trace.labels[n])
-            if trace.labels is not None:
-                name = _class_name(trace, trace.labels[n])
-                style.write(figure, left + side / 2, _TOP + rows["true"], name, **middle)
+            label, answer = None if trace.labels is None else int(trace.labels[n]), int(longest[n])
+            is_wrong = label not in (None, answer)
+            if label is not None:
+                style.write(figure, left + side / 2, _TOP + rows["true"], names.get(label, str(label)), **middle)
             style.show_image(style.panel(figure, f"input {n}", left, _TOP + 43, side, side), image)
             style.show_image(style.panel(figure, f"reconstruction {n}", left, _TOP + 123, side, side), decoded[n])
-            answer = _class_name(trace, longest[n]) + "\nwrong" * is_wrong
+            text = names.get(answer, str(answer)) + "\nwrong" * is_wrong
             looks = {"ha": "center", "linespacing": 1.3, "weight": "bold" if is_wrong else "normal"}
-            style.write(figure, left + side / 2, _TOP + rows["longest"] - 9, answer, **looks)
+            style.write(figure, left + side / 2, _TOP + rows["longest"] - 9, text, **looks)
     return figure
-
-
-def _class_name(trace: RoutingTrace, label: int) -> str:
-    """A class's name in at most ten characters, or its number if it has none."""
-    return style.cut(trace.class_names[label], 10) if 0 <= label < len(trace.class_names) else str(label)

@@ -15,8 +15,7 @@ from graphcaps.errors import GraphcapsError
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
 
-_COLORS = 205  # colours that Pillow chooses; the palette also has the style's colours and greys for images
-_NEAR = 6  # leave out chosen colours this near to the others (on a scale to 255), so that white paper stays white
+_NEAR = 6  # leave out colours this near to the paper's (on a scale to 255), so that white paper stays white
 _FPS = 50 / 3  # an mp4 frame is 0.06 s, the shortest frame of a timeline
 
 
@@ -31,25 +30,17 @@ def pixels(picture: Picture, position: float) -> np.ndarray:
 
 
 def palette_of(samples: list[np.ndarray], medium: style.Medium) -> Image.Image:
-    """An image whose palette has the style's colours, greys, and the colours that fit the samples best."""
+    """An image whose palette has the paper's colour, and the colours that fit the samples best."""
     sample = Image.fromarray(np.concatenate(samples))
-    chosen = sample.quantize(_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).getpalette()
-    greys = [3 * [round(value)] for value in np.linspace(0, 255, 26)]
-    named = (medium.paper, medium.ink, medium.muted, medium.faint, *style.COLORS)
-    known = np.array([*greys, *([round(255 * part) for part in to_rgb(name)] for name in named)])
-    others = np.array(chosen).reshape(-1, 3)
-    others = others[(abs(others[:, None] - known).max(axis=-1) > _NEAR).all(axis=1)]
+    chosen = sample.quantize(255, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).getpalette()
+    colors, paper = np.array(chosen).reshape(-1, 3), np.round(255 * np.array(to_rgb(medium.paper))).astype(int)
     image = Image.new("P", (1, 1))
-    image.putpalette(np.concatenate((known, others)).ravel().tolist())
+    image.putpalette([*paper.tolist(), *colors[abs(colors - paper).max(axis=1) > _NEAR].ravel().tolist()])
     return image
 
 
 def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
-    """Film ``picture`` as GIF, with one palette chosen from frames over the whole timeline, or as WebP.
-
-    Raises:
-        GraphcapsError: the file can't be written. An older file stays unchanged.
-    """
+    """Film ``picture`` as GIF, with one palette chosen from frames over the whole timeline, or as WebP."""
     frames = picture.timeline.frames()
     with replacing(path) as temporary:
         samples = [pixels(picture, position) for position in np.linspace(0, picture.timeline.end, 4)]
@@ -71,7 +62,7 @@ def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
     """Film ``picture`` at a constant frame rate by repeating the frames that are held.
 
     Raises:
-        GraphcapsError: imageio-ffmpeg is not installed, or the file can't be written. An older file stays unchanged.
+        GraphcapsError: imageio-ffmpeg is not installed.
     """
     try:
         from imageio_ffmpeg import write_frames

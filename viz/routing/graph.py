@@ -84,12 +84,12 @@ class GraphPicture(Picture):
         """A panel for each of up to five rounds, with the image above the graph, or up to three without an image."""
         time = self.timeline
         steps = np.unique(np.linspace(0, time.end, min(_MAX_PANELS if self.tint else 3, len(time))).round()).tolist()
-        each = self.medium.width / max(3, len(steps))
-        side, top = (0.7 * each, 28 + 0.7 * each) if self.tint else (0.0, 20.0)
+        column = self.medium.width / max(3, len(steps))
+        side, top = (0.7 * column, 28 + 0.7 * column) if self.tint else (0.0, 20.0)
         tall = float(np.clip(15 * rows, 100, 420))
         places: _Places = []
         for k, step in enumerate(steps):
-            left, wide = k * each + 4, each - 24
+            left, wide = k * column + 4, column - 24
             places.append((step, (left + (wide - side) / 2, 20.0, side), (left, top, wide, tall)))
         return places
 

@@ -148,14 +148,14 @@ class NodesPicture(Picture):
 
     def _apart(self, at: np.ndarray, texts: list[str], pixel: float) -> list[int]:
         """The nodes with most edges whose texts don't lie over one another."""
-        found: list[int] = []
+        named: list[int] = []
         wide, tall = 0.85 * self.medium.small * pixel, 1.9 * self.medium.small * pixel  # of a letter and of a line
         for n in np.argsort(-np.bincount(self._ends.ravel()), kind="stable").tolist():
-            away = abs(at[found] - at[n])
-            room = np.array([wide * (len(texts[n]) + len(texts[other])) / 2 for other in found])
-            if ((away[:, 0] > room) | (away[:, 1] > tall)).all() and len(found) < _MAX_NAMED:
-                found.append(n)
-        return found
+            away = abs(at[named] - at[n])
+            room = np.array([wide * (len(texts[n]) + len(texts[other])) / 2 for other in named])
+            if ((away[:, 0] > room) | (away[:, 1] > tall)).all() and len(named) < _MAX_NAMED:
+                named.append(n)
+        return named
 
     def _positions(self) -> np.ndarray:
         """(n, 2) in [0, 1]: the trace's own positions with their proportions kept, else those of networkx."""
@@ -211,20 +211,17 @@ class NodesPicture(Picture):
         couplings = between(self.couplings, position)  # (P, num_caps)
         capsule, c = couplings.argmax(axis=1), couplings.max(axis=1)
         strength = np.clip((c - self.low) / (1 - self.low), 0, 1)[:, None]
-        self._show_edges(_PAPER + strength * (self._colors[capsule] - _PAPER), strength[:, 0])
-        mean = float(between(self._means, position))
-        self._tip.set_data([between(self._x, position)], [mean])
-        line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat"
-        self._heading.say(self.choice(position), line, self._hint)
-
-    def _show_edges(self, colors: np.ndarray, strength: np.ndarray) -> None:
-        """Give the lines, and the rings of nodes with a loop, colours (P, 3) and strengths (P,)."""
-        widths = _THIN * self.medium.line + (self._thick - _THIN * self.medium.line) * strength
+        colors = _PAPER + strength * (self._colors[capsule] - _PAPER)
+        widths = _THIN * self.medium.line + (self._thick - _THIN * self.medium.line) * strength[:, 0]
         self.lines.set(linewidth=np.where(self._loops, 0, widths)[self.order], color=colors[self.order])
         rings, ring_widths = np.tile(to_rgb(style.MUTED), (len(self.shown), 1)), np.full(len(self.shown), 0.6)
         looped = self._ends[self._loops, 0]
         rings[looped], ring_widths[looped] = colors[self._loops], widths[self._loops]
         self.nodes.set(edgecolors=rings, linewidths=ring_widths)
+        mean = float(between(self._means, position))
+        self._tip.set_data([between(self._x, position)], [mean])
+        line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat"
+        self._heading.say(self.choice(position), line, self._hint)
 
 
 def edges_to_draw(pairs: np.ndarray, node: int | None) -> np.ndarray:

@@ -23,7 +23,7 @@ _CURVE = np.linspace(0, 1, 18)
 
 def inked(*images: np.ndarray | None) -> tuple[slice, slice]:
     """Rows and columns of images (..., H, W) uint8 without their blank border, cut equally at all four sides."""
-    ink = np.max([each.max(axis=tuple(range(each.ndim - 2))) for each in images if each is not None], axis=0) > 64
+    ink = np.max([stack.max(axis=tuple(range(stack.ndim - 2))) for stack in images if stack is not None], axis=0) > 64
     places = [(size, np.flatnonzero(ink.any(axis=1 - axis))) for axis, size in enumerate(ink.shape)]
     margin = min((k for size, at in places if len(at) for k in (at[0], size - 1 - at[-1])), default=0)
     margin = max(0, margin - 1)  # a pixel of paper around the ink

@@ -108,10 +108,10 @@ def check_drawable(trace: RoutingTrace, image: int) -> None:
 
 def not_finite(name: str, image: int, at: str) -> GraphcapsError:
     """The error to raise if an array of the trace has NaN or inf for an image."""
-    then = "Its votes were not finite: draw another image, or train with a lower rate"
+    advice = "Its votes were not finite: draw another image, or train with a lower rate"
     if name == "b":
-        then += ". If your own routing masks logits with -inf, call observe with the logits before the mask"
-    return GraphcapsError(f"trace: {name} of image {image}: expected finite numbers, got NaN or inf at {at}. {then}")
+        advice += ". If your own routing masks logits with -inf, call observe with the logits before the mask"
+    return GraphcapsError(f"trace: {name} of image {image}: expected finite numbers, got NaN or inf at {at}. {advice}")
 
 
 def between(values: np.ndarray, position: float) -> np.ndarray:

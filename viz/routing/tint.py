@@ -28,7 +28,7 @@ def tinted(
     """
     if trace.images is None or (decoded is None and trace.saliency is None and trace.fields is None):
         return None
-    plain = style.rgb(trace.images[image])
+    plain = np.atleast_3d(style.displayed(trace.images[image])) / 255  # (H, W, 1 or 3)
     looks = _looks(trace, image, *plain.shape[:2]) if decoded is None else np.ones((trace.num_children, 1, 1))
     equal = 1 / np.bincount(trace.src, minlength=trace.num_children)[trace.src]
     colors = np.array([style.on_dark(style.color(j)) for j in range(trace.num_parents)])

@@ -13,6 +13,7 @@ from ..models.answers import is_correct, longest, overlaid, present
 from ..models.evidence import evidence_of
 
 EVALUATION_BATCH = 250
+Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 
 OnProgress = Callable[[float], object]
 """Called after each batch with the share of images that are done."""
@@ -68,15 +69,15 @@ class Evaluation:
         return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
 
 
-def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[float, float]:
-    """Score interval of a proportion (Wilson 1927), by default for 95 %.
+def wilson_interval(correct: int, total: int) -> tuple[float, float]:
+    """Score interval of a proportion for 95 % (Wilson 1927).
 
     >>> [round(bound, 4) for bound in wilson_interval(9950, 10000)]
     [0.9934, 0.9962]
     """
-    share, spread = correct / total, z * z / total
+    share, spread = correct / total, Z * Z / total
     centre = share + spread / 2
-    half = z * math.sqrt(share * (1 - share) / total + spread / (4 * total))
+    half = Z * math.sqrt(share * (1 - share) / total + spread / (4 * total))
     return max(0.0, (centre - half) / (1 + spread)), min(1.0, (centre + half) / (1 + spread))
 
 

@@ -1,5 +1,6 @@
 """Batches of images. The images stay on the training device as uint8, where a whole batch is augmented at once."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 
@@ -86,7 +87,7 @@ class Batches:
         seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(self.num_images, generator=generator).to(self._source.labels.device)
-        take = self._source.drawn(order, generator)
+        take = self._source.in_order(order, generator)
         return (take(self._slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
 
     def weight(self, step: int) -> float:
@@ -96,13 +97,16 @@ class Batches:
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over all images in order, without augmentation. Every process receives whole batches."""
-        take = self._source.fixed()
         for first in range(0, self.num_images, self.batch_size):
-            yield take(slice(first, first + self.batch_size))
+            yield self.at(slice(first, first + self.batch_size))
 
-    def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """The images at ``places`` (B,) int64 of the order of ``in_order``, and their labels."""
-        return self._source.fixed()(places)
+    def at(self, places: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """The images at ``places``, a slice or (B,) int64, of the order of ``in_order``, and their labels."""
+        return self._fixed(places)
+
+    @functools.cached_property
+    def _fixed(self) -> Take:
+        return self._source.in_order(torch.arange(self.num_images, device=self._source.labels.device))
 
     def _bounds(self) -> list[int]:
         """The start of each batch in an epoch, and the end of the last batch.
@@ -133,25 +137,18 @@ class _ImageSource:
             self._room = ink_room(images.pixels).cpu()
             self._reach = int(self._room.max())
 
-    def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
-        """The images in the order ``order`` (N,), each with its own random move or map."""
+    def in_order(self, order: Tensor, generator: torch.Generator | None = None) -> Take:
+        """The images in the order ``order`` (N,): unchanged, or each with its own random move or map."""
         count, maps = len(order), None
-        if self._room is None:
+        if generator is None:
+            corners = torch.full((2, count), self._reach)  # of the part of a padded frame that is cut out
+        elif self._room is None:
             corners = torch.randint(0, 2 * self._reach + 1, (2, count), generator=generator)
         else:
             numbers = torch.rand(2, count, generator=generator, dtype=torch.float64)
             corners = self._reach - draw_moves(self._room[:, :, order.cpu()], numbers)
-        if self._augment == "affine":
+        if generator is not None and self._augment == "affine":
             maps = draw_affine(count, self._images.image_shape[1:], generator, self._images.shift).to(order.device)
-        return self._taking(order, corners, maps)
-
-    def fixed(self) -> Take:
-        """The images in their original order, unchanged."""
-        order = torch.arange(len(self.labels), device=self.labels.device)
-        return self._taking(order, torch.full((2, len(order)), self._reach))
-
-    def _taking(self, order: Tensor, corners: Tensor, maps: Tensor | None = None) -> Take:
-        """The images in this order, each cut out of its padded frame at a corner (2, N), then warped."""
         top, left = corners.to(order.device)
 
         def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
@@ -174,18 +171,15 @@ class _PairSource:
         self.labels, self._size = pairs.labels.to(device), pairs.image_shape[1:]
         self._padded = pad(pairs.pixels.to(device), [2 * REACH] * 4)
 
-    def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
-        """The pairs whose first digits are in the order ``order`` (N,), with new partners and shifts."""
-        return self._taking(order, torch.rand(5, len(order), generator=generator, dtype=torch.float64))
+    def in_order(self, order: Tensor, generator: torch.Generator | None = None) -> Take:
+        """The pairs whose first digits are in the order ``order`` (N,), with random partners and shifts.
 
-    def fixed(self) -> Take:
-        """The pairs whose first digits are in their original order. Partners and shifts are the same on any machine."""
-        order = torch.arange(len(self.labels), device=self.labels.device)
-        numbers = np.random.RandomState(FIXED_SEED).random_sample((5, len(order)))
-        return self._taking(order, torch.from_numpy(numbers))
-
-    def _taking(self, order: Tensor, numbers: Tensor) -> Take:
-        """The pairs with first digits in this order, and partners and shifts from random numbers (5, N) in [0, 1)."""
+        Without a generator, partners and shifts are the same on any machine.
+        """
+        if generator is None:
+            numbers = torch.from_numpy(np.random.RandomState(FIXED_SEED).random_sample((5, len(order))))
+        else:
+            numbers = torch.rand(5, len(order), generator=generator, dtype=torch.float64)
         device = self.labels.device
         partners = draw_partners(self.labels.cpu(), numbers[0]).to(device)
         corners = (numbers[1:] * (2 * REACH + 1)).long().unflatten(0, (2, 2)).to(device)  # (axes 2, digits 2, N)

@@ -34,13 +34,7 @@ def _read_digits() -> tuple[Images, Images]:
 
 
 def _read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
-    """Read the training and test images of ``torchvision.datasets.<name>``.
-
-    If they aren't in ``root`` and ``download`` is true, they are downloaded.
-
-    Raises:
-        GraphcapsError: files are missing and can't be downloaded, files are damaged, or torchvision can't be imported.
-    """
+    """Read the training and test images of ``torchvision.datasets.<name>``. Download those that ``root`` lacks."""
     try:
         from torchvision import datasets
     except Exception as error:  # if built for another torch: ImportError, RuntimeError, AttributeError or OSError

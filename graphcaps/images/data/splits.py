@@ -68,9 +68,7 @@ class ImageSplits:
 
         Test images stay the same, so that networks trained with different augmentations can be compared.
         """
-        if augment != "anywhere":
-            return self
-        return replace(self, val=ink_in_fixed_places(self.val))
+        return replace(self, val=ink_in_fixed_places(self.val)) if augment == "anywhere" else self
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -96,11 +96,7 @@ def field_centres(windows: Iterable[Any], image_shape: tuple[int, int, int]) -> 
 
 
 def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int]) -> Any:
-    """Return the preset of that name, whose first element is the smallest side of an image in pixels.
-
-    Raises:
-        InputError: an unknown name, or images (C, H, W) that are too small.
-    """
+    """Return the preset of that name, if images (C, H, W) have its smallest side in pixels, its first element."""
     check_name("preset", name, list(presets))
     smallest = presets[name][0]
     height, width = image_shape[1:]

@@ -152,12 +152,10 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
             raise ValueError(f"{len(model.class_names)} class names for {preset['num_classes']} classes")
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
-    if model.reconstructs:
-        # A network that comes with graphcaps has a small decoder, or none.
-        first, second = (tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2))
+    if model.reconstructs:  # a network that comes with graphcaps has a small decoder, or none
+        biases = (tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2))
+        units = [bias.numel() for bias in biases if bias is not None]
         sizes = model.decoder.num_parents, model.decoder.parent_dim, model.image_shape
-        model.decoder = None
-        if first is not None and second is not None:
-            model.decoder = Decoder(*sizes, (first.numel(), second.numel()))
+        model.decoder = Decoder(*sizes, (units[0], units[1])) if len(units) == 2 else None
     restore_model(model, tensors, path)
     return model, head

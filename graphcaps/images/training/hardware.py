@@ -62,11 +62,7 @@ class Hardware:
 
 
 def find_hardware(device: str, precision: str = "auto", deterministic: bool = False) -> Hardware:
-    """The hardware for ``TrainConfig``'s settings of the same names. Under torchrun, connect to the other processes.
-
-    Raises:
-        GraphcapsError: torch doesn't find the device.
-    """
+    """The hardware for ``TrainConfig``'s settings of the same names. Under torchrun, connect to the other processes."""
     device, rank, world = pick_device(device), *rank_and_world()
     if device == "cuda":
         # cuDNN picks the fastest convolution algorithm and may use tf32. Matrix products stay in float32, because

@@ -13,9 +13,11 @@ import dataclasses
 import logging
 import math
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -33,7 +35,6 @@ from .hardware import find_hardware, made_with
 from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
-from .signals import stop_signals
 from .step import one_cycle, prepare, set_rate, training_step
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,29 @@ def _fitted(config: TrainConfig, splits: ImageSplits, world: int) -> TrainConfig
         settings["batch_size"] = size = max(world, len(splits.train) // 4)
         log.info("%d images per step, a quarter of the training images: --batch-size changes it", size)
     return dataclasses.replace(config, **settings)
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[Callable[[], int]]:
+    """Let Ctrl-C and SIGTERM stop nothing while the block runs. A second Ctrl-C raises ``KeyboardInterrupt``.
+
+    Yield a function that returns the signal that was received, or 0.
+    """
+    received: list[int] = []
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        if received and signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        received.append(signum)
+
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():  # Python sets handlers in no other thread
+        handlers = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: received[-1] if received else 0
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
 
 
 class Trainer:

@@ -9,7 +9,6 @@ The networks that come with graphcaps are read-only run folders: ``models/weight
 from __future__ import annotations
 
 import contextlib
-import csv
 import errno
 import fcntl
 import itertools
@@ -213,12 +212,13 @@ class Run:
 
     def metrics(self) -> list[dict[str, float]]:
         """Read the rows of metrics.csv: one per finished epoch."""
+        import pandas
+
         path = self.path / "metrics.csv"
         if not path.exists():
             return []
         with reading(path, "columns of numbers", "Delete the file", GraphcapsError):
-            with open(checked(path), encoding="utf-8", newline="") as file:
-                rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+            rows = pandas.read_csv(checked(path), dtype=float).to_dict("records")
             for row in rows:
                 check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
         return rows

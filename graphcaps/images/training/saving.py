@@ -90,10 +90,7 @@ class Saving:
             about = {"dataset": config.dataset_name, **about, "run": self.run.path.name}
             network: Any = routing_network(self.network, config.model)
             self.trace = record(self.trace, network, self.splits, epoch, self.device, about)
-        rows = self.state.history
-        curves = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
-        self.trace = dataclasses.replace(self.trace, history=curves)
-        self.trace.save(self.run.path / "trace.npz")
+            self.trace.save(self.run.path / "trace.npz")
 
     def restore(self, say: Callable[[str], None]) -> bool:
         """Restore everything from the newest checkpoint that isn't damaged. Return False if there is none yet."""
