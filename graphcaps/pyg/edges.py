@@ -83,7 +83,9 @@ def _routed_edges(edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool, 
         kept = (src != dst).nonzero()[:, 0]
         src, dst = src[kept], dst[kept]
     nodes = torch.arange(num_targets, device=edges.device)
-    links = Links(torch.cat((src, nodes)), torch.cat((dst, nodes)), num_sources, num_targets + traced, one_kind, traced)
+    links = Links(
+        torch.cat((src, nodes)), torch.cat((dst, nodes)), num_sources, num_targets + int(traced), one_kind, traced
+    )
     return RoutedEdges(links, num_given, kept, num_targets)
 
 

@@ -82,7 +82,7 @@ def full(event):
         raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("step", [6, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("fail", "answer"), [(kill, "Crash"), (full, "No space left on device")])
 def test_a_run_goes_on_after_any_file_operation_and_a_full_disk_loses_no_epoch(
     tmp_path, monkeypatch, whole, fail, answer, step

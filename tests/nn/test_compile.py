@@ -101,7 +101,7 @@ class OnPyG(OnNodes):
 def test_compiled_layers_on_nodes_give_their_value_coupling_and_gradient(library, draw):
     if library == "pyg":
         pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
-        net = OnPyG(pyg.CapsuleConv, pyg.CapsuleReadout, edge_dim=2, mutual=True).double()
+        net = OnPyG(pyg.CapsuleConv, pyg.CapsuleReadout, edge_dim=2, add_self_loops=False).double()
     else:
         net = OnDGL(CapsuleConv, CapsuleReadout, edge_feats=2, routing="dynamic").double()
     compiled = torch.compile(net, backend="aot_eager", fullgraph=library == "pyg")
@@ -120,6 +120,20 @@ def test_compiled_layers_on_nodes_give_their_value_coupling_and_gradient(library
         torch.testing.assert_close((got, c, *gradients[0]), (wanted, own, *gradients[1]), **EXACT)
     # Each of DGL's layers breaks the graph once, at its door, and is compiled again when sizes change.
     assert library == "pyg" or len(counters["graph_break"]) <= 2
+
+
+@compiles
+@pytest.mark.long
+def test_a_compiled_convolution_of_pyg_replaces_self_loops(draw):
+    pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3, 0], [1, 0, 2, 1, 2, 3, 0]])
+    conv, x = pyg.CapsuleConv(6, 4, 3, edge_dim=2, residual=True, mutual=True).double(), draw(5, 6).requires_grad_()
+    attr, weight = draw(7, 2), draw(7).requires_grad_()
+    results = []
+    for called in (conv, torch.compile(conv, backend="aot_eager", fullgraph=True)):
+        out = called(x, edges, weight, edge_attr=attr)
+        results.append((out, *torch.autograd.grad(out.sin().sum(), (x, weight, *conv.parameters()))))
+    torch.testing.assert_close(*results, **EXACT)
 
 
 @compiles

@@ -50,7 +50,7 @@ LAYERS = {
     "pyg.CapsuleReadout": (lambda: pyg("CapsuleReadout")(4, 3, 2), X, lambda layer, x: layer(x, BATCH, dim_size=2)),
     "pyg.BeliefConv": (lambda: pyg("BeliefConv")(4, 3, 2, 2), X, lambda layer, x: layer(x, EDGES)),
 }
-QUICK = "CapsuleLayer", "DepthwisePrimaryCaps", "CapsuleReadout", "pyg.BeliefConv"
+QUICK = "CapsuleLayer", "DepthwisePrimaryCaps", "CapsuleReadout", "pyg.CapsuleConv"
 
 
 def firsts(result):

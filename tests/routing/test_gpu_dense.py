@@ -31,10 +31,11 @@ def compile_layer(layer, precision="highest", dtype=None):
         layer(u).sum().backward()
 
 compile_layer(CapsuleLayer(640, 10, 32, 64, "spherical", learned_prior=True))  # the widest
-for preset in ("paper", "compact", "parts"):
-    layer = CapsNet.from_preset(preset).capsules
-    for how in ({}, {"precision": "high"}, {"dtype": torch.bfloat16}):
-        compile_layer(layer, **how)
+paper, compact, parts = (CapsNet.from_preset(preset).capsules for preset in ("paper", "compact", "parts"))
+for options in ({}, {"precision": "high"}, {"dtype": torch.bfloat16}):
+    compile_layer(paper, **options)
+compile_layer(compact)
+compile_layer(parts, dtype=torch.bfloat16)
 votes = torch.randn(128, 11520, 16, requires_grad=True)  # by image
 route(complete_graph(1152, 10), votes.transpose(0, 1), "spherical").v.sum().backward()
 """
