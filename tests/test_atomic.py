@@ -22,6 +22,18 @@ def test_a_crash_while_writing_and_a_full_disk_leave_the_old_file_alone(tmp_path
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["file.txt"]
 
 
+def test_a_file_that_cannot_be_replaced_is_named_and_left_alone(tmp_path, monkeypatch):
+    write_text(tmp_path / "file.txt", "old")
+
+    def busy(*paths):
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(os, "replace", busy)
+    with pytest.raises(GraphcapsError, match="file.txt: expected to be able to write it, got: Device or resource busy"):
+        write_text(tmp_path / "file.txt", "new")
+    assert (tmp_path / "file.txt").read_text() == "old" and os.listdir(tmp_path) == ["file.txt"]
+
+
 def test_a_file_is_on_the_disk_before_it_takes_the_old_ones_place(tmp_path, monkeypatch):
     order = []
     fsync, replace = os.fsync, os.replace

@@ -52,13 +52,9 @@ def results(path) -> dict:
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=CUDA)])
-@pytest.mark.parametrize(
-    ("model", "size"),
-    [("compact", 12), pytest.param("matrix-small", 17, marks=pytest.mark.long)],
-)
-def test_captured_steps_make_the_weights_of_eager_steps(tmp_path, monkeypatch, device, model, size):
+def test_captured_steps_make_the_weights_of_eager_steps(tmp_path, monkeypatch, device):
     """There are 4 batches of 25 and one of 20 in an epoch: 3 warm-ups, a replay, an eager step, 4 replays, ..."""
-    small.use(monkeypatch, small.digits(size=size))
+    small.use(monkeypatch)
     rate, begin, loss, captured = training.one_cycle, training.Trainer.__init__, CapsNet.loss, []
 
     def begin_captured(self, *args):
@@ -74,7 +70,7 @@ def test_captured_steps_make_the_weights_of_eager_steps(tmp_path, monkeypatch, d
     monkeypatch.setattr(training.Trainer, "__init__", begin_captured)
     if device == "cpu":
         monkeypatch.setattr(capture, "Graph", Again)
-    settings = {"model": model, "batch_size": 25, "device": device, "deterministic": True}
+    settings = {"batch_size": 25, "device": device, "deterministic": True}
     train(small.config(tmp_path, name="eager", capture=False, **settings), progress=False)
     train(small.config(tmp_path, **settings), progress=False)
     interrupted(small.config(tmp_path, name="resumed", **settings), 2)

@@ -28,7 +28,7 @@ PAGES = {page: page.read_text(encoding="utf-8") for page in (README, *DOCS, *OTH
 # Placeholders in the pages' commands, and values that graphcaps takes.
 STANDS_FOR = {"--image K": "0", "--dataset NAME": "digits", "--model NAME": "compact", "--routing NAME": "dynamic"}
 PYTHON = {page: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for page, text in PAGES.items()}
-TRAINS = ("by-hand", "own-pictures", "train", "watch")  # these pages train for seconds
+TRAINS = ("by-hand", "graph-page", "own-graph", "own-pictures", "train", "watch")  # these pages train for seconds
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 

@@ -18,32 +18,27 @@ pytestmark = pytest.mark.long
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    """The folder of the site. Sphinx warns of links that lead nowhere, and with -W a warning is an error."""
-    folder = tmp_path_factory.mktemp("site")
-    made = ["-q", "-W", "--keep-going", "-d", str(folder / "doctrees"), str(DOCS), str(folder / "html")]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::FutureWarning", "-m", "sphinx", *made], capture_output=True, text=True
-    )
+def test_the_site_is_built_without_a_warning_and_whole_without_a_network(tmp_path):
+    """Sphinx warns of links that lead nowhere, and with -W a warning is an error. Every public name has its source."""
+    flags = ["-q", "-W", "--keep-going", "-d", str(tmp_path / "doctrees")]
+    command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "sphinx", *flags, str(DOCS), str(tmp_path / "html")]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "html"
+    site = tmp_path / "html"
 
-
-def test_nothing_is_loaded_from_elsewhere(site):
     loading = r"<(?:script|img|source|iframe|link)\b[^>]*\b(?:src|href)=\"((?:[a-z]+:)?//[^\"]*)"
     pages = [page for page in site.rglob("*.html") if page.name != "draw.html"]  # other tests check that page
     assert pages and {link for page in pages for link in re.findall(loading, page.read_text())} == set()
     for style in site.rglob("*.css"):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text()), style.name
+    first = (site / "index.html").read_text()
+    assert 'href="draw.html"' in first and '<iframe class="live" src="draw.html"' in first
+    assert (site / "draw.html").read_bytes() == (DOCS / "explorer.html").read_bytes()
 
-
-def test_every_public_name_has_an_entry_and_its_source(site):
     reference = runpy.run_path(str(DOCS / "reference.py"))
-    for package in reference["PACKAGES"]:
-        for name, value in reference["public_names"](package).items():
-            if isinstance(value, ModuleType):
-                continue
+    names = [pair for package in reference["PACKAGES"] for pair in reference["public_names"](package).items()]
+    for name, value in names:
+        if not isinstance(value, ModuleType):
             home = reference["page_of"](name, value)
             text = (site / "reference" / f"{home.removeprefix('graphcaps.')}.html").read_text()
             entry = re.search(rf'id="{re.escape(f"{home}.{name}")}">(.*?)</dt>', text, re.DOTALL)
@@ -51,9 +46,3 @@ def test_every_public_name_has_an_entry_and_its_source(site):
             if getattr(value, "__name__", None) == name:  # constants and second names have no link to a source
                 assert "viewcode-link" in entry[1], f"{home}.{name} has no link to its source"
                 assert inspect.getdoc(value), f"{home}.{name} has no docstring"
-
-
-def test_the_page_to_draw_on_stands_on_the_first_page_and_is_reached_from_there(site):
-    first = (site / "index.html").read_text()
-    assert 'href="draw.html"' in first and '<iframe class="live" src="draw.html"' in first
-    assert (site / "draw.html").read_bytes() == (DOCS / "explorer.html").read_bytes()

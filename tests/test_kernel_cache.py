@@ -62,8 +62,10 @@ def test_where_the_folder_cant_be_written_kernels_still_run_and_nothing_is_writt
     assert written(home) == [] and not list(Path(__file__).parent.rglob("*doubled*.nb?"))
 
 
-@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-90] + bytes([b[-90] ^ 1]) + b[-89:]])
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [(".nbi", lambda b: b[: len(b) // 2]), (".nbc", lambda b: b[:-90] + bytes([b[-90] ^ 1]) + b[-89:])],
+)
 def test_a_damaged_file_is_replaced(home, suffix, damage):
     assert compiled(doubled)(3) == 6
     (path,) = (path for path in written(home) if path.suffix == suffix)

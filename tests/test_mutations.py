@@ -167,7 +167,7 @@ def test_wrong_code_turns_its_test_red(mutation, project):
     (tests,) = (project / "tests").rglob(file)
     text = path.read_text(encoding="utf-8")
     assert text.count(mutation.old) == 1, f"{mutation.file}: {mutation.old!r} must stand there one time"
-    ours = {"PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "400"}
+    ours = {"PYTHONPATH": str(project), "OMP_NUM_THREADS": "1", "COLUMNS": "400"}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | ours
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(tests), "-k", selected]
     path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")

@@ -17,14 +17,6 @@ from graphcaps.images.training.run_folder import Run, find_runs
 from . import small
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> tuple[Path, dict]:
-    with pytest.MonkeyPatch.context() as patch:
-        small.use(patch)
-        result = train(small.config(tmp_path_factory.mktemp("runs")), progress=False)
-    return Path(result["run"]), result
-
-
 def create(out: Path, name: str = "", **settings) -> Run:
     return Run.create(TrainConfig(dataset="digits", out=out, name=name, **settings), made_with={"torch": "9"})
 
@@ -105,12 +97,14 @@ def test_a_broken_run_is_named_and_hides_no_other(tmp_path, caplog):
 
 
 @pytest.mark.fact(10)
-def test_a_loaded_network_gives_the_test_accuracy_of_its_training(finished):
-    run, result = finished
+def test_a_loaded_network_gives_the_test_accuracy_of_its_training(tmp_path, monkeypatch):
+    small.use(monkeypatch)
+    result = train(small.config(tmp_path), progress=False)
+    run = result.pop("run")
     model = graphcaps.load(run)
     assert not model.training and model.class_names == tuple("0123456789")
     test = small.digits().test
     with torch.no_grad():
         predicted = torch.stack([model(to_float(image[None])).lengths[0].argmax() for image in test.pixels])
     assert int((predicted == test.labels).sum()) == result["test_correct"]
-    assert Run.open(run).result() == {key: value for key, value in result.items() if key != "run"}
+    assert Run.open(run).result() == result

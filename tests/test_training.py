@@ -84,9 +84,8 @@ def test_a_resumed_training_has_the_threads_it_had_unless_the_user_sets_them(tmp
     [
         {"precision": "bfloat16", "augment": "affine"},
         {"engine": "torch", "iterations": 1, "deterministic": True},
-        pytest.param({"dataset": "mnist40", "augment": "anywhere"}, marks=pytest.mark.long),
     ],
-    ids=["bfloat16", "torch", "anywhere"],
+    ids=["bfloat16", "torch"],
 )
 def test_other_settings_resume_to_the_bit_too(tmp_path, settings, whole):
     config = small.config(tmp_path, **settings)

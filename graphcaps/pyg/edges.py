@@ -82,7 +82,8 @@ def _links_of_edges(edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool
         kept = (src != dst).nonzero()[:, 0]
         src, dst = src[kept], dst[kept]
     nodes = torch.arange(num_targets, device=edges.device)
-    links = Links(torch.cat((src, nodes)), torch.cat((dst, nodes)), num_sources, num_targets + traced, one_kind, traced)
+    targets = num_targets + int(traced)
+    links = Links(torch.cat((src, nodes)), torch.cat((dst, nodes)), num_sources, targets, one_kind, traced)
     return EdgesWithLoops(links, num_given, kept, num_targets)
 
 

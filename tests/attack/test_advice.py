@@ -1,10 +1,8 @@
-"""Every command and flag that a message names exists, and the advice of a message leads out of the trouble."""
+"""Every command and flag that a message names exists."""
 
 import ast
 import functools
 import re
-import shlex
-import shutil
 from pathlib import Path
 
 import graphcaps
@@ -42,10 +40,3 @@ def test_every_command_and_flag_that_a_message_names_exists(monkeypatch, capsys)
     for line in lines:
         assert main([EXAMPLES.get(word, word) for word in line.split()]) == 0, line
     assert len(parsed) == len(lines) > 5
-
-
-def test_advice_leads_out(runs, here, capsys):
-    Path(shutil.copytree(runs["begun"], "a run"), "checkpoints/best.safetensors").unlink()
-    assert main(["evaluate", "a run"]) == 1
-    advice = re.search(r"graphcaps ([a-z]+ --resume .*)", capsys.readouterr().err)
-    assert main(shlex.split(advice[1].rstrip("."))) == 0 and main(["evaluate", "a run"]) == 0

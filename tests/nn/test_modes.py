@@ -38,13 +38,9 @@ def pyg(name):
 # How each layer is made, its input, and how it is called if not by its input alone. One of each family is quick.
 LAYERS = {
     "CapsuleLayer": (lambda: nn.CapsuleLayer(6, 2), U),
-    "CapsuleLayer, inverted": (lambda: nn.CapsuleLayer(6, 2, routing="inverted"), U),
-    "SharedCaps": (lambda: nn.SharedCaps(2, POSITIONS, 2), U),
     "ConvCaps": (lambda: nn.ConvCaps((2, 3), 1, 2, 2), U),
     "PrimaryCaps": (lambda: nn.PrimaryCaps(2, 2, 4, 3), torch.rand(2, 2, 5, 5)),
     "DepthwisePrimaryCaps": (lambda: nn.DepthwisePrimaryCaps(16, (2, 2)), torch.rand(2, 16, 2, 2)),
-    "MatrixPrimaryCaps": (lambda: nn.MatrixPrimaryCaps(2, 2), torch.rand(2, 2, 3, 3)),
-    "MatrixConvCaps": (lambda: nn.MatrixConvCaps((2, 3), 1, 2, 2), torch.rand(6, 2, 16), poses),
     "MatrixClassCaps": (lambda: nn.MatrixClassCaps(2, POSITIONS, 2), torch.rand(6, 2, 16), poses),
     "Decoder": (lambda: nn.Decoder(3, 2, (1, 2, 2)), torch.rand(2, 3, 2), lambda layer, x: layer(x, BATCH[1:])),
     "CapsuleConv": (lambda: nn.CapsuleConv(4, 3, 2), X, on_graph),
@@ -54,7 +50,7 @@ LAYERS = {
     "pyg.CapsuleReadout": (lambda: pyg("CapsuleReadout")(4, 3, 2), X, lambda layer, x: layer(x, BATCH, dim_size=2)),
     "pyg.BeliefConv": (lambda: pyg("BeliefConv")(4, 3, 2, 2), X, lambda layer, x: layer(x, EDGES)),
 }
-QUICK = "CapsuleLayer", "DepthwisePrimaryCaps", "CapsuleReadout", "pyg.BeliefConv"
+QUICK = "CapsuleLayer", "DepthwisePrimaryCaps", "CapsuleReadout", "pyg.CapsuleConv"
 
 
 def firsts(result):

@@ -48,8 +48,7 @@ def test_edges_that_point_the_wrong_way_are_reported(recwarn):
     assert not recwarn
 
 
-@pytest.mark.parametrize("assign", [True, False])
-@pytest.mark.parametrize("preset", ["deep", "parts", "matrix-small"])
+@pytest.mark.parametrize(("preset", "assign"), [("deep", True), ("parts", False), ("matrix-small", True)])
 def test_a_network_made_on_the_meta_device_computes_the_same_with_loaded_weights(preset, assign):
     wanted, images = from_preset(name=preset, image_shape=(1, 28, 28), num_classes=3).eval(), torch.rand(2, 1, 28, 28)
     with torch.device("meta"):

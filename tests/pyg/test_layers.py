@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 F, D, K, N, E = 6, 4, 3, 9, 24
 # float64: sums of at most 30 terms of size 10, three iterations; see tests/test_facts.py.
 EXACT = dict(rtol=1e-10, atol=1e-10)
-CAN_SAMPLE = torch_geometric.typing.WITH_PYG_LIB or torch_geometric.typing.WITH_TORCH_SPARSE
 
 
 def edges_of(sources=N, targets=N, both_ways=False):
@@ -44,18 +43,6 @@ def made(kind, *sizes, **options):
 
 def conv(**options):
     return made(pyg.CapsuleConv, F, D, K, **options)
-
-
-@pytest.mark.parametrize("layer", [nn.CapsuleConv, nn.CapsuleReadout, pyg.CapsuleConv, pyg.CapsuleReadout])
-def test_an_option_is_the_one_of_its_name(layer):
-    drop = "dropout" if "pyg" in layer.__module__ else "vote_drop"
-    names = "squash_output", "bias", "normalise", "unit_votes"
-    for off in names:
-        flags = {name: name != off for name in names}
-        capsules = layer(F, D, K, **flags, **{drop: 0.5}).capsules
-        got = capsules.squash_output, capsules.bias is not None, capsules.normalise_residual or off == "squash_output"
-        assert dict(zip(names, (*got, capsules.unit_votes), strict=True)) == flags
-        assert capsules.vote_drop.p == 0.5
 
 
 @pytest.mark.parametrize(
@@ -209,24 +196,6 @@ def test_a_hetero_conv_gives_what_dgls_gives_and_sparse_gradients_equal_dense_on
             assert gradient.is_sparse == table.sparse
             wanted = wanted or (out, gradient.to_dense())
             torch.testing.assert_close((out, gradient.to_dense()), wanted, **EXACT)
-
-
-@pytest.mark.skipif(not CAN_SAMPLE, reason="NeighborLoader needs pyg-lib or torch-sparse")
-def test_the_batches_of_a_neighbor_loader_give_what_the_whole_graph_gives_in_value_and_gradient(draw):
-    """Two layers with all neighbours, and a readout of the nodes asked for, each of which is a graph."""
-    layers = torch.nn.ModuleList([conv(concat=True), made(pyg.CapsuleConv, D * K, D, 2)])
-    layers.append(made(pyg.CapsuleReadout, 2 * D, D, 2))
-
-    def outputs(x, edges, asked):
-        return layers[2](layers[1](layers[0](x, edges), edges)[:asked].flatten(-2), torch.arange(asked))
-
-    data = torch_geometric.data.Data(x=draw(N, F), edge_index=edges_of())
-    batches = torch_geometric.loader.NeighborLoader(data, [-1, -1], batch_size=4)
-    out = torch.cat([outputs(batch.x, batch.edge_index, batch.batch_size) for batch in batches])
-    wanted = outputs(data.x, data.edge_index, N)
-    torch.testing.assert_close(out, wanted, **EXACT)
-    gradients = [torch.autograd.grad(each.sin().sum(), layers.parameters()) for each in (out, wanted)]
-    torch.testing.assert_close(*gradients, **EXACT)
 
 
 # PyG's tools
