@@ -93,8 +93,8 @@ def check_unpacked(unpacked: int, size: int) -> None:
 
 
 @contextlib.contextmanager
-def reading(path: Path | str, wanted: str, then: str = "", kind: type[GraphcapsError] = InputError) -> Iterator[None]:
-    """Turn an error in the block into one of this kind: ``path: expected wanted, got: error. then``.
+def reading(path: Path | str, wanted: str, advice: str = "", kind: type[GraphcapsError] = InputError) -> Iterator[None]:
+    """Turn an error in the block into one of this kind: ``path: expected wanted, got: error. advice``.
 
     Libraries raise exceptions of any type on damaged files.
     """
@@ -102,4 +102,4 @@ def reading(path: Path | str, wanted: str, then: str = "", kind: type[GraphcapsE
         yield
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise kind(f"{path}: expected {wanted}, got: {reason}{then and f'. {then}'}") from error
+        raise kind(f"{path}: expected {wanted}, got: {reason}{advice and f'. {advice}'}") from error

@@ -30,16 +30,16 @@ class MissingError(GraphcapsError, ImportError):
     """An optional library that isn't installed."""
 
 
-def expect(holds: bool, name: str, wanted: str, got: object, then: str = "") -> None:
-    """Raise ``InputError("name: expected wanted, got got. then")`` unless ``holds``.
+def expect(holds: bool, name: str, wanted: str, got: object, advice: str = "") -> None:
+    """Raise ``InputError("name: expected wanted, got got. advice")`` unless ``holds``.
 
     >>> expect(False, "iterations", "an integer >= 1", 0)
     Traceback (most recent call last):
     graphcaps.errors.InputError: iterations: expected an integer >= 1, got 0
     """
     if not holds:
-        then = f". {then}" if then else ""
-        raise InputError(f"{name}: expected {wanted}, got {got}{then}")
+        advice = f". {advice}" if advice else ""
+        raise InputError(f"{name}: expected {wanted}, got {got}{advice}")
 
 
 def check_whole(name: str, value: object, least: int = 1, most: float = math.inf, wanted: str = "") -> None:
@@ -53,10 +53,10 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
     import torch
 
     if not isinstance(value, torch.Tensor):
-        then = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
+        advice = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
         if getattr(getattr(value, "dtype", None), "kind", None) in ("U", "S", "O"):
-            then = f"Number its words: numpy.unique({name}, return_inverse=True)[1]"
-        raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (then and f". {then}"))
+            advice = f"Number its words: numpy.unique({name}, return_inverse=True)[1]"
+        raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (advice and f". {advice}"))
     expect(not value.is_nested, name, "a dense tensor", "a nested tensor")
     layouts = (torch.strided, torch.sparse_coo, torch.sparse_csr)[: 3 if sparse else 1]
     expect(value.layout in layouts, name, "a dense tensor", value.layout, f"Convert it: {name}.to_dense()")
@@ -66,11 +66,11 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
     return value
 
 
-def check_unit(name: str, values: Tensor, then: str = "") -> None:
+def check_unit(name: str, values: Tensor, advice: str = "") -> None:
     """Raise ``InputError`` if numbers that ``min_max`` can read are outside [0, 1] by more than ``ROUNDING``."""
     low, high = min_max(values) or (0, 1)
     outside = low < -ROUNDING or high > 1 + ROUNDING
-    expect(not outside, name, "numbers in [0, 1]", f"{low:g} to {high:g}", then)
+    expect(not outside, name, "numbers in [0, 1]", f"{low:g} to {high:g}", advice)
 
 
 def check_labels(labels: Tensor, num_classes: int) -> None:
@@ -119,9 +119,9 @@ def warn(text: str) -> None:
     warnings.warn(text, stacklevel=level - 1)
 
 
-def required(value: T | None, name: str, wanted: str, got: str = "none", then: str = "") -> T:
+def required(value: T | None, name: str, wanted: str, got: str = "none", advice: str = "") -> T:
     """Return ``value``. If it is None, raise ``InputError`` as ``expect`` does."""
-    expect(value is not None, name, wanted, got, then)
+    expect(value is not None, name, wanted, got, advice)
     return cast(T, value)
 
 

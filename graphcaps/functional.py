@@ -67,8 +67,8 @@ def margin_loss(
         present = torch.nn.functional.one_hot(labels, lengths.shape[1]).to(lengths.dtype)  # (B, J)
     else:
         expect(labels.shape == lengths.shape, "labels", f"(B,) or (B, J)={tuple(lengths.shape)}", tuple(labels.shape))
-        then = "Labels (B, J) say which classes are present; class numbers are labels (B,)"
-        check_unit("labels", labels, then)
+        advice = "Labels (B, J) say which classes are present; class numbers are labels (B,)"
+        check_unit("labels", labels, advice)
         present = labels.to(lengths.dtype)
     loss = present * (m_plus - lengths).relu() ** 2 + lam * (1 - present) * (lengths - m_minus).relu() ** 2  # (B, J)
     return loss.sum(dim=1).mean()

@@ -297,8 +297,8 @@ def route_nodes(
     elif asked in ("auto", "torch") or links.traced or is_tracing():
         s, c = NodeEdges(links, votes, mutual).sums(routing, coupling)
     else:
-        then = f"Engine fused needs {reason}" if asked == "fused" else ""
-        expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), then)
+        advice = f"Engine fused needs {reason}" if asked == "fused" else ""
+        expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), advice)
         s, c = _route_expanded(links, votes, routing, coupling)
     if coupling and c is None:
         raise GraphcapsError(

@@ -26,15 +26,17 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
         return routing
     names = ", ".join(ROUTINGS)
     if not isinstance(routing, str):
-        then = f". Call it: {routing.__name__}()" if isinstance(routing, type) and issubclass(routing, Routing) else ""
+        advice = (
+            f". Call it: {routing.__name__}()" if isinstance(routing, type) and issubclass(routing, Routing) else ""
+        )
         wanted = f"a Routing such as Dynamic(3), or a name ({names})"
-        raise InputError(f"routing: expected {wanted}, got {repr(routing)[:80]}{then}")
+        raise InputError(f"routing: expected {wanted}, got {repr(routing)[:80]}{advice}")
     if ":" in routing:
         known = inspect.signature(_imported(routing)).parameters
         return _imported(routing)(**{name: settings[name] for name in settings if name in known})
     if routing not in ROUTINGS:
-        then = "Pass your own as an object of a Routing subclass, or by its name 'module:Class'"
-        expect(False, "routing", f"one of {names}", repr(routing), did_you_mean(routing, ROUTINGS) + then)
+        advice = "Pass your own as an object of a Routing subclass, or by its name 'module:Class'"
+        expect(False, "routing", f"one of {names}", repr(routing), did_you_mean(routing, ROUTINGS) + advice)
     return ROUTINGS[routing](**settings)
 
 
@@ -82,8 +84,8 @@ def _imported(name: str) -> type[Routing]:
         for part in path.split("."):
             kind = getattr(kind, part)
     except (ImportError, AttributeError, ValueError) as error:
-        then = f"Put the file that defines it on Python's path, under the name {module}, or import it before loading"
-        raise GraphcapsError(f"routing: expected to import {name}, got: {error}. {then}") from None
+        advice = f"Put the file that defines it on Python's path, under the name {module}, or import it before loading"
+        raise GraphcapsError(f"routing: expected to import {name}, got: {error}. {advice}") from None
     if not (isinstance(kind, type) and issubclass(kind, Routing)):
         raise GraphcapsError(f"routing: expected a subclass of graphcaps.routing.Routing at {name}, got {kind!r:.80}")
     return kind

@@ -74,15 +74,15 @@ class GivenVotes(Votes):
     def check(self, links: Links) -> None:
         u_hat, num_edges, children, parents = self.u, links.num_edges, links.num_children, links.num_parents
         check_tensor("u_hat", u_hat)
-        shape, then = tuple(u_hat.shape), ""
+        shape, advice = tuple(u_hat.shape), ""
         fits = len(shape) >= 2 and shape[0] == num_edges
         if not fits and len(shape) >= 3 and shape[1] == num_edges:
-            then = "Edges come first: u_hat.transpose(0, 1)"
+            advice = "Edges come first: u_hat.transpose(0, 1)"
         elif not fits and len(shape) >= 3 and shape[:2] == (children, parents):
-            then = "Edges are one dim: u_hat.flatten(0, 1), if the graph is complete_graph's"
+            advice = "Edges are one dim: u_hat.flatten(0, 1), if the graph is complete_graph's"
         elif not fits and len(shape) >= 4 and shape[1:3] == (children, parents):
-            then = "Edges come first: u_hat.flatten(1, 2).transpose(0, 1), if the graph is complete_graph's"
-        expect(fits, "u_hat", f"(E={num_edges}, *, D)", shape, then)
+            advice = "Edges come first: u_hat.flatten(1, 2).transpose(0, 1), if the graph is complete_graph's"
+        expect(fits, "u_hat", f"(E={num_edges}, *, D)", shape, advice)
 
     def build(self, links: Links) -> Tensor:
         return self.u
@@ -125,13 +125,13 @@ class LinearVotes(Votes):
         expect(u.dim() >= 2 and len(u) == num_children, "u", f"(I={num_children}, *, P)", tuple(u.shape))
         expect(weight.dtype == u.dtype, "weight", f"{u.dtype} as u", weight.dtype)
         expect(weight.device == u.device, "weight", f"device {u.device} as u", weight.device)
-        then = "If edges share matrices, pass an index"
-        expect(weight.dim() == 3, "weight", "(E, P, D), or (M, P, D) with an index", tuple(weight.shape), then)
+        advice = "If edges share matrices, pass an index"
+        expect(weight.dim() == 3, "weight", "(E, P, D), or (M, P, D) with an index", tuple(weight.shape), advice)
         expect(weight.shape[-2] == u.shape[-1], "weight", f"P={u.shape[-1]} as in u", tuple(weight.shape))
         if self.index is not None:
             _check_index(self.index, len(weight), u, links)
         else:
-            expect(len(weight) == num_edges, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape), then)
+            expect(len(weight) == num_edges, "weight", f"(E={num_edges}, P, D)", tuple(weight.shape), advice)
 
     def matrices(self) -> Tensor:
         """Return the matrix of each edge, (E, P, D)."""

@@ -169,8 +169,8 @@ class NodeBeliefs(HasConstants):
         p, q = counted_rates(links, labels, self.degree_corrected)
         mean, num_nodes = p.mean(), len(labels)
         if (ratio := min_max(q / mean)) and ratio[0] > 2:  # up to 1.1 on tried graphs, 1 to 25 if labels are shuffled
-            then = "Are they in the order of the graph's nodes? dgl.from_networkx sorts nodes by name"
-            warn(f"labels: edges hardly join equal ones more often than by chance. {then}")
+            advice = "Are they in the order of the graph's nodes? dgl.from_networkx sorts nodes by name"
+            warn(f"labels: edges hardly join equal ones more often than by chance. {advice}")
         nu = mean * num_nodes**2 / links.num_edges * (1 / self.states).sum()
         with torch.no_grad():
             self.log_rates.copy_((p / mean).log())

@@ -54,8 +54,8 @@ def counted_rates(links: Links, labels: Tensor, degree_corrected: bool) -> tuple
     relative = degree / degree.mean().clamp_min(LEAST) if degree_corrected else torch.ones_like(degree)
     both = known[links.src] & known[links.dst] & (links.src != links.dst)
     same = (labels[links.src[both]] == labels[links.dst[both]]).double()  # (M, K)
-    then = "Give more labels, or make the layer without counting: BeliefConv(None, D, K)"
-    expect(len(same) > 0, "labels", "edges between nodes with known labels", "none", then)
+    advice = "Give more labels, or make the layer without counting: BeliefConv(None, D, K)"
+    expect(len(same) > 0, "labels", "edges between nodes with known labels", "none", advice)
     share, of_known = relative[known], labels[known].T  # (n,), (K, n)
     states = share.new_zeros(len(of_known), 1 + int(labels.max()))
     states = states.scatter_add(1, of_known, share.expand_as(of_known))  # (K, D)

@@ -237,8 +237,8 @@ def links_of_graph(graph: DGLGraph, device: torch.device | str = "cpu") -> Links
 
 def _read(graph: DGLGraph, device: torch.device) -> Links:
     formats = [name for some in graph.formats().values() for name in some]
-    then = 'Only coo keeps the order of edges: graph.formats(["coo", "csr", "csc"])'
-    expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), then)
+    advice = 'Only coo keeps the order of edges: graph.formats(["coo", "csr", "csc"])'
+    expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), advice)
     src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
     one_kind = len(graph.ntypes) == 1 or bool(graph.is_block)
     # Computed on the CPU, because other devices would have to be waited for, and meta has no numbers.

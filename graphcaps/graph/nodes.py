@@ -97,7 +97,7 @@ def warn_once(links: Links, text: str) -> None:
         warn(text)
 
 
-def check_one_kind(graph: DGLGraph, wanted: str, then: str) -> None:
+def check_one_kind(graph: DGLGraph, wanted: str, advice: str) -> None:
     """Raise ``InputError`` unless sources and destinations are the same nodes."""
     same = len(graph.ntypes) == 1 and not graph.is_block
-    expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", then)
+    expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", advice)

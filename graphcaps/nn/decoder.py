@@ -53,8 +53,8 @@ class Decoder(nn.Module):
         wanted, shape = (chosen.shape[0], self.num_parents, self.parent_dim), tuple(capsules.shape)
         if shape != wanted:
             capsules_first = shape == (self.num_parents, chosen.shape[0], self.parent_dim)
-            then = "Layers give (J, B, D): v.transpose(0, 1)" if capsules_first else ""
-            expect(False, "capsules", "(B={}, J={}, D={})".format(*wanted), shape, then)
+            advice = "Layers give (J, B, D): v.transpose(0, 1)" if capsules_first else ""
+            expect(False, "capsules", "(B={}, J={}, D={})".format(*wanted), shape, advice)
         if chosen.dtype == torch.bool:
             mask = chosen.to(capsules.dtype)  # (B, J)
         else:

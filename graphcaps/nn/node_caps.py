@@ -95,8 +95,8 @@ class NodeCapsules(nn.Module):
         if self.warns_of_target and not links.one_kind:
             self.warns_of_target = False
             text = f"{self.names.feat}: target nodes' features are not used: in-edges alone vote for a node's"
-            then = f"capsules. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
-            warn(f"{text} {then}")
+            advice = f"capsules. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
+            warn(f"{text} {advice}")
 
     def _matrices(self, feats: int) -> nn.Parameter:
         if feats == -1:
@@ -207,16 +207,16 @@ class NodeCapsules(nn.Module):
             check_edge_weight(edge_weight, num_edges)
         if self.weight_edge is not None:
             if edge_feat is None:
-                wanted, then = f"(E={num_edges}, {self.edge_feats})", "The layer was made for edges with features"
-                edge_feat = required(edge_feat, names.edge_feat, wanted, then=then)
+                wanted, advice = f"(E={num_edges}, {self.edge_feats})", "The layer was made for edges with features"
+                edge_feat = required(edge_feat, names.edge_feat, wanted, advice=advice)
             self._materialize(self.weight_edge, edge_feat)
             sizes, shape = (num_edges, self.weight_edge.shape[1]), tuple(edge_feat.shape)
             if sizes != (*shape[:1], *shape[-1:]) or len(shape) not in (2, feat.dim()):
                 expect(False, names.edge_feat, "(E={}, {})".format(*sizes), shape)
             check_dtype(names.edge_feat, edge_feat, self.weight)
         elif edge_feat is not None:
-            then = f"Give it {names.edge_feats}={edge_feat.shape[-1]}"
-            expect(False, names.edge_feat, f"none, because the layer has no {names.edge_feats}", "some", then)
+            advice = f"Give it {names.edge_feats}={edge_feat.shape[-1]}"
+            expect(False, names.edge_feat, f"none, because the layer has no {names.edge_feats}", "some", advice)
         if self.weight_target is not None:
             wanted = "a pair, with the destination's features for the residual"
             target = required(target, names.feat, wanted, "no second")
@@ -238,9 +238,9 @@ class NodeCapsules(nn.Module):
         feats = weight.shape[1]
         if feat.dim() < 2 or feat.shape[0] != num_nodes or feat.shape[-1] != feats:
             joined = feat.dim() > 2 and feat.shape[-2:].numel() == feats
-            then = "If these are a layer's capsules, join them with .flatten(-2)" if joined else ""
+            advice = "If these are a layer's capsules, join them with .flatten(-2)" if joined else ""
             # Format sizes only on failure: torch.compile would take them for constants.
-            expect(False, name, f"(N={num_nodes}, *, {feats})", tuple(feat.shape), then)
+            expect(False, name, f"(N={num_nodes}, *, {feats})", tuple(feat.shape), advice)
         check_dtype(name, feat, self.weight)
 
     def extra_repr(self) -> str:

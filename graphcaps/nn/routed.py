@@ -155,12 +155,12 @@ def routing_for_images(routing: Routing | str, **settings: Any) -> Routing:
 def check_children(u: Tensor, num_children: int, dim: int) -> None:
     """Raise ``InputError`` unless u is floating point of shape (I, *, P); suggest the fix if the batch comes first."""
     check_tensor("u", u)
-    shape, then = tuple(u.shape), ""
+    shape, advice = tuple(u.shape), ""
     fits = len(shape) >= 2 and (shape[0], shape[-1]) == (num_children, dim)
     # Compare the batch's size only on failure: torch.export would record the comparison as a constraint on that size.
     if not fits and len(shape) == 3 and shape[1:] == (num_children, dim):
-        then = "Capsules come first, then the batch: u.transpose(0, 1)"
-    expect(fits, "u", f"(I={num_children}, *, P={dim})", shape, then)
+        advice = "Capsules come first, then the batch: u.transpose(0, 1)"
+    expect(fits, "u", f"(I={num_children}, *, P={dim})", shape, advice)
 
 
 def check_centres(centres: Tensor) -> None:

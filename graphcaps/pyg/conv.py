@@ -122,9 +122,9 @@ class CapsuleConv(MessagePassing):
         expect(x.dim() >= 2, "x", "(*, N, in_channels)", tuple(x.shape))
         both_ways = "one tensor of node features with mutual=True"
         expect(not (pair and self.capsules.mutual), "x", both_ways, "a pair", "Give it mutual=False")
-        then = "residual=True adds them"
+        advice = "residual=True adds them"
         missing = self.residual and pair and target is None
-        expect(not missing, "x", "a pair with the target nodes' features", "none", then)
+        expect(not missing, "x", "a pair with the target nodes' features", "none", advice)
         edge_index = coalesced(edge_index)
         num_nodes = self._sizes(edge_index, size, x, target, pair)
         edge_weight, edge_attr = self._attributes(edge_index, edge_weight, edge_attr)
@@ -169,8 +169,8 @@ class CapsuleConv(MessagePassing):
         """Route by ``propagate``, so that explainers and hooks see and change the weights of the votes."""
         edge_weight = x.new_ones(routed.links.num_edges) if edge_weight is None else edge_weight
         alpha = route(edge_weight, coupling=True)[1].flatten(1)
-        then = "GraphMaskExplainer replaces messages, but routing builds none: use GNNExplainer"
-        expect("explain_message" not in vars(self), "explain_message", "that of MessagePassing", "another", then)
+        advice = "GraphMaskExplainer replaces messages, but routing builds none: use GNNExplainer"
+        expect("explain_message" not in vars(self), "explain_message", "that of MessagePassing", "another", advice)
         weights = edge_weight.view(-1, 1)
         return self.propagate(routed.edges, size=num_nodes, edge_weight=weights, alpha=alpha, route=route)
 
@@ -198,8 +198,8 @@ class CapsuleConv(MessagePassing):
             wanted = f"(E, {self.edge_dim}), because the layer has edge_dim"
             return None, required(edge_weight if wide else None, "edge_attr", wanted)
         narrow = edge_weight is None or (edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel())
-        then = "Edge features need a layer with edge_dim="
-        expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), then)
+        advice = "Edge features need a layer with edge_dim="
+        expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), advice)
         return edge_weight, edge_attr
 
     def __repr__(self) -> str:

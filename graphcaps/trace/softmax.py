@@ -46,8 +46,8 @@ def read_softmax(name: str, module: nn.Module, given: Any, found: Callable[..., 
             if ((sums - 1).abs() < ROUNDING).all() and (c >= 0).all():
                 found(match.groupdict("image"), src, dst, c)
                 return output
-        then = "Give a function that returns them, and watch in eval mode, because dropout changes attention"
-        raise InputError(f"softmax of {name}: expected numbers >= 0 that sum to 1 over a set, got others. {then}")
+        advice = "Give a function that returns them, and watch in eval mode, because dropout changes attention"
+        raise InputError(f"softmax of {name}: expected numbers >= 0 that sum to 1 over a set, got others. {advice}")
 
     return module.register_forward_pre_hook(before, with_kwargs=True), module.register_forward_hook(after, prepend=True)
 

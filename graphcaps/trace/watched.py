@@ -167,8 +167,8 @@ class Watched:
         return self[self.names[-1] if layer is None else layer]
 
     def _check_routed(self, layers: Any) -> None:
-        then = "Call the network in watch's block, and name a softmax to watch: softmax={'gate': 'token -> expert'}"
-        expect(len(layers) > 0, "names", "a layer that has routed", "none", then)
+        advice = "Call the network in watch's block, and name a softmax to watch: softmax={'gate': 'token -> expert'}"
+        expect(len(layers) > 0, "names", "a layer that has routed", "none", advice)
 
     def to_networkx(self, layer: str | None = None, image: int = 0) -> networkx.Graph:
         """Convert a layer's last couplings to a networkx graph.

@@ -31,7 +31,9 @@ def sheet(trace: RoutingTrace) -> Figure:
     """
     trace.check()
     images, decoded = trace.images, trace.reconstructions if has_reconstructions(trace) else None
-    decoded = required(decoded, "trace", "reconstructions", then="Traces of trained networks with a decoder have them")
+    decoded = required(
+        decoded, "trace", "reconstructions", advice="Traces of trained networks with a decoder have them"
+    )
     longest = trace.lengths[-1, trace.answer_at].argmax(axis=-1)  # (N,)
     names = {j: style.cut(name, 10) for j, name in enumerate(trace.class_names)}
     step = (_WIDTH - 25 - _LEFT) / _MAX_IMAGES
