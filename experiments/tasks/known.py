@@ -31,7 +31,7 @@ from experiments.tasks.relations import HECO
 from graphcaps import dgl
 from graphcaps.beliefs.layer import KNOWN
 from graphcaps.beliefs.rates import counted_rates
-from graphcaps.graph.links import links
+from graphcaps.graph import links_of_graph
 from graphcaps.nn import BeliefConv
 
 DATA = {name: RELATIONS[name] for name in RELATIONS if "published" in name}
@@ -67,14 +67,16 @@ def counted(data: Related, labels: Tensor) -> BeliefConv:
     """The layer of ``BeliefConv.from_labels``, with a state per class. Nodes without edges are allowed."""
     classes, capsules = data.num_classes, labels.shape[1]
     layer = BeliefConv(None, classes, capsules, LAYER_ITERATIONS, allow_zero_in_degree=True)
-    layer.beliefs.count(links(data.graph), labels)
+    layer.beliefs.count(links_of_graph(data.graph), labels)
     return layer
 
 
 def by_propagation(data: Related, labels: Tensor) -> Tensor:
     """Classes (N, K) by belief propagation with counted rates."""
     known = (labels[:, 0] >= 0).nonzero().flatten()
-    return beliefs(data, known, counted_rates(links(data.graph), labels, degree_corrected=False)).classes.argmax(2)
+    return beliefs(
+        data, known, counted_rates(links_of_graph(data.graph), labels, degree_corrected=False)
+    ).classes.argmax(2)
 
 
 def by_neighbours(data: Related, labels: Tensor) -> Tensor:
