@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
-from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,6 +15,7 @@ from ..errors import GraphcapsError, check_whole, expect
 from ..images.config import MACHINE_SETTINGS
 from ..names import clean
 from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, check_data, names_run, open_run
+from .columns import aligned
 from .threads import set_number
 
 if TYPE_CHECKING:
@@ -198,22 +198,6 @@ def runs_table(runs: list[run_folder.Run]) -> str:
         seconds = f"{metrics[-1]['seconds']:.0f}" if metrics else "-"
         rows.append((str(run.path), config.dataset_name, config.model, done, best, test, seconds))
     return "\n".join(aligned(rows, left=range(len(rows[0]))))
-
-
-def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
-    """Format each row as a line. The first row is the header. Columns are right-aligned, except those in ``left``.
-
-    >>> aligned([("class", "images"), ("a", "12")])
-    ['class  images', 'a          12']
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if k in left else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def export(

@@ -15,7 +15,7 @@ from ..images.data.user_images import ImageFile
 from ..images.models import ImageNetwork, Limits, doubts
 from ..images.models.evidence import outside
 from ..images.training.run_folder import Run
-from .networks import aligned
+from .columns import aligned
 
 INVERT: dict[str, Literal["auto"] | bool] = {"auto": "auto", "yes": True, "no": False}
 
