@@ -65,10 +65,11 @@ class TrainConfig:
     """Folder with the data set. A data set that is missing there is downloaded into it."""
     model: Model = "compact"
     """Network. compact: 16 child capsules, few enough to show the whole graph; each comes to prefer one parent; trains
-    in minutes on a CPU. parts: 512 child capsules that see 13 x 13 pixels each, which shows what part of an image votes
-    for a class; its couplings stay nearly equal. paper: 1152 child capsules, as in Sabour, Frosst & Hinton 2017. deep:
-    two layers of convolutional capsules before the last layer. cnn: no capsules, the 2017 paper's baseline (35.4 M
-    parameters). cnn-small: compact with linear layers instead of capsules, and as many parameters. matrix and
+    in minutes on a CPU. small: 16 child capsules too, with a ninth of the multiplications, for images of at least 29 x
+    29, such as multimnist's. parts: 512 child capsules that see 13 x 13 pixels each, which shows what part of an image
+    votes for a class; its couplings stay nearly equal. paper: 1152 child capsules, as in Sabour, Frosst & Hinton 2017.
+    deep: two layers of convolutional capsules before the last layer. cnn: no capsules, the 2017 paper's baseline (35.4
+    M parameters). cnn-small: compact with linear layers instead of capsules, and as many parameters. matrix and
     matrix-small: 4 x 4 poses routed by em, as in Hinton, Sabour & Frosst 2018 (319 K and 69 K parameters)."""
     routing: str = "auto"
     """Routing algorithm. auto: em for matrix and matrix-small, which allow no other; dynamic for the other networks.
@@ -78,8 +79,8 @@ class TrainConfig:
     attention always take one pass, without iterations. module:Class: your own routing, which Python must be able to
     import (PYTHONPATH=.)."""
     iterations: Annotated[int, 1, MAX_ITERATIONS] | None = None
-    """Routing iterations; default: 4 for compact, whose children need them to choose a parent, and 3 for the other
-    networks, as in the 2017 paper."""
+    """Routing iterations; default: 4 for compact and 12 for small, whose children need them to choose a parent, and 3
+    for the other networks, as in the 2017 paper."""
     prior: Literal["none", "learned"] = "none"
     """Start of the last layer's routing. none: equal couplings. learned: a learned logit for each edge, which Sabour et
     al. 2017 call log prior and Mazzia et al. 2021 call B. Not for matrix, matrix-small and networks without
@@ -98,7 +99,7 @@ class TrainConfig:
     """Images per training step, in all processes together; by default a quarter of fewer than 128 training images."""
     learning_rate: Positive | None = None
     """Peak of Adam's one-cycle learning rate; default: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
-    0.005 for the others."""
+    0.0035 for small, 0.005 for the others."""
     reconstruction_weight: AtLeastZero = 0.0005
     """Weight of the decoder's loss, the sum of squared errors over pixels; 0: the decoder is not trained."""
     seed: Annotated[int, 0, 2**63 - 1] = 0

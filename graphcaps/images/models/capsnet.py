@@ -25,6 +25,7 @@ from .network import RoutingNetwork, choose_preset, field_centres, output_size
 from .stems import STEMS
 
 PARENT_DIM = 16
+SMALL_DECODER = (64, 48)  # widths of the hidden layers for ``small``, whose file in half precision has 1 MB
 RECONSTRUCTION_WEIGHT = 0.0005  # weight of the squared errors, summed over pixels: section 4.1
 
 
@@ -90,8 +91,9 @@ class CapsNet(RoutingNetwork):
 
         Args:
             name: ``"paper"`` (8.2 M parameters on MNIST, 1152 children), ``"compact"`` (162 K without the decoder, 16
-                children), ``"deep"`` (two layers of convolutional capsules before the last layer, which has 64 children
-                on MNIST) or ``"parts"`` (512 children with fields of 13 x 13 pixels; all positions share matrices).
+                children), ``"small"`` (402 K without the decoder, 16 children; images of 29 x 29 pixels or more),
+                ``"deep"`` (two layers of convolutional capsules before the last layer, which has 64 children on MNIST)
+                or ``"parts"`` (512 children with fields of 13 x 13 pixels; all positions share matrices).
             image_shape: (C, H, W).
             num_classes: J, the number of parent capsules, one per class.
             routing: a routing such as ``Dynamic(3)``, or its name. Each layer holds a copy.
@@ -124,6 +126,8 @@ class CapsNet(RoutingNetwork):
         model = cls(stem, primary, capsules, image_shape, between)
         model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
         model.preset |= dict(routing=to_json(routing), reconstruction_weight=reconstruction_weight, prior=prior)
+        if name == "small":
+            model.decoder = Decoder(num_classes, PARENT_DIM, image_shape, SMALL_DECODER)
         model.objects, model.reconstruction_weight = objects, reconstruction_weight
         return model
 
