@@ -11,8 +11,8 @@ from torch.nn.functional import pad
 from ...errors import check_whole, expect
 from ...names import AUGMENTS
 from ...typed import Count, Size, typed
-from .augment import draw_affine, draw_moves, ink_room, warp, windows
-from .images import FIXED_SEED, REACH, Images, Pairs, to_float
+from .augment import draw_affine, draw_clutter, draw_moves, ink_room, warp, windows
+from .images import ABSENT, EMPTY, FIXED_SEED, REACH, SINGLES, Images, Pairs, to_float
 
 Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
 """A function from places in an order to the images or layers at these places, float32 in [0, 1], and their labels."""
@@ -83,7 +83,9 @@ class Batches:
 
         Returns:
             iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,). For pairs, it yields layers
-            (B, 2, C, H, W) with one digit each and labels (B, 2), the lower class first.
+            (B, 2, C, H, W) with one digit each and labels (B, 2), the lower class first. Of these images, 15 % show
+            only one of the digits and 5 % show none. The label of an absent digit is -1, and its layer is black, except
+            that the first layer of an image without a digit may have dots or noise.
 
         Raises:
             InputError: ``start`` or ``epoch`` is outside its range, or the batch size is larger than N.
@@ -197,8 +199,26 @@ class _PairSource:
         self._padded = pad(pairs.pixels.to(device), [2 * REACH] * 4)
 
     def drawn(self, order: Tensor, generator: torch.Generator) -> Take:
-        """The pairs whose first digits are in the order ``order`` (N,), with new partners and shifts."""
-        return self._taking(order, torch.rand(5, len(order), generator=generator, dtype=torch.float64))
+        """The pairs whose first digits are in the order ``order`` (N,), with new partners and shifts.
+
+        ``SINGLES`` of them lose one digit, and ``EMPTY`` lose both.
+        """
+        numbers = torch.rand(5, len(order), generator=generator, dtype=torch.float64)
+        chance = torch.rand(len(order), generator=generator)
+        empty = chance < EMPTY
+        absent = torch.stack([chance < EMPTY + SINGLES / 2, empty | (chance >= 1 - SINGLES / 2)], dim=1)  # (N, 2)
+        clutter = draw_clutter(int(empty.sum()), (self._padded.shape[1], *self._size), generator)
+        device, pairs = order.device, self._taking(order, numbers)
+        absent, clutter = absent.to(device), pad(clutter, (0, 0, 0, 0, 0, 0, 1, 0)).to(device)  # number 0 is black
+        number = torch.where(empty, empty.cumsum(0), 0).to(device)  # (N,)
+
+        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
+            layers, labels = pairs(here)
+            layers = layers.masked_fill(absent[here][:, :, None, None, None], 0)
+            layers[:, 0] += to_float(clutter[number[here]])
+            return layers, labels.masked_fill(absent[here], ABSENT)
+
+        return take
 
     def fixed(self) -> Take:
         """The pairs whose first digits are in their original order. Partners and shifts are the same on any machine."""

@@ -20,6 +20,7 @@ from ...nn.routed import routing_for_images
 from ...routing import Routing
 from ...tracing import exportable
 from ...typed import AtLeastZero, Size, typed
+from ..data.images import ABSENT
 from .answers import longest, present
 from .network import RoutingNetwork, choose_preset, field_centres, output_size
 from .stems import STEMS
@@ -151,6 +152,10 @@ class CapsNet(RoutingNetwork):
             then = "For labels of 0 and 1: from_preset(..., objects=None)" if labels.shape == lengths.shape else ""
             expect(fits, "labels", wanted, f"{tuple(labels.shape)} {labels.dtype}", then)
             chosen = labels > 0.5 if self.objects is None else labels
+            if chosen.dim() == 2 and self.objects is not None:
+                chosen = chosen.masked_fill(
+                    chosen == ABSENT, 0
+                )  # the loss ignores what is decoded for an absent object
         reconstruction = None if self.decoder is None else self.decoder(capsules, chosen)
         return CapsNetOutput(lengths, capsules, reconstruction)
 
@@ -171,7 +176,7 @@ def capsnet_loss(
     """Margin loss + weight x squared errors summed over pixels, both averaged over the batch (section 4.1).
 
     If images show K objects, each reconstruction is compared with its own object, and the errors are averaged over the
-    objects; section 6.1 uses one object at a time.
+    objects, where those of an absent object (label -1) are 0; section 6.1 uses one object at a time.
 
     Args:
         images: (B, C, H, W), or layers (B, K, C, H, W) whose overlay was the network's input.
@@ -184,11 +189,12 @@ def capsnet_loss(
     if images.dim() == 5:
         layers = tuple(images.shape[:2])
         expect(labels.shape == layers, "labels", f"(B, K)={layers} of layers", tuple(labels.shape))
-        labels = present(labels, output.lengths.shape[1])
-    margin = margin_loss(output.lengths, labels)
+    margin = margin_loss(output.lengths, present(labels, output.lengths.shape[1]) if images.dim() == 5 else labels)
     if output.reconstruction is None:
         return margin
     drawn = tuple(output.reconstruction.shape)
     expect(tuple(images.shape) == drawn, "images", f"{drawn}, like the reconstructions", tuple(images.shape))
     errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
+    if images.dim() == 5:
+        errors = errors.masked_fill(labels == ABSENT, 0)
     return margin + reconstruction_weight * errors.mean()
