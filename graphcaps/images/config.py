@@ -82,6 +82,11 @@ class TrainConfig:
     iterations: Annotated[int, 1, MAX_ITERATIONS] | None = None
     """Routing iterations; default: 4 for compact and 12 for small, whose children need them to choose a parent, and 3
     for the other networks, as in the 2017 paper."""
+    rising: bool = False
+    """Train with fewer routing iterations at first: with 1, so with equal couplings, in the first third of the steps,
+    with a third of --iterations in the next sixth, with two thirds in the next fifth, and with all in the rest.
+    Validation uses all. With 8 iterations or more from the start, a network learns slowly. Not for matrix, matrix-small
+    and networks without capsules."""
     prior: Literal["none", "learned"] = "none"
     """Start of the last layer's routing. none: equal couplings. learned: a learned logit for each edge, which Sabour et
     al. 2017 call log prior and Mazzia et al. 2021 call B. Not for matrix, matrix-small and networks without
@@ -158,6 +163,8 @@ class TrainConfig:
             expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
         fits = "prior" in preset.settings or self.prior == "none"
         expect(fits, "prior", f"none for model {self.model}", self.prior)
+        fits = "routing" in preset.settings or not self.rising
+        expect(fits, "rising", f"False for model {self.model}", self.rising)
 
     def _check_dataset(self) -> None:
         if own_images(self.dataset) is None:

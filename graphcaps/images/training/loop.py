@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -34,7 +35,7 @@ from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
 from .signals import StopSignals
-from .step import one_cycle, prepare, set_rate, summed, training_step
+from .step import one_cycle, prepare, risen, set_rate, summed, training_step
 
 log = logging.getLogger(__name__)
 
@@ -123,9 +124,25 @@ class Trainer:
         self.progress, device = Progress("", show, sys.stdout), self.learner.device
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.hits = torch.zeros((), dtype=torch.int64, device=device)
-        self.step: Step = self._step
-        if self.config.capture and device.type == "cuda":
-            self.step = CapturedStep(self.learner, self._step, self.config.batch_size, self.progress.say)
+        self.step = self._new_step()
+
+    def _new_step(self) -> Step:
+        """The training step, on CUDA as a graph, in which the number of iterations is fixed."""
+        if self.config.capture and self.learner.device.type == "cuda":
+            return CapturedStep(self.learner, self._step, self.config.batch_size, self.progress.say)
+        return self._step
+
+    def _route(self, progress: float) -> None:
+        """Set the routing iterations for this share of the training, if they rise. 1 sets those of the settings."""
+        if not self.config.rising:
+            return
+        network: Any = self.learner.network
+        routings = [layer.routing for layer in (*network.between, network.capsules)]
+        iterations = risen(progress, self.config.iterations or self.config.preset.iterations)
+        if any(routing.iterations != iterations for routing in routings):
+            for routing in routings:
+                routing.iterations = iterations
+            self.step = self._new_step()
 
     def fit(self, resume: bool, stop: StopSignals) -> dict:
         """Train up to the last epoch, save a checkpoint after each epoch, then test the best network once."""
@@ -160,6 +177,7 @@ class Trainer:
             done = state.epoch * steps + state.step
             rate = one_cycle(done, self.total_steps, self.config.peak_rate)
             set_rate(learner, rate)
+            self._route(done / self.total_steps)
             self.step(images, labels, done / self.total_steps)
             state.step += 1
             state.seen += len(labels)
@@ -199,6 +217,7 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Validate, save and report."""
         state = self.saving.state
+        self._route(1.0)
         val = evaluate(self.learner.network, Batches(self.splits.val, EVALUATION_BATCH, device=self.learner.device))
         state.epoch += 1
         state.seconds = time.perf_counter() - self.started
