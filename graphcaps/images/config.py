@@ -85,8 +85,8 @@ class TrainConfig:
     rising: bool = False
     """Train with fewer routing iterations at first: with 1, so with equal couplings, in the first third of the steps,
     with a third of --iterations in the next sixth, with two thirds in the next fifth, and with all in the rest.
-    Validation uses all. With 8 iterations or more from the start, a network learns slowly. Not for matrix, matrix-small
-    and networks without capsules."""
+    Validation uses all. At each change, the votes become weaker, so that lengths stay. With 8 iterations or more from
+    the start, a network learns slowly. Only for routing dynamic."""
     prior: Literal["none", "learned"] = "none"
     """Start of the last layer's routing. none: equal couplings. learned: a learned logit for each edge, which Sabour et
     al. 2017 call log prior and Mazzia et al. 2021 call B. Not for matrix, matrix-small and networks without
@@ -163,8 +163,8 @@ class TrainConfig:
             expect(self.routing in known, "routing", f"{' or '.join(known)} for model {self.model}", self.routing, then)
         fits = "prior" in preset.settings or self.prior == "none"
         expect(fits, "prior", f"none for model {self.model}", self.prior)
-        fits = "routing" in preset.settings or not self.rising
-        expect(fits, "rising", f"False for model {self.model}", self.rising)
+        fits = "routing" in preset.settings and self.routing == "dynamic" or not self.rising
+        expect(fits, "rising", f"False for model {self.model} and routing {self.routing}", self.rising)
 
     def _check_dataset(self) -> None:
         if own_images(self.dataset) is None:
