@@ -20,6 +20,7 @@ from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, evaluate
 from graphcaps.images.analysis.capsule_usage import capsule_usage
 from graphcaps.images.config import TrainConfig
 from graphcaps.images.data import Batches, Images, Pairs, load_images, to_float
+from graphcaps.images.data.images import ABSENT
 from graphcaps.images.models import CapsNet, routing_network
 from graphcaps.images.models.answers import is_correct, longest, overlaid
 from graphcaps.images.recording import one_of_each_class, pictures, routing_of, to_bytes
@@ -103,7 +104,8 @@ def add_decoder(run: Run, data: Path) -> str:
         for layers, labels in batches.epoch(epoch):
             with torch.no_grad():
                 capsules = model(overlaid(layers)).capsules
-            errors = (decoder(capsules, labels) - layers).square().flatten(-3).sum(dim=-1).mean()
+            drawn = decoder(capsules, labels.clamp(min=0))
+            errors = (drawn - layers).square().flatten(-3).sum(dim=-1)[labels != ABSENT].mean()
             optimizer.zero_grad()
             errors.backward()
             optimizer.step()

@@ -40,6 +40,7 @@ _ANY, _ROUTED = tuple(ROUTINGS), ("routing", "reconstruction_weight", "prior")
 
 NETWORKS = {
     "compact": Preset("CapsNet", 0.005, _ANY, _ROUTED, iterations=4),
+    "small": Preset("CapsNet", 0.0035, _ANY, _ROUTED, iterations=12),
     "parts": Preset("CapsNet", 0.005, _ANY, _ROUTED),
     "paper": Preset("CapsNet", 0.001, _ANY, _ROUTED),
     "deep": Preset("CapsNet", 0.005, _ANY, _ROUTED),

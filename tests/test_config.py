@@ -51,6 +51,7 @@ def test_the_command_makes_the_same_settings(monkeypatch):
         ({"name": "a/b"}, "name: expected a folder name without slashes, got 'a/b'. Use --out"),
         ({"model": "matrix", "routing": "dynamic"}, "for model matrix, got dynamic"),
         ({"dataset": "multimnist", "augment": "anywhere"}, "for multimnist, "),
+        ({"model": "matrix", "rising": True}, "rising: expected False for model matrix and routing em, got True"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused_by_name(settings, text):

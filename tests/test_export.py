@@ -15,7 +15,7 @@ from graphcaps.names import NETWORKS
 
 CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST_TORCH and export._installed("onnxruntime")
 onnx_only = pytest.mark.skipif(not CAN_WRITE_ONNX, reason="needs onnx, onnxscript, onnxruntime and torch 2.9")
-SIDES = {"cnn-small": 12, "compact": 12, "parts": 15, "deep": 23}  # default: 17
+SIDES = {"cnn-small": 12, "compact": 12, "parts": 15, "deep": 23, "small": 29}  # default: 17
 
 
 def small(model: str = "compact", routing: str = "dynamic", classes: int = 4, **asked) -> torch.nn.Module:

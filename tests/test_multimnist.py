@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps import CapsNet, train
+from graphcaps import CapsNet, InputError, train
 from graphcaps.cli import main
 from graphcaps.cli.tables import accuracy_table
 from graphcaps.functional import margin_loss
 from graphcaps.images.analysis.accuracy import Evaluation, evaluate
 from graphcaps.images.data import Batches, ImageSplits, Pairs
 from graphcaps.images.models import capsnet_loss
-from graphcaps.images.models.answers import longest, overlaid, present
+from graphcaps.images.models.answers import is_correct, longest, overlaid, present
 from graphcaps.images.training.run_folder import Run
 
 from . import small
@@ -57,6 +57,8 @@ def test_each_layer_is_a_digit_of_its_class_shifted_by_up_to_4_pixels(order):
     shifts, firsts = set(), []
     for layers, labels in batches.epoch(0) if order == "epoch" else batches.in_order():
         assert layers.shape == (20, 2, 1, 16, 16) and labels.shape == (20, 2) and labels.dtype == torch.int64
+        assert order == "epoch" or (labels >= 0).all()
+        layers, labels = layers[(labels >= 0).all(1)], labels[(labels >= 0).all(1)]
         assert (labels[:, 0] < labels[:, 1]).all()  # two different classes, the lower first
         for pair, classes in zip(layers, labels.tolist(), strict=True):
             (one,), (other,) = (place_in(layer[0], source) for layer in pair)
@@ -64,9 +66,36 @@ def test_each_layer_is_a_digit_of_its_class_shifted_by_up_to_4_pixels(order):
             shifts |= {*one[1:], *other[1:]}
             firsts.append({one[0], other[0]})
     assert shifts == set(range(-4, 5))
-    assert set().union(*firsts) == set(range(60))  # every digit is in an image of its own
     if order == "in_order":
+        assert set().union(*firsts) == set(range(60))  # every digit is in an image of its own
         assert all(k in pair for k, pair in enumerate(firsts))
+
+
+def test_training_images_also_show_one_digit_or_none():
+    ((layers, labels),) = Batches(digits(8000), 8000).epoch(0)
+    shown = (labels >= 0).sum(1)
+    shares = torch.bincount(shown, minlength=3) / 8000
+    torch.testing.assert_close(shares, torch.tensor([0.05, 0.15, 0.8]), rtol=0, atol=0.015)  # four standard errors
+    assert not layers[(labels < 0) & (shown == 1)[:, None]].any() and not layers[shown == 0, 1].any()
+    assert layers[labels >= 0].flatten(1).any(1).all()
+    inked = layers[shown == 0, 0].flatten(1).bool().sum(1)
+    assert 0.2 < (inked == 0).double().mean() < 0.5 and 0.1 < (inked > 32).double().mean() < 0.5  # blank; noise
+    lone = Batches(digits(8000), 50)
+    assert all(torch.equal(x, y) for x, y in zip([*lone.epoch(1)][-1], [*lone.epoch(1, len(lone) - 1)][0], strict=True))
+
+
+def test_an_absent_digit_has_no_reconstruction_error_and_should_be_short(model):
+    layers, labels = next(Batches(digits(12), 12).in_order())
+    fewer = labels.clone()
+    fewer[::2, 0], fewer[0] = -1, -1
+    output = model.train()(overlaid(layers), fewer)
+    hot = torch.zeros(12, 5).scatter_(1, fewer % 5, 1)[:, :4]  # -1 is column 4
+    errors = (model.decoder(output.capsules, labels) - layers).square().flatten(2).sum(2)[fewer >= 0].sum() / 24
+    torch.testing.assert_close(capsnet_loss(output, layers, fewer), margin_loss(output.lengths, hot) + 0.0005 * errors)
+    answers = torch.tensor([[0, 2]]).expand(3, 2)
+    assert is_correct(answers, torch.tensor([[-1, 2], [-1, 3], [-1, -1]])).tolist() == [True, False, True]
+    with pytest.raises(InputError, match="labels: expected classes from 0 to J - 1 = 3, got -2"):
+        capsnet_loss(output, layers, fewer - 1)
 
 
 def test_evaluation_pairs_depend_on_nothing_but_the_digits_and_a_resumed_epoch_is_the_rest_of_the_whole_one():

@@ -84,8 +84,9 @@ def test_a_resumed_training_has_the_threads_it_had_unless_the_user_sets_them(tmp
     [
         {"precision": "bfloat16", "augment": "affine"},
         {"engine": "torch", "iterations": 1, "deterministic": True},
+        {"iterations": 6, "rising": True},
     ],
-    ids=["bfloat16", "torch"],
+    ids=["bfloat16", "torch", "rising"],
 )
 def test_other_settings_resume_to_the_bit_too(tmp_path, settings, whole):
     config = small.config(tmp_path, **settings)
@@ -96,6 +97,24 @@ def test_other_settings_resume_to_the_bit_too(tmp_path, settings, whole):
     assert differences == ["about"]  # it has the run's name
     assert "last head" in small.differences(small.content(resumed), whole)  # the settings change the weights
     assert Run.open(resumed).result()["precision"] == config.precision
+
+
+def test_rising_iterations_begin_with_one_and_validation_uses_all(tmp_path, monkeypatch):
+    used, step, evaluate = [], training.training_step, training.evaluate
+
+    def observed_step(learner, *batch):
+        used.append(learner.network.capsules.routing.iterations)
+        return step(learner, *batch)
+
+    def observed_evaluation(network, *batches):
+        used.append(("evaluation", network.capsules.routing.iterations))
+        return evaluate(network, *batches)
+
+    monkeypatch.setattr(training, "training_step", observed_step)
+    monkeypatch.setattr(training, "evaluate", observed_evaluation)
+    train(small.config(tmp_path, iterations=6, rising=True), progress=False)
+    all_six = ("evaluation", 6)
+    assert used == [1, 1, 2, all_six, 4, 4, 6, all_six, all_six]  # the last one reads the test images
 
 
 @pytest.mark.long

@@ -46,10 +46,11 @@ class TrainConfig:
 
     dataset: str = "mnist"
     """Images to train on. digits: comes with scikit-learn, so nothing is downloaded. multimnist: two of MNIST's digits
-    overlap in an image of 36 x 36. mnist40: MNIST's images of 28 x 28, each moved by up to 6 pixels in a black frame of
-    40 x 40. Your own images: folder:PATH, one folder per class in PATH, or in PATH/train, PATH/val and PATH/test.
-    idx:PATH, files in MNIST's format. npz:PATH, arrays named as in Keras or MedMNIST. csv:PATH, one row per image: its
-    label and pixels, as on Kaggle, or its file and label."""
+    overlap in an image of 36 x 36; in training, 15 % of the images show only one digit, and 5 % none. mnist40: MNIST's
+    images of 28 x 28, each moved by up to 6 pixels in a black frame of 40 x 40. Your own images: folder:PATH, one
+    folder per class in PATH, or in PATH/train, PATH/val and PATH/test. idx:PATH, files in MNIST's format. npz:PATH,
+    arrays named as in Keras or MedMNIST. csv:PATH, one row per image: its label and pixels, as on Kaggle, or its file
+    and label."""
     size: Annotated[int, 8, 1024] | None = None
     """Longer side of your own images, in pixels, after scaling; default: their own, but at least 28 and at most 64."""
     channels: Literal[1, 3] | None = None
@@ -66,10 +67,11 @@ class TrainConfig:
     """Folder with the data set. A data set that is missing there is downloaded into it."""
     model: Model = "compact"
     """Network. compact: 16 child capsules, few enough to show the whole graph; each comes to prefer one parent; trains
-    in minutes on a CPU. parts: 512 child capsules that see 13 x 13 pixels each, which shows what part of an image votes
-    for a class; its couplings stay nearly equal. paper: 1152 child capsules, as in Sabour, Frosst & Hinton 2017. deep:
-    two layers of convolutional capsules before the last layer. cnn: no capsules, the 2017 paper's baseline (35.4 M
-    parameters). cnn-small: compact with linear layers instead of capsules, and as many parameters. matrix and
+    in minutes on a CPU. small: 16 child capsules too, with a ninth of the multiplications, for images of at least 29 x
+    29, such as multimnist's. parts: 512 child capsules that see 13 x 13 pixels each, which shows what part of an image
+    votes for a class; its couplings stay nearly equal. paper: 1152 child capsules, as in Sabour, Frosst & Hinton 2017.
+    deep: two layers of convolutional capsules before the last layer. cnn: no capsules, the 2017 paper's baseline (35.4
+    M parameters). cnn-small: compact with linear layers instead of capsules, and as many parameters. matrix and
     matrix-small: 4 x 4 poses routed by em, as in Hinton, Sabour & Frosst 2018 (319 K and 69 K parameters)."""
     routing: str = "auto"
     """Routing algorithm. auto: em for matrix and matrix-small, which allow no other; dynamic for the other networks.
@@ -79,8 +81,13 @@ class TrainConfig:
     attention always take one pass, without iterations. module:Class: your own routing, which Python must be able to
     import (PYTHONPATH=.)."""
     iterations: Annotated[int, 1, MAX_ITERATIONS] | None = None
-    """Routing iterations; default: 4 for compact, whose children need them to choose a parent, and 3 for the other
-    networks, as in the 2017 paper."""
+    """Routing iterations; default: 4 for compact and 12 for small, whose children need them to choose a parent, and 3
+    for the other networks, as in the 2017 paper."""
+    rising: bool = False
+    """Train with fewer routing iterations at first: with 1, so with equal couplings, in the first third of the steps,
+    with a third of --iterations in the next sixth, with two thirds in the next fifth, and with all in the rest.
+    Validation uses all. At each change, the votes become weaker, so that lengths stay. With 8 iterations or more from
+    the start, a network learns slowly. Only for routing dynamic."""
     prior: Literal["none", "learned"] = "none"
     """Start of the last layer's routing. none: equal couplings. learned: a learned logit for each edge, which Sabour et
     al. 2017 call log prior and Mazzia et al. 2021 call B. Not for matrix, matrix-small and networks without
@@ -99,7 +106,7 @@ class TrainConfig:
     """Images per training step, in all processes together; by default a quarter of fewer than 128 training images."""
     learning_rate: Positive | None = None
     """Peak of Adam's one-cycle learning rate; default: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
-    0.005 for the others."""
+    0.0035 for small, 0.005 for the others."""
     reconstruction_weight: AtLeastZero = 0.0005
     """Weight of the decoder's loss, the sum of squared errors over pixels; 0: the decoder is not trained."""
     seed: Annotated[int, 0, 2**63 - 1] = 0
@@ -157,6 +164,8 @@ class TrainConfig:
             expect(self.routing in routings, "routing", wanted, self.routing, fix)
         fits = "prior" in preset.settings or self.prior == "none"
         expect(fits, "prior", f"none for model {self.model}", self.prior)
+        fits = "routing" in preset.settings and self.routing == "dynamic" or not self.rising
+        expect(fits, "rising", f"False for model {self.model} and routing {self.routing}", self.rising)
 
     def _check_dataset(self) -> None:
         if own_images(self.dataset) is None:

@@ -35,6 +35,8 @@ def test_presets_have_the_sizes_that_their_docstrings_say():
     assert [layer.num_children for layer in (*deep.between, deep.capsules)] == [1296, 256, 64]
     assert [layer.graph().num_edges() for layer in (*deep.between, deep.capsules)] == [36_864, 9_216, 640]
     assert (deep.child_types, count(deep) - count(deep.decoder)) == (16, 489_536)
+    small = net_of("small", (1, 36, 36))
+    assert (count(small) - count(small.decoder), small.capsules.num_children) == (401_584, 16)
     cnn = CNN.from_preset("cnn")
     assert count(cnn) == 35_445_522  # section 5 of the paper: 35.4 M
     convs = [layer for layer in cnn.layers if isinstance(layer, nn.Conv2d)]
@@ -43,7 +45,13 @@ def test_presets_have_the_sizes_that_their_docstrings_say():
 
 @pytest.mark.parametrize(
     ("preset", "shape", "num_classes"),
-    [("paper", (2, 18, 23), 4), ("compact", (1, 11, 11), 1), ("deep", (2, 24, 31), 4), ("parts", (1, 13, 13), 1)],
+    [
+        ("paper", (2, 18, 23), 4),
+        ("compact", (1, 11, 11), 1),
+        ("deep", (2, 24, 31), 4),
+        ("parts", (1, 13, 13), 1),
+        ("small", (1, 29, 40), 3),
+    ],
 )
 def test_sizes_come_from_the_images_and_the_classes(preset, shape, num_classes):
     net, images = net_of(preset, shape, num_classes), images_of(2, shape)

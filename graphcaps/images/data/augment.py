@@ -9,10 +9,11 @@ import math
 import numpy as np
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import affine_grid, grid_sample, pad
+from torch.nn.functional import affine_grid, grid_sample, max_pool2d, pad
 
 from .images import FIXED_SEED, Images
 
+MOST_DOTS = 15  # in an image of ``draw_clutter``, on average
 MAX_DEGREES, MIN_SCALE, MAX_SCALE = 15.0, 0.9, 1.1
 
 
@@ -76,6 +77,16 @@ def affine_maps(angle: Tensor, scale: Tensor, shift: Tensor, size: tuple[int, in
 def warp(images: Tensor, maps: Tensor) -> Tensor:
     """Apply ``affine_maps`` (B, 2, 3) to images (B, C, H, W): bilinear, with zeros outside."""
     return grid_sample(images, affine_grid(maps, list(images.shape), align_corners=False), align_corners=False)
+
+
+def draw_clutter(count: int, image_shape: tuple[int, int, int], generator: Generator) -> Tensor:
+    """Draw images uint8 (N, C, H, W) without an object. A third each are blank, have up to 15 dots, or have noise."""
+    kind, level, share, wide = torch.rand(4, count, 1, 1, 1, generator=generator)
+    noise, places = torch.rand(2, count, *image_shape, generator=generator)
+    dots = (0.3 + 0.7 * noise) * (places < share * MOST_DOTS / math.prod(image_shape))
+    dots = torch.where(wide < 0.5, max_pool2d(pad(dots, (1, 0, 1, 0)), 2, 1), dots)  # half of them have 2 x 2 pixels
+    noise = noise * level * (places < 2 * share)
+    return (255 * torch.where(kind < 1 / 3, 0, torch.where(kind < 2 / 3, dots, noise))).round().to(torch.uint8)
 
 
 def in_frame(images: Images, border: int) -> Images:

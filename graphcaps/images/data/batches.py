@@ -12,8 +12,8 @@ from torch.nn.functional import pad
 from ...errors import check_whole, expect
 from ...names import AUGMENTS
 from ...typed import Count, Size, typed
-from .augment import draw_affine, draw_moves, ink_room, warp, windows
-from .images import FIXED_SEED, REACH, Images, Pairs, to_float
+from .augment import draw_affine, draw_clutter, draw_moves, ink_room, warp, windows
+from .images import ABSENT, EMPTY, FIXED_SEED, REACH, SINGLES, Images, Pairs, to_float
 
 Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
 """A function from places in an order to the images or layers at these places, float32 in [0, 1], and their labels."""
@@ -77,7 +77,9 @@ class Batches:
 
         Returns:
             iterator of images float32 (B, C, H, W) in [0, 1] and labels int64 (B,). For pairs, it yields layers
-            (B, 2, C, H, W) with one digit each and labels (B, 2), the lower class first.
+            (B, 2, C, H, W) with one digit each and labels (B, 2), the lower class first. Of these images, 15 % show
+            only one of the digits and 5 % show none. The label of an absent digit is -1, and its layer is black, except
+            that the first layer of an image without a digit may have dots or noise.
 
         Raises:
             InputError: ``start`` or ``epoch`` is outside its range, or the batch size is larger than N.
@@ -174,6 +176,8 @@ class _PairSource:
     def in_order(self, order: Tensor, generator: torch.Generator | None = None) -> Take:
         """The pairs whose first digits are in the order ``order`` (N,), with random partners and shifts.
 
+        With a generator, ``SINGLES`` of them lose one digit, and ``EMPTY`` lose both.
+
         Without a generator, partners and shifts are the same on any machine.
         """
         if generator is None:
@@ -191,6 +195,24 @@ class _PairSource:
             top, left = corners[:, :, rows].mT.flatten(1)  # (2 B,)
             layers = windows(self._padded[both.gather(1, ascending).flatten()], top, left, self._size)
             return to_float(layers).unflatten(0, (-1, 2)), labels
+
+        return take if generator is None else self._without_some(take, len(order), generator)
+
+    def _without_some(self, pairs: Take, count: int, generator: torch.Generator) -> Take:
+        """The pairs, some without one digit, some with clutter instead of both."""
+        chance = torch.rand(count, generator=generator)
+        empty = chance < EMPTY
+        absent = torch.stack([chance < EMPTY + SINGLES / 2, empty | (chance >= 1 - SINGLES / 2)], dim=1)  # (N, 2)
+        clutter = draw_clutter(int(empty.sum()), (self._padded.shape[1], *self._size), generator)
+        device = self.labels.device
+        absent, clutter = absent.to(device), pad(clutter, (0, 0, 0, 0, 0, 0, 1, 0)).to(device)  # number 0 is black
+        number = torch.where(empty, empty.cumsum(0), 0).to(device)  # (N,)
+
+        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
+            layers, labels = pairs(here)
+            layers = layers.masked_fill(absent[here][:, :, None, None, None], 0)
+            layers[:, 0] += to_float(clutter[number[here]])
+            return layers, labels.masked_fill(absent[here], ABSENT)
 
         return take
 

@@ -13,6 +13,10 @@ FIXED_SEED = 0
 """Seed of all random numbers for evaluation images, the same for every user."""
 REACH = 4
 """Largest shift in pixels of a digit in a pair."""
+SINGLES, EMPTY = 0.15, 0.05
+"""Shares of the training images of ``Pairs`` that show only one digit, and none."""
+ABSENT = -1
+"""The label of a digit that such an image doesn't show."""
 
 
 @dataclass(frozen=True, eq=False)

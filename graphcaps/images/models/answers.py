@@ -2,6 +2,7 @@
 
     one object    images (B, C, H, W), labels (B,) int64
     K objects     layers (B, K, C, H, W), one object per layer, labels (B, K) int64, rows ascending
+                  a layer may show no object; its label is -1
     any number    images (B, C, H, W), labels (B, J) bool: whether the image shows each class (multi-label)
 
 The network's input for layers is their overlay.
@@ -10,6 +11,7 @@ The network's input for layers is their overlay.
 import torch
 
 from ...errors import check_labels
+from ..data.images import ABSENT
 
 MIN_LENGTH = 0.5  # a class is present if its capsule is longer; the margin loss trains lengths >= 0.9 or <= 0.1
 
@@ -36,9 +38,13 @@ def longest(lengths: torch.Tensor, objects: int | None) -> torch.Tensor:
 def is_correct(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """(B,) bool: whether each answer names exactly the image's classes. Labels have the same format as answers.
 
+    An image of fewer than K objects has K answers all the same, so these are right if they include its classes.
+
     >>> is_correct(torch.tensor([[3, 5], [3, 8]]), torch.tensor([[3, 5], [3, 5]]))
     tensor([ True, False])
     """
+    if labels.dim() == 2 and labels.dtype != torch.bool:
+        return ((labels[:, :, None] == answers[:, None]).any(dim=2) | (labels == ABSENT)).all(dim=1)
     return (answers == labels).reshape(len(labels), -1).all(dim=1)
 
 
@@ -46,6 +52,7 @@ def present(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
     """(B, J) bool: the classes in each image, for labels (B,) or (B, K) int64. Labels (B, J) bool are unchanged."""
     if labels.dtype == torch.bool:
         return labels
-    check_labels(labels, num_classes)
-    none = torch.zeros(len(labels), num_classes, dtype=torch.bool, device=labels.device)
-    return none.scatter(1, labels.view(len(labels), -1), True)
+    absent = (labels == ABSENT) & (labels.dim() == 2)
+    check_labels(labels.masked_fill(absent, 0), num_classes)
+    none = torch.zeros(len(labels), num_classes + 1, dtype=torch.bool, device=labels.device)  # the last one: absent
+    return none.scatter(1, labels.masked_fill(absent, num_classes).view(len(labels), -1), True)[:, :-1]

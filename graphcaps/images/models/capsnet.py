@@ -20,11 +20,13 @@ from ...nn.routed import routing_for_images
 from ...routing import Routing
 from ...tracing import exportable
 from ...typed import AtLeastZero, Size, typed
+from ..data.images import ABSENT
 from .answers import longest, present
 from .network import RoutingNetwork, choose_preset, field_centres, output_size
 from .stems import STEMS
 
 PARENT_DIM = 16
+SMALL_DECODER = (64, 48)  # widths of the hidden layers for ``small``, whose file in half precision has 1 MB
 RECONSTRUCTION_WEIGHT = 0.0005  # weight of the squared errors, summed over pixels: section 4.1
 
 
@@ -90,8 +92,9 @@ class CapsNet(RoutingNetwork):
 
         Args:
             name: ``"paper"`` (8.2 M parameters on MNIST, 1152 children), ``"compact"`` (162 K without the decoder, 16
-                children), ``"deep"`` (two layers of convolutional capsules before the last layer, which has 64 children
-                on MNIST) or ``"parts"`` (512 children with fields of 13 x 13 pixels; all positions share matrices).
+                children), ``"small"`` (402 K without the decoder, 16 children; images of 29 x 29 pixels or more),
+                ``"deep"`` (two layers of convolutional capsules before the last layer, which has 64 children on MNIST)
+                or ``"parts"`` (512 children with fields of 13 x 13 pixels; all positions share matrices).
             image_shape: (C, H, W).
             num_classes: J, the number of parent capsules, one per class.
             routing: a routing such as ``Dynamic(3)``, or its name. Each layer holds a copy.
@@ -124,6 +127,8 @@ class CapsNet(RoutingNetwork):
         model = cls(stem, primary, capsules, image_shape, between)
         model.preset = dict(name=name, image_shape=tuple(image_shape), num_classes=num_classes, objects=objects)
         model.preset |= dict(routing=to_json(routing), reconstruction_weight=reconstruction_weight, prior=prior)
+        if name == "small":
+            model.decoder = Decoder(num_classes, PARENT_DIM, image_shape, SMALL_DECODER)
         model.objects, model.reconstruction_weight = objects, reconstruction_weight
         return model
 
@@ -147,6 +152,10 @@ class CapsNet(RoutingNetwork):
             advice = "For labels of 0 and 1: from_preset(..., objects=None)" if labels.shape == lengths.shape else ""
             expect(fits, "labels", wanted, f"{tuple(labels.shape)} {labels.dtype}", advice)
             chosen = labels > 0.5 if self.objects is None else labels
+            if chosen.dim() == 2 and self.objects is not None:
+                chosen = chosen.masked_fill(
+                    chosen == ABSENT, 0
+                )  # the loss ignores what is decoded for an absent object
         reconstruction = None if self.decoder is None else self.decoder(capsules, chosen)
         return CapsNetOutput(lengths, capsules, reconstruction)
 
@@ -167,7 +176,7 @@ def capsnet_loss(
     """Margin loss + weight x squared errors summed over pixels, both averaged over the batch (section 4.1).
 
     If images show K objects, each reconstruction is compared with its own object, and the errors are averaged over the
-    objects; section 6.1 uses one object at a time.
+    objects, where those of an absent object (label -1) are 0; section 6.1 uses one object at a time.
 
     Args:
         images: (B, C, H, W), or layers (B, K, C, H, W) whose overlay was the network's input.
@@ -180,11 +189,12 @@ def capsnet_loss(
     if images.dim() == 5:
         layers = tuple(images.shape[:2])
         expect(labels.shape == layers, "labels", f"(B, K)={layers} of layers", tuple(labels.shape))
-        labels = present(labels, output.lengths.shape[1])
-    margin = margin_loss(output.lengths, labels)
+    margin = margin_loss(output.lengths, present(labels, output.lengths.shape[1]) if images.dim() == 5 else labels)
     if output.reconstruction is None:
         return margin
     drawn = tuple(output.reconstruction.shape)
     expect(tuple(images.shape) == drawn, "images", f"{drawn}, like the reconstructions", tuple(images.shape))
     errors = (output.reconstruction - images).square().flatten(-3).sum(dim=-1)  # (B,) or (B, K)
+    if images.dim() == 5:
+        errors = errors.masked_fill(labels == ABSENT, 0)
     return margin + reconstruction_weight * errors.mean()

@@ -23,6 +23,13 @@ def compact(channels: int, size: Size) -> Front:
     return stem, DepthwisePrimaryCaps(128, output_size(stem, (channels, *size)))
 
 
+def _small(channels: int, size: Size) -> Front:
+    """I = 16 primary capsules for images of any size, with a ninth of the multiplications of ``compact`` on 36 x 36."""
+    convs = (channels, 32, 5, 2), (32, 48, 3, 1), (48, 96, 3, 2), (96, 128, 3, 1), (128, 128, 3, 1)
+    stem = nn.Sequential(*_convolutions(*convs))
+    return stem, PrimaryCaps(128, 16, 8, output_size(stem, (channels, *size)), 1)
+
+
 def _deep(channels: int, size: Size) -> Front:
     """Two layers of convolutional capsules: 9 x 9, 4 x 4 and 2 x 2 positions of 16 types for images of 28 x 28."""
     stem = nn.Sequential(*_convolutions((channels, 64, 5, 1), (64, 64, 3, 2)))
@@ -65,6 +72,7 @@ def _convolutions(*convs: tuple) -> list[nn.Module]:
 STEMS = {
     "paper": (17, _paper, ()),
     "compact": (11, compact, ()),
+    "small": (29, _small, ()),
     "deep": (23, _deep, ((16, 3, 2), (16, 3, 1))),
     "parts": (13, _parts, ()),
 }

@@ -30,6 +30,7 @@ class State:
     seen: int = 0
     seconds: float = 0.0  # training time, including the time before a resume
     epoch_seconds: float = 0.0
+    iterations: int = 1  # of the routing in the last step, if they rise
     best_epoch: int = 0
     best_val_accuracy: float = -1.0
     best_val_loss: float = math.inf

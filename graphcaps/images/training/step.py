@@ -88,6 +88,16 @@ def training_step(
     return loss.detach(), output
 
 
+def risen(progress: float, iterations: int) -> int:
+    """Routing iterations at ``progress``, the share of the training that is done, if they rise to ``iterations``.
+
+    >>> [risen(progress, 12) for progress in (0.0, 0.34, 0.5, 0.7)]
+    [1, 4, 8, 12]
+    """
+    share = next((share for end, share in ((1 / 3, 0.0), (0.5, 1 / 3), (0.7, 2 / 3)) if progress < end), 1.0)
+    return max(1, round(share * iterations))
+
+
 def one_cycle(step: int, steps: int, peak: float) -> float:
     """Learning rate of a step. It rises from peak / 25 for 30 % of steps, then falls to nearly 0 (Smith & Topin 2018).
 
