@@ -186,7 +186,7 @@ def test_strokes_take_the_colours_of_the_two_digits_that_are_read(chromium):
         page.locator("#clean").click()
         draw(page, SEVEN)
         page.wait_for_timeout(600)
-        assert page.locator("#doubts").inner_text().endswith("it names 2 even if you draw one.")
+        assert page.locator("#doubts").inner_text().endswith("The network reads at most 2 digits at once.")
         colours = pixels_of(page.locator("#sheet canvas"))[..., :3]
         assert (np.ptp(colours[colours.max(axis=2) > 60], axis=1) > 30).any()
         slide(page, "iteration", 1)

@@ -183,13 +183,13 @@ Object.assign(words, {
   threadStopped: "the page's thread has stopped",
   readAs: (names, doubt) =>
     doubt === "short"
-      ? `read as ${names.slice(0, -1).join(" + ")}, perhaps ${names.at(-1)}`
+      ? `read as ${names.slice(0, -1).join(" + ")} alone`
       : `${doubt ? "perhaps" : "read as"} ${names.join(" + ")}`,
   capsuleOf: (name, count) => `Vary the ${name}, a capsule of ${counted(count, "number", "numbers")}`,
   number: (d) => `number ${d}`,
   blank: "There is no answer, because the sheet is empty.",
-  short: (name, share) => `${name} is doubtful: the network is surer of ${share} of its right answers. `,
-  always: (noun, n) => `The network was trained on ${n} ${words.plurals[noun]} at once, so it names ${n} even if you draw one.`,
+  short: (name, share) => `The capsule of ${name} is shorter than the second in ${share} of right answers, so ${name} isn't named. `,
+  always: (noun, n) => `The network reads at most ${n} ${words.plurals[noun]} at once.`,
   unlike: (share) => `This answer is doubtful, because the drawing is unlike the images of training. The network is surer of ${share} of its right answers.`,
   wayTo: (child) => `From the pixels to ${child}`,
   wayNote: (high, wide, some, all) =>
