@@ -73,8 +73,8 @@ MUTATIONS = [
     Mutation(
         "fact 7: edges of a complete graph taken for parent-major",
         "algorithms/votes.py",
-        "return self.build(edges).unflatten(0, (edges.num_children, edges.num_parents))",
-        "return self.build(edges).unflatten(0, (edges.num_parents, edges.num_children)).transpose(0, 1)",
+        "return self.build(links).unflatten(0, (links.num_children, links.num_parents))",
+        "return self.build(links).unflatten(0, (links.num_parents, links.num_children)).transpose(0, 1)",
         "test_facts.py equals_dense_routing and dynamic-torch",
     ),
     Mutation(
