@@ -188,12 +188,16 @@ def test_torch_accepts_the_operators(draw):
     ring = links_of_graph(dgl.reverse(RING)).by_child
     given = [draw(12, 2, 4), nothing, nothing, nothing, nothing, nothing, *ring[:3]]
     scale, of_edges = draw(2, RING.num_edges(), 3)
-    nodes = [draw(4, 3, 2), scale, of_edges, draw(4, 3).square(), *links_of_graph(RING).by_parent(True)]
+    z, kappa = draw(4, 3, 2), draw(4, 3).square()
+    nodes = [
+        [z, scale, nothing if mutual else of_edges, kappa, *links_of_graph(RING).by_parent(mutual)]
+        for mutual in (False, True)
+    ]
     calls = [
         ("by_child", linear, [3, 1, 1, 1, 3, most, in_order]),
         ("by_child", given, [2, 0, 0, 1, 4, ring.most, ring.sorted]),
     ]
-    calls += [("by_node", nodes, [0, 3, 0, mutual, 1, 1]) for mutual in (0, 1)]
+    calls += [("by_node", nodes[mutual], [0, 3, 0, mutual, 1, 1]) for mutual in (0, 1)]
     for operator, tensors, settings in calls:
         tensors = [x.detach().requires_grad_(x.is_floating_point() and x.numel() > 0) for x in tensors]
         torch.library.opcheck(getattr(torch.ops.graphcaps, operator).default, (tensors, settings))
