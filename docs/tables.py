@@ -184,7 +184,7 @@ def pretrained_table() -> str:
         numbers = run.result() or {}
         entropy, size = f"{numbers['weighted_entropy']:.1%}", f"{run.checkpoint('best').stat().st_size:,}"
         command = f"`{numbers['command']}` (seed {numbers['seed']})"
-        rows.append({"name": f"`{name}`", "trained by": command, "coupling entropy": entropy, "bytes": size})
+        rows.append({"name": f"`{name}`", "settings of": command, "coupling entropy": entropy, "bytes": size})
     return table.table(rows)
 
 

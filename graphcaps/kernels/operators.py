@@ -25,7 +25,7 @@ class _Kernels(NamedTuple):
     run: Callable
     differentiate: Callable
     differentiable: int
-    kept: int
+    num_saved: int
 
 
 class _Differentiable(torch.autograd.Function):
@@ -35,7 +35,7 @@ class _Differentiable(torch.autograd.Function):
     def forward(ctx: Any, kernels: _Kernels, settings: list[int], *tensors: Tensor) -> tuple[Tensor, ...]:
         results, differentiable = kernels.run(list(tensors), settings), kernels.differentiable
         if any(ctx.needs_input_grad):
-            ctx.save_for_backward(*tensors, *results[: kernels.kept], *results[differentiable + 1 :])
+            ctx.save_for_backward(*tensors, *results[: kernels.num_saved], *results[differentiable + 1 :])
         ctx.kernels, ctx.settings = kernels, settings
         ctx.mark_non_differentiable(*results[differentiable : differentiable + 1])
         ctx.set_materialize_grads(False)  # don't allocate zeros as the couplings' gradient
@@ -54,7 +54,7 @@ class _Differentiable(torch.autograd.Function):
 
 
 def operator(
-    name: str, run: Callable, shapes: Callable, differentiate: Callable, differentiable: int = 1, kept: int = 1
+    name: str, run: Callable, shapes: Callable, differentiate: Callable, differentiable: int = 1, num_saved: int = 1
 ) -> Callable[..., list[Tensor]]:
     """Define the operator ``name`` and its gradient. Return a function of tensors and settings to its results.
 
@@ -63,10 +63,10 @@ def operator(
             the gradient needs. Settings are integers.
         shapes: ``shapes(tensors, settings)`` returns the shapes of the results.
         differentiate: ``differentiate(grads, saved, settings, needed)`` returns the gradients of the tensors. ``grads``
-            are those of the results, empty for None. ``saved`` are the tensors, then the first ``kept`` results, then
-            the results after the couplings. ``needed`` says for each tensor whether it needs a gradient.
+            are those of the results, empty for None. ``saved`` are the tensors, then the first ``num_saved`` results,
+            then the results after the couplings. ``needed`` says for each tensor whether it needs a gradient.
     """
-    kernels = _Kernels(run, differentiate, differentiable, kept)
+    kernels = _Kernels(run, differentiate, differentiable, num_saved)
     forward = torch.library.custom_op(
         f"graphcaps::{name}", run, mutates_args=(), schema="(Tensor[] tensors, int[] settings) -> Tensor[]"
     )
@@ -90,7 +90,7 @@ def operator(
     def save(ctx: Any, inputs: tuple, output: list[Tensor]) -> None:
         tensors, ctx.settings = inputs
         ctx.needed = [x.requires_grad for x in tensors]
-        ctx.save_for_backward(*tensors, *output[:kept], *output[differentiable + 1 :])
+        ctx.save_for_backward(*tensors, *output[:num_saved], *output[differentiable + 1 :])
         ctx.mark_non_differentiable(*output[differentiable:])
         ctx.set_materialize_grads(False)
 

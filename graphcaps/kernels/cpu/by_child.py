@@ -92,9 +92,9 @@ def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
     for r in range(rule.iterations):
         if r > 0:
             w[r] = rule.next_query(s[r - 1], w[r - 1], call.ratio)
-        kept = c[r - skipped] if len(c) and r >= skipped else passes.nothing
-        needs_own = call.coupling and r == rule.iterations - 1 and not len(kept)
-        coupling = passes.numbers(1)[0] if needs_own else kept
+        of_iteration = c[r - skipped] if len(c) and r >= skipped else passes.nothing
+        needs_own = call.coupling and r == rule.iterations - 1 and not len(of_iteration)
+        coupling = passes.numbers(1)[0] if needs_own else of_iteration
         before, mode = (w[r], SOFTMAX) if r else (passes.nothing, call.mode)
         s[r] = passes.iterate(before, mode, prior=by_child, c=coupling)
     result, nothing = s[-1].clone(), call.u.new_empty(0)
@@ -186,4 +186,4 @@ def _gradient_of_linear(
     return du, sum_of(parts)
 
 
-route_by_child = operator("by_child", _forward, _shapes, _differentiate, kept=0)
+route_by_child = operator("by_child", _forward, _shapes, _differentiate, num_saved=0)

@@ -158,4 +158,4 @@ def _ranges_and_sums(call: _Call, z: Tensor) -> tuple[list[tuple[int, int]], Ten
     return ranges, du, list(du)
 
 
-route_by_node = operator("by_node", _forward, _shapes, _differentiate, kept=0)
+route_by_node = operator("by_node", _forward, _shapes, _differentiate, num_saved=0)
