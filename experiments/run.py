@@ -105,8 +105,8 @@ def run(
 
     Trials that aren't in the cache run in random order, so that two commands share the work. Parallel trials have one
     thread each, so that numbers don't depend on the number of cores. Other trials run one after the other, with all
-    threads. ``Interrupted`` is raised at once, other errors after all trials have ended. A line on stderr reports how many
-    results come from the cache, and when they were made.
+    threads. ``Interrupted`` is raised at once, other errors after all trials have ended. A line on stderr reports how
+    many results come from the cache, and when they were made.
     """
     missing = [settings for settings in trials if cached(function, settings, place) is None]
     paths = [place.cache / f"{key(function, settings)}.json" for settings in trials if settings not in missing]

@@ -34,8 +34,8 @@ def fit(place: Place, settings: dict, seed: int, on: list[str], data: str) -> di
     """Train a network, or continue its training, and measure it.
 
     In the result, ``right`` has a text for each set of images, with 1 for a right answer and 0 for a wrong one.
-    ``capsules`` describes the use of capsules in each routed layer, lowest layer first. It is None for CNNs. ``data`` is
-    the hash of the images: other images are another trial.
+    ``capsules`` describes the use of capsules in each routed layer, lowest layer first. It is None for CNNs. With other
+    images, whose hash is ``data``, it is another trial.
     """
     name = run.key(fit, {"settings": settings, "seed": seed, "on": on, "data": data})
     fixed = {"seed": seed, "name": name, "out": place.cache / "runs", "data": place.data}
