@@ -81,7 +81,7 @@ class RoutingTrace:
     decoded_votes: Annotated[np.ndarray | None, "N I C H W"] = None
     """uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
     decoded_parents: Annotated[np.ndarray | None, "N T J C H W"] = None
-    """uint8, last epoch: the parents in each iteration of training, decoded."""
+    """uint8, last epoch: the parents in each iteration of training, decoded; 0 if they end up shorter than 0.5."""
     about: dict[str, str | int | float] = field(default_factory=dict)
     """Where the trace comes from: run, dataset, model, routing, ..., and the words for a child, parent and image."""
 
