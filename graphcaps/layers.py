@@ -35,6 +35,12 @@ class HasConstants(nn.Module):
         return self
 
 
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """Return autocast's dtype on a device; None if autocast is off, or unknown there as on meta."""
+    on = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+    return torch.get_autocast_dtype(device.type) if on else None
+
+
 def dropped(dropout: nn.Dropout, feat: Tensor) -> Tensor:
     """Apply dropout to features; in a sparse matrix, only to the stored values."""
     if feat.layout == torch.strided or not (dropout.training and dropout.p):
@@ -54,5 +60,5 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
 def check_dtype(name: str, feat: Any, weight: Tensor) -> None:
     """Raise ``InputError`` unless features have the weights' device and precision, or autocast converts them."""
     expect(feat.device == weight.device, name, f"device {weight.device}, like the layer's weights", feat.device)
-    fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
+    fits = feat.dtype == weight.dtype or (autocast_dtype(feat.device) is not None and feat.is_floating_point())
     expect(fits, name, f"{weight.dtype}, like the layer's weights", feat.dtype, "Convert it, or the layer")
