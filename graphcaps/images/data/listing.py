@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...atomic import MADE_HERE, MOST_TEXT, checked, contents, reading
+from ...atomic import MADE_HERE, MOST_COLUMNS, MOST_TEXT, checked, contents, reading
 from ...errors import expect
 from ...names import clean
 from .user_images import decodable
@@ -125,8 +125,9 @@ def read_csv(path: Path, **options: Any) -> pandas.DataFrame:
         reading(path, "rows of a label and pixels, or of a file and its label"),
         io.BytesIO(contents(path)) if path.suffix == ".gz" else checked(path).open("rb") as file,
     ):
-        if len(file.readline(MOST_TEXT)) == MOST_TEXT:
-            raise ValueError(f"a line of {MOST_TEXT:,} bytes or more")
+        line = file.readline(MOST_TEXT)
+        if len(line) == MOST_TEXT or line.count(b",") > MOST_COLUMNS:
+            raise ValueError(f"a line beyond the limits of {MOST_TEXT:,} bytes and {MOST_COLUMNS:,} columns")
         file.seek(0)
         return pandas.read_csv(file, **settings)
 
