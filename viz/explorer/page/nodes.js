@@ -16,7 +16,7 @@ export const conv = new NodeConv(stored);
 export const ROUNDS = Math.max(10, stored.iterations); // iterations shown
 const SLIDERS = 12, // features that have one each, at most
   NAMED = 4, // edges that a sentence names
-  CHOSEN = 0.5, // of the way from equal couplings to 1, above which an edge chooses a capsule, as in explore/chance.py
+  CHOSEN = 0.5, // of the way from equal couplings to 1, above which an edge chooses a capsule, as viz.routing.selection has it
   PLAINLY = 0.01; // by which the coupling with another capsule is larger, or it would be a tie
 const graph = (state.graph = new NodeGraph($(".stage > canvas")));
 let given, // for each edge of the given graph the capsule with its largest coupling, and whether it has chosen it
