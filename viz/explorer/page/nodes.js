@@ -8,7 +8,7 @@ import { NodeConv } from "./node_conv.js";
 import { NodeGraph } from "./node_graph.js";
 import { childName, choose, drawings, drawRound, drawTip, lookWith, redraw, renewals, step, writtenLogit } from "./shell.js";
 import { NOTHING, now, state } from "./state.js";
-import { $, counted, fill, fixed, indexOfLargest, sentence, setBar, setOptions, thousands } from "./tools.js";
+import { $, counted, fill, fixed, indexOfLargest, leastToChoose, sentence, setBar, setOptions, thousands } from "./tools.js";
 import { at, stored } from "./trace.js";
 import { words } from "./words.js";
 
@@ -50,7 +50,7 @@ function route() {
   graph.take(conv, state.layer, order);
   const { c } = states[conv.iterations - 1],
     chosen = state.image.linked.map((e) => indexOfLargest(couplingsOf(c, e))),
-    decided = chosen.map((l, e) => chooses(c[e * K + l]));
+    decided = chosen.map((l, e) => c[e * K + l] > leastToChoose(K));
   given ??= { chosen, decided };
   const { number } = conv.edges,
     before = number.map((n, e) => given.chosen[n] ?? chosen[e]),
@@ -151,7 +151,8 @@ function drawHead(c) {
     what = agrees && !chance.beyond ? "grey" : routing === "uniform" ? routing : Math.round(now.r) ? "grow" : "start",
     measured = words.chance(chance, agrees, conv.sample?.edges ?? stored.src.length);
   if ($("h1").textContent !== title) $("h1").textContent = title;
-  $("#lead").textContent = [words.lead(conv.K, what), measured, ...warnings.map((text) => `${sentence(text)}.`)].join(" ");
+  $("#lead").textContent = words.lead(conv.K, what);
+  $("#chance").textContent = [measured, ...warnings.map((text) => `${sentence(text)}.`)].join(" ");
   $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, state.trace.edges)].join(" · ");
   $("#graph-head").textContent = words.head(conv.two_way);
 }
