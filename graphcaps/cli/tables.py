@@ -13,7 +13,7 @@ from ..images.analysis.capsule_usage import CapsuleUsage
 from ..images.data import DATASETS, read_image, write_image
 from ..images.data.user_images import ImageFile
 from ..images.models import ImageNetwork, Limits, doubts
-from ..images.models.evidence import outside
+from ..images.models.evidence import Doubt, outside
 from ..images.training.run_folder import Run
 from .columns import aligned
 
@@ -70,7 +70,7 @@ def predictions(
             write_image(name, image.pixels)
         with torch.no_grad():
             output = model(image.pixels[None])
-        doubted = doubts(model, image.pixels[None], output)[0]
+        doubted = doubts(model, image.pixels[None], output)[0] + (Doubt("sheet", image.doubt),) * bool(image.doubt)
         blank = any(doubt.kind == "blank" for doubt in doubted)
         scores, order = output.scores[0].sort(descending=True, stable=True)  # (J,)
         classes = [model.class_names[k] for k in order]
