@@ -81,12 +81,13 @@ def choice_by_name(trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one
 def shown_parents(trace: RoutingTrace, lengths: np.ndarray) -> np.ndarray:
     """The parents that a picture names and colours, ascending, for lengths (J,). The others share one grey bar.
 
-    These are the eight longest, and of classes only those that are longer than the network's threshold.
+    These are the eight longest that are longer than the network's threshold. If parents aren't classes and none is
+    longer, or a softmax has no lengths, they are the eight longest.
     """
     longest = np.argsort(-lengths, kind="stable")
-    if trace.has_classes:
-        longest = longest[lengths[longest] > trace.threshold]
-    return np.sort(longest[:MOST_COLOURS])
+    above = longest[lengths[longest] > trace.threshold]
+    has_lengths = trace.has_classes or (trace.agreement is not None and len(above) > 0)
+    return np.sort((above if has_lengths else longest)[:MOST_COLOURS])
 
 
 def none_named(trace: RoutingTrace) -> str:
