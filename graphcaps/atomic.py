@@ -67,6 +67,8 @@ def checked(path: str | os.PathLike) -> Path:
     if path.exists() and not path.is_file():
         raise ValueError("a folder, a pipe or a device")
     size = path.stat().st_size
+    if size < 1000 and path.read_bytes().startswith(b"version https://git-lfs"):
+        raise ValueError("a pointer of Git LFS, without its file. Run: git lfs pull")
     if path.suffix == ".npz" and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as packed:
             check_unpacked(sum(part.file_size for part in packed.infolist()), size)
@@ -76,9 +78,10 @@ def checked(path: str | os.PathLike) -> Path:
 
 
 def contents(path: Path) -> bytes:
-    """Read a file, and unpack a .gz. Raise ``ValueError`` as ``checked`` does."""
-    if checked(path).suffix != ".gz":
-        return path.read_bytes()
+    """Read a file, and unpack it if it is gzipped, whatever it is called. Raise ``ValueError`` as ``checked`` does."""
+    with open(checked(path), "rb") as packed:
+        if packed.read(2) != b"\x1f\x8b":
+            return path.read_bytes()
     size = path.stat().st_size
     with gzip.open(path) as file:
         data = file.read(max(MOST_BYTES, 100 * size) + 1)
