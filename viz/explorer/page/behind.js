@@ -31,19 +31,19 @@ function squashedVote(e) {
 // The parent that a child chooses after the rounds of training, or the one it couples with most.
 function chosenBy(child) {
   const { c } = state.routed.states[state.layer.iterations - 1];
-  return state.fold.choices.get(child)?.[0] ?? state.layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
+  return state.order.choices.get(child)?.[0] ?? state.layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
 }
 
 // Everything that can be shown of this answer now, as [name, parent, capsule].
 function decodable(edge) {
-  const children = state.fold.children.length <= PICTURED ? state.fold.children : [],
+  const children = state.order.children.length <= PICTURED ? state.order.children : [],
     here = Math.round(now.r),
     rounds = [here, ...[...Array(state.trace.iterations).keys()].filter((r) => r !== here)];
   return [
-    ...rounds.slice(0, 1).flatMap((r) => state.fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
+    ...rounds.slice(0, 1).flatMap((r) => state.order.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
     ...children.map((child) => [child, chosenBy(child)]).map(([child, j]) => [`c ${child} ${j}`, j, squashedVote(edgeTo(j, child))]),
     ...(edge === undefined ? [] : [[`c ${state.layer.src[edge]} ${state.layer.dst[edge]}`, state.layer.dst[edge], squashedVote(edge)]]),
-    ...(state.asked.rested ? rounds.slice(1) : []).flatMap((r) => state.fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
+    ...(state.asked.rested ? rounds.slice(1) : []).flatMap((r) => state.order.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
   ];
 }
 
@@ -66,7 +66,7 @@ function decodeShown() {
 // Pictures of the children's votes, as far as they are known.
 function portraitsByDecoder() {
   if (!state.routed || known.of !== state.routed) return known.portraits ?? null; // until the new ones are drawn
-  const found = state.fold.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${chosenBy(child)}`))]);
+  const found = state.order.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${chosenBy(child)}`))]);
   return (known.portraits = new Map(found.filter(([, picture]) => picture)));
 }
 
@@ -99,7 +99,8 @@ function drawDecoded({ edge, parent }, r) {
   });
 }
 
-// Maps of the parents' pictures, as strong as children have decided for them; the most of any parent after training is 1.
+// Maps of the parents' pictures, as strong as children have decided for them; the most of any parent after training is 1. The
+// root makes a weaker parent visible beside the strongest.
 function paintedByDecoder(parents, moment) {
   const pictures = parents.map((j) => known.pictures.get(`r ${Math.round(moment.r)} ${j}`));
   if (known.of !== state.routed || pictures.includes(undefined) || now.k !== state.trace.epochs.length - 1) return null;
@@ -110,8 +111,9 @@ function paintedByDecoder(parents, moment) {
     return sums;
   };
   const most = Math.max(0.1, ...decided(state.trace.trained - 1)),
-    strengths = decided(moment.r).map((sum) => Math.min(1, Math.sqrt(sum / most)));
-  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (strengths[parents[at]] * byte) / 255));
+    here = decided(moment.r),
+    top = Math.max(...here);
+  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (Math.sqrt(here[parents[at]] * top) * byte) / (255 * most)));
 }
 
 $("#decoded").hidden = !network.decoder;

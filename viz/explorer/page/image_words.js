@@ -4,33 +4,32 @@ import { counted, sentence, thousands } from "./tools.js";
 import { KEYS, SHOWN, words } from "./words.js";
 
 Object.assign(words, {
-  // `chosen` are [name, how many children choose it], the largest number first, or null for an empty sheet
-  title(noun, objects, chosen, children) {
+  // `given` are [name, how many children give it most of themselves], the largest number first, or null for an empty sheet
+  title(noun, objects, given, children) {
     const question = `Which ${objects > 1 ? words.plurals[noun] : noun}?`;
-    if (chosen === null) return `${question} The sheet is empty`;
-    if (!chosen.length) return `${question} ${words.parts(children)}, ${children === 1 ? "" : "all "}undecided`;
-    const texts = chosen.slice(0, SHOWN).map(([name, count], at) => `${at ? thousands(count) : words.parts(count)} ${count === 1 ? "chooses" : "choose"} ${name}`),
-      others = chosen.slice(SHOWN).reduce((sum, [, count]) => sum + count, 0);
-    return `${question} ${texts.join(", ")}${others ? `, ${others === 1 ? "1 chooses another" : `${thousands(others)} choose others`}` : ""}`;
+    if (given === null) return `${question} The sheet is empty`;
+    if (!given.length) return `${question} No ${words.part} of ${thousands(children)} gives most of itself to one`;
+    const texts = given.slice(0, SHOWN).map(([name, count], at) => `${thousands(count)}${at ? "" : ` of ${words.parts(children)}`} ${at ? "" : count === 1 ? "gives most of itself " : "give most of themselves "}to ${name}`),
+      others = given.slice(SHOWN).reduce((sum, [, count]) => sum + count, 0);
+    return `${question} ${texts.join(", ")}${others ? `, ${thousands(others)} to others` : ""}`;
   },
   plurals: { digit: "digits", class: "classes", parent: "parents" },
+  part: "part",
   parts: (n) => counted(n, "part", "parts"),
   lead: (noun, pictured) =>
     `Each part ${pictured ? `that the network finds votes for how the whole ${noun === "class" ? "object" : noun} looks` : "votes for its parents"}. ` +
-    "Votes that agree with each other count more in the next round, and their lines grow.",
-  columns: (decoded, seen) => [
-    `Parts (child capsules)${decoded ? ", each drawn as its vote. Faint votes count little." : seen ? ", each with the pixels that it depends on" : ""}`,
-    "Wholes (parents), how sure",
-  ],
-  pulling: 'Pull a line<span class="wide"> to another parent</span>.',
+    "Votes that agree with each other receive a larger share in the next round, and their ribbons grow.",
+  columns: (decoded, seen) => [`Parts (child capsules)${decoded ? ", each with its vote" : seen ? ", each with the pixels that it depends on" : ""}`, "Wholes (parents), length"],
+  pulling: 'Pull a ribbon<span class="wide"> to another parent</span>.',
   hint: (noun, objects) => (noun === "digit" ? `Draw a digit here${objects > 1 ? ", then another one over it" : ""}` : "Draw here"),
 
   takenFor: (name, wrong) => `The network took ${name} for ${wrong}`,
   of: (one, all) => `${one} of ${all}`,
   untrained: "untrained",
-  undecidedParts: (n) => `${words.parts(n)} undecided in the answer`,
-  unfold: "show all",
-  fold: "Hide the undecided parts",
+  others: (n, noun, most) => `${counted(n, `other ${noun}`, `other ${words.plurals[noun]}`)}: none above ${(Math.ceil(100 * most) / 100).toFixed(2)}`,
+  unfold: "Show each parent",
+  fold: "Join the others",
+  givesOthers: (name, n) => `${sentence(name)} gives this to ${counted(n, "other parent", "other parents")}`,
   children: (n) => counted(n, "child", "children"),
   parents: (n) => counted(n, "parent", "parents"),
   someChildren: (some, all) => `The graph shows ${some} of ${words.children(all)}, those that couple most strongly with each parent`,
@@ -54,11 +53,11 @@ Object.assign(words, {
   tag: (n) => `#${n}`,
   amount: (length) => length.toFixed(2),
   divides: (child) => `${sentence(child)} divides its vote`,
-  chooseChild: "Choose a child or a line in the graph to see how the child divides its vote among the parents.",
+  chooseChild: "Choose a child or a ribbon in the graph to see how the child divides its vote among the parents.",
   sumsTo1: (entropy) => `The couplings c sum to 1. Their entropy is ${entropy} nat.`,
   gives: (child, c, name) => `${sentence(child)} gives ${Math.round(100 * c)} % of its vote to ${name}`,
   tipChild: (entropy) => `entropy  ${entropy} nat`,
-  marks: (longest, wrong, truth) => [longest && ", the longest", wrong && ", wrong", truth && ", the true label"].filter(Boolean).join(""),
+  marks: (named, wrong, truth) => [named && ", named by the network", wrong && ", wrong", truth && ", the true label"].filter(Boolean).join(""),
   sheet: (truth) => `The image${truth === undefined ? "" : `, whose true label is ${truth}`}.`,
   glowOfChild: (child) => `The yellow pixels change the length of ${child} most.`,
   colors: "Each stroke has the colour of its parent. White strokes are undecided.",
@@ -72,25 +71,29 @@ Object.assign(words, {
   longestIs: (name, length, wrong) => `the longest parent is ${name} with ${length}${wrong ? ", which is wrong" : ""}`,
 
   reading: [
-    ["A line", `joins a child capsule, which stands for a part, to a parent capsule, which stands for a class. The
-      line's width shows the coupling c, a number from 0 to 1: the share of the child's vote that this parent receives.
-      The couplings of one child sum to 1. A child chooses a parent if their coupling has gone more than a tenth of the
-      way from an equal share to 1. Otherwise the child is undecided. A line has the colour of its parent.`],
-    ["Pull a line", `to another parent, and all rounds run again with the child's whole vote going there. If you let the
-      line go over the graph, the child votes for no parent. Undo takes the pull back. A child that you pin stays in
-      sight, and you can give it a name.`],
+    ["A strip", `is a child capsule, which stands for a part. It is cut into the shares that the child gives to the parent
+      capsules, which stand for classes. A share is a coupling c, a number from 0 to 1, and the shares of one child sum to
+      1. Each share flows as a ribbon to its parent, where all that arrives stacks up. The parents that the network names
+      are coloured. All others share one grey bar.`],
+    ["Three words", `A child gives most of itself to a parent if their coupling is above one half. It chooses a parent if
+      the coupling is more than half of the way from chance (an equal share) to 1, and it is undecided if its largest
+      coupling has gone less than a tenth of that way.`],
+    ["Pull a ribbon", `to another parent, and all rounds run again with the child's whole vote going there. If you let the
+      ribbon go over the graph, the child votes for no parent. Undo takes the pull back. You can pin a child and give it a
+      name.`],
     ["A round", `of routing has three steps. A softmax over the parents turns the logits b into couplings. Each parent
       adds up its votes. Then b rises where a child's vote agrees with the parent. All couplings are equal in the first
       round. Drag along the curve to move through the rounds.`],
-    ["The lengths", `of the parents, from 0 to 1, tell how sure the network is that the class is in the image. The mark
-      ✗ stands beside a wrong answer, and ✓ beside the true label.`],
+    ["The lengths", `of the parents, from 0 to 1, are the network's evidence that the class is in the image. They don't tell
+      how sure the answer is. A parent is named if it is longer than the network's threshold. The mark ✗ stands beside a
+      wrong answer, and ✓ beside the true label.`],
     ["The pictures", `are drawn by the decoder. A child is drawn as its vote alone would look, and a parent as it looks
       in this round. If the network has no decoder, you see instead which pixels each child depends on.`],
     ["The curve", `shows the entropy of each child. It is high while the child spreads its vote over all parents, and 0
       when the child has chosen one. Each curve has the colour of the parent that its child chooses.`],
     ["Keys", `${KEYS[0]} ${KEYS[1]} change the round, and with ${KEYS[2]} the epoch. ${KEYS[3]} plays the rounds.
       ${KEYS[4]} moves to a parent or to the graph, where ${KEYS[5]} ${KEYS[6]} choose a child. ${KEYS[7]} shows all
-      lines.`],
+      ribbons.`],
   ],
   terms: {
     child: ["child", "A child is a capsule of the lower layer. Its vector describes one part of the image."],
@@ -103,14 +106,14 @@ Object.assign(words, {
     iteration: ["round", "A round, or iteration, of routing computes couplings from logits, then parents from couplings, then new logits from agreement."],
     routing: ["routing", "Routing decides, for each image, to which parents the votes of the children go."],
     squash: ["squash", "Squashing keeps the direction of a vector and changes its length from n to n² / (1 + n²), which is below 1."],
-    length: ["length", "The length of a parent's vector, from 0 to 1, tells how sure the network is that the class is in the image."],
+    length: ["length", "The length of a parent's vector, from 0 to 1, is the network's evidence that the class is in the image."],
     decoder: ["decoder", "The decoder is a small network that draws an image from the vector of one parent."],
   },
 
   aCapsule: `<h2>1. What a capsule is</h2>
     <p>Most networks describe what they find with single numbers, one for each kind of thing. A <b>capsule</b> is a
-    small group of numbers, a vector. Its <dfn tabindex="0" data-term="length">length</dfn> tells how sure the network
-    is that the thing is there. Its direction tells how the thing looks: its slant, its thickness and its place.</p>
+    small group of numbers, a vector. Its <dfn tabindex="0" data-term="length">length</dfn> is the network's
+    evidence that the thing is there. Its direction tells how the thing looks: its slant, its thickness and its place.</p>
     <p>This network has two kinds of capsules. It turns the image into <span data-fact="children"></span>, the
     <dfn tabindex="0" data-term="child">children</dfn>, which stand for parts. Its last layer has
     <span data-fact="parents"></span>, which stand for what the image can show.</p>
@@ -152,10 +155,10 @@ Object.assign(words, {
     child has chosen, and largest when its shares are equal.<span class="by-rounds"> On this image, the mean falls from
     <span data-fact="entropyFirst"></span> to <span data-fact="entropyLast"></span> nat within a few
     <dfn tabindex="0" data-term="iteration">rounds</dfn>.</span></p>
-    <p>Now interfere. Pull a line in the graph to another parent. The new parent grows if the vote agrees with its other
+    <p>Now interfere. Pull a ribbon in the graph to another parent. The new parent grows if the vote agrees with its other
     votes, the old parent shrinks, and other parts may change sides.</p>`,
   itsLimits: `<h2>5. What routing is not good for</h2>
-    <p>The lines are not an explanation made afterwards, because the network computed its answer with them. But they
+    <p>The ribbons are not an explanation made afterwards, because the network computed its answer with them. But they
     only show which parts went where. They don't prove that the answer is right, or that routing was needed for it.</p>
     <p><b>Routing is often not needed.</b> With equal couplings (<i>uniform</i>), the same votes often give the same
     answer, as you can compare here. Networks that were trained with equal couplings answer about as many images
@@ -181,15 +184,11 @@ Object.assign(words, {
   changed: (name) => `${name}, changed`,
   cantAnswer: (error) => `The network can't answer: ${error}.`,
   threadStopped: "the page's thread has stopped",
-  readAs: (names, doubt) =>
-    doubt === "short"
-      ? `read as ${names.slice(0, -1).join(" + ")} alone`
-      : `${doubt ? "perhaps" : "read as"} ${names.join(" + ")}`,
+  readAs: (names, doubt, noun) => (names.length ? `${doubt === "unlike" ? "perhaps" : "read as"} ${names.join(" + ")}` : words.noneNamed(noun)),
+  noneNamed: (noun) => `no ${noun} is named`,
   capsuleOf: (name, count) => `Vary the ${name}, a capsule of ${counted(count, "number", "numbers")}`,
   number: (d) => `number ${d}`,
   blank: "There is no answer, because the sheet is empty.",
-  short: (name, share) => `The capsule of ${name} is shorter than the second in ${share} of right answers, so ${name} isn't named. `,
-  always: (noun, n) => `The network reads at most ${n} ${words.plurals[noun]} at once.`,
   unlike: (share) => `This answer is doubtful, because the drawing is unlike the images of training. The network is surer of ${share} of its right answers.`,
   wayTo: (child) => `From the pixels to ${child}`,
   wayNote: (high, wide, some, all) =>
@@ -201,7 +200,7 @@ Object.assign(words, {
   parent: "parent",
   childWord: "child",
   strongestWith: (name) => `, the part that couples most strongly with ${name}`,
-  subject: (child, reason, parent) => `This is about ${child}${reason}, and its parent ${parent}. Choose another line or child in the graph.`,
+  subject: (child, reason, parent) => `This is about ${child}${reason}, and its parent ${parent}. Choose another ribbon or child in the graph.`,
   thickArrow: (name) => `${name} itself`,
   lengthIs: (name, length) => `${name}, length ${length}`,
   voteAlone: (child, length) => `The decoder's drawing of the vote of ${child} alone, squashed to length ${length}.`,
@@ -210,6 +209,7 @@ Object.assign(words, {
   routing: (name, n) => `${name} routing${n === null ? "" : `, ${counted(n, "round", "rounds")}`}`,
   iterations: (n) => counted(n, "round", "rounds"),
   trainedWith: (name) => `${name} (trained)`,
+  none: "none above the threshold",
   blankAnswer: "none, because the sheet is empty",
   blankSheet: "An empty sheet has no answer.",
   bothAnswer: (name) => `Both routings answer ${name}.`,

@@ -113,7 +113,8 @@ state.desk = new Desk($("#sheet canvas"), options, () => changed(), snapshot);
 // Lay an image of the shelf on the desk, without showing it yet.
 export function layOut(at) {
   const { name, classes, pixels } = shelf[at];
-  chooserInput(at).parentElement.scrollIntoView({ block: "nearest", inline: "center" });
+  const { offsetLeft, offsetWidth, parentElement: row } = chooserInput(at).parentElement;
+  row.scrollLeft = offsetLeft - (row.clientWidth - offsetWidth) / 2; // not the page
   state.shown = { at, label: classes.length === 1 ? classes[0] : null, name: /^image \d/.test(name) ? sentence(`test ${name}`) : words.testImageOf(name) };
   state.held = {};
   Object.assign(state.desk, { picture: photograph(pixels), lines: [], adjust: { ...NEUTRAL } });
@@ -152,8 +153,9 @@ export function changed(moment = null) {
   const empty = !state.desk.picture && !state.desk.lines.length;
   if (!state.desk.picture) {
     state.shown = { ...EMPTY, name: empty ? "" : words.drawing };
-    for (const input of document.querySelectorAll("#images input")) input.checked = false;
   }
+  if (state.shown.at === null) for (const input of document.querySelectorAll("#images input")) input.checked = false;
+  if (!state.shown.typed && document.activeElement !== $("#typed")) $("#typed").value = "";
   if (empty) state.held = {};
   const altered = state.desk.lines.length > 0 || Object.values(state.desk.adjust).some((value) => value !== 0),
     { label, at } = state.shown,
@@ -182,8 +184,7 @@ function showAnswer(answer, about) {
     blank = doubt === "blank";
   $("main").classList.toggle("blank", blank);
   const names = answers([...answer.states[state.layer.iterations - 1].lengths]).map((parent) => stored.parents[parent].name),
-    pairs = network.objects > 1 && state.desk.lines.length ? words.always(noun(), network.objects) : "",
-    text = { blank: words.blank, short: words.short(names.at(-1), network.limits.most) + pairs, unlike: words.unlike(network.limits.most) }[doubt] ?? pairs;
+    text = { blank: words.blank, unlike: words.unlike(network.limits.most) }[doubt] ?? "";
   $("#doubts").hidden = !text;
   if ($("#doubts").textContent !== text) $("#doubts").textContent = text; // a screen reader reads each change aloud
   if (page !== null) {
@@ -198,7 +199,7 @@ function showAnswer(answer, about) {
   clearTimeout(resting);
   resting = setTimeout(() => rest(about), REST);
   const mark = label === null || blank ? "" : answer.tops[0].parent === label ? ` ${RIGHT}` : ` ${WRONG}`;
-  $("#verdict").textContent = blank ? "" : words.readAs(names, doubt) + mark;
+  $("#verdict").textContent = blank ? "" : words.readAs(names, doubt, noun()) + mark;
   if (moment) resume(moment);
   for (const arrival of arrivals) arrival(answer, { label, blank, moment });
 }

@@ -1,7 +1,16 @@
 // The words that all pages put together: texts, and functions of numbers and names. Others stand in the pages' HTML. Each
-// page adds its own, some in place of more general ones.
+// page adds its own, some in place of more general ones. What is translated stands in words.json, where {0} is a function's
+// first argument.
 
-import { counted } from "./tools.js";
+import { $, counted } from "./tools.js";
+
+const stored = JSON.parse($("#words").textContent);
+
+function phrase(text) {
+  return /\{\d\}/.test(text) ? (...values) => text.replace(/\{(\d)\}/g, (_, at) => values[at]) : text;
+}
+
+export const screens = Object.fromEntries(Object.entries(stored.screens).map(([key, text]) => [key, phrase(text)]));
 
 export const KEYS = ["←", "→", "Shift", "Space", "Tab", "↑", "↓", "Esc"].map((key) => `<kbd>${key}</kbd>`);
 export const SHOWN = 3; // parents that the title names, at most
@@ -24,7 +33,7 @@ export const words = {
   scale: (marks) => `The width of a line shows its coupling: ${marks}`,
 
   linkHolds: "",
-  doesntFit: "The end of this link doesn't fit this page, so it was ignored.",
+  doesntFit: "This link couldn't be read: it was cut short, changed, or made for another page. So the page shows nothing of what its sender saw.",
   tooLong: "This drawing is too long for a link.",
   linkCopied: "The link is copied.",
   linkInField: "Copy the link from the field.",
