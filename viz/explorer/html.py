@@ -100,7 +100,7 @@ def _filled(
         "script": main,
         "data": _compressed(data),
         "worker": worker,
-        "words": json.dumps({"screens": json.loads(_read("words.json"))["screens"]}).replace("<", "\\u003c"),
+        "words": _read("words.json").replace("<", "\\u003c"),
         **{name: _read(f"{name}.html") if name in parts else "" for name in PARTS},
         **dict.fromkeys(["kind", "top", "article", "head_doors", "desk_images"], ""),
         "noscript": _read("noscript.html"),

@@ -2,7 +2,7 @@
 
 import { computed, doubtOf, reanswered } from "./answer.js";
 import { Desk, NEUTRAL } from "./desk.js";
-import { chooserInput, show, showImages, stepChild, takeImage } from "./page.js";
+import { chooserInput, show, showImages, stepChild } from "./page.js";
 import { answers, noun, RIGHT, WRONG, wrongOf } from "./panels.js";
 import { paste, photograph } from "./picture.js";
 import { resume } from "./share.js";
@@ -85,7 +85,6 @@ const [, high, wide] = network.shape,
   REST = 350; // milliseconds after which a drawing is taken to be done
 state.layer = lastLayer(network);
 state.shown = EMPTY;
-stored.looks &&= network.layers.length === 1; // origins.js goes back from primary capsules
 
 // Ends of the last layer's edges, as the page has them; the network's arrays stay in its thread.
 function lastLayer({ layers }) {
@@ -100,7 +99,6 @@ function shelved(each, n) {
   return { name: name ?? `image ${n}`, classes: [each.label], pixels: each.pixels, wrong: name && wrongOf(stored, each) };
 }
 
-const findLooks = stored.looks && !network.decoder ? newest(thread(), "saliency", addLooks) : null; // it takes a second
 const explain = newest(ask, "explain", (answer, about) => showAnswer(answer, about));
 
 export function showPixels(canvas, data) {
@@ -212,23 +210,14 @@ function reconstructionOf({ tops }) {
 }
 
 let resting = 0;
-function drawnImage({ saliency, data, label }, answer) {
-  const spots = saliency && { shape: [state.layer.children, high, wide], data: saliency };
-  return computed({ ...answer, saliency: spots }, state.layer, stored, { shape: network.shape, data }, label);
+function drawnImage({ data, label }, answer) {
+  return computed(answer, state.layer, stored, { shape: network.shape, data }, label);
 }
 
 // The drawing is done: what takes longer than an answer is asked.
 function rest(about) {
   about.rested = true;
-  if (about.page === null) findLooks?.({ pixels: about.data }, about);
   redraw();
-}
-
-// Take where children look into the image that it is asked of.
-function addLooks({ saliency }, about) {
-  if (about !== state.asked) return;
-  state.trace.images[0] = drawnImage({ ...about, saliency }, state.routed);
-  takeImage(now.n);
 }
 
 for (const [id, most] of [

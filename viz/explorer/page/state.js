@@ -28,7 +28,7 @@ export const state = {
   desk: null, // the Desk, on a page with a network
   shown: null, // the test image on the desk
   questions: 0, // how many the network was asked
-  asked: null, // the question that `routed` answers: {count, data: pixels, label, page, moment, saliency}
+  asked: null, // the question that `routed` answers: {count, data: pixels, label, page, moment}
   silences: () => false, // whether a click on a child silences it, as it does on a screen of the article
   decoder: null, // pictures by the network's decoder: {portraits, pictureOf, painted} of behind.js
 };
