@@ -21,6 +21,8 @@ FORMAT_VERSION = 2
 _BY_EPOCH = ("b", "c", "agreement", "lengths")
 _REQUIRED = ("src", "dst", "epochs", "b", "c", "lengths")
 _NAMES = ("class_names", "child_names", "node_names")
+DIGITS = tuple("0123456789")
+THRESHOLD = 0.5  # of lengths; the margin loss trains lengths >= 0.9 or <= 0.1
 DEAD_BELOW = 0.1  # a parent is dead if it gets less than this share of what it would get of equal couplings
 
 
@@ -79,7 +81,7 @@ class RoutingTrace:
     decoded_votes: Annotated[np.ndarray | None, "N I C H W"] = None
     """uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
     decoded_parents: Annotated[np.ndarray | None, "N T J C H W"] = None
-    """uint8, last epoch: the parents in each iteration of training, decoded."""
+    """uint8, last epoch: the parents in each iteration of training, decoded; 0 if they end up shorter than 0.5."""
     about: dict[str, str | int | float] = field(default_factory=dict)
     """Where the trace comes from: run, dataset, model, routing, ..., and the words for a child, parent and image."""
 
@@ -99,6 +101,23 @@ class RoutingTrace:
     def answer_at(self) -> int:
         """Index of the iteration that gave the network's answer; the trace may have later ones."""
         return min(self.trained_iterations, self.num_iterations) - 1
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether parents are classes with lengths. A class is named only if it is longer than ``threshold``."""
+        return bool(self.class_names) and self.agreement is not None
+
+    @property
+    def threshold(self) -> float:
+        """The network's own threshold, chosen on validation images, or 0.5."""
+        return float(self.about.get("threshold", THRESHOLD))
+
+    @property
+    def parent_word(self) -> tuple[str, str]:
+        """The words for a parent and for several: ``digit`` if that is what all names are, else ``class``."""
+        digits = all(name in DIGITS for name in self.class_names)
+        one = str(self.about.get("parent", ("digit" if digits else "class") if self.has_classes else "parent"))
+        return one, one + ("es" if one.endswith("s") else "s")
 
     @property
     def parent_names(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from .._dgl import DGLGraph
 from ..algorithms.observers import observer_on_nodes
 from ..errors import check_tensor, check_whole, expect, min_max, warn, warn_of_nan
 from ..functional import at_least_float32
-from ..graph import Links, check_graph, links_of_graph
+from ..graph import Links, check_graph, links_of_graph, read_graph
 from ..graph.nodes import check_edges, check_one_kind, members_of, warn_of_parallel_edges
 from ..kernels import prepare
 from ..layers import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
@@ -169,7 +170,7 @@ class NodeBeliefs(HasConstants):
         p, q = counted_rates(links, labels, self.degree_corrected)
         mean, num_nodes = p.mean(), len(labels)
         if (ratio := min_max(q / mean)) and ratio[0] > 2:  # up to 1.1 on tried graphs, 1 to 25 if labels are shuffled
-            advice = "Are they in the order of the graph's nodes? dgl.from_networkx sorts nodes by name"
+            advice = "Are they in the order of the graph's nodes, read_graph(graph).names?"
             warn(f"labels: edges hardly join equal ones more often than by chance. {advice}")
         nu = mean * num_nodes**2 / links.num_edges * (1 / self.states).sum()
         with torch.no_grad():
@@ -251,14 +252,16 @@ class BeliefConv(nn.Module):
 
     @classmethod
     @typed
-    def from_labels(cls, graph: DGLGraph, labels: Tensor, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
+    def from_labels(cls, graph: Any, labels: Any, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
         """Make a layer for labels (N, K), -1 or NaN if unknown, and count its rates on the edges between known nodes.
+
+        ``read_graph`` reads the graph. Labels may also be a dict by name, or the name of an attribute of nodes.
 
         Give the labels to the layer, ``layer(graph, labels)``, and it finds the unknown ones, without any training.
         Capsule k has as many states as the largest label in column k says.
 
         Raises:
-            InputError: no edge joins two nodes whose labels are all known.
+            InputError: no edge joins two nodes whose labels are all known, or the graph has weights.
 
         >>> from graphcaps import dgl
         >>> graph = dgl.graph(([0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]))
@@ -266,10 +269,12 @@ class BeliefConv(nn.Module):
         >>> BeliefConv.from_labels(graph, labels)(graph, labels).shape
         torch.Size([4, 1, 2])
         """
-        check_graph(graph)
-        labels, sizes = labels_and_states(labels, graph.num_nodes())
+        named = read_graph(graph)
+        advice = "Read it without weights, read_graph(graph, weight=None), and pass these to the layer: edge_weight"
+        expect(named.weight is None, "graph", "edges without weights, as each is counted once", "weights", advice)
+        labels, sizes = labels_and_states(named.labels(labels), hide)
         layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
-        layer.beliefs.count(links_of_graph(graph, labels.device), labels)
+        layer.beliefs.count(links_of_graph(named.dgl, labels.device), labels)
         return layer
 
     def reset_parameters(self) -> None:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import check_tensor, expect, min_max
+from ..errors import expect, min_max, warn
 from ..graph import Links
 
 LEAST = 1e-12  # replaces zero in a denominator or a logarithm
@@ -25,13 +25,12 @@ def labels_of(name: str, labels: Tensor, num_nodes: int, num_caps: int) -> Tenso
     return labels.long().clamp_min(-1).reshape(num_nodes, num_caps)
 
 
-def labels_and_states(labels: Tensor, num_nodes: int | None = None) -> tuple[Tensor, list[int]]:
-    """Return labels (N, K) as int64, and the number of states of each of the K columns."""
-    check_tensor("labels", labels, floating=False)
-    expect(labels.dim() in (1, 2), "labels", "(N, K)", tuple(labels.shape))
-    labels = labels_of("labels", labels, num_nodes or len(labels), labels.shape[-1] if labels.dim() > 1 else 1)
+def labels_and_states(labels: Tensor, hide: float) -> tuple[Tensor, list[int]]:
+    """Return labels (N, K) of ``read_labels``, and the number of states of each of the K columns."""
     most, sizes = max(len(labels), 1000), (labels.amax(0) + 1).clamp_min(1).tolist()
     expect(max(sizes) <= most, "labels", f"classes from 0 to {most - 1}", max(sizes) - 1, "Number them: torch.unique")
+    if not hide and (ends := min_max(labels)) and ends[0] == 0:
+        warn("labels: all are known, so there are none to find. If 0 means unknown, pass labels - 1")
     return labels, sizes
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from gpu_kernels import compile_for_h200, device_of_kernels, outside_only, run_in_interpreter
+from gpu_kernels import compile_for, device_of_kernels, outside_only, run_in_interpreter
 
 from graphcaps import dgl, engine
 from graphcaps.algorithms.base import rule_of
@@ -48,7 +48,7 @@ for caps, dim, dtype, kappa, iterations, mutual, per_edge in [
 @outside_only
 @pytest.mark.long
 def test_every_kernel_compiles_for_an_h200_and_fits_its_shared_memory(tmp_path):
-    compile_for_h200(CODE, {"route_node", "route_segment", "finish_hub"}, tmp_path)
+    compile_for("H200", CODE, {"route_node", "route_segment", "finish_hub"}, tmp_path)
 
 
 @pytest.fixture
