@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from ..atomic import file_name
 from ..errors import InputError
 from ..images.analysis.accuracy import Evaluation, wilson_interval
 from ..images.analysis.capsule_usage import CapsuleUsage
@@ -110,7 +111,7 @@ def input_names(images: list[Path], folder: Path) -> list[Path]:
     """For each image, a path in the folder, such as a-input.png for a.png, that no other image has or gets."""
     taken, names = {path.resolve() for path in images}, []
     for path in images:
-        tries = (folder / f"{path.stem}-input{'' if k == 1 else f'-{k}'}.png" for k in itertools.count(1))
+        tries = (folder / file_name(path.stem, f"-input{'' if k == 1 else f'-{k}'}.png") for k in itertools.count(1))
         names.append(next(name for name in tries if name.resolve() not in taken))
         taken.add(names[-1].resolve())
     return names
