@@ -49,14 +49,6 @@ def decisions(trace: RoutingTrace, c: np.ndarray) -> Decisions:
     return Decisions(child, trace.dst[strongest], largest, word)
 
 
-def choices(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
-    """(I,) the parent that each child chooses under couplings ``c`` (E,); -1 if it chooses none."""
-    chosen, said = np.full(trace.num_children, -1), decisions(trace, c)
-    chooses = said.word == "chooses"
-    chosen[said.child[chooses]] = said.parent[chooses]
-    return chosen
-
-
 def choice_by_name(trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one: str, many: str) -> str:
     """How many children choose which parents: ``5 parts choose 2, 4 choose 7``.
 
