@@ -49,25 +49,35 @@ def decisions(trace: RoutingTrace, c: np.ndarray) -> Decisions:
     return Decisions(child, trace.dst[strongest], largest, word)
 
 
-def choice_by_name(trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one: str, many: str) -> str:
+def choice_by_name(
+    trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one: str, many: str, named: np.ndarray
+) -> str:
     """How many children choose which parents: ``5 parts choose 2, 4 choose 7``.
 
     Args:
         c: (E,) couplings.
         names: J names of the parents.
         one, many: the word for a child and for several.
+        named: the parents that may be named, if parents are classes.
     """
     said = decisions(trace, c)
     if not len(said.child):
         return f"One parent for each {one}: nothing to choose"
-    chosen = Counter(names[j] for j in said.parent[said.word == "chooses"].tolist()).most_common()
-    if not chosen:
+    chosen = said.parent[said.word == "chooses"]
+    shown = chosen[np.isin(chosen, named)] if trace.has_classes else chosen
+    counts = Counter(names[j] for j in shown.tolist()).most_common()
+    if not len(chosen):
         leaning = int((said.word == "leans").sum())
         return f"No {one} chooses, {leaning:,} lean{'s' * (leaning == 1)}" if leaning else f"All {many} are undecided"
-    texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {name}" for name, number in chosen[:2]]
-    texts[0] = texts[0].replace(" ", f" {many if chosen[0][1] > 1 else one} ", 1)
-    others = sum(number for _, number in chosen[2:])
-    return ", ".join([*texts, *[f"{others:,} other{'s' * (others > 1)}"] * (others > 0)])
+    texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {name}" for name, number in counts[:2]]
+    if not texts:
+        return f"No {one} chooses a {trace.parent_word[0]} above {trace.threshold:.2f}"
+    texts[0] = texts[0].replace(" ", f" {many if counts[0][1] > 1 else one} ", 1)
+    lines = []
+    for told in (2, 1):
+        others = len(chosen) - sum(number for _, number in counts[:told])
+        lines.append(", ".join([*texts[:told], *[f"{others:,} other{'s' * (others > 1)}"] * (others > 0)]))
+    return lines[0] if len(lines[0]) <= 54 else lines[1]  # 55 letters are wider than a picture
 
 
 def shown_parents(trace: RoutingTrace, lengths: np.ndarray) -> np.ndarray:
