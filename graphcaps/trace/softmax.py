@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._dgl import DGLGraph
 from ..errors import InputError, required
+from ..graph import read_graph
 
 ATTENTION = ("return_attention_weights", "get_attention")  # with these, layers of PyG and DGL return it too
 ROUNDING = 0.01  # in half precision, a softmax sums to 1 within this
@@ -39,7 +41,7 @@ def read_softmax(name: str, module: nn.Module, given: Any, found: Callable[..., 
         if flags:
             softmax = output[1] if isinstance(output[1], tuple) else (graph, output[1])  # of PyG, of DGL
             output = output if asked else output[0]
-        pair = isinstance(softmax, tuple) and (hasattr(softmax[0], "edges") or not softmax[0].is_floating_point())
+        pair = isinstance(softmax, tuple) and not (isinstance(softmax[0], Tensor) and softmax[0].is_floating_point())
         for dim in range(softmax.dim())[::-1] if isinstance(softmax, Tensor) else (1, 0) if pair else ():
             src, dst, c = _couplings(softmax, dim)
             sums = c.new_zeros(int(src.max()) + 1, c.shape[1]).index_add(0, src, c)[src]
@@ -59,5 +61,6 @@ def _couplings(softmax: Any, dim: int) -> tuple[Tensor, Tensor, Tensor]:
         ends = torch.cartesian_prod(*map(torch.arange, c.shape[-2:])).T
         return *ends, c.detach().float().cpu().reshape(-1, ends.shape[1]).T
     edges, c = softmax
-    ends = edges.edges(order="eid") if hasattr(edges, "edges") else edges
-    return ends[dim].long().cpu(), ends[1 - dim].long().cpu(), c.detach().float().cpu().reshape(len(c), -1)
+    if not isinstance(edges, Tensor):
+        edges = edges.edges(order="eid") if isinstance(edges, DGLGraph) else read_graph(edges).edge_index
+    return edges[dim].long().cpu(), edges[1 - dim].long().cpu(), c.detach().float().cpu().reshape(len(c), -1)

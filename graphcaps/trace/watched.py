@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..algorithms.observers import Observer, recording
 from ..atomic import file_name
 from ..beliefs.layer import NodeBeliefs
-from ..errors import check_name, check_whole, expect
+from ..errors import check_name, check_whole, expect, warn
 from ..graph import Links, bipartite_graph, to_networkx
 from ..nn.node_caps import NodeCapsules
 from ..typed import Size, typed
@@ -52,7 +52,7 @@ def watch(
         softmax: for modules that compute a softmax over a set, by their names, words for a child and a parent, such as
             "token -> expert", or for a trailing dim too: "head: node -> node". The softmax is the attention of a layer
             that can return it, such as GATConv of PyG or DGL, or else the module's output. ``("pixel -> slot", lambda
-            module, args, output: output[1])`` reads another: a tensor (*, I, J), or a pair of edges (DGL's graph, or
+            module, args, output: output[1])`` reads another: a tensor (*, I, J), or a pair of edges (a graph, or
             sources and targets (2, E)) and numbers (E, *). It runs over the last dim over which it sums to 1, and in a
             pair over a target's in-edges or else a source's out-edges. Calls in one call of the network are iterations.
         names: for layers, by their names, names of all parents or children, by words as ``{"expert": [...]}``;
@@ -178,18 +178,22 @@ class Watched:
         """Convert a layer's last couplings to a networkx graph.
 
         For ``CapsuleConv``, this is the user's graph; on each edge, ``c`` is the largest coupling, and ``capsule`` the
-        capsule that has it. For other layers, it is the graph of votes, as ``graphcaps.to_networkx`` returns it.
+        capsule that has it. For other layers, it is the graph of votes, as ``graphcaps.to_networkx`` returns it. A
+        warning reports edges beyond the limit of ``watch``, which are missing.
         """
         trace = self._trace(layer)
         trace.check(image)
         b, c = (torch.from_numpy(values[-1, -1, image].astype(np.float32)) for values in (trace.b, trace.c))
+        if "edges" in trace.about:
+            warn(f"the graph has {trace.about['edges']} votes. Record all: watch(net, edges=None)")
         if trace.nodes is None:
             routed = bipartite_graph(trace.src, trace.dst, trace.num_children, trace.num_parents)
             routed.edata["b"], routed.edata["c"] = b, c
             return to_networkx(routed)
         pairs, couplings = trace.couplings_of_links(c.numpy()[None])
         drawn = networkx.DiGraph()
-        drawn.add_nodes_from(range(int(trace.nodes.max()) + 1))
+        parents = str(trace.about.get("parents", trace.num_parents)).split()[-1]  # "10 of 12" if some aren't recorded
+        drawn.add_nodes_from(range(int(parents) // trace.num_caps))
         for (u, v), by_capsule in zip(pairs.tolist(), couplings[0], strict=True):
             drawn.add_edge(u, v, capsule=int(by_capsule.argmax()), c=float(by_capsule.max()))
         return drawn
