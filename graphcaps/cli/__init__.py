@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line. Return the exit status: 0: success, 1: error, 2: wrong usage, 128 + n: signal n."""
     if argv is None:
         argv = sys.argv[1:]
-        for signum in (signal.SIGINT, signal.SIGTERM):
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(signum, _stop)
     debug = "--debug" in argv
     try:

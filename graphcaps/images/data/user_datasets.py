@@ -119,7 +119,7 @@ def _read_files(
 ) -> tuple[np.ndarray, np.ndarray, pandas.DataFrame]:
     """Decode the ``listed`` files for ``split``, or only those that have the hashes of a run's images."""
     place, top = path.resolve(), path if path.is_dir() else path.parent
-    name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
+    name = f"{place.name[:50]}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
     caches = _caches(cache, name)
     hashes = {tuple(file[:-1]): file[-1] for about in caches.values() for file in about["files"]}
     table = listed.assign(about=[_identity(top, file, hashes) for file in listed["file"]])

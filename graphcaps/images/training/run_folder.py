@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
+LONGEST_NAME = 50  # characters of a data set's name in that of a run folder; a file system allows 255 bytes
 NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a rename to a path that exists
 
 
@@ -60,7 +61,7 @@ class Run:
 
         Raises ``GraphcapsError`` if the name is taken or the folder can't be written.
         """
-        numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
+        numbered = (f"{config.dataset_name[:LONGEST_NAME]}-{config.model}-{k}" for k in itertools.count(1))
         try:
             config.out.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=config.out) as hidden:
@@ -285,13 +286,15 @@ def load(
 
     from ..models import for_other_classes
     from .checkpoint import read_model
+    from .hardware import usual_torch
 
-    if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
-        model, _ = read_model(Path(run))
-    else:
-        run = run if isinstance(run, Run) else Run.open(run)
-        model, head = read_model(run.checkpoint(which))
-        run.check_trained(head)
-    if num_classes is not None:
-        model = for_other_classes(model, num_classes)
+    with usual_torch():
+        if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
+            model, _ = read_model(Path(run))
+        else:
+            run = run if isinstance(run, Run) else Run.open(run)
+            model, head = read_model(run.checkpoint(which))
+            run.check_trained(head)
+        if num_classes is not None:
+            model = for_other_classes(model, num_classes)
     return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format used in training
