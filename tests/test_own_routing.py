@@ -1,7 +1,10 @@
 """A routing of the user's own: the code of docs/routings.md runs wherever the routings of the package do."""
 
+import copy
+import pickle
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,15 +23,20 @@ from graphcaps import (
     route,
     squash,
     train,
+    watch,
 )
-from graphcaps.errors import GraphcapsError
+from graphcaps.algorithms.names import ROUTINGS
+from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.graph import links_of_graph
+from graphcaps.images.export import Exportable
+from graphcaps.images.models import Limits, MatrixCapsNet, for_other_classes
+from graphcaps.images.training import checkpoint
 from graphcaps.names import ALLOW_CODE
 from graphcaps.routing import Dynamic, Routing, squashed
 from graphcaps.trace import RoutingTrace
 
 PAGE = (Path(__file__).parent.parent / "docs" / "routings.md").read_text(encoding="utf-8")
-RING = dgl.graph((list(range(6)), [1, 2, 3, 4, 5, 0]))
+RING, PAIR = dgl.graph((list(range(6)), [1, 2, 3, 4, 5, 0])), dgl.graph(([0, 1], [1, 0]))
 
 
 @pytest.fixture
@@ -103,6 +111,87 @@ def test_a_subclass_keeps_the_fast_engine_unless_it_changes_the_algorithm(draw):
     assert choose_engine(graph, votes, Longer()) == "fused" and choose_engine(graph, votes, Halved()) == "torch"
     assert torch.equal(route(graph, votes, Longer(note="a"), prior=prior).v, route(graph, votes, prior=prior).v)
     torch.testing.assert_close(route(graph, votes, Halved(), prior=prior).v, route(graph, votes, prior=prior / 2).v)
+
+
+class Ran(Exception):
+    """The code of a subclass was run."""
+
+
+def raise_ran(self, edges, votes, prior, activation=None):
+    raise Ran
+
+
+def init(self, note="", **settings):
+    super(type(self), self).__init__(**settings)
+    self.note = note
+
+
+MINE = {name: type(f"My{name}", (kind,), {"forward": raise_ran, "__init__": init, "__module__": __name__})
+        for name, kind in ROUTINGS.items()}  # fmt: skip
+globals().update({kind.__name__: kind for kind in MINE.values()})  # for pickle
+U, POSES, EDGES = torch.rand(4, 2, 8), nn.Poses(torch.rand(8, 2, 16), torch.rand(8, 2)), torch.tensor([[0, 1], [1, 2]])
+
+
+def on_image(routing, preset="compact", kind=CapsNet):
+    return kind.from_preset(preset, (1, 28, 28), 3, routing).eval()
+
+
+def through_a_file(routing):
+    """A network whose weights are written and read again."""
+    network, path = on_image(routing), Path(tempfile.mkdtemp(), "x.safetensors")
+    head = {"preset": network.preset, "class_names": ["a", "b", "c"], "limits": Limits()}
+    checkpoint.write(path, checkpoint.model_tensors(network), head)
+    return checkpoint.read_model(path)[0]
+
+
+def convolve(routing, **options):
+    return nn.CapsuleConv(4, 3, routing=routing, **{"num_caps": 2} | options)(dgl.add_self_loop(RING), torch.rand(6, 4))
+
+
+def pyg():
+    return pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+
+
+DOORS = {
+    "route": lambda mine: route(complete_graph(3, 2), torch.rand(6, 4), mine),
+    "iterations": lambda mine: route(complete_graph(3, 2), torch.rand(6, 4), mine.with_iterations(2)),
+    "copies": lambda mine: route(complete_graph(3, 2), torch.rand(6, 4), pickle.loads(pickle.dumps(copy.copy(mine)))),
+    "CapsuleLayer": lambda mine: nn.CapsuleLayer(4, 3, routing=mine)(U),
+    "a copied layer": lambda mine: copy.deepcopy(nn.CapsuleLayer(4, 3, routing=mine))(U),
+    "SharedCaps": lambda mine: nn.SharedCaps(2, torch.rand(2, 2), 3, routing=mine)(U),
+    "ConvCaps": lambda mine: nn.ConvCaps(2, 1, 2, kernel=1, routing=mine)(U),
+    "watch": lambda mine: watched(nn.CapsuleLayer(4, 3, routing=mine)),
+    "MatrixConvCaps": lambda mine: nn.MatrixConvCaps(2, 2, 2, kernel=2, routing=mine)(POSES),
+    "MatrixClassCaps": lambda mine: nn.MatrixClassCaps(2, torch.rand(4, 2), 3, routing=mine)(POSES),
+    "MatrixCapsNet": lambda mine: on_image(mine, "matrix-small", MatrixCapsNet)(torch.rand(2, 1, 28, 28)),
+    "CapsuleConv": convolve,
+    "CapsuleConv of one": lambda mine: convolve(mine, num_caps=1),
+    "CapsuleConv, mutual": lambda mine: nn.CapsuleConv(4, 3, 2, mine, mutual=True)(PAIR, torch.rand(2, 4)),
+    "CapsuleReadout": lambda mine: nn.CapsuleReadout(4, 3, 2, mine)(RING, torch.rand(6, 4)),
+    "pyg.CapsuleConv": lambda mine: pyg().CapsuleConv(4, 3, 2, mine)(torch.rand(3, 4), EDGES),
+    "pyg.CapsuleReadout": lambda mine: pyg().CapsuleReadout(4, 3, 2, mine)(torch.rand(3, 4)),
+    **{preset: lambda mine, preset=preset: on_image(mine, preset)(torch.rand(2, 1, 28, 28))
+       for preset in ("compact", "parts", "deep", "paper")},
+    "a checkpoint": lambda mine: through_a_file(mine)(torch.rand(2, 1, 28, 28)),
+    "other classes": lambda mine: for_other_classes(on_image(mine), 4)(torch.rand(2, 1, 28, 28)),
+    "export": lambda mine: Exportable(on_image(mine))(torch.rand(2, 1, 28, 28)),
+}  # fmt: skip
+
+
+def watched(layer):
+    with watch(layer):
+        layer(U)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", MINE)
+def test_no_door_loses_a_subclass(name, door):
+    mine, of_nodes = MINE[name]("mine", iterations=2), "CapsuleConv" in door or "Readout" in door
+    refused = (door.startswith("Matrix") and name != "em") or (of_nodes and not mine.sums_votes)
+    with pytest.raises(InputError if refused else Ran):
+        DOORS[door](mine)
+    assert through_a_file(mine).capsules.routing.settings()["note"] == "mine"
+    assert mine.settings()["iterations"] == 2
 
 
 class TopK(Routing):

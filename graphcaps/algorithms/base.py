@@ -90,7 +90,12 @@ class Routing(nn.Module):
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments by name; ``GraphcapsError`` if one isn't kept as an attribute."""
-        names = [name for name in inspect.signature(type(self)).parameters if name not in ("args", "kwargs")]
+        names = list[str]()
+        for kind in (kind for kind in type(self).__mro__ if "__init__" in vars(kind)):
+            _, *parameters = inspect.signature(vars(kind)["__init__"]).parameters.values()
+            names += [x.name for x in parameters if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
+            if not any(x.kind == x.VAR_KEYWORD for x in parameters):  # which the constructor of a base reads
+                break
         for name in names:
             if not hasattr(self, name):
                 wanted = f"the setting '{name}' kept as an attribute, self.{name} = {name}"
@@ -108,10 +113,11 @@ def squashed(s: Tensor, coupling: Tensor | None = None) -> Parents:
 
 
 def rule_of(routing: Routing) -> Rule | None:
-    """Return the routing's rule, or None if a subclass overrides ``forward`` but not ``rule``."""
-    order = type(routing).__mro__
-    definer = {name: next(i for i, kind in enumerate(order) if name in vars(kind)) for name in ("forward", "rule")}
-    return routing.rule() if definer["rule"] <= definer["forward"] else None
+    """Return the routing's rule, or None if a subclass, or the object, has a call of its own but not a rule."""
+    order = (routing, *type(routing).__mro__)
+    methods = "rule", "forward", "__call__"
+    rule, *calls = (next(k for k, owner in enumerate(order) if name in vars(owner)) for name in methods)
+    return routing.rule() if rule <= min(calls) else None
 
 
 def per_parent(numbers: Tensor, like: Tensor) -> Tensor:

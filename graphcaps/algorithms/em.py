@@ -32,6 +32,7 @@ Differs:
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import TYPE_CHECKING
 
@@ -39,9 +40,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from ..functional import with_length
 from ..typed import Positive, Size, typed
 from .base import Parents, Routing, per_parent
-from .rule import with_length
 
 if TYPE_CHECKING:
     from ..edges.scatter import Edges
@@ -97,7 +98,7 @@ class EM(Routing):
 
         The sizes aren't settings: checkpoints store the network's routing, and its layers make these copies again.
         """
-        made = EM(**self.settings())
+        made = copy.deepcopy(self)
         made.positions = num_parents // parent_types
         made.scaled_lambda = self.final_lambda * CHILDREN_PER_PARENT * num_parents / num_children
         made._costs(parent_types)

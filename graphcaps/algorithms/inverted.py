@@ -20,14 +20,16 @@ Differs:
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from ..errors import expect
+from ..functional import with_length
 from ..typed import Count, Size, typed
 from .base import Parents, Routing, per_parent
-from .rule import with_length
 
 if TYPE_CHECKING:
     from ..edges.scatter import Edges
@@ -49,12 +51,18 @@ class Inverted(Routing):
     @typed
     def __init__(self, iterations: Size = 3, dim: Count | None = None):
         super().__init__()
-        self.iterations, self.dim = iterations, dim
+        self.iterations = iterations
+        self._learn(dim)
+
+    def _learn(self, dim: int | None) -> None:
+        self.dim = dim
         self.norm = None if dim is None else nn.LayerNorm(dim, eps=EPSILON)
         self.head = None if dim is None else nn.Linear(dim, 1)
 
     def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> Inverted:
-        return Inverted(self.iterations, parent_dim)
+        made = copy.deepcopy(self)
+        made._learn(parent_dim)
+        return made
 
     def reset_parameters(self) -> None:
         """Reset the layer norm and the logistic unit to their initial values."""
@@ -63,6 +71,8 @@ class Inverted(Routing):
                 module.reset_parameters()
 
     def forward(self, edges: Edges, votes: Tensor, prior: Tensor, activation: Tensor | None = None) -> Parents:
+        dim = votes.shape[-1]
+        expect(self.dim in (None, dim), "votes", f"D={self.dim}, the dim of Inverted", f"D={dim}", "Layers set it")
         has_votes = edges.has_votes().to(votes.dtype)
         b = prior
         for r in range(self.iterations):
@@ -74,7 +84,7 @@ class Inverted(Routing):
             v = with_length(p, a)
             edges.observe(r, b, c, v, votes)
             if r < self.iterations - 1:
-                b = prior + edges.agreement(votes, p) * max(1, votes.shape[-1]) ** -0.5
+                b = prior + edges.agreement(votes, p) * max(1, dim) ** -0.5
         return Parents(p, v, a, c)
 
     def _normalised(self, s: Tensor) -> Tensor:

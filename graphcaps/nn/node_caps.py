@@ -8,12 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from ..algorithms.base import rule_of
-from ..algorithms.names import as_routing
-from ..algorithms.rule import squash_saving_memory, with_length
+from ..algorithms.names import ROUTINGS, as_routing
 from ..algorithms.votes import NodeVotes
 from ..errors import check_tensor, check_whole, expect, required, warn, warn_of_nan
-from ..functional import at_least_float32
+from ..functional import at_least_float32, squash_saving_memory, with_length
 from ..graph import Links
 from ..layers import DGL, Names, check_dtype, check_edge_weight
 from ..routing import Routing, Uniform, route_nodes
@@ -66,7 +64,7 @@ class NodeCapsules(nn.Module):
                 check_whole(name, feats)
         routing = as_routing(options.routing)
         expect(routing.sums_votes, "routing", "one whose poses are sums of votes: Spherical, Dynamic, Uniform", routing)
-        if num_caps == 1 and rule_of(routing) is not None:
+        if num_caps == 1 and type(routing) in ROUTINGS.values():
             # The softmax over one capsule is 1 for any logit, so a parameter such as kappa would get no gradient.
             routing = Uniform(routing.iterations)
         self.normalise_residual = options.normalise and options.squash_output

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...atomic import MOST_TEXT, contents, reading
+from ...atomic import MOST_COLUMNS, MOST_TEXT, contents, reading
 from ...errors import did_you_mean, expect
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class Table:
         head = numbered[0][1]
         few = head.count(";") < max(1, head.count(",") - 1)  # a cell may have a decimal comma
         separator = "\t" if "\t" in head else "," if few else ";"
+        columns = head.count(separator) + 1
+        expect(columns <= MOST_COLUMNS, str(path), f"at most {MOST_COLUMNS:,} columns", columns)
         table = cls(path, [line for _, line in numbered], [n for n, _ in numbered], separator)
         width = len(table.cells(0))
         for number, line in numbered:

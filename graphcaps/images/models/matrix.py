@@ -14,6 +14,7 @@ Differs: batch normalisation follows the ReLU, as in other public implementation
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -76,7 +77,9 @@ class MatrixCapsNet(RoutingNetwork):
         routing = em_routing(routing)
         stem = nn.Sequential(nn.Conv2d(image_shape[0], features, 5, 2), nn.ReLU(), nn.BatchNorm2d(features))
         primary = MatrixPrimaryCaps(features, types)
-        routings = [EM(**routing.settings() | {"beta_u": start}) for start in BETA_U]
+        routings = [copy.deepcopy(routing) for _ in BETA_U]
+        for own, start in zip(routings, BETA_U, strict=True):
+            own.beta_u = start
         below = MatrixConvCaps(output_size(stem, image_shape), types, first, 3, 2, routings[0])
         above = MatrixConvCaps(below.out_grid, first, second, 3, 1, routings[1])
         centres = field_centres([stem[0], below, above], image_shape)

@@ -24,11 +24,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ...atomic import UNFINISHED, checked, reading, replacing, write_text
+from ...atomic import (
+    UNFINISHED,
+    check_links,
+    checked,
+    file_name,
+    reading,
+    remove_leftovers,
+    replacing,
+    unfinished,
+    write_text,
+)
 from ...errors import GraphcapsError, check_json, did_you_mean, read_json
 from ...names import short_name
 from ...typed import Device, Size, typed
-from ...viz.routing_trace import RoutingTrace
+from ...viz.routing_trace import THRESHOLD, RoutingTrace
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 
 if TYPE_CHECKING:
@@ -36,7 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
-LONGEST_NAME = 50  # characters of a data set's name in that of a run folder; a file system allows 255 bytes
 NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a rename to a path that exists
 
 
@@ -61,10 +70,11 @@ class Run:
 
         Raises ``GraphcapsError`` if the name is taken or the folder can't be written.
         """
-        numbered = (f"{config.dataset_name[:LONGEST_NAME]}-{config.model}-{k}" for k in itertools.count(1))
+        numbered = (file_name(config.dataset_name, f"-{config.model}-{k}") for k in itertools.count(1))
         try:
             config.out.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=config.out) as hidden:
+            remove_leftovers(config.out)
+            with tempfile.TemporaryDirectory(prefix=f"{unfinished()}-", dir=config.out) as hidden:
                 path = Path(hidden, "run")  # unlike the hidden folder itself, it gets the usual permissions
                 write_text(path / "config.json", config.to_json(**about))
                 for name in [config.name] if config.name else numbered:
@@ -111,6 +121,7 @@ class Run:
             fix = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
             near = did_you_mean(path.name, names)
             raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {near}{fix}") from None
+        check_links(results or path)
         place = {"out": path.absolute().parent, "name": path.absolute().name}  # wherever the folder was moved
         own_images = (path / "images.csv").exists()  # ``of_images`` finds this file by the place
         config = TrainConfig.from_json(text, str(path / "config.json"), **place if own_images else {})
@@ -128,7 +139,7 @@ class Run:
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
         try:
-            held = open(self.path / ".lock", "w")  # noqa: SIM115 (the caller closes it)
+            held = open(self.path / ".lock", "a")  # noqa: SIM115 (the caller closes it)
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
@@ -223,6 +234,11 @@ class Run:
             for row in rows:
                 check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
         return rows
+
+    @property
+    def threshold(self) -> float:
+        """The length above which the network names a class: that of result.json, or 0.5."""
+        return float((self.result() or {}).get("threshold", THRESHOLD))
 
     def trace(self) -> RoutingTrace:
         """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""
