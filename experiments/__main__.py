@@ -132,6 +132,13 @@ def write(name: str, result: dict, text: str, folder: Path) -> str:
     """Write a result to ``NAME.json``, its table to ``NAME.md``, and its pictures. Return the table and their paths."""
     write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
     write_text(folder / f"{name}.md", text + "\n")
+    if "plan" in result:
+        from experiments.figure import compared
+        from graphcaps.viz import save, style
+
+        for file in (folder / f"{name}.svg", folder / f"{name}.pdf"):
+            save(compared(result), file, style.PAGE)
+            text += f"\n{file}"
     for row in (row for row in result.get("factors", []) if "picture" in row):
         from experiments.figure import recovered
         from graphcaps.viz import save
