@@ -60,7 +60,7 @@ def main():
             adam.zero_grad()
             loss.backward()
             adam.step()
-    print("picture:", seen.graph(args.to, over="epochs", show_all=True))
+    print("picture:", seen.graph(args.to, over="epochs"))
 
 
 if __name__ == "__main__":

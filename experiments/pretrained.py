@@ -153,7 +153,8 @@ def _save(run: Run, model: CapsNet, tensors: dict[str, torch.Tensor], head: dict
         epochs=np.array([head["state"]["epoch"]], np.int32),
         labels=labels.numpy() if labels.dim() == 1 else None,  # a trace has one label per image or none
         class_names=model.class_names,
-        about={key: getattr(run.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")},
+        about={key: getattr(run.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
+        | {key: result[key] for key in ("threshold",) if key in result},
         **pictures(model, images),
     )
     trace.save(run.path / "trace.npz")

@@ -3,10 +3,13 @@
     cache/<hash of the settings>.json     a trial's settings and its result
     cache/<hash of the settings>.lock     a lock that the process holds while it runs the trial
 
-A trial is a call of a function with a ``Place`` and settings, which are plain values. Its name in the cache depends
-only on the function's name and the settings, so delete the cache after you change the code.
+A trial is a call of a function with a ``Place`` and settings, which are plain values. Its name in the cache depends on
+the function's name, the settings, the version of graphcaps and the sources of a routing of the user's own. Delete the
+cache after you change graphcaps or the experiments themselves.
 """
 
+import ast
+import contextlib
 import copy
 import fcntl
 import hashlib
@@ -15,10 +18,13 @@ import os
 import platform
 import random
 import signal
+import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from importlib.util import find_spec, resolve_name
 from math import isfinite
 from multiprocessing import get_context
 from pathlib import Path
@@ -52,8 +58,36 @@ def made_with() -> dict:
 
 def key(function: Callable[..., dict], settings: dict) -> str:
     """The name of a trial in the cache."""
-    call = {"function": f"{function.__module__}.{function.__qualname__}", "settings": settings}
+    module, colon, _ = settings.get("settings", {}).get("routing", "").partition(":")
+    call = {"function": f"{function.__module__}.{function.__qualname__}", "settings": settings, "version": __version__}
+    call["sources"] = user_sources(module) if colon else {}
     return hashlib.sha256(json.dumps(call, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def user_sources(module: str) -> dict[str, str]:
+    """The hash of a user's module and of each module that it imports. Installed modules are left out."""
+    paths, hashes, names = sysconfig.get_paths(), dict[str, str](), [module]
+    installed = {Path(paths[kind]).resolve() for kind in ("stdlib", "purelib", "platlib")}
+    while names:
+        name, spec = names.pop(), None
+        if name in hashes or name.partition(".")[0] in ("graphcaps", "experiments"):
+            continue
+        with contextlib.suppress(ImportError, ValueError, AttributeError):  # a name in a module is no module
+            spec = find_spec(name)
+        if spec is None or not (spec.origin or "").endswith(".py"):
+            continue
+        path = Path(spec.origin or "").resolve()
+        if not installed.isdisjoint(path.parents):
+            continue
+        hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        package = name if spec.submodule_search_locations else name.rpartition(".")[0]
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = resolve_name("." * node.level + (node.module or ""), package)
+                names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return hashes
 
 
 def cached(function: Callable[..., dict], settings: dict, place: Place) -> dict | None:
@@ -71,9 +105,16 @@ def run(
 
     Trials that aren't in the cache run in random order, so that two commands share the work. Parallel trials have one
     thread each, so that numbers don't depend on the number of cores. Other trials run one after the other, with all
-    threads. ``Interrupted`` is raised at once, other errors after all trials have ended.
+    threads. ``Interrupted`` is raised at once, other errors after all trials have ended. A line on stderr reports how
+    many results come from the cache, and when they were made.
     """
     missing = [settings for settings in trials if cached(function, settings, place) is None]
+    paths = [place.cache / f"{key(function, settings)}.json" for settings in trials if settings not in missing]
+    if paths:
+        dates = sorted(time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime)) for path in paths)
+        span = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+        text = f"{title}: {len(paths)} of {len(trials)} results are reused, of {span}"
+        print(f"{text}. To repeat them, delete {place.cache}", file=sys.stderr)
     jobs = [(function, settings, place, parallel) for settings in random.sample(missing, len(missing))]
     with bar(title, show=parallel and bool(missing)) as on_progress:
         errors = []

@@ -15,10 +15,11 @@ __version__ = "0.1.0"
 install()
 
 __all__ = ["__version__", "dgl", "nn", "routing", "viz"]
-__all__ += ["bipartite_graph", "complete_graph", "coupling_entropy", "local_graph", "local_index", "to_networkx"]
+__all__ += ["bipartite_graph", "complete_graph", "coupling_entropy", "local_graph", "local_index", "read_graph"]
+__all__ += ["to_networkx"]
 __all__ += ["LinearVotes", "MatrixVotes", "Parents", "choose_engine", "dynamic_routing", "engine", "route"]
 __all__ += ["CapsNet", "margin_loss", "spread_loss", "squash"]
-__all__ += ["RoutingTrace", "TrainConfig", "explore_graph", "load", "train", "watch"]
+__all__ += ["RoutingTrace", "TrainConfig", "explore_graph", "load", "show", "train", "watch"]
 __all__ += ["GraphcapsError", "InputError"]
 
 if TYPE_CHECKING:
@@ -26,8 +27,17 @@ if TYPE_CHECKING:
     from ._dgl import dgl
     from .errors import GraphcapsError, InputError
     from .explore.graph_page import explore_graph
+    from .explore.notebook import show
     from .functional import margin_loss, spread_loss, squash
-    from .graph import bipartite_graph, complete_graph, coupling_entropy, local_graph, local_index, to_networkx
+    from .graph import (
+        bipartite_graph,
+        complete_graph,
+        coupling_entropy,
+        local_graph,
+        local_index,
+        read_graph,
+        to_networkx,
+    )
     from .images.config import TrainConfig
     from .images.models import CapsNet
     from .images.training.run_folder import load
@@ -44,8 +54,9 @@ if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt
         "images.config": "TrainConfig",
         "errors": "GraphcapsError InputError",
         "explore.graph_page": "explore_graph",
+        "explore.notebook": "show",
         "functional": "margin_loss spread_loss squash",
-        "graph": "bipartite_graph complete_graph coupling_entropy local_graph local_index to_networkx",
+        "graph": "bipartite_graph complete_graph coupling_entropy local_graph local_index read_graph to_networkx",
         "images.models": "CapsNet",
         "routing": "LinearVotes MatrixVotes Parents choose_engine dynamic_routing engine route",
         "trace": "watch",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import check_tensor, expect
-from .tracing import is_tracing
+from .tracing import autocast_dtype, is_tracing
 
 # The names of the arguments in each library's layers, for error messages.
 DGL = Names(feat="feat", edge_feat="edge_feat", in_feats="in_feats", out_feats="out_feats", edge_feats="edge_feats")
@@ -33,12 +33,6 @@ class HasConstants(nn.Module):
             if not getattr(self, name).is_meta and not is_tracing():
                 getattr(self, name).copy_(values)
         return self
-
-
-def autocast_dtype(device: torch.device) -> torch.dtype | None:
-    """Return autocast's dtype on a device; None if autocast is off, or unknown there as on meta."""
-    on = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
-    return torch.get_autocast_dtype(device.type) if on else None
 
 
 def dropped(dropout: nn.Dropout, feat: Tensor) -> Tensor:

@@ -30,12 +30,12 @@ from .edges.dense import DenseEdges
 from .edges.dgl import DGLEdges
 from .edges.nodes import NodeEdges
 from .edges.scatter import Edges
-from .errors import GraphcapsError, InputError, check_name, check_tensor, expect, min_max, warn_of_nan
+from .errors import GraphcapsError, InputError, check_name, check_tensor, expect, min_max, warn, warn_of_nan
 from .functional import at_least_float32
 from .graph import Links, check_graph, links_of_graph
 from .graph.nodes import warn_of_lone_votes
 from .names import ENGINES as ENGINE_NAMES
-from .tracing import is_tracing, uncompiled
+from .tracing import is_tracing, outside_autocast, uncompiled
 from .typed import Logit, Size, typed
 
 __all__ = ["choose_engine", "dynamic_routing", "engine", "route"]
@@ -86,12 +86,22 @@ class FusedEdges(Edges):
     def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
         rule = rule_of(routing)
         assert rule is not None
-        if self.observer is not None:  # the kernels keep nothing that an observer could see
-            other = (DenseEdges if self.links.complete else Edges)(self.links, self.votes)
-            other.observer = self.observer
-            return other.route(routing, prior, activation, coupling)
-        s, c, v = kernels.sums(self.links, self.votes, rule, prior, coupling=coupling, half=self.half)
-        return squashed(s, c) if v is None else Parents(s, v, torch.linalg.vector_norm(v, dim=-1), c)
+        if self.observer is None:  # the kernels keep nothing that an observer could see
+            try:
+                s, c, v = kernels.sums(self.links, self.votes, rule, prior, coupling=coupling, half=self.half)
+                return squashed(s, c) if v is None else Parents(s, v, torch.linalg.vector_norm(v, dim=-1), c)
+            except kernels.KernelError as error:
+                _go_on_without(error)
+        other = (DenseEdges if self.links.complete else Edges)(self.links, self.votes)
+        other.observer = self.observer
+        return other.route(routing, prior, activation, coupling)
+
+
+def _go_on_without(error: kernels.KernelError) -> None:
+    """Warn that engine torch routes in place of the kernels that failed, or raise if the caller asked for them."""
+    if asked_engine() == "fused":
+        raise error
+    warn(f"{error}. The slower engine 'torch' routes such calls from now on")
 
 
 ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
@@ -200,7 +210,8 @@ def route_links(
         _check_activation(activation, (links.num_children, *trailing), device)
     chosen, observer = kind(links, votes), combined(links, on_iteration)
     chosen.observer, chosen.half = observer and _detached_copies(observer), half
-    pose, v, a, c = chosen.route(routing, b, activation, coupling)
+    with outside_autocast(device):
+        pose, v, a, c = chosen.route(routing, b, activation, coupling)
     dtype = votes.dtype
     warn_of_nan(v, u_hat=votes.u, weight=getattr(votes, "weight", None), prior=b, activation=activation)
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
@@ -293,7 +304,11 @@ def route_nodes(
     rule, asked = rule_of(routing), asked_engine()
     reason = "couplings of single iterations, for an observer" if watched() else kernels.needs(links, votes, rule)
     if asked in ("auto", "fused") and not reason and rule is not None:
-        s, c, _ = kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
+        try:
+            s, c, _ = kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
+        except kernels.KernelError as error:
+            _go_on_without(error)
+            s, c = NodeEdges(links, votes, mutual).sums(routing, coupling)
     elif asked in ("auto", "torch") or links.traced or is_tracing():
         s, c = NodeEdges(links, votes, mutual).sums(routing, coupling)
     else:

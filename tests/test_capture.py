@@ -5,7 +5,9 @@ Without a GPU, ``Again`` stands in for a CUDA graph, and the device "meta" for a
 
 import contextlib
 import dataclasses
+import gc
 import itertools
+import weakref
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -83,17 +85,25 @@ def test_captured_steps_make_the_weights_of_eager_steps(tmp_path, monkeypatch, d
         assert small.differences(results(tmp_path / name), results(tmp_path / "eager")) == []
 
 
-@pytest.mark.parametrize("why", ["it waits for", "not permitted", "hooks of modules", "several processes"])
+REASONS = "it waits for", "not permitted", "hooks of modules", "weights", "numbers of Python", "several processes"
+
+
+@pytest.mark.parametrize("why", REASONS)
 def test_a_step_that_cannot_be_captured_stays_eager_and_says_why(monkeypatch, why):
     refusing = Mock(warm_up=lambda function: (function(), "waits" in why))
-    refusing.capture.side_effect = RuntimeError("operation not permitted when stream is capturing\nmore")
+    refusing.capture.side_effect = ValueError("operation not permitted when stream is capturing\nmore")
     monkeypatch.setattr(capture, "Graph", lambda: refusing)
     network, steps, said = torch.nn.Linear(1, 1), [], []
     if "hooks" in why:
-        network.register_forward_hook(print)
+        network.register_full_backward_pre_hook(print)
+    if "weights" in why:
+        network.weight.register_hook(print)
     hardware = Hardware(torch.device("cpu"), world=2 if "processes" in why else 1)
     learner = Learner(network, network, torch.optim.Adam(network.parameters()), hardware)
     step = capture.CapturedStep(learner, lambda *batch: steps.append(batch[2]) or batch[0].sum(), 4, said.append)
+    if "Python" in why:
+        make = step.step
+        step.step = lambda *batch: setattr(network, "temperature", batch[2]) or make(*batch)
     for k in range(6):
         step(torch.ones(4), torch.ones(4), k)
     assert steps == [0, 1, 2, 3, 4, 5] and len(said) == 1 and why in said[0] and "more" not in said[0]
@@ -162,3 +172,18 @@ def test_no_step_waits_for_the_device(guard, device, case):
         guard.strict = True  # only the first step may wait
         if device == "cuda":
             torch.cuda.set_sync_debug_mode("error")
+
+
+def test_nothing_keeps_the_network_of_a_finished_training(tmp_path, monkeypatch):
+    small.use(monkeypatch)
+    begin, alive = training.Trainer.__init__, []
+    begun = lambda self, *args: begin(self, *args) or alive.append(weakref.ref(self))  # noqa: E731
+    monkeypatch.setattr(training.Trainer, "__init__", begun)
+    CapsNet.from_preset("compact")  # torch's first call on "meta" keeps the frames of its callers
+    gc.collect()
+    gc.disable()
+    try:
+        train(small.config(tmp_path, epochs=1, precision="float32"), progress=False)
+        assert alive[0]() is None
+    finally:
+        gc.enable()

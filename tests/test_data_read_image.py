@@ -46,12 +46,15 @@ def test_a_wide_image_keeps_its_proportions_and_is_padded_with_its_border_and_re
 def test_an_image_in_the_data_sets_own_form_comes_back_as_it_was_and_ink_on_paper_inverted(saved):
     transparent = np.dstack([np.zeros((28, 28, 3), np.uint8), digit()])  # black ink on nothing, which counts as white
     for array, dark in ((digit(), False), (255 - digit(), True), (transparent, True)):
-        pixels, inverted = read_image(saved(array), GREY)
-        assert torch.equal(pixels, DIGIT) and inverted is dark
+        image = read_image(saved(array), GREY)
+        assert torch.equal(image.pixels, DIGIT) and image.inverted is dark
+    negative = saved((65535 - digit() * 257.0).astype(np.uint16), "negative.tif")
+    Image.open(negative).save(negative, tiffinfo={262: 0})  # 0 is white
+    assert torch.equal(read_image(negative, GREY).pixels, DIGIT)
     for invert in (True, False):
-        pixels, inverted = read_image(saved(digit()), GREY, invert=invert)
+        pixels, inverted, _ = read_image(saved(digit()), GREY, invert=invert)
         assert inverted is invert and pixels[0, 0, 0] == float(invert)
-    pixels, inverted = read_image(saved(np.full((32, 32, 3), 250, np.uint8)), COLOUR)
+    pixels, inverted, _ = read_image(saved(np.full((32, 32, 3), 250, np.uint8)), COLOUR)
     assert not inverted and pixels.min() > 0.9  # a colour image isn't inverted by itself
 
 
@@ -99,7 +102,13 @@ def in_bytes(levels):
 
 FRAMED = five()
 FRAMED[[10, -11], 10:-10] = FRAMED[10:-10, [10, -11]] = FRAMED[20:24, 30:34] = 0
+ON_A_TABLE = np.full((480, 400), 70, np.uint8)
+ON_A_TABLE[130:370, 120:320] = in_bytes(five(0.9, 0.1))
+IN_A_WINDOW = np.pad(in_bytes(five(0.1, 0.9)), ((30, 40), (80, 80)), constant_values=26)
+IN_A_WINDOW[:30], IN_A_WINDOW[10:20, 100:180:4], IN_A_WINDOW[-20:] = 60, 230, 60
 ON_A_SHEET = {
+    "on a darker table": ON_A_TABLE,
+    "in a dark window with a title bar": IN_A_WINDOW,
     "a board": in_bytes(five(175 / 255, 215 / 255)),
     "in a frame with dust": in_bytes(FRAMED),
     "in a soft shadow": in_bytes(five(0.9, 0.1) * (0.7 + 0.3 * np.tanh(5 - np.arange(200) / 20))),
@@ -113,6 +122,15 @@ def test_a_drawing_is_found_on_any_ground(saved, name):
     assert clean.max() == 1 and clean.min() == 0
     found = read_image(saved(ON_A_SHEET[name]), GREY, ink=20 / 28).pixels
     assert (found - clean).abs().max() < 0.25 and (found - clean).abs().mean() < 0.01
+
+
+def test_what_may_be_no_drawing_is_doubted(saved):
+    assert not read_image(saved(ON_A_TABLE), GREY, ink=20 / 28).doubt
+    two = read_image(saved(np.hstack([ON_A_TABLE, ON_A_TABLE])), GREY, ink=20 / 28)
+    assert two.doubt == "there are several sheets with drawings, and only one was read"
+    sheet = np.zeros((300, 300), np.uint8)
+    sheet[60:140, 60:140] = 255
+    assert read_image(saved(sheet), GREY, ink=20 / 28).doubt.startswith("the ink is an area and not strokes")
 
 
 def test_a_file_of_the_networks_size_has_its_levels_set_and_stays_in_place(saved):

@@ -66,5 +66,5 @@ def test_npy_files_are_read(names, tmp_path):
 def test_something_else_than_a_graph_of_dgl_is_told_where_to_go(graph):
     x = torch.ones(3, 8)
     for call in (CapsuleConv(8, 2, 3), BeliefConv(8, 2, 3), CapsuleReadout(8, 2, 3), graphcaps.route):
-        with pytest.raises(InputError, match=r"dgl\.from_networkx.*bipartite_graph.*graphcaps\.pyg"):
+        with pytest.raises(InputError, match=r"read_graph\(graph\)\.dgl.*bipartite_graph.*graphcaps\.pyg"):
             call(graph, x)

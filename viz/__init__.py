@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 PICTURES = {
     "entropy": "how undecided the children are",
-    "graph": "the image in the colours of the parents, the graph, and how undecided each child is",
+    "graph": "the image in the colours of the parents, and the children's couplings, flowing to the parents",
+    "story": "the same in eight seconds, from the image alone to the image divided, with a still of three rounds",
     "nodes": "the graph of a CapsuleConv, with edges in the colours of the capsules that they are coupled with",
 }
 """The moving pictures, each with what it shows."""
 
-__all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "NodesPicture"]
+__all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "NodesPicture", "StoryPicture"]
 __all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]
 __all__ += ["confusion"]
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.graph import GraphPicture
     from graphcaps.viz.routing.nodes import NodesPicture
+    from graphcaps.viz.routing.story import StoryPicture
     from graphcaps.viz.style import color, save
 
 

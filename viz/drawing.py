@@ -34,10 +34,9 @@ def draw(
     image: int = 0,
     node: int | None = None,
     dark: bool = False,
-    show_all: bool = False,
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: NAME.gif for each picture that suits it, NAME-epochs.gif if the trace has
-    several epochs, and sheet.png if it has reconstructions.
+    several epochs, and sheet.png if it has reconstructions. For story, also a still of three rounds, story.png.
 
     Args:
         folder: made if it is missing; files of the same names are replaced.
@@ -48,8 +47,7 @@ def draw(
             for a column of a paper. The graph is 6.9 inches wide for a page, and the sheet 9 inches.
         image: index of the image that is drawn.
         node: draw this node of a graph and those that vote for it; None: the whole graph, or as much as fits.
-        dark: make the film of the graph for a dark page.
-        show_all: fold no children and no parents of the graph away.
+        dark: make the pictures of the graph and the story for a dark page.
 
     Returns:
         Paths of the files, in the order of writing.
@@ -65,17 +63,18 @@ def draw(
     moving = [name for name in PICTURES if what == name or (what == "all" and kind_of(name).suits(trace))]
     expect(node is None or "nodes" in moving, "node", "none unless a graph's nodes are drawn", node)
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
-    own: dict[str, dict[str, Any]] = {"nodes": {"node": node}, "graph": {"show_all": show_all}}
-    written = []
+    written: list[Path] = []
     for span in spans:
         for name in moving:
-            if format in STILL and name != "entropy" and span == "epochs" and over == "both":
+            if over == "both" and span == "epochs" and (name == "story" or (format in STILL and name != "entropy")):
                 continue  # the still over iterations already shows the last epoch
-            path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{format}"
-            kind = kind_of(name)
-            medium = kind.still if format in STILL else style.DARK if dark and name == "graph" else kind.film
-            _write(kind(trace, span, image, medium=medium, **own.get(name, {})), path)
-            written.append(path)
+            for kind in dict.fromkeys((format, "png") if name == "story" else (format,)):
+                medium = kind_of(name).still if kind in STILL else kind_of(name).film
+                medium = style.dark(medium) if dark and name in ("graph", "story") else medium
+                own: dict[str, Any] = {"node": node} if name == "nodes" else {}
+                path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{kind}"
+                picture(trace, name, path, over=span, image=image, medium=medium, **own)
+                written.append(path)
     if what == "sheet" or (what == "all" and has_reconstructions(trace)):
         path = folder / f"sheet.{format if format in STILL else 'png'}"
         style.save(sheet(trace), path)
@@ -96,19 +95,26 @@ def picture(
     Args:
         what: a name of ``viz.PICTURES``; auto: nodes if routing follows the edges of a graph, else graph.
         path: a file to write that ends in .gif, .webp, .mp4, .png, .svg or .pdf; None: return a figure.
-        options: ``over`` ("iterations" or "epochs"), ``image``, ``medium``; for graph also ``show_all`` and
-            ``shown_edges``; for nodes also ``node``.
+        options: ``over`` ("iterations" or "epochs"), ``image``, ``medium``; for graph also ``shown_edges``;
+            for nodes also ``node``.
 
     Returns:
         The path, or a matplotlib figure of the network's answer.
     """
     what = what if what != "auto" else "nodes" if kind_of("nodes").suits(trace) else "graph"
     check_name("what", what, tuple(PICTURES))
+    drawn: Picture = kind_of(what)(trace, **options)
     if path is None:
-        return kind_of(what)(trace, **options).figure
+        return drawn.figure
     path = Path(path)
     check_name("path", path.suffix[1:], FORMATS)
-    _write(kind_of(what)(trace, **options), path)
+    if path.suffix[1:] in STILL:
+        style.save(drawn.figure, path, drawn.medium)
+        return path
+    frames, done = len(drawn.frames()), count(1)
+    with bar(path.name) as on_progress:
+        film = write_mp4 if path.suffix == ".mp4" else write_gif
+        film(drawn, path, lambda: on_progress(next(done) / frames))
     return path
 
 
@@ -126,13 +132,3 @@ def animations(traces: dict[str, RoutingTrace]) -> str:
             opened = " open" * (name == list(traces)[-1])
             parts.append(f"<details{opened}><summary>{summary}</summary>{image}</details>")
     return "\n".join(parts) or "Nothing has routed in watch's block"
-
-
-def _write(picture: Picture, path: Path) -> None:
-    """Write a still, or a film with a progress bar."""
-    if path.suffix[1:] in STILL:
-        return style.save(picture.figure, path, picture.medium)
-    frames, done = len(picture.timeline.frames()), count(1)
-    with bar(path.name) as on_progress:
-        film = write_mp4 if path.suffix == ".mp4" else write_gif
-        film(picture, path, lambda: on_progress(next(done) / frames))

@@ -21,9 +21,12 @@ FORMAT_VERSION = 2
 _BY_EPOCH = ("b", "c", "agreement", "lengths")
 _REQUIRED = ("src", "dst", "epochs", "b", "c", "lengths")
 _NAMES = ("class_names", "child_names", "node_names")
+DIGITS = tuple("0123456789")
+THRESHOLD = 0.5  # of lengths; the margin loss trains lengths >= 0.9 or <= 0.1
 MOST_ALONE = 2**20  # children without edges
 MOST_LETTERS = 10_000  # of a name
 FAR = 2**31 - 1
+BLOCKED = float(np.finfo(np.float16).min)  # what is stored for a masked logit, -inf
 DEAD_BELOW = 0.1  # a parent is dead if it gets less than this share of what it would get of equal couplings
 
 
@@ -82,7 +85,7 @@ class RoutingTrace:
     decoded_votes: Annotated[np.ndarray | None, "N I C H W"] = None
     """uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
     decoded_parents: Annotated[np.ndarray | None, "N T J C H W"] = None
-    """uint8, last epoch: the parents in each iteration of training, decoded."""
+    """uint8, last epoch: the parents in each iteration of training, decoded; 0 if they end up shorter than 0.5."""
     about: dict[str, str | int | float] = field(default_factory=dict)
     """Where the trace comes from: run, dataset, model, routing, ..., and the words for a child, parent and image."""
 
@@ -104,6 +107,23 @@ class RoutingTrace:
         return min(self.trained_iterations, self.num_iterations) - 1
 
     @property
+    def has_classes(self) -> bool:
+        """Whether parents are classes with lengths. A class is named only if it is longer than ``threshold``."""
+        return bool(self.class_names) and self.agreement is not None
+
+    @property
+    def threshold(self) -> float:
+        """The network's own threshold, chosen on validation images, or 0.5."""
+        return float(self.about.get("threshold", THRESHOLD))
+
+    @property
+    def parent_word(self) -> tuple[str, str]:
+        """The words for a parent and for several: ``digit`` if that is what all names are, else ``class``."""
+        digits = all(name in DIGITS for name in self.class_names)
+        one = str(self.about.get("parent", ("digit" if digits else "class") if self.has_classes else "parent"))
+        return one, one + ("es" if one.endswith("s") else "s")
+
+    @property
     def parent_names(self) -> tuple[str, ...]:
         """J names: those of the classes, or ``parent 0``, ``parent 1``, ..."""
         numbers = range(self.num_parents) if self.parents is None else self.parents
@@ -116,8 +136,8 @@ class RoutingTrace:
         return per_edge.sum(axis=-1) / max(1, len(np.unique(self.src)))
 
     def equal_couplings(self) -> np.ndarray:
-        """(K, N, E) 1 / the number of parents that the edge's child may choose. Logits of -inf allow no choice."""
-        allowed = self.b[:, self.answer_at] > -np.inf
+        """(K, N, E) 1 / the number of parents that the edge's child may choose. Masked logits allow no choice."""
+        allowed = self.b[:, self.answer_at] > BLOCKED
         equal = np.zeros(allowed.shape)
         for at in np.ndindex(*allowed.shape[:2]):
             counts = np.bincount(self.src, allowed[at], self.num_children)

@@ -31,10 +31,15 @@ from graphcaps.atomic import replacing
 PALETTE = ("#4779f0", "#e16600", "#a0011f", "#259959", "#7a2cbe", "#a25910", "#ff3ea1", "#2b3f8b", "#5f726b", "#009cb9")
 INK = "#22262b"
 MUTED = "#5f6670"
-FAINT = "#c9ced4"
+FAINT = "#c3c9d2"
 SHADE = "#eff1f4"
 GLOW = "#ffc845"
-ACCENT = "#00544a"  # for curves that belong to no class; unlike all ten colours
+ANSWERS = ("#1f5fc9", "#b84e00", "#009cb9", "#2b3f8b", "#ff3ea1", "#a0011f", "#5f726b", "#259959")
+ANSWERS_ON_DARK = ("#6fa3ff", "#ff9a4a", "#fde415", "#f416a9", "#088933", "#a519f4", "#b4f9ec", "#beb6c1")
+"""Colours of the parents that a picture names, the first two blue and orange; the others are FAINT.
+
+Blue, orange and grey differ in Oklab by 0.25 or more under each kind of colour blindness, all of them by 0.05.
+"""
 ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
 # Fonts of operating systems for characters that DejaVu Sans lacks, such as Chinese or emoji in the name of a class.
@@ -55,20 +60,26 @@ class Medium:
     """Factor for all line widths."""
     heading: bool
     """Whether there is text above the picture; a paper has captions instead."""
+    dpi: int
+    """Dots per inch of a saved bitmap."""
     paper: str = "white"
     ink: str = INK
     muted: str = MUTED
     faint: str = FAINT
+    answers: tuple[str, ...] = ANSWERS
 
 
-SCREEN = Medium(720, TEXT, SMALL, 1.0, True)
-COLUMN = Medium(340, 8, 7, 0.6, False)
+SCREEN = Medium(720, TEXT, SMALL, 1.0, True, 200)
+COLUMN = Medium(340, 8, 7, 0.6, False, 300)
 """A column of a paper: 3.4 inches."""
 WIDE = replace(SCREEN, width=830)
-DARK = replace(WIDE, paper="#0d1117", ink="#e6edf3", muted="#9198a1", faint="#3d444d")
-"""A dark page, in GitHub's colours."""
 PAGE = replace(COLUMN, width=690)
 """The width of a paper: 6.9 inches."""
+
+
+def dark(medium: Medium) -> Medium:
+    """The medium for a dark page, in GitHub's colours."""
+    return replace(medium, paper="#0d1117", ink="#e6edf3", muted="#9198a1", faint="#4a525f", answers=ANSWERS_ON_DARK)
 
 
 def color(index: int) -> tuple[float, float, float]:
@@ -85,12 +96,6 @@ def color(index: int) -> tuple[float, float, float]:
 def hex_color(index: int) -> str:
     """Return ``color(index)`` as ``#rrggbb``."""
     return to_hex(color(index))
-
-
-def on_dark(rgb: tuple[float, float, float]) -> tuple[float, float, float]:
-    """The colour, lighter if it needs to be to stand out on black."""
-    hue, light, saturation = colorsys.rgb_to_hls(*rgb)
-    return colorsys.hls_to_rgb(hue, max(light, 0.62), saturation)
 
 
 def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
@@ -160,7 +165,7 @@ def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> No
     Args:
         figure: any figure of this package.
         path: ends in .png, .svg or .pdf; the folder is made if it is missing.
-        medium: the medium that the figure was drawn for: 200 dots per inch on a screen, 300 in a paper.
+        medium: the medium that the figure was drawn for.
 
     Raises:
         GraphcapsError: the file can't be written. An older file stays unchanged.
@@ -168,7 +173,7 @@ def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> No
     path = Path(path)
     undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
     with applied(medium), replacing(path) as temporary:
-        figure.savefig(temporary, dpi=200 if medium.heading else 300, metadata=undated)
+        figure.savefig(temporary, dpi=medium.dpi, metadata=undated)
 
 
 def show_image(axes: Axes, image: np.ndarray) -> None:

@@ -4,7 +4,9 @@ Test images are read once, at the end of a training. The use of capsules is coun
 that was stopped continues from its last checkpoint.
 """
 
+import hashlib
 import statistics
+from pathlib import Path
 
 import numpy as np
 
@@ -21,22 +23,25 @@ from graphcaps.images.data import Batches, load_images
 from graphcaps.images.training.hardware import pick_device
 from graphcaps.images.training.run_folder import Run, load
 from graphcaps.images.training.train import train
+from graphcaps.names import ALLOW_CODE
 from graphcaps.progress import bar
 
 MAX_VOTES = 2**20
 """Largest number of votes in a batch when the use of capsules is counted."""
 
 
-def fit(place: Place, settings: dict, seed: int, on: list[str]) -> dict:
+def fit(place: Place, settings: dict, seed: int, on: list[str], data: str) -> dict:
     """Train a network, or continue its training, and measure it.
 
     In the result, ``right`` has a text for each set of images, with 1 for a right answer and 0 for a wrong one.
-    ``capsules`` describes the use of capsules in each routed layer, lowest layer first. It is None for CNNs.
+    ``capsules`` describes the use of capsules in each routed layer, lowest layer first. It is None for CNNs. With other
+    images, whose hash is ``data``, it is another trial.
     """
-    name = run.key(fit, {"settings": settings, "seed": seed, "on": on})
+    name = run.key(fit, {"settings": settings, "seed": seed, "on": on, "data": data})
     fixed = {"seed": seed, "name": name, "out": place.cache / "runs", "data": place.data}
     path = place.cache / "runs" / name
     print(f"{path}: {table.settings_text(settings)}, seed {seed}")
+    ALLOW_CODE.set(True)  # of a routing that the user's plan names
     if not (path / "config.json").exists():
         train(TrainConfig(**settings, **fixed))
     elif Run.open(path).result() is None:
@@ -80,9 +85,19 @@ def _usage(model, finished: Run, place: Place, device: str) -> list[dict]:
     ]
 
 
+def data_hash(settings: dict, root: Path) -> str:
+    """The hash of a data set's images and labels, as a network's settings read them."""
+    config, digest = TrainConfig(**settings), hashlib.sha256()
+    splits = load_images(config.dataset, root, **config.of_images)
+    for part in (splits.train, splits.val, splits.test):
+        digest.update(part.pixels.numpy().tobytes() + part.labels.numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
 def results(plan: Plan, place: Place) -> dict:
     """Train the networks of a plan that aren't trained yet, and compare each of them with the network ``against``."""
-    trials = [{"settings": plan.rows[name], "seed": seed, "on": list(plan.on)} for name, seed in plan.cells]
+    common = {"on": list(plan.on), "data": data_hash(plan.rows[plan.against], place.data)}
+    trials = [{"settings": plan.rows[name], "seed": seed, **common} for name, seed in plan.cells]
     trained: dict[str, list[dict]] = {}
     for (name, seed), fit_result in zip(plan.cells, run.run(fit, trials, place, plan.name, False), strict=True):
         right = {key: np.array([*map(int, digits)], bool) for key, digits in fit_result["right"].items()}

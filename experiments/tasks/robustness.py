@@ -1,7 +1,7 @@
 """Accuracy of a trained network on test images that are turned, shifted, noisy, scrambled, or in the style of affNIST.
 
 Each version of the images is classified once, in order, without labels. If accuracy falls but the mean score of the
-answers doesn't, the network is wrong but confident. The random numbers of a change depend only on an image's place in
+answers doesn't, wrong answers have high scores. The random numbers of a change depend only on an image's place in
 its data set, so a changed image is the same in any batch and on any device.
 """
 

@@ -32,7 +32,6 @@ def viz(
     image: int = 0,
     node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
     dark: bool = False,
-    all: bool = False,
     to: Folder = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -48,8 +47,7 @@ def viz(
         image: The number of the test image to draw, from 0; the trace has one image per class.
         node: With --what nodes, draw only this node and the nodes that vote for it; default: the whole graph, or, if
             it is too large, the nodes with the most edges.
-        dark: Draw the animation of the graph for a dark page.
-        all: In the picture of the graph, show all children and parents, instead of folding some away.
+        dark: Draw the graph or the story for a dark page.
         to: Folder for the pictures; default: figures in the run folder; figures-NAME beside a file NAME.npz.
     """
     from ..viz import draw
@@ -62,7 +60,7 @@ def viz(
     else:
         chosen = open_run(run, out)
         trace, folder = chosen.trace(), chosen.results / "figures"
-    shown: dict[str, Any] = {"image": image, "node": node, "dark": dark, "show_all": all}
+    shown: dict[str, Any] = {"image": image, "node": node, "dark": dark}
     show(*draw(trace, to or folder, what=what, over=over, format=format, **shown))
 
 

@@ -14,7 +14,7 @@ from ..images.analysis.capsule_usage import CapsuleUsage
 from ..images.data import DATASETS, read_image, write_image
 from ..images.data.user_images import ImageFile
 from ..images.models import ImageNetwork, Limits, doubts
-from ..images.models.evidence import outside
+from ..images.models.evidence import Doubt, outside
 from ..images.training.run_folder import Run
 from .columns import aligned
 
@@ -71,13 +71,16 @@ def predictions(
             write_image(name, image.pixels)
         with torch.no_grad():
             output = model(image.pixels[None])
-        doubted = doubts(model, image.pixels[None], output)[0]
+        doubted = doubts(model, image.pixels[None], output)[0] + (Doubt("sheet", image.doubt),) * bool(image.doubt)
+        blank = any(doubt.kind == "blank" for doubt in doubted)
         scores, order = output.scores[0].sort(descending=True, stable=True)  # (J,)
         classes = [model.class_names[k] for k in order]
-        answer = classes[0] if model.objects == 1 else classes[: model.objects]
+        threshold = run.threshold if hasattr(output, "lengths") else -1.0  # of a CNN, the highest score is the answer
+        named = classes[: int((scores > threshold).sum())][: model.objects]
         yield {
             "image": str(path),
-            "answer": None if any(doubt.kind == "blank" for doubt in doubted) else answer,
+            "answer": None if blank or not named else named[0] if model.objects == 1 else named,
+            "threshold": threshold,
             "doubts": [doubt._asdict() for doubt in doubted],
             "classes": [{"class": k, "score": score} for k, score in zip(classes, scores.tolist(), strict=True)][:top],
             "inverted": image.inverted,
@@ -94,9 +97,12 @@ def read_for(run: Run, model: ImageNetwork, path: Path, invert: str = "auto") ->
 def prediction_line(prediction: dict, invert: str) -> str:
     """One line: the classes with their scores, highest first, and the doubts about the answer."""
     why = "; ".join(doubt["text"] for doubt in prediction["doubts"])
-    if prediction["answer"] is None:
+    if any(doubt["kind"] == "blank" for doubt in prediction["doubts"]):
         return f"{prediction['image']}: no answer: {why}"
-    classes = ", ".join(f"{entry['class']} {entry['score']:.3f}" for entry in prediction["classes"])
+    least, scores = prediction["threshold"], [(entry["score"], entry["class"]) for entry in prediction["classes"]]
+    pairs = [[f"{name} {score:.3f}" for score, name in scores if (score > least) is above] for above in (True, False)]
+    named, others = map(", ".join, pairs)
+    classes = (named or "no answer") + f" ({others}, not above {least:.2f})" * bool(others)
     note = " (inverted: its background is light)" if prediction["inverted"] and invert == "auto" else ""
     return f"{prediction['image']}: {classes}{note}" + (f". Doubtful: {why}" if why else "")
 

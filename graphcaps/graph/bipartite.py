@@ -88,7 +88,7 @@ def bipartite_graph(
 
 def check_graph(graph: DGLGraph) -> None:
     """Raise ``InputError`` unless ``graph`` is a DGLGraph with one canonical edge type and no other node types."""
-    advice = "networkx: dgl.from_networkx(graph); two layers: graphcaps.bipartite_graph; an edge_index: graphcaps.pyg"
+    advice = "networkx and others: read_graph(graph).dgl; two layers: bipartite_graph; an edge_index: graphcaps.pyg"
     expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__, advice)
     types, pick = graph.canonical_etypes, "Pass the part with one edge type: graph[canonical_etype]"
     expect(len(types) == 1, "graph", "one canonical edge type", types, pick)

@@ -13,7 +13,7 @@ from ..trace.watched import watch
 from ..viz.routing_trace import RoutingTrace
 from .data import Batches, ImageSplits
 from .models import CapsNet
-from .models.answers import overlaid, present
+from .models.answers import MIN_LENGTH, overlaid, present
 
 ITERATIONS = 10  # at least this many are recorded, because three would give three nearly equal frames
 MOST_DECODED_PARENTS = 20
@@ -98,7 +98,8 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, Any]:
 def decoded(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
     """Decode the votes and the parents of images (N, C, H, W), as fields of ``RoutingTrace``.
 
-    A vote is squashed first, which makes it the parent that this vote alone would give.
+    A vote is squashed first, which makes it the parent that this vote alone would give. Images of parents that end up
+    shorter than 0.5 are 0, because no picture draws them.
     """
     layer, u = model.capsules, model.children_of(images)
     parents: list[torch.Tensor] = []
@@ -112,6 +113,8 @@ def decoded(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
     v = torch.stack(parents, dim=1)  # (N, T, J, D)
     every = torch.arange(layer.num_parents, device=v.device).expand(v.shape[0] * v.shape[1], -1)
     drawn_parents = model.decoder(v.flatten(0, 1), every).unflatten(0, v.shape[:2])
+    named = torch.linalg.vector_norm(v[:, -1:], dim=-1) > MIN_LENGTH  # (N, 1, J)
+    drawn_parents = drawn_parents * named[..., None, None, None]
     return {"decoded_votes": to_bytes(drawn_votes), "decoded_parents": to_bytes(drawn_parents)}
 
 

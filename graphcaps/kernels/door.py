@@ -7,6 +7,7 @@ because Numba takes half a second to import, and not every machine has Triton.
 
 import functools
 import importlib.util
+import math
 import os
 from typing import NamedTuple
 
@@ -15,12 +16,19 @@ from torch import Tensor
 
 from ..algorithms.rule import Rule
 from ..algorithms.votes import GivenVotes, LinearVotes, NodeVotes, Votes
+from ..errors import GraphcapsError
 from ..graph import Links
 from ..tracing import is_exported, is_tracing
 
 MAX_WIDTH = 256  # numbers in a capsule: it is one SIMD vector, and the time to compile grows with its width
 MAX_NODE_NUMBERS = 1024  # limit of K * D, because the time to compile a kernel grows with it
+MAX_IMAGES = 65_535 * 64  # a grid of CUDA has at most 65,535 tiles in its second dimension, and a tile 64 images
 HALF = torch.bfloat16, torch.float16
+_failures: dict[tuple, str] = {}  # the kinds of calls whose kernels Triton could not compile or load, and its errors
+
+
+class KernelError(GraphcapsError):
+    """Triton can't compile a kernel on this machine, or can't load it on this card."""
 
 
 class Sums(NamedTuple):
@@ -50,6 +58,10 @@ def needs(links: Links, votes: Votes, rule: Rule | None) -> str:
         return "Numba's compiler, which the variable NUMBA_DISABLE_JIT turns off"
     if is_cuda and not has_triton():
         return "Triton on CUDA, with torch 2.8 or later"
+    if is_cuda and _failures and (error := _failures.get(_kind_of_call(votes, rule))):
+        return f"kernels that Triton can compile and load here ({error})"
+    if is_cuda and links.num_edges >= 1 << 31:
+        return "a graph of fewer than 2**31 edges on CUDA"
     if isinstance(votes, NodeVotes):
         return _needs_for_nodes(votes, rule, is_cuda)
     if not isinstance(votes, (GivenVotes, LinearVotes)):
@@ -62,7 +74,7 @@ def needs(links: Links, votes: Votes, rule: Rule | None) -> str:
         return "Dynamic, Uniform or Spherical on CUDA, in float32, bfloat16 or float16"
     if votes.dim > 64 or (isinstance(votes, LinearVotes) and votes.u.shape[-1] > 32):
         return "votes of at most 64 numbers on CUDA, and children of at most 32 in LinearVotes"
-    return ""
+    return "" if math.prod(votes.trailing) <= MAX_IMAGES else f"at most {MAX_IMAGES:,} images on CUDA"
 
 
 def _needs_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
@@ -74,6 +86,10 @@ def _needs_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
     dtypes = (torch.float32, *HALF) if is_cuda else (torch.float32, torch.float64, *HALF)
     wanted = f"votes (N, K, D) with K * D <= {MAX_NODE_NUMBERS}, on CUDA not in float64"
     return "" if fits and votes.dtype in dtypes else wanted
+
+
+def _kind_of_call(votes: Votes, rule: Rule) -> tuple:
+    return type(votes), votes.u.shape[-1], votes.dim, votes.dtype, rule.kind
 
 
 def sums(
@@ -93,22 +109,46 @@ def sums(
         mutual: for ``NodeVotes``, whether the two directions of an edge share their logits.
         coupling: whether to return couplings.
         half: the dtype in which kernels on a GPU may multiply float32 votes.
+
+    Raises:
+        KernelError: Triton can't compile or load the kernels. From then on, ``needs`` refuses such calls.
     """
-    is_cuda = on_gpu(votes)
+    if on_gpu(votes):
+        try:
+            return Sums(*_sums_on_gpu(links, votes, rule, prior, mutual, coupling, half))
+        except Exception as error:
+            if not type(error).__module__.startswith("triton") and "C compiler" not in str(error):
+                raise
+            text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            _failures[_kind_of_call(votes, rule)] = text
+            raise KernelError(f"engine fused: Triton's kernels failed here: {text}. Use engine 'torch'") from error
     if isinstance(votes, NodeVotes):
-        if is_cuda:
-            from .gpu.nodes import sums_by_node
-        else:
-            from .cpu.by_node import sums_by_node
+        from .cpu.by_node import sums_by_node
+
         return Sums(*sums_by_node(links, votes, rule, mutual, coupling))
     assert prior is not None
-    if is_cuda:
-        from .gpu.dense import sums_on_complete
-
-        return Sums(*sums_on_complete(links, votes, rule, prior, coupling, half))
     from .cpu.by_child import sums_by_child
 
     return Sums(*sums_by_child(links, votes.to(prior.dtype), rule, prior, coupling))
+
+
+def _sums_on_gpu(
+    links: Links,
+    votes: Votes,
+    rule: Rule,
+    prior: Tensor | None,
+    mutual: bool,
+    coupling: bool,
+    half: torch.dtype | None,
+) -> tuple[Tensor | None, ...]:
+    if isinstance(votes, NodeVotes):
+        from .gpu.nodes import sums_by_node
+
+        return sums_by_node(links, votes, rule, mutual, coupling)
+    assert prior is not None
+    from .gpu.dense import sums_on_complete
+
+    return sums_on_complete(links, votes, rule, prior, coupling, half)
 
 
 def prepare(links: Links, mutual: bool) -> None:

@@ -1,6 +1,5 @@
 """The base class of all capsule layers for images, their input checks, and the function that routes them."""
 
-import contextlib
 import functools
 from typing import Any, NamedTuple
 
@@ -13,9 +12,9 @@ from ..algorithms.observers import Observer
 from ..errors import check_tensor, check_unit, expect
 from ..functional import at_least_float32
 from ..graph import Links, graph_of, links_of_graph, links_of_layer
-from ..layers import HasConstants, autocast_dtype
+from ..layers import HasConstants
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing, route_links
-from ..tracing import exportable, uncompiled
+from ..tracing import autocast_dtype, exportable, outside_autocast, uncompiled
 
 
 @exportable
@@ -126,9 +125,8 @@ def route_layer(
     """
     device = check_tensor("u", u.pose if isinstance(u, Poses) else u).device
     routing = layer.routing if iterations is None else layer.routing.with_iterations(iterations)
-    # Enter an autocast block only if autocast is on, because torch.export would record the block.
     half = autocast_dtype(device)
-    with contextlib.nullcontext() if half is None else torch.autocast(device.type, enabled=False):
+    with outside_autocast(device):
         activation = activation_of(u) if routing.uses_activation else None
         links, votes = layer.links(device), layer.votes(u)
         return route_links(links, votes, routing, activation, layer.prior, on_iteration, coupling, half)

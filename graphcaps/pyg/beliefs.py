@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch_geometric.utils import is_sparse
 from ..beliefs.layer import NodeBeliefs
 from ..beliefs.rates import labels_and_states
 from ..errors import check_tensor, expect
+from ..graph import read_labels
 from ..layers import PYG, dropped
 from ..tracing import is_tracing
 from ..typed import Share, Size, typed
@@ -41,20 +43,17 @@ class BeliefConv(nn.Module):
         num_caps: Size,
         iterations: Size = 8,
         dropout: Share = 0.0,
-        messages: bool = True,
-        degree_corrected: bool = True,
         hide: Share = 0.0,
     ):
         super().__init__()
         self.feat_drop = nn.Dropout(dropout)
-        options = messages, degree_corrected, hide
-        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, *options, PYG)
+        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, hide, PYG)
 
     @classmethod
     @typed
-    def from_labels(cls, labels: Tensor, edge_index: Adj, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
+    def from_labels(cls, labels: Any, edge_index: Adj, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
         """Make a layer for labels (N, K), and count its rates: see ``graphcaps.nn.BeliefConv.from_labels``."""
-        labels, sizes = labels_and_states(labels)
+        labels, sizes = labels_and_states(read_labels("labels", labels, len(labels)).classes, hide)
         layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
         layer.beliefs.count(links_of_edges(pairs(coalesced(edge_index)), (len(labels), len(labels))).links, labels)
         return layer

@@ -96,6 +96,8 @@ def members(index: torch.Tensor, num_groups: int) -> Links:
 def coalesced(edge_index: Adj) -> Adj:
     """Check the edges, and coalesce a copy of a sparse tensor, because PyG would coalesce the caller's in place."""
     if not is_sparse(edge_index):
+        advice = "Pass data.x and data.edge_index" if hasattr(edge_index, "edge_index") else ""
+        expect(not advice, "edge_index", "a tensor", type(edge_index).__name__, advice)
         shape = check_tensor("edge_index", edge_index, floating=False).shape
         fits = shape[:1] == (2,) and len(shape) == 2 and not edge_index.is_floating_point()
         expect(fits, "edge_index", "integers (2, E)", f"{edge_index.dtype} {tuple(shape)}")

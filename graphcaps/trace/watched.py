@@ -24,7 +24,7 @@ from ..graph import Links, bipartite_graph, to_networkx
 from ..nn.node_caps import NodeCapsules
 from ..nn.routed import RoutedLayer
 from ..typed import Size, typed
-from ..viz.routing_trace import RoutingTrace
+from ..viz.routing_trace import BLOCKED, RoutingTrace
 from .layer_record import LayerRecord
 from .softmax import Choices, Softmax
 
@@ -275,7 +275,7 @@ class Watched:
             self._records[layer] = record
         c = choices.c
         load = c.new_zeros(parents, c.shape[1]).index_add(0, choices.dst, c) / len(choices.src.unique())
-        b = torch.where(choices.allowed, c.clamp_min(2**-24).log(), -torch.inf)  # float16 begins at 2**-24
+        b = torch.where(choices.allowed, c.clamp_min(2**-24).log(), BLOCKED)  # float16 begins at 2**-24
         self._records[layer].add(load.unsqueeze(-1), b=b, c=c)
         self._records[layer].arrays["v"].clear()
 

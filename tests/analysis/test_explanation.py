@@ -51,10 +51,13 @@ def test_routing_that_is_not_finite_is_named(trace):
         parse_tree(dataclasses.replace(trace, agreement=broken), 1)
 
 
-def test_the_picture_of_the_graph_draws_links_of_the_tree_alone(trace):
+def test_the_picture_of_the_graph_has_strong_ribbons_for_links_of_the_tree_alone(trace):
     tree = parse_tree(trace, 1, 0.5)
-    panel = GraphPicture(trace, image=1, shown_edges=tree.edges[:6]).panels[0]
-    assert tree.edges[0] in panel.edges and set(panel.edges) <= set(tree.edges[:6])
+    ribbons = GraphPicture(trace, image=1, shown_edges=tree.edges).panels[0].ribbons
+    c = trace.c[-1, 2, 1].astype(float)
+    assert ribbons.shares[:, ::2].sum() == pytest.approx(c[tree.edges].sum() / 16, abs=1e-3)
+    opacities = {round(float(color[3]), 2) for color in ribbons.ways.get_facecolors()}
+    assert opacities == {0.15, 0.8} and ribbons.shares.sum() == pytest.approx(1)
 
 
 def test_the_tree_holds_the_kept_links_and_words_count_them(trace, with_fields):
@@ -65,7 +68,13 @@ def test_the_tree_holds_the_kept_links_and_words_count_them(trace, with_fields):
     lines, e = in_words(trace, tree).splitlines(), tree.edges[0]
     assert credit[e] == credit.max() == np.float64(trace.c[-1, 2, 1, e]) * trace.agreement[-1, 2, 1, e]
     children = len(set(trace.src[tree.edges].tolist()))
-    assert lines[0].endswith(", label class 1")
-    assert lines[1] == f"{len(tree.edges)} of 160 links, from {children} children, make up 80% of all credit"
-    assert lines[2].startswith(f"the strongest link: child {trace.src[e]} to class {trace.dst[e]}, ")
+    lengths, c = trace.lengths[-1, 2, 1], trace.c[-1, 2, 1].astype(float).reshape(16, 10).max(axis=1)
+    named = [j for j in np.argsort(-lengths) if lengths[j] > 0.5]
+    wanted = ", then ".join(f"class {j} ({lengths[j]:.2f})" for j in named)
+    assert lines[0] == f"image: longest is {wanted}, label class 1"
+    assert lines[1].endswith(f"; {(c > 0.5).sum()} of 16 children give most of themselves to one")
+    short = dataclasses.replace(trace, lengths=trace.lengths * 0.4)
+    assert in_words(short, tree).startswith("image: no class is longer than 0.50: train on; the longest has 0.3")
+    assert lines[2] == f"{len(tree.edges)} of 160 links, from {children} children, make up 80% of all credit"
+    assert lines[3].startswith(f"the strongest link: child {trace.src[e]} to class {trace.dst[e]}, ")
     assert " at 3 places, " in in_words(with_fields, parse_tree(with_fields, 1, 1))

@@ -51,11 +51,13 @@ def test_em_takes_a_childs_length_for_its_activation(make, draw):
 @pytest.mark.parametrize("routing", ROUTINGS)
 def test_every_routing_works_in_a_layer_and_under_autocast(routing, u):
     layer = CapsuleLayer(6, 3, routing=routing)
-    v = layer(u)
+    v, call = layer(u), (layer.graph(), layer.votes(u), layer.routing)
+    exact = route(*call).v
     assert v.dtype == torch.float32 and ((v.norm(dim=-1) > 0) & (v.norm(dim=-1) < 1)).all()
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(layer(u), v)
         assert torch.equal(layer(u.bfloat16()), layer(u.bfloat16().float()))
+        assert torch.equal(route(*call).v, exact)
 
 
 @pytest.mark.parametrize(

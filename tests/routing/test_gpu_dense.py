@@ -1,14 +1,18 @@
-"""Triton's kernels for complete graphs, on CUDA, in Triton's interpreter, and compiled for an H200."""
+"""Triton's kernels for complete graphs, on CUDA, in Triton's interpreter, and compiled for three cards."""
+
+from unittest.mock import Mock
 
 import oracle
 import pytest
 import torch
-from gpu_kernels import INTERPRETED, compile_for_h200, device_of_kernels, outside_only, run_in_interpreter
+from gpu_kernels import INTERPRETED, compile_for, device_of_kernels, outside_only, run_in_interpreter
 
 from graphcaps import LinearVotes, complete_graph, engine, route
-from graphcaps.algorithms.votes import GivenVotes
+from graphcaps.algorithms.votes import GivenVotes, NodeVotes
+from graphcaps.errors import GraphcapsError
+from graphcaps.graph import links_of_graph
 from graphcaps.kernels import door
-from graphcaps.routing import Dynamic, Spherical, Uniform
+from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
 
 
 @outside_only
@@ -30,6 +34,9 @@ def compile_layer(layer, precision="highest", dtype=None):
     with torch.autocast("cpu", dtype, enabled=dtype is not None):
         layer(u).sum().backward()
 
+"""
+MUCH_MEMORY = "compile_layer(CapsuleLayer(640, 10, 16, 64), dtype=torch.bfloat16)"
+ALL = """
 compile_layer(CapsuleLayer(640, 10, 32, 64, "spherical", learned_prior=True))  # the widest
 paper, compact, parts = (CapsNet.from_preset(preset).capsules for preset in ("paper", "compact", "parts"))
 for options in ({}, {"precision": "high"}, {"dtype": torch.bfloat16}):
@@ -39,12 +46,14 @@ compile_layer(parts, dtype=torch.bfloat16)
 votes = torch.randn(128, 11520, 16, requires_grad=True)  # by image
 route(complete_graph(1152, 10), votes.transpose(0, 1), "spherical").v.sum().backward()
 """
+CASES = {"H200": ALL, "RTX 3090": MUCH_MEMORY, "MI300": "compile_layer(CapsuleLayer(64, 10, 8, 16))"}
 
 
 @outside_only
 @pytest.mark.long
-def test_every_kernel_compiles_for_an_h200_and_fits_its_shared_memory(tmp_path):
-    compile_for_h200(CODE, {"iterate", "gradient", "finish", "finish_back"}, tmp_path)
+@pytest.mark.parametrize("card", CASES)
+def test_every_kernel_compiles_for_this_card_and_fits_its_shared_memory(card, tmp_path):
+    compile_for(card, CODE + CASES[card], {"iterate", "gradient", "finish", "finish_back"}, tmp_path)
 
 
 @pytest.fixture
@@ -129,3 +138,26 @@ def test_what_observers_see_second_derivatives_and_infinite_priors(device):
     (got,) = torch.autograd.grad(route(graph, u, prior=prior).v.sum(), u)  # the prior needs no gradient
     with engine("torch"):
         torch.testing.assert_close(got, torch.autograd.grad(route(graph, u, prior=prior).v.sum(), u)[0])
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error_if_they_were_asked_for(monkeypatch):
+    out_of_resources = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
+    failing = Mock(side_effect=out_of_resources("shared memory, Required: 114688, Hardware limit: 101376"))
+    for name, value in {"on_gpu": lambda votes: True, "has_triton": lambda: True, "_sums_on_gpu": failing}.items():
+        monkeypatch.setattr(door, name, value)
+    monkeypatch.setattr(door, "_failures", {})
+    graph, u = complete_graph(4, 3), torch.randn(12, 2, 5)
+    links, nodes = links_of_graph(graph), NodeVotes(torch.randn(4, 2, 3))
+    with engine("torch"):
+        exact = route(graph, u).v
+    with pytest.warns(UserWarning, match="Required: 114688.*slower engine 'torch' routes"):
+        assert torch.equal(route(graph, u).v, exact)
+    assert torch.equal(route(graph, u).v, exact) and failing.call_count == 1  # it isn't tried again
+    with engine("fused"), pytest.raises(GraphcapsError, match="Required: 114688.*Use engine 'torch'"):
+        route(graph, u)
+    with pytest.warns(UserWarning, match="slower engine 'torch'"):
+        route_nodes(links, nodes, Spherical(2))
+    failing.side_effect = torch.OutOfMemoryError("CUDA out of memory")
+    with pytest.raises(torch.OutOfMemoryError):
+        route(graph, u.half())

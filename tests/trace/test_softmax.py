@@ -50,7 +50,7 @@ def test_a_gate_has_loads_dead_experts_names_and_pictures_in_its_words(tmp_path)
     assert seen.scalars() == pytest.approx({f"0/{name}": number for name, number in numbers.items()}, rel=1e-3)
     picture = words(viz.GraphPicture(trace, "epochs").figure)
     wanted = ("choose ace", "Each digit divides itself among experts; dead (under a tenth of an equal load): 1 of 4")
-    for text in (*wanted, "experts, and their loads", f"ace\n{load:.1%}", f"a{c.max(1)[0].argmax()} |"):
+    for text in (*wanted, "experts,\nand their loads", f"ace\n{load:.1%}", f"a{c.max(1)[0].argmax()} |"):
         assert text in picture
 
 

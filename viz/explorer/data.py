@@ -30,7 +30,7 @@ Version 1, keys at the top::
       entropy    entropy of every child in nats, quantised (K, R, I); 0 for children without edges
       mean_entropy      K times R: the mean over all children with edges, not quantised
       lengths    K times R times J, to 4 digits
-      chosen     null, or for a softmax K times R times J: how many of all children choose the parent
+      chosen     null, or for a softmax K times R times J: how many of all children give the parent more than half
       saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for display
 
 A softmax without votes has no agreement, and at the top also the keys::
@@ -53,7 +53,7 @@ import numpy as np
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import entropies
-from graphcaps.viz.routing.selection import children_in_order, choices, selected
+from graphcaps.viz.routing.selection import children_in_order, selected
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
 from graphcaps.viz.routing.tint import smooth
 from graphcaps.viz.routing_trace import RoutingTrace
@@ -133,9 +133,10 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
     pixels = None if trace.images is None else trace.images[n]
     chosen = None
     if trace.agreement is None:
-        by_state = (choices(trace, row) for row in c.reshape(-1, trace.num_edges))
-        counts = [np.bincount(parents[parents >= 0], minlength=trace.num_parents) for parents in by_state]
-        chosen = np.reshape(counts, (*c.shape[:2], -1)).tolist()
+        most = (trace.dst[row > 0.5] for row in c.reshape(-1, trace.num_edges))  # at most one edge of a child
+        chosen = np.reshape(
+            [np.bincount(dst, minlength=trace.num_parents) for dst in most], (*c.shape[:2], -1)
+        ).tolist()
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
         "pixels": None if pixels is None else packed(pixels),

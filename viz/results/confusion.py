@@ -9,7 +9,7 @@ from graphcaps.viz import style
 
 
 def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = (), unit: str = "images") -> Figure:
-    """Draw a confusion matrix. Errors are coloured, so that they stand out from the many right answers.
+    """Draw a confusion matrix. An error's colour shows its share of the true class, on the same scale in all pictures.
 
     Args:
         matrix: (J, J) integers >= 0. A row is a true class, a column a predicted class.
@@ -51,16 +51,17 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = (), unit: str =
         axes.set(xlabel="predicted class", ylabel="true class")
         right, total = int(matrix.trace()), int(matrix.sum())
         share = f" ({100 * right / total:.2f} %)" if total else ""
-        style.Heading(figure).say("Which class is taken for which", f"{right:,} of {total:,} {unit} right{share}")
+        line = f"{right:,} of {total:,} {unit} right{share}"
+        style.Heading(figure).say("Which class is taken for which", line)
     return figure
 
 
 def _fill(axes: Axes, matrix: np.ndarray) -> None:
-    """Draw cells with counts: errors from white to orange by their number, right answers grey."""
+    """Draw cells with counts: errors from white (0) to orange (1) by their share of the row, right answers grey."""
     right = np.eye(len(matrix), dtype=bool)
-    errors = np.ma.masked_array(matrix, right)
+    errors = np.ma.masked_array(matrix / np.maximum(1, matrix.sum(axis=1, keepdims=True)), right)
     axes.set_facecolor(style.SHADE)
-    axes.imshow(errors, cmap=style.ERRORS, vmin=0, vmax=max(1, errors.filled(0).max()))
+    axes.imshow(errors, cmap=style.ERRORS, vmin=0, vmax=1)
     axes.spines[:].set_visible(False)
     lines = np.arange(len(matrix) + 1) - 0.5
     axes.hlines(lines, -0.5, len(matrix) - 0.5, color="white", lw=1)

@@ -1,17 +1,15 @@
 """Images of a trace, and what the decoder makes of them."""
 
-from typing import Any
-
 from matplotlib.figure import Figure
 
 from graphcaps.errors import required
 from graphcaps.viz import style
+from graphcaps.viz.routing.selection import shown_parents
 from graphcaps.viz.routing.timeline import caption
 from graphcaps.viz.routing_trace import RoutingTrace
 
-_WIDTH, _HEIGHT, _TOP = 900, 310, 70  # pixels at 100 dpi
-_LEFT = 90
 _MAX_IMAGES = 10
+_STEP, _SIDE, _LEFT, _TOP = 87, 78, 25, 92  # pixels at 100 dpi
 
 
 def has_reconstructions(trace: RoutingTrace) -> bool:
@@ -20,41 +18,42 @@ def has_reconstructions(trace: RoutingTrace) -> bool:
 
 
 def sheet(trace: RoutingTrace) -> Figure:
-    """Draw images, and below each the decoder's picture of its longest capsule.
+    """Draw images, and below each the decoder's picture of each class that the network names, or else of the longest.
 
     Returns:
         A figure without a window, 900 pixels wide at 100 dpi. Its axes have the labels ``input n`` and
-        ``reconstruction n``, where n is the index of the image.
+        ``reconstruction n``, where n is the index of the image; several of an image have the same label.
 
     Raises:
         InputError: the trace has no reconstructions, or doesn't fit together.
     """
     trace.check()
-    images, decoded = trace.images, trace.reconstructions if has_reconstructions(trace) else None
-    decoded = required(
-        decoded, "trace", "reconstructions", advice="Traces of trained networks with a decoder have them"
-    )
-    longest = trace.lengths[-1, trace.answer_at].argmax(axis=-1)  # (N,)
-    names = {j: style.cut(name, 10) for j, name in enumerate(trace.class_names)}
-    step = (_WIDTH - 25 - _LEFT) / _MAX_IMAGES
+    decoded, advice = trace.reconstructions, "Traces of trained networks with a decoder have them"
+    shown = trace.images if has_reconstructions(trace) else None
+    images = required(shown, "trace", "reconstructions", advice=advice)[:_MAX_IMAGES]
+    assert decoded is not None, "has_reconstructions has seen them"
+    lengths = trace.lengths[-1, trace.answer_at, :_MAX_IMAGES]
+    columns = [[(int(longest), decoded[n])] for n, longest in enumerate(lengths.argmax(axis=-1))]
+    if trace.decoded_parents is not None:
+        for n, column in enumerate(columns):
+            column[:] = [(j, trace.decoded_parents[n, -1, j]) for j in shown_parents(trace, lengths[n])] or column
+    names = [style.cut(name, 10) for name in trace.parent_names]
     with style.applied():
-        figure = style.blank(_WIDTH, _HEIGHT)
+        figure = style.blank(900, _TOP + 106 + 124 * max(map(len, columns)))
         source = [word for word in caption(trace, "iterations", 0) if not word.startswith("image")]
-        style.Heading(figure).say("Images, and what the decoder makes of the longest capsule", ", ".join(source))
-        rows = {"input": 82, "decoded": 162, "longest": 208} | ({"true": 30} if trace.labels is not None else {})
-        for name, down in rows.items():
-            style.write(figure, 25, _TOP + down, name, color=style.MUTED, va="center")
-        assert images is not None, "has_reconstructions has seen them"
-        for n, image in enumerate(images[:_MAX_IMAGES]):
-            left, side = _LEFT + n * step, step - 6
-            middle: dict[str, Any] = {"ha": "center", "va": "center"}
-            label, answer = None if trace.labels is None else int(trace.labels[n]), int(longest[n])
-            is_wrong = label not in (None, answer)
-            if label is not None:
-                style.write(figure, left + side / 2, _TOP + rows["true"], names.get(label, str(label)), **middle)
-            style.show_image(style.panel(figure, f"input {n}", left, _TOP + 43, side, side), image)
-            style.show_image(style.panel(figure, f"reconstruction {n}", left, _TOP + 123, side, side), decoded[n])
-            text = names.get(answer, str(answer)) + "\nwrong" * is_wrong
-            looks = {"ha": "center", "linespacing": 1.3, "weight": "bold" if is_wrong else "normal"}
-            style.write(figure, left + side / 2, _TOP + rows["longest"] - 9, text, **looks)
+        title = f"Images, and the {trace.parent_word[1]} that the network names, decoded, with their lengths"
+        style.Heading(figure).say(title, ", ".join(source))
+        for n, (image, column) in enumerate(zip(images, columns, strict=True)):
+            left, label = _LEFT + n * _STEP, None if trace.labels is None else int(trace.labels[n])
+            text = "" if label is None else f"label {names[label]}"
+            for k, (j, pixels) in enumerate([(label or 0, image), *column]):
+                top = _TOP + 124 * k - 18 * (k > 0)
+                kind = f"{'reconstruction' if k else 'input'} {n}"
+                style.show_image(style.panel(figure, kind, left, top, _SIDE, _SIDE), pixels)
+                if k:
+                    above = not trace.has_classes or lengths[n, j] > trace.threshold
+                    text = f"{names[j]} {lengths[n, j]:.2f}" if above else f"none\nabove {trace.threshold:.2f}"
+                    text += "\nwrong" * (label not in (None, j))
+                bold = "bold" if text.endswith("wrong") else "normal"
+                style.write(figure, left + _SIDE / 2, top + _SIDE + 4, text, ha="center", weight=bold, linespacing=1.3)
     return figure

@@ -4,16 +4,14 @@ import math
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
-from graphcaps.viz.routing.selection import Selection, selected
-from graphcaps.viz.routing.timeline import until
+from graphcaps.viz.routing.timeline import between
 from graphcaps.viz.routing_trace import RoutingTrace
 
-_MAX_OTHERS = 40  # at most this many curves of other children are drawn
+_MOST_CURVES = 60  # at most this many children have a curve
 
 
 def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -41,76 +39,52 @@ def _per_child(trace: RoutingTrace, values: np.ndarray) -> np.ndarray:
     return np.stack([np.bincount(trace.src, row, trace.num_children) for row in values])
 
 
-class EntropyCurves:
-    """The entropy of each child along the steps of a picture, on ``axes``. Curves end at the current position.
+class EntropyPicture(Picture):
+    """Coupling entropy over iterations or epochs, with a dot at the current position.
 
     Attributes:
-        children: LineCollection of the ``chosen`` children, in the colours of the parents that they choose.
-        others: LineCollection of up to 40 other children.
+        children: LineCollection of up to 60 children, in the colours of the parents that they are coupled with most.
         mean: Line2D of the mean over all children.
-        level: the mean uniform level.
     """
 
-    def __init__(self, picture: Picture, axes: Axes, chosen: Selection):
-        time, medium, trace = picture.timeline, picture.medium, picture.trace
-        self._x = time.x
+    def draw(self) -> None:
+        time, medium, trace, screen = self.timeline, self.medium, self.trace, self.medium.heading
+        self.figure = style.blank(medium.width, 400 if screen else 230)
+        self._heading = style.Heading(self.figure, medium)
+        axes = self.figure.add_axes((0.115, 0.135, 0.715, 0.585) if screen else (0.185, 0.16, 0.64, 0.655))
         self._entropies, levels = entropies(trace, time.c)  # (S, I'), (I',)
         small: dict[str, Any] = {"size": medium.small, "color": medium.muted}
-        highest, self.level = float(levels.max()) or 1.0, float(levels.mean())
-        axes.set_facecolor("none")
-        axes.set(xlim=(self._x[0] - 0.2, self._x[-1] + 0.2), ylim=(0, 1.06 * highest))
+        highest, self._level = float(levels.max()) or 1.0, float(levels.mean())
+        axes.set(xlim=(time.x[0] - 0.2, time.x[-1] + 0.2), ylim=(0, 1.06 * highest))
         axes.set_yticks([0, 1, 2] if 2 < highest < 3 else [0, round(highest / 2, 1)])
         iteration = "iteration" if trace.agreement is None else "routing iteration"
         label = iteration if time.over == "iterations" else "epoch of training (those kept)"
-        axes.set_xlabel(label + f"  ({picture.source})" * (medium.heading and bool(picture.source)), **small)
+        axes.set_xlabel(label + f"  ({self.source})" * (screen and bool(self.source)), **small)
+        axes.set_ylabel("coupling entropy (nat)")
         every = slice(None, None, math.ceil(len(time) / 20))
         axes.set_xticks(time.x[every], [str(step) for step in time.steps[every]])
-        axes.axhline(self.level, color=medium.muted, lw=0.9, ls=(0, (4, 3)))
-        same = np.all(levels == levels[0])
-        name = f"ln {round(math.exp(self.level))} = {self.level:.2f}" if same else f"{self.level:.2f}"
-        axes.text(0.01, 1.02, f"dashed: undecided, {name}", transform=axes.transAxes, va="bottom", **small)
-        linked, best = np.unique(trace.src), np.zeros(trace.num_children, int)
+        axes.axhline(self._level, color=medium.muted, lw=0.9, ls=(0, (4, 3)))
+        name = f"ln {round(math.exp(self._level))} = " if np.all(levels == levels[0]) else ""
+        text = f"dashed: equal couplings, {name}{self._level:.2f}"
+        axes.text(0.01, 1.02, text, transform=axes.transAxes, va="bottom", **small)
         order = np.argsort(time.c[-1], kind="stable")
-        order = order[np.isin(trace.dst[order], chosen.parents)]
-        best[trace.src[order]] = trace.dst[order]  # the strongest come last
-        self._rows = np.searchsorted(linked, chosen.children)
-        self._other_rows = np.setdiff1d(np.arange(len(linked)), self._rows)[:_MAX_OTHERS]
-        self.others = LineCollection([], colors=[medium.faint], linewidths=0.9 * medium.line)
-        colors = [picture.color(j) for j in best[chosen.children]]
-        self.children = LineCollection([], colors=colors, linewidths=1.6 * medium.line)
-        for lines in (self.others, self.children):
-            axes.add_collection(lines, autolim=False)
-        self.mean = axes.plot([], [], color=medium.ink, lw=2.6 * medium.line, clip_on=False)[0]
-        self._tip = axes.plot([], [], "o", color=medium.ink, ms=6 * medium.line, clip_on=False)[0]
+        strongest = np.zeros(trace.num_children, int)
+        strongest[trace.src[order]] = trace.dst[order]  # the strongest come last
+        colors = [self.color(j) for j in strongest[np.unique(trace.src)][:_MOST_CURVES]]
+        curves = self._entropies.T[:_MOST_CURVES]
+        lines = [np.column_stack((time.x, curve)) for curve in curves]
+        self.children = LineCollection(lines, colors=colors, linewidths=1.6 * medium.line)
+        axes.add_collection(self.children, autolim=False)
+        (self.mean,) = axes.plot(time.x, self._entropies.mean(axis=1), color=medium.ink, lw=2.6 * medium.line)
+        (self._tip,) = axes.plot([], [], "o", color=medium.ink, ms=6 * medium.line, clip_on=False)
         self._value = axes.annotate("", (0, 0), (6, 0), va="top", textcoords="offset points", size=medium.small)
 
-    def show(self, position: float) -> np.ndarray:
-        """Draw the curves up to ``position``, in steps from 0. Return the entropies (I',) there."""
-        x, curves = until(position, self._x, self._entropies)
-        for lines, rows in ((self.children, self._rows), (self.others, self._other_rows)):
-            lines.set_segments([np.column_stack((x, curves[:, row])) for row in rows])
-        means = curves.mean(axis=1)
-        self.mean.set_data(x, means)
-        self._tip.set_data(x[-1:], means[-1:])
-        self._value.xy = (x[-1], means[-1])
-        self._value.set_text(f"mean {means[-1]:.2f}")
-        return curves[-1]
-
-
-class EntropyPicture(Picture):
-    """Coupling entropy over iterations or epochs; ``curves`` are its ``EntropyCurves``."""
-
-    def draw(self) -> None:
-        screen = self.medium.heading
-        self.figure = style.blank(self.medium.width, 400 if screen else 230)
-        self._heading = style.Heading(self.figure, self.medium)
-        axes = self.figure.add_axes((0.115, 0.135, 0.715, 0.585) if screen else (0.185, 0.16, 0.64, 0.655))
-        chosen = selected(self.trace, self.timeline.c[-1], self.timeline.lengths[-1])
-        self.curves = EntropyCurves(self, axes, chosen)
-        axes.set_ylabel("coupling entropy (nat)")
-
     def show(self, position: float) -> None:
-        values = self.curves.show(position)
-        share = f", {values.mean() / self.curves.level:.1%} of uniform" if self.curves.level > 0 else ""
-        line = f"{self.timeline.title(position)}: mean entropy {values.mean():.3f} ± {values.std():.3f} nat{share}"
+        values, x = between(self._entropies, position), float(between(self.timeline.x, position))
+        mean = float(values.mean())
+        self._tip.set_data([x], [mean])
+        self._value.xy = (x, mean)
+        self._value.set_text(f"mean {mean:.2f}")
+        share = f", {mean / self._level:.1%} of uniform" if self._level > 0 else ""
+        line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} ± {values.std():.3f} nat{share}"
         self._heading.say(self.choice(position), line)

@@ -29,11 +29,12 @@ def pixels(picture: Picture, position: float) -> np.ndarray:
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def palette_of(samples: list[np.ndarray], medium: style.Medium) -> Image.Image:
+def palette_of(samples: list[np.ndarray], picture: Picture) -> Image.Image:
     """An image whose palette has the paper's colour, and the colours that fit the samples best."""
     sample = Image.fromarray(np.concatenate(samples))
-    chosen = sample.quantize(255, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).getpalette()
-    colors, paper = np.array(chosen).reshape(-1, 3), np.round(255 * np.array(to_rgb(medium.paper))).astype(int)
+    looks: dict[str, Any] = {"method": Image.Quantize.MAXCOVERAGE, "dither": Image.Dither.NONE}
+    chosen = sample.quantize(picture.colors, kmeans=2, **looks).getpalette()  # kmeans: large areas keep their colour
+    colors, paper = np.array(chosen).reshape(-1, 3), np.round(255 * np.array(to_rgb(picture.medium.paper))).astype(int)
     image = Image.new("P", (1, 1))
     image.putpalette([*paper.tolist(), *colors[abs(colors - paper).max(axis=1) > _NEAR].ravel().tolist()])
     return image
@@ -41,10 +42,10 @@ def palette_of(samples: list[np.ndarray], medium: style.Medium) -> Image.Image:
 
 def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> None:
     """Film ``picture`` as GIF, with one palette chosen from frames over the whole timeline, or as WebP."""
-    frames = picture.timeline.frames()
+    frames = picture.frames()
     with replacing(path) as temporary:
         samples = [pixels(picture, position) for position in np.linspace(0, picture.timeline.end, 4)]
-        palette = palette_of(samples, picture.medium) if path.suffix == ".gif" else None
+        palette = palette_of(samples, picture) if path.suffix == ".gif" else None
 
         def images() -> Iterator[Image.Image]:
             for frame in frames:
@@ -75,7 +76,7 @@ def write_mp4(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
         options = {"fps": _FPS, "macro_block_size": 2, "quality": 8}
         with contextlib.closing(write_frames(str(temporary), (width, height), **options)) as writer:
             writer.send(None)
-            for frame in picture.timeline.frames():
+            for frame in picture.frames():
                 image = pixels(picture, frame.position)
                 for _ in range(round(frame.seconds * _FPS)):
                     writer.send(image)

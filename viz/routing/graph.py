@@ -1,109 +1,92 @@
-"""The graph between the children and the parents that they choose, over the rounds of routing, and their entropy."""
+"""The ribbons between the children and the parents over the rounds of routing, beside the image."""
 
 from typing import Any
 
 import numpy as np
 
 from graphcaps.viz import style
-from graphcaps.viz.routing.entropy import EntropyCurves
-from graphcaps.viz.routing.panel import Panel
+from graphcaps.viz.routing.panel import Box, Panel
 from graphcaps.viz.routing.picture import Picture
-from graphcaps.viz.routing.selection import ends_of, selected
+from graphcaps.viz.routing.ribbons import MOST_STRIPS
+from graphcaps.viz.routing.selection import decisions
 from graphcaps.viz.routing.tint import tinted
-
-_MAX_PANELS = 5  # rounds side by side in a still
-
-_Places = list[tuple[float, tuple[float, float, float], tuple[float, float, float, float]]]
-"""For each panel: its step; left, top and side of the square for its image; left, top, width, height of its graph."""
 
 
 class GraphPicture(Picture):
-    """Children at the left, parents at the right; width and opacity of a line show its coupling, from 0 to 1.
+    """Children at the left, each a strip cut into its couplings, which flow as ribbons to the parents at the right.
 
-    A film shows one round after the other, a still shows them side by side. The image's strokes have the colours of the
-    parents that get them. If the trace has decoded images, each child is drawn as its vote for the parent that it goes
-    to most, the stronger the more it counts, and each parent as it is in this round. Children that stay undecided are
-    folded away, with their number, and so are parents that no child chooses. The curves show how undecided all are.
+    A film shows one round after the other. A still shows the first round, the last, and the one between them in which
+    the children have decided half of what they decide. The image's strokes have the colours of the parents that get
+    them. If the trace has decoded images, each child has its vote for the parent that it goes to most, and each parent
+    is drawn as it is in this round. Classes below the network's threshold share a grey bar.
 
     Args:
-        show_all: fold nothing away. Of a graph with more than 320 edges, a random sample of children is shown.
-
-        shown_edges: (K,) the only edges drawn, the most important first: those of up to twelve children and four
-            parents. None: all edges between the children and parents that are shown.
+        shown_edges: (K,) edges whose ribbons are strong; the others are pale. None: all ribbons are strong.
 
     Attributes:
-        chosen: what is shown, a ``Selection``.
         panels: one ``Panel`` for a film, one per round for a still.
-        curves: the ``EntropyCurves``.
         votes, parents: the decoded images of the children and of the parents in each round, or None.
         tint: gives the image (H, W, 3) for couplings (E,) at a position; None if the trace has no image.
+        truth: the true label and the answer, for below the image of a film.
     """
 
-    film, still, options = style.WIDE, style.PAGE, ("show_all", "shown_edges")
+    film, still = style.WIDE, style.PAGE
+    options: tuple[str, ...] = ("shown_edges",)
+    votes: Any
+    parents: Any
 
     def draw(self) -> None:
         trace, time, medium = self.trace, self.timeline, self.medium
-        if self.shown_edges is not None and len(self.shown_edges):
-            self.chosen = ends_of(trace, self.shown_edges)
-        else:
-            self.chosen = selected(trace, time.c[-1], time.lengths[-1], self.show_all)
         # Decoded images are those of the last epoch's iterations, so a picture over epochs has none.
         self.votes, self.parents = (
             None if images is None or time.over == "epochs" else images[self.image]
             for images in (trace.decoded_votes, trace.decoded_parents)
         )
-        self.tint = tinted(trace, self.image, time.c[-1], self.parents)
-        rows = max(len(self.chosen.children), 3 * len(self.chosen.parents))  # a parent is as high as three children
-        places = self._film(rows) if medium.heading else self._still(rows)
-        (_, top, _, tall), strip = places[0][2], 14 * medium.small + 16  # the strip is that of the curves
-        height = round(top + tall + 4.5 * medium.small + strip)
-        self.figure = style.blank(medium.width, height, medium.paper)
+        self.tint = tinted(trace, self.image, time.c[-1], self.parents, self.named, [self.color(j) for j in self.named])
+        longest = int(time.lengths[-1].argmax())
+        self.truth = f"answer: {self.names[longest] if longest in self.named else 'none'}"
+        is_told = self.true is not None and medium.heading
+        self.truth = f"true label: {self.names[self.true or 0]}, {self.truth}" if is_told else ""
+        rows = max(min(MOST_STRIPS, len(np.unique(trace.src))), 3 * len(self.named))
+        tall = np.clip(23 * rows, 230, 560) if medium.heading else np.clip(14 * rows, 130, 400)
+        places = self._places(float(tall))
+        self._height = round(max(top + high for *_, (_, top, _, high) in places) + (38 if medium.heading else 17))
+        self.figure = style.blank(medium.width, self._height, medium.paper)
         self._heading = style.Heading(self.figure, medium)
-        canvas = self.figure.add_axes((0, 0, 1, 1), xlim=(0, medium.width), ylim=(height, 0))
+        canvas = self.figure.add_axes((0, 0, 1, 1), xlim=(0, medium.width), ylim=(self._height, 0))
         canvas.set_axis_off()
         self.panels = [Panel(self, canvas, square, box) for _, square, box in places]
-        if not medium.heading:
-            for panel, (step, _, (left, *_)) in zip(self.panels, places, strict=True):
-                style.write(self.figure, left, 4, time.title(step).split(" of ")[0], size=medium.text, weight="bold")
-                panel.show(step)
-        top, wide = height - strip + 1.5 * medium.small, medium.width
-        looks: dict[str, Any] = {"size": medium.small, "color": medium.muted}
-        style.write(self.figure, 0.025 * wide, top, "how\nundecided\n(entropy, nat)", **looks)
-        box = (0.165 * wide, top, 0.715 * wide, strip - 5.5 * medium.small - 8)
-        self.curves = EntropyCurves(self, style.panel(self.figure, "entropy", *box), self.chosen)
+        if medium.heading:
+            looks = {"size": medium.small, "color": medium.muted}
+            style.write(self.figure, 25, self._height - 20, self.source, **looks)
+        for panel, (step, square, _) in zip(self.panels, places, strict=True) if not medium.heading else ():
+            style.write(self.figure, square[0], 4, time.title(step).split(" of ")[0], size=medium.text, weight="bold")
+            panel.show(step)
 
-    def _film(self, rows: int) -> _Places:
-        """One panel with the image at its left."""
-        top, edge, wide = 118.0, self.medium.width / 30, self.medium.width * 14 / 15
-        side = 0.29 * self.medium.width if self.tint else 0.0
-        tall = float(np.clip(32 * rows, max(side, 150), 560))
-        taken = side + 0.05 * wide if side else 0.0
-        return [(self.timeline.end, (edge, top + (tall - side) / 2, side), (edge + taken, top, wide - taken, tall))]
-
-    def _still(self, rows: int) -> _Places:
-        """A panel for each of up to five rounds, with the image above the graph, or up to three without an image."""
-        time = self.timeline
-        steps = np.unique(np.linspace(0, time.end, min(_MAX_PANELS if self.tint else 3, len(time))).round()).tolist()
-        column = self.medium.width / max(3, len(steps))
-        side, top = (0.7 * column, 28 + 0.7 * column) if self.tint else (0.0, 20.0)
-        tall = float(np.clip(15 * rows, 100, 420))
-        places: _Places = []
-        for k, step in enumerate(steps):
-            left, wide = k * column + 4, column - 24
-            places.append((step, (left + (wide - side) / 2, 20.0, side), (left, top, wide, tall)))
-        return places
+    def _places(self, tall: float) -> list[tuple[float, Box, Box]]:
+        """For each panel its step, the place of the image and that of the graph."""
+        wide, end, c = self.medium.width, self.timeline.end, self.timeline.c
+        if self.medium.heading:  # the image is at the left of the graph
+            side = 0.27 * wide if self.tint else 0.0
+            left = 25 + (side + 30 if side else 0)
+            return [(end, (25.0, 112.0, side, side), (left, 112.0, wide - left - 25, tall))]
+        squares = np.square(c).sum(axis=1)
+        half = 1 + np.abs(squares - (squares[0] + squares[-1]) / 2)[1:-1].argmin() if len(c) > 2 else 0
+        column, side = wide / 3, wide / 6 if self.tint else 0.0
+        top = 22 + (side + 28 if side else 0)  # the image is above the graph
+        lefts = [(step, k * column + 6) for k, step in enumerate(sorted({0.0, float(half), end}))]
+        return [(step, (left, 22.0, side, side), (left, top, column - 18, tall)) for step, left in lefts]
 
     def show(self, position: float) -> None:
         if self.medium.heading:
             self.panels[0].show(position)
-        self.curves.show(position)
-        line = self.timeline.title(position)
+        line, said = self.timeline.title(position), decisions(self.trace, self.timeline.at(position)[0])
         if self.trace.agreement is None:
             dead = self.trace.dead()[round(position) if self.timeline.over == "epochs" else -1].sum()
-            line += f". Each {self.words[0]} divides itself among {self.trace.about.get('parent', 'parent')}s; "
+            line += f". Each {self.words[0]} divides itself among {self.trace.parent_word[1]}; "
             line += f"dead (under a tenth of an equal load): {dead} of {len(self.names):,}"
-        elif self.timeline.over == "iterations":
-            votes = f"Each {self.words[0]} votes for the look of the whole; votes that agree count more next time"
-            end = position == self.timeline.end
-            line = f"routing {line}" + (": the answer. From iteration 1 on: how it came about" if end else f". {votes}")
+        elif len(said.child):
+            line = f"routing {line}" if self.timeline.over == "iterations" else line
+            line += f". {said.gives_most.sum():,} of {len(said.child):,} give most of themselves to one "
+            line += f"{self.trace.parent_word[0]}; undecided: {(said.word == 'undecided').sum():,}"
         self._heading.say(self.choice(position), line[0].upper() + line[1:])

@@ -1,7 +1,4 @@
-"""A user's graph as ``CapsuleConv`` routes along it: each edge has the colour of the capsule it is coupled with most.
-
-The entropy is drawn next to the graph.
-"""
+"""A user's graph as ``CapsuleConv`` routes along it, with edges in the colours of their capsules."""
 
 from typing import Any
 
@@ -31,7 +28,7 @@ _PAPER = np.array(to_rgb(style.FAINT))
 
 
 class NodesPicture(Picture):
-    """The graph, with the entropy over the steps and a key.
+    """The graph, with a key.
 
     An edge has the colour of the capsule that it is coupled with most. Its width grows linearly with this coupling,
     from undecided (all capsules have an equal share) to 1. Its colour goes from grey to the capsule's in the same way.
@@ -82,8 +79,9 @@ class NodesPicture(Picture):
         self._colors = np.array([style.color(k) for k in range(trace.num_caps)])
         self._lay_out(self._size_in_words(number, len(pairs)))
         self._draw_graph(self._main)
-        self._draw_entropy(self._chart)
-        self._draw_key()
+        entropy, levels = entropies(trace, self.timeline.c)
+        self._means = entropy.mean(axis=1)
+        self._hint = EQUAL if self._means[-1] > 0.95 * levels.mean() else self.source
 
     def _size_in_words(self, nodes: int, edges: int) -> str:
         what = f"{count(len(self.shown), 'node')}, {count(len(self.edges), 'edge')}"
@@ -97,20 +95,20 @@ class NodesPicture(Picture):
         return what + (f"; {recorded} votes are recorded" if recorded else "")
 
     def _lay_out(self, size_in_words: str) -> None:
-        medium, screen = self.medium, self.medium is style.SCREEN
-        side, top, left = (470, 72, 22) if screen else (324, 6, 8)
-        rows = -(-self.trace.num_caps // 2)
-        right, below = (550, top + 26) if screen else (44, top + side + 44)
-        wide, tall = (148, 150) if screen else (120, 84)
-        self._key_at = (right - 34, below + tall + 62) if screen else (190, below - 22)
-        height = max(top + side + 34, self._key_at[1] + 76 + 16 * rows, below + tall + 42)
-        self.figure = style.blank(medium.width, height)
+        """Make the figure: the graph, its size in words, and a key of the capsules below it."""
+        medium, top = self.medium, 72 if self.medium.heading else 6
+        side, in_row = 0.78 * medium.width, medium.width // 84
+        left, below = (medium.width - side) / 2, top + side + 6
+        self.figure = style.blank(medium.width, round(below + 44 + 16 * -(-self.trace.num_caps // in_row)))
         self._heading = style.Heading(self.figure, medium)
         self._main = style.panel(self.figure, "graph", left, top, side, side)
-        self._chart = style.panel(self.figure, "entropy", right, below, wide, tall)
-        looks: dict[str, Any] = {"size": medium.small, "color": style.MUTED}
-        style.write(self.figure, left, top + side + 6, size_in_words, **looks)
-        style.write(self.figure, right - 34, below - 22, "coupling entropy (nat)", **looks)
+        looks: dict[str, Any] = {"size": medium.small, "color": medium.muted}
+        text = f"width and colour: the largest coupling c, from {self.low:.2f} to 1.00"
+        style.write(self.figure, 8, below, f"{size_in_words}\n{text}", linespacing=1.4, **looks)
+        for k in range(self.trace.num_caps):
+            x, y = 8 + 80 * (k % in_row), below + 38 + 16 * (k // in_row)
+            style.write(self.figure, x, y - 2, "■", color=self._colors[k], size=medium.small)
+            style.write(self.figure, x + 13, y, f"capsule {k}", size=medium.small)
 
     def _draw_graph(self, axes: Axes) -> None:
         at, line = self._positions(), self.medium.line
@@ -176,37 +174,6 @@ class NodesPicture(Picture):
         at = networkx.shell_layout(graph, [[middle], ring[ring != middle].tolist()], rotate=0)
         return np.array([at[n] for n in graph])
 
-    def _draw_entropy(self, axes: Axes) -> None:
-        entropy, levels = entropies(self.trace, self.timeline.c)
-        over, line, level = self.timeline.over, self.medium.line, levels.mean()
-        self._means = entropy.mean(axis=1)
-        self._hint = EQUAL if self._means[-1] > 0.95 * level else self.source
-        self._x = self.timeline.x
-        axes.axhline(level, color=style.INK, lw=line, ls=(0, (4, 3)))
-        axes.plot(self._x, self._means, color=style.ACCENT, lw=2 * line)
-        (self._tip,) = axes.plot([], [], "o", color=style.ACCENT, ms=7 * line, clip_on=False)
-        axes.set_ylim(0, 1.12 * level or 1)
-        axes.text(self._x[-1], 1.02 * level, "undecided", ha="right", va="bottom", size=self.medium.small)
-        every = slice(None, None, -(-len(self._x) // 6))
-        axes.set_xticks(self._x[every], [str(step) for step in self.timeline.steps[every]])
-        axes.set_xlabel(over[:-1], size=self.medium.small)
-
-    def _draw_key(self) -> None:
-        """Draw a wedge from undecided to 1, and the capsules' colours."""
-        left, top = self._key_at
-        small: dict[str, Any] = {"size": self.medium.small}
-        style.write(self.figure, left, top, "largest coupling c of an edge", color=style.MUTED, **small)
-        wedge = style.panel(self.figure, "key", left, top + 20, 120, 10)
-        wedge.fill_between([0, 1], [0.45, 0], [0.55, 1], color=style.MUTED, lw=0)
-        wedge.set(xlim=(0, 1), ylim=(0, 1))
-        style.bare(wedge)
-        style.write(self.figure, left, top + 33, f"{self.low:.2f}", **small)
-        style.write(self.figure, left + 120, top + 33, "1.00", ha="right", **small)
-        for k in range(self.trace.num_caps):
-            x, y = left + (80 if self.medium is style.SCREEN else 68) * (k % 2), top + 56 + 16 * (k // 2)
-            style.write(self.figure, x, y - 2, "■", color=self._colors[k], **small)
-            style.write(self.figure, x + 13, y, f"capsule {k}", **small)
-
     def show(self, position: float) -> None:
         couplings = between(self.couplings, position)  # (P, num_caps)
         capsule, c = couplings.argmax(axis=1), couplings.max(axis=1)
@@ -219,7 +186,6 @@ class NodesPicture(Picture):
         rings[looped], ring_widths[looped] = colors[self._loops], widths[self._loops]
         self.nodes.set(edgecolors=rings, linewidths=ring_widths)
         mean = float(between(self._means, position))
-        self._tip.set_data([between(self._x, position)], [mean])
         line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat"
         self._heading.say(self.choice(position), line, self._hint)
 

@@ -1,4 +1,4 @@
-"""One iteration of routing: the image, the children, each drawn as its decoded vote, the parents, and lines between."""
+"""One iteration of routing: the image, the children with their votes, the ribbons, and the parents."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.patches import Rectangle
 
 from graphcaps.viz import style
-from graphcaps.viz.routing.selection import DECIDED
-from graphcaps.viz.routing.timeline import between
+from graphcaps.viz.routing.entropy import entropies
+from graphcaps.viz.routing.ribbons import Ribbons
+from graphcaps.viz.routing.timeline import between, count
 
 if TYPE_CHECKING:
     from graphcaps.viz.routing.graph import GraphPicture
 
-_THIN, _PALE, _STRONG = 0.5, 0.12, 0.95  # width in points at coupling 0; opacities at coupling 0 and 1
-_CURVE = np.linspace(0, 1, 18)
+Box = tuple[float, float, float, float]
+"""Left, top, width and height in pixels."""
 
 
 def inked(*images: np.ndarray | None) -> tuple[slice, slice]:
@@ -31,58 +31,46 @@ def inked(*images: np.ndarray | None) -> tuple[slice, slice]:
     return rows, columns
 
 
+def pushed_apart(middles: np.ndarray, size: float, low: float, high: float) -> np.ndarray:
+    """Ascending ``middles`` of boxes of one size, moved so that they lie between low and high and not on each other."""
+    steps = size * np.arange(len(middles))
+    places = np.maximum.accumulate(np.maximum(middles, low + size / 2) - steps) + steps
+    return np.minimum(places, high - size / 2 - steps[::-1])
+
+
 class Panel:
     """A round of a ``GraphPicture``, drawn on axes in pixels of the figure.
 
     Args:
-        square: left, top and side of a square with the image in its middle, if the picture has one.
-        box: left, top, width, height of the graph.
+        square: the place of the image, if the picture has one.
+        box: the place of the graph.
 
     Attributes:
-        edges: (K,) the edge of each line. The weakest coupling in the answer comes first.
-        lines: LineCollection of K lines.
-        frames: a rectangle around each parent shown.
-        bars: a bar in each frame, whose height is the length of the parent; hidden if there is a decoded image.
+        ribbons: the ``Ribbons``.
+        image: the tinted image, or None.
+        graph: all artists but the image.
     """
 
-    def __init__(
-        self,
-        picture: GraphPicture,
-        axes: Axes,
-        square: tuple[float, float, float],
-        box: tuple[float, float, float, float],
-    ):
-        self._time, self._medium, self._trace = picture.timeline, picture.medium, picture.trace
+    def __init__(self, picture: GraphPicture, axes: Axes, square: Box, box: Box):
+        self._picture, self._axes, self._medium = picture, axes, picture.medium
+        self._trace, self._votes, self._parents = picture.trace, picture.votes, picture.parents
         self._size = "{:.1%}" if self._trace.agreement is None else "{:.2f}"  # of a load, of a length
-        self._chosen, self._tint, self._axes, self._names = picture.chosen, picture.tint, axes, picture.names
-        self._word = picture.words[1 if len(self._chosen.children) > 1 else 0]
-        self._colors = [picture.color(j) for j in range(picture.trace.num_parents)]
-        self._votes, self._parents = picture.votes, picture.parents
         self._ink = LinearSegmentedColormap.from_list("ink", [self._medium.paper, self._medium.ink])
         if self._votes is not None or self._parents is not None:
             self._view = (..., *inked(self._votes, self._parents))
-        answer = self._time.c[-1]
-        order = np.argsort(answer, kind="stable")
-        drawn = np.isin(self._trace.src, self._chosen.children) & np.isin(self._trace.dst, self._chosen.parents)
-        if picture.shown_edges is not None:
-            drawn &= np.isin(np.arange(len(drawn)), picture.shown_edges)
-        self.edges = order[drawn[order]]
-        if self._tint is not None:
-            self._draw_image(self._tint(answer, self._time.end), picture.true, *square)
+        before = set(axes.get_children())
+        self.image: Any = None
+        if picture.tint is not None:
+            self._draw_image(picture.tint(picture.timeline.c[-1], picture.timeline.end), *square)
         self._draw_graph(*box)
+        self.graph = [artist for artist in axes.get_children() if artist not in before | {self.image}]
 
-    def _draw_image(self, pixels: np.ndarray, true: int | None, left: float, top: float, side: float) -> None:
-        """Draw the image (H, W, 3). A film has its true label below it, and the answer if that is another."""
-        high, wide = (side * size / max(pixels.shape[:2]) for size in pixels.shape[:2])
-        x, y = left + (side - wide) / 2, top + (side - high) / 2
-        self._image = self._show(pixels, x, y, wide, high)
-        if self._medium.heading:
-            text = "strokes take their parent's colour"
-            self._axes.text(x, y - 6, text, va="bottom", size=self._medium.small, color=self._medium.muted)
-        if true is not None and self._medium.heading:
-            answer = int(self._time.lengths[-1].argmax())
-            text = f"true label: {self._names[true]}" + f", answer: {self._names[answer]}" * (true != answer)
-            self._axes.text(x, y + high + 6, text, va="top", size=self._medium.small)
+    def _draw_image(self, pixels: np.ndarray, left: float, top: float, wide: float, tall: float) -> None:
+        high, wide = (wide / max(pixels.shape[:2]) * size for size in pixels.shape[:2])
+        top += (tall - high) / 2
+        self.image = self._show(pixels, left, top, wide, high)
+        looks: dict[str, Any] = {"size": self._medium.small, "va": "top", "linespacing": 1.4}
+        self._below = self._axes.text(left, top + high + 6, "", color=self._medium.muted, **looks)
 
     def _show(self, pixels: np.ndarray, x: float, y: float, wide: float, high: float) -> Any:
         looks: dict[str, Any] = {"aspect": "auto", "zorder": 3, "vmin": 0, "vmax": 255, "cmap": self._ink}
@@ -91,110 +79,78 @@ class Panel:
         return image
 
     def _draw_graph(self, left: float, top: float, width: float, height: float) -> None:
-        trace, shown, medium = self._trace, self._chosen, self._medium
-        row, place = height / max(1, len(shown.children)), height / len(shown.parents)
-        letter = 0.62 * medium.text * 100 / 72  # pixels
-        label = min(0.42 * width, letter * max(len(self._names[j]) + 1 for j in (*shown.parents, 0)) + 3 * letter)
-        thumb, box = min(0.94 * row, 0.15 * width), min(0.86 * place, 0.27 * width)
-        right = left + width - label - box
-        child_y = np.full(trace.num_children, np.nan)
-        child_y[shown.children] = top + row * (np.arange(len(shown.children)) + 0.5)
-        parent_y = np.full(trace.num_parents, np.nan)
-        parent_y[shown.parents] = top + place * (np.arange(len(shown.parents)) + 0.5)
-        names = [style.cut(trace.child_names[i]) for i in shown.children if trace.child_names and self._votes is None]
-        indent = letter * max(map(len, names), default=0)
-        names, left = (names, left + indent) if indent < 0.2 * width else ([], left)
-        self._draw_children(left, child_y, thumb, names)
-        self._draw_lines((left + thumb + 3, right - 2), child_y, parent_y, min(9.0, 0.5 * row * 72 / 100))
-        self._draw_parents(right, parent_y, box, letter)
-        self._note(left, top + height, right)
+        trace, medium, picture, shown = self._trace, self._medium, self._picture, self._picture.named
+        letter, small = (0.62 * size * 100 / 72 for size in (medium.text, medium.small))  # pixels
+        bars, row = len(shown) + (len(shown) < trace.num_parents), height / len(np.unique(trace.src))
+        self._side = min(0.2 * width, 84, 0.8 * height / bars) if self._parents is not None else 0.0
+        label = max(self._side + letter * max(len(picture.names[j]) + 2 for j in (*shown, 0)), 16 * small)
+        ends = left + width - min(label, 0.5 * width)
+        self._thumb = 0.9 * row if self._votes is not None and row > 12 else 0.0
+        names = [style.cut(name) for name in trace.child_names] or [f"#{i}" for i in range(trace.num_children)]
+        if row < 1.9 * medium.small or not (trace.child_names or medium.heading):
+            names = []
+        starts = left + small * max(map(len, names), default=0) + self._thumb + 6
+        box = (starts, top, ends - starts - 6, height)
+        colors = [*(picture.color(j) for j in shown), to_rgb(medium.faint)]
+        self.ribbons = Ribbons(self._axes, trace, picture.timeline.c[-1], shown, colors, box, picture.shown_edges)
+        for (i, *_), y in zip(self.ribbons.strips, self.ribbons.middles, strict=True):
+            looks: dict[str, Any] = {"va": "center", "ha": "right", "size": medium.small, "color": medium.muted}
+            self._axes.text(starts - self._thumb - 6, y, names[i] if names else "", **looks)
+            if self._thumb:
+                vote = style.displayed(self._votes[i][self._view])
+                self._show(vote, starts - self._thumb - 4, y - self._thumb / 2, self._thumb, self._thumb)
+        self._draw_parents(ends, colors)
+        self._bounds = (top, top + height)
         if medium.heading:
-            parents = f"{trace.about.get('parent', 'parent')}s, and their "
-            parents += "loads" if trace.agreement is None else "lengths"
-            children = f"{len(shown.children)} {self._word}"
-            if self._tint is not None:
-                children += " (child capsules)"
-                parents = "wholes (parent capsules),\nlength: how sure"
-            if self._votes is not None:
-                children += ", drawn as what\neach votes for: the fainter, the less it counts"
-            for x, text in ((left, children), (right, parents)):
-                self._axes.text(x, top - 8, text, va="bottom", size=medium.small, color=medium.muted)
+            self._write_headings(left, left + width, top - 8)
 
-    def _draw_children(self, left: float, y: np.ndarray, side: float, names: list[str]) -> None:
-        """Draw each child as the decoded image of its vote for the parent that it goes to most, or as a dot."""
-        children, trace = self._chosen.children, self._trace
-        self._portraits = []  # each with the edge of its vote
-        if self._votes is None:
-            x = np.full(len(children), left + side - 2)
-            self._axes.scatter(x, y[children], min(0.2 * side**2, 120.0), color=self._medium.ink, lw=0, zorder=3)
-            for i, name in zip(children, names, strict=False):
-                self._axes.text(x[0] - 12, y[i], name, ha="right", va="center", size=self._medium.small)
-        else:
-            best = dict(zip(trace.src[self.edges].tolist(), self.edges.tolist(), strict=True))  # the last is strongest
-            for i in (i for i in children if i in best):  # not where the shown edges go to other parents
-                portrait = self._show(style.displayed(self._votes[i][self._view]), left, y[i] - side / 2, side, side)
-                self._portraits.append((portrait, best[i]))
+    def _draw_parents(self, left: float, colors: list[Any]) -> None:
+        """Draw the name and the decoded image of each parent that is shown, and one text for all others."""
+        self._decoded: list[tuple[Any, Rectangle]] = []
+        looks: dict[str, Any] = {"va": "center", "linespacing": 1.3}
+        for j, color in zip(self._picture.named if self._parents is not None else (), colors, strict=False):
+            image = self._show(style.displayed(self._parents[0, j][self._view]), left, 0, self._side, self._side)
+            frame = Rectangle((left, 0), self._side, self._side, ec=color, lw=2 * self._medium.line, zorder=4)
+            frame.set_fill(False)
+            self._axes.add_patch(frame)
+            self._decoded.append((image, frame))
+        bold = looks | {"weight": "bold", "size": self._medium.text}
+        self._labels = [self._axes.text(left + self._side + 8, 0, "", color=color, **bold) for color in colors[:-1]]
+        self._others = self._axes.text(left, 0, "", size=self._medium.small, color=self._medium.muted, **looks)
 
-    def _draw_lines(self, x: tuple[float, float], child_y: np.ndarray, parent_y: np.ndarray, thick: float) -> None:
-        start, end = child_y[self._trace.src[self.edges]], parent_y[self._trace.dst[self.edges]]
-        y = start[:, None] + (end - start)[:, None] * _CURVE * _CURVE * (3 - 2 * _CURVE)  # (K, points)
-        across = np.broadcast_to(x[0] + (x[1] - x[0]) * _CURVE, y.shape)
-        self.lines = LineCollection(list(np.stack((across, y), axis=-1)), capstyle="butt", zorder=2)
-        self._axes.add_collection(self.lines, autolim=False)
-        self._thick = max(thick, 3 * _THIN)
-
-    def _draw_parents(self, left: float, y: np.ndarray, side: float, letter: float) -> None:
-        """Draw a frame for each parent, with its decoded image, or else with a bar whose height is its length."""
-        self.frames, self._decoded, self.bars, self._labels = [], [], [], []
-        looks: dict[str, Any] = {"va": "center", "size": self._medium.text, "weight": "bold", "linespacing": 1.3}
-        for j in self._chosen.parents:
-            top, color = y[j] - side / 2, self._colors[j]
-            if self._parents is not None:
-                image = style.displayed(self._parents[0, j][self._view])
-                self._decoded.append(self._show(image, left, top, side, side))
-            self.bars.append(Rectangle((left, top + side), side, 0, fc=color, lw=0, visible=not self._decoded))
-            self.frames.append(Rectangle((left, top), side, side, fill=False, ec=color, zorder=4))
-            self._axes.add_patch(self.bars[-1])
-            self._axes.add_patch(self.frames[-1])
-            self._labels.append(self._axes.text(left + side + 0.8 * letter, y[j], "", color=color, **looks))
-        self._side, self._two_lines = side, side > 3.2 * self._medium.text
-
-    def _note(self, left: float, top: float, right: float) -> None:
-        """Write how many children and parents are folded away."""
-        looks: dict[str, Any] = {"va": "top", "size": self._medium.small, "color": self._medium.muted}
-        others = len(self._names) - len(self._chosen.parents)
-        equal = 1 / np.unique(np.bincount(self._trace.src)[self._trace.src])  # an equal share
-        if self._chosen.folded:
-            undecided = self._chosen.undecided and self._medium.heading
-            what = " that stay undecided" if undecided else " other" + "s" * (self._chosen.folded > 1)
-            if len(equal) == 1 and undecided:
-                what += f" (couplings ≤ {equal[0] + DECIDED * (1 - equal[0]):.2f})"
-            self._axes.text(left, top + 6, f"+ {self._chosen.folded:,}{what}", **looks)
-        if others:
-            rest = " other" + "s" * (others > 1) if self._medium.heading else ""  # a still has less room
-            longest = np.delete(self._time.lengths, self._chosen.parents, axis=1).max() + 0.005
-            self._axes.text(right, top + 6, f"+ {others:,}{rest} below {self._size.format(longest)}", **looks)
-
-    def width(self, c: float | np.ndarray) -> float | np.ndarray:
-        """Width of a line in points, linear in its coupling."""
-        return _THIN + (self._thick - _THIN) * c
+    def _write_headings(self, left: float, right: float, bottom: float) -> None:
+        trace, strips, number = self._trace, len(self.ribbons.strips), sum(map(len, self.ribbons.strips))
+        field = (" (child capsules)", " (parent capsules)") if self._picture.words[0] == "part" else ("", "")
+        cut = "strips cut into their couplings" if strips == number else f"{strips} strips of mean couplings"
+        votes, also = (" their votes,", "and ") if self._thumb else ("", "")
+        sizes = "loads" if trace.agreement is None else "lengths"
+        looks: dict[str, Any] = {"va": "bottom", "size": self._medium.small, "color": self._medium.muted}
+        children = count(number, *self._picture.words)
+        self._axes.text(left, bottom, f"{children}{field[0]}:{votes}\n{also}{cut}", **looks)
+        parents = f"{trace.parent_word[1]}{field[1]},\nand their {sizes}"
+        self._axes.text(right, bottom, parents, ha="right", multialignment="left", **looks)
 
     def show(self, position: float) -> None:
         """Move the panel to ``position``, in steps from 0."""
-        couplings, lengths = self._time.at(position)
-        c = couplings[self.edges]
-        colors = np.array(self._colors)[self._trace.dst[self.edges]]
-        self.lines.set(linewidth=self.width(c), color=np.column_stack((colors, _PALE + (_STRONG - _PALE) * c)))
-        for portrait, edge in self._portraits:
-            portrait.set_alpha(float(np.sqrt(couplings[edge])))  # the root, or nothing would be seen where c is small
-        if self._tint is not None:
-            self._image.set_data(self._tint(couplings, position))
-        for k, j in enumerate(self._chosen.parents):
-            length = lengths[j]
-            self.frames[k].set_linewidth(self._medium.line * (0.5 + 3.5 * length))
-            self.bars[k].set(height=-self._side * length)
-            size = self._size.format(length)
-            self._labels[k].set_text(f"{self._names[j]}{chr(10) if self._two_lines else ' '}{size}")
-            if self._parents is not None:
-                shown = between(self._parents[:, j].astype(np.float64), position).round().astype(np.uint8)
-                self._decoded[k].set_data(style.displayed(shown[self._view]))
+        couplings, lengths = self._picture.timeline.at(position)
+        self.ribbons.show(couplings)
+        if self.image is not None:
+            assert self._picture.tint is not None
+            self.image.set_data(self._picture.tint(couplings, position))
+            entropy, levels = (values.mean() for values in entropies(self._trace, couplings[None]))
+            self._below.set_text(f"entropy {entropy:.2f} of {levels:.2f} nat\n{self._picture.truth}")
+        room = max(self._side + 4, 4 * self._medium.text)
+        middles = pushed_apart(self.ribbons.ends.mean(axis=1), room, *self._bounds)[self.ribbons.bars]
+        for j, label in zip(self._picture.named, self._labels, strict=True):
+            label.set(y=middles[j], text=f"{self._picture.names[j]}\n{self._size.format(lengths[j])}")
+        for j, (image, frame) in zip(self._picture.named, self._decoded, strict=False):
+            now = between(self._parents[:, j].astype(np.float64), position).round().astype(np.uint8)
+            image.set_data(style.displayed(now[self._view]))
+            top = middles[j] - self._side / 2
+            image.set_extent((*image.get_extent()[:2], top + self._side, top))
+            frame.set_y(top)
+        others = np.setdiff1d(np.arange(len(lengths)), self._picture.named)
+        if len(others):
+            most = self._size.format(np.ceil(100 * lengths[others].max() - 1e-3) / 100)
+            text = f"{len(others):,} other {self._trace.parent_word[len(others) > 1]}:\nnone above {most}"
+            self._others.set(y=middles[others[0]], text=text)

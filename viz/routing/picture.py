@@ -1,12 +1,13 @@
 """The base class of moving pictures. ``viz/__init__.py`` explains how to add one."""
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
 from graphcaps.viz import style
-from graphcaps.viz.routing.selection import choice_by_name
-from graphcaps.viz.routing.timeline import Timeline, caption
+from graphcaps.viz.routing.selection import choice_by_name, none_named, shown_parents
+from graphcaps.viz.routing.timeline import Frame, Timeline, caption
 from graphcaps.viz.routing_trace import RoutingTrace
 
 
@@ -21,11 +22,12 @@ class Picture:
         image: index of an image of the trace.
         medium: what the picture is drawn for, a screen or a column of a paper; None: the screen of its films.
         node: an option of ``NodesPicture``.
-        show_all, shown_edges: options of ``GraphPicture``.
+        shown_edges: an option of ``GraphPicture``.
 
     Attributes:
         figure: the matplotlib figure.
         timeline: the steps that it moves through.
+        named: (P,) the parents that have names and colours of their own.
         words: for a child and for several.
 
     Raises:
@@ -35,6 +37,8 @@ class Picture:
     figure: Figure
     film, still = style.SCREEN, style.COLUMN
     """The media that films and stills of this picture are drawn for."""
+    colors = 255
+    """Number of colours of a GIF."""
     options: tuple[str, ...] = ()
     """The options that this picture has; it refuses the others."""
 
@@ -46,15 +50,15 @@ class Picture:
         *,
         medium: style.Medium | None = None,
         node: int | None = None,
-        show_all: bool = False,
         shown_edges: np.ndarray | None = None,
     ):
-        options = {"node": node is not None, "show_all": show_all, "shown_edges": shown_edges is not None}
+        options = {"node": node is not None, "shown_edges": shown_edges is not None}
         for name, is_set in options.items():
             expect(not is_set or name in self.options, name, f"no such option of {type(self).__name__}", "one")
         self.trace, self.image, self.medium = trace, image, medium or self.film
-        self.node, self.show_all, self.shown_edges = node, show_all, shown_edges
+        self.node, self.shown_edges = node, shown_edges
         self.timeline = Timeline.of(trace, over, image)
+        self.named = shown_parents(trace, self.timeline.lengths[-1])
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]
         label = -1 if trace.labels is None else int(trace.labels[image])
@@ -71,16 +75,22 @@ class Picture:
         return True
 
     def color(self, parent: int) -> tuple[float, float, float]:
-        """The colour of a parent, or of its capsule in a user's graph, on this medium's paper."""
-        rgb = style.color(parent if self.trace.nodes is None else parent % self.trace.num_caps)
-        return style.on_dark(rgb) if self.medium is style.DARK else rgb
+        """The colour of a parent on this medium's paper: grey if it isn't ``named``."""
+        colors = dict(zip(self.named.tolist(), self.medium.answers, strict=False))
+        return to_rgb(colors.get(int(parent), self.medium.faint))
 
     def draw(self) -> None:
         """Make the figure with everything that stays the same."""
         raise NotImplementedError
 
+    def frames(self) -> list[Frame]:
+        """The moments of the film."""
+        return self.timeline.frames()
+
     def choice(self, position: float) -> str:
-        """How many children have chosen which parents, for the title."""
+        """How many children choose which parents, for the title; or that no class is named."""
+        if self.trace.has_classes and not len(self.named):
+            return none_named(self.trace).capitalize()
         return choice_by_name(self.trace, self.timeline.at(position)[0], self.names, *self.words)
 
     def show(self, position: float) -> None:

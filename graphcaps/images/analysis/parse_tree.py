@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import GraphcapsError, expect, required
+from ...viz.routing.selection import choice_by_name, decisions, none_named
 from ...viz.routing.timeline import count
 from ...viz.routing_trace import RoutingTrace
 
@@ -73,14 +74,22 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> Parse
 
 
 def in_words(trace: RoutingTrace, tree: ParseTree, name: str = "image") -> str:
-    """Up to four lines: the answer for the image ``name``, the number of links, the strongest link, and a note."""
+    """Up to five lines: the answer for the image ``name``, what children choose, the links, the strongest, and a note.
+
+    The answer is the classes above the network's threshold, or the longest parent if parents aren't classes.
+    """
     at = (-1, trace.answer_at, tree.image)
     lengths, names = trace.lengths[at], trace.parent_names
     label = "" if trace.labels is None else f", label {names[trace.labels[tree.image]]}"
-    objects = 1 if label else 2  # a trace has no labels for images of two objects
-    named = np.argsort(-lengths, kind="stable")[:objects]
+    order = np.argsort(-lengths, kind="stable")
+    named = order[lengths[order] > trace.threshold] if trace.has_classes else order[:1]
     longest = ", then ".join(f"{names[j]} ({lengths[j]:.2f})" for j in named)
     lines = [f"{name}: longest is {longest}{label}"]
+    if not len(named):
+        lines = [f"{name}: {none_named(trace)}; the longest has {lengths[order[0]]:.2f}{label}"]
+    said = decisions(trace, trace.c[at])
+    most = f"{said.gives_most.sum():,} of {count(len(said.child), 'child', 'children')} give most of themselves to one"
+    lines.append(f"{choice_by_name(trace, trace.c[at], names, 'child', 'children')}; {most}")
     if len(tree.edges):
         children = np.unique(trace.src[tree.edges])
         words = count(len(children), "child", "children")

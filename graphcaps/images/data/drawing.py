@@ -1,11 +1,15 @@
 """Find the ink of a drawing: ink on paper or chalk on a board, under any light, with or without a frame and dust.
 
-The ground, which is the paper or board without the ink, is the image's grey closing (for dark ink) or opening (for
-light ink) with a window of a third of its size. This removes strokes, which are narrower, and keeps shadows, which are
-wider. Ink is what differs from the ground.
+First, the sheet is found: on a table, or as the content of a window with a title bar. It is a flat area with four
+corners that doesn't touch all sides of the image. Without one, the whole image is the sheet.
+
+The ground, which is the sheet without the ink, is its grey closing (for dark ink) or opening (for light ink) with a
+window of a third of its size. This removes strokes, which are narrower, and keeps shadows, which are wider. Ink is what
+differs from the ground.
 """
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -17,16 +21,46 @@ DARKEST = 0.2  # added to levels before a division, so that noise in black areas
 MIN_PART = 0.025  # parts shorter than this share of the image, or 4 times this share of the longest part, are dust
 FRAME_LINES = 0.06  # largest distance of a frame's lines from the sides of its box, as a share of the box's size
 NEIGHBOURS = np.ones((3, 3), bool)
+MIN_SHEET = 0.04  # smallest sheet, as a share of the image's area
+MIN_STEP = 0.012  # smallest step of levels at a sheet's edge; a soft shadow rises more slowly
+FOUR_CORNERS = (
+    0.85  # a sheet's least share of its convex hull, and of the largest quadrilateral in it; an ellipse: 0.64
+)
+SOLID, BROAD = 0.62, 0.45  # a digit that covers more of its box than the first is narrower than the second
 
 
-def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tuple[np.ndarray, bool]:
+class Drawing(NamedTuple):
+    """The ink of a drawing, (h', w') in [0, 1], whether it was dark, and why it may be something else, or ""."""
+
+    ink: np.ndarray
+    dark: bool
+    doubt: str = ""
+
+
+def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> Drawing:
     """Cut the ink out of an image, float32 (h, w) in [0, 1]. ``"auto"`` assumes that ink covers less area than ground.
 
-    Returns:
-        the ink (h', w') in [0, 1], at most ``MAX_SIDE`` pixels per side, and whether it was dark. If there is no ink,
-        the first result is the difference from the ground, below ``MIN_CONTRAST`` everywhere.
+    The ink has at most ``MAX_SIDE`` pixels per side. If there is no ink, it is the difference from the ground, below
+    ``MIN_CONTRAST`` everywhere.
     """
     levels = _reduced(levels)
+    sheets = [(sheet, _cut(*_alone(levels, sheet), invert)) for sheet in _sheets(levels)]
+    sheets = [(sheet, drawing) for sheet, drawing in sheets if drawing.ink.max() >= MIN_CONTRAST]
+    inner = [pair for pair in sheets if not any(_is_within(other, pair[0]) for other, _ in sheets)]
+    everywhere = np.ones(levels.shape, bool)
+    found = inner or [(everywhere, _cut(levels, everywhere, invert))]
+    (sheet, drawing), *others = sorted(found, key=lambda pair: -pair[1].ink.size)
+    height, width = drawing.ink.shape
+    if any(other.sum() > sheet.sum() / 4 and max(more.ink.shape) > max(height, width) / 3 for other, more in others):
+        return drawing._replace(doubt="there are several sheets with drawings, and only one was read")
+    is_broad = min(height, width) > BROAD * max(height, width) and drawing.ink.max() > 0.5
+    if is_broad and (drawing.ink > 0.5).mean() > SOLID:
+        return drawing._replace(doubt="the ink is an area and not strokes: it may be a sheet or a shadow")
+    return drawing
+
+
+def _cut(levels: np.ndarray, sheet: np.ndarray, invert: Literal["auto"] | bool) -> Drawing:
+    """Cut the ink out of a sheet, the bool mask of a part of the image, whose other levels are those of the ground."""
     window = max(3, round(max(levels.shape) / 3))
     light, dark = (f(levels, size=window, mode="nearest") for f in (ndimage.grey_closing, ndimage.grey_opening))
     dark_ink = _ground_is_light(levels, window, light, dark) if invert == "auto" else invert
@@ -34,14 +68,57 @@ def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> tupl
     contrast = np.abs(levels - ground)
     # Divide by the ground: in a shadow, the difference between ink and ground is smaller, but their ratio is the same.
     ink = contrast / np.maximum(ground, 1 / 255) if dark_ink else contrast / (ground + DARKEST)
-    parts = _parts(ink, contrast) if contrast.max() >= MIN_CONTRAST else None
+    parts = _parts(ink, contrast, sheet) if contrast.max() >= MIN_CONTRAST else None
     if parts is None:
-        return np.minimum(contrast, MIN_CONTRAST * 0.99), dark_ink
+        return Drawing(np.minimum(contrast, MIN_CONTRAST * 0.99), dark_ink)
     full = float(np.quantile(ink[parts], 0.6))
     edges = ndimage.binary_dilation(parts, NEIGHBOURS, iterations=2) & (ink > full / 5)
     rows, columns = (np.flatnonzero(edges.any(axis=axis)) for axis in (1, 0))
     cut = np.where(edges, np.minimum(ink / full, 1), np.float32(0))
-    return cut[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], dark_ink
+    return Drawing(cut[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], dark_ink)
+
+
+def _sheets(levels: np.ndarray) -> Iterator[np.ndarray]:
+    """Masks (h, w) of the flat areas with four corners, without their ink, that don't touch all sides of the image."""
+    window = max(3, max(levels.shape) // 64)
+    smooth = ndimage.grey_opening(ndimage.grey_closing(levels, size=window), size=window)  # without the lines of paper
+    steps = ndimage.maximum_filter(smooth, 3) - ndimage.minimum_filter(smooth, 3)
+    labels, _ = ndimage.label(steps < max(MIN_STEP, 4 * float(np.median(steps))))
+    for number, box in enumerate(ndimage.find_objects(labels), start=1):
+        sides = [along.stop - along.start for along in box]
+        if np.prod(sides) < MIN_SHEET * levels.size or sides == [*levels.shape]:
+            continue
+        sheet = np.zeros(levels.shape, bool)
+        sheet[box] = ndimage.binary_fill_holes(labels[box] == number)
+        is_solid = (labels == number).sum() > sheet.sum() / 2  # unlike a drawn box
+        if is_solid and sheet.sum() >= MIN_SHEET * levels.size and _has_four_corners(sheet):
+            yield sheet
+
+
+def _is_within(sheet: np.ndarray, other: np.ndarray) -> bool:
+    """Whether a sheet is smaller than another, and lies in it."""
+    return bool(sheet.sum() < other.sum() and (sheet & other).sum() > 0.9 * sheet.sum())
+
+
+def _has_four_corners(area: np.ndarray) -> bool:
+    """Whether an area fills its convex hull, and four corners span the hull."""
+    edge = np.argwhere(area & ~ndimage.binary_erosion(area))
+    angles = np.linspace(0, 2 * np.pi, 90, endpoint=False)
+    hull = edge[(edge @ np.stack([np.cos(angles), np.sin(angles)])).argmax(axis=0)].astype(float)  # (90, 2)
+    (y, x), (below, right) = hull.T, np.roll(hull, -1, axis=0).T
+    size = abs(float((y * right - x * below).sum())) / 2
+    gaps = np.linalg.norm(hull[:, None] - hull, axis=2)
+    one, other = hull[np.array(np.unravel_index(gaps.argmax(), gaps.shape))]  # the ends of the longest diagonal
+    along = (other - one) / max(gaps.max(), 1)
+    across = (hull - one) @ np.array([-along[1], along[0]])
+    quadrilateral = gaps.max() * (across.max() - across.min()) / 2
+    return bool(min(area.sum(), quadrilateral) >= FOUR_CORNERS * size)
+
+
+def _alone(levels: np.ndarray, sheet: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cut the box of a sheet out of the image. Outside the sheet, the levels become its median level."""
+    box = ndimage.find_objects(sheet.astype(np.int8))[0]
+    return np.where(sheet[box], levels[box], np.median(levels[sheet])), sheet[box]
 
 
 def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: np.ndarray) -> bool:
@@ -73,11 +150,12 @@ def _reduced(levels: np.ndarray) -> np.ndarray:
     return ndimage.gaussian_filter(levels, min(1, 1 / scale))
 
 
-def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
+def _parts(ink: np.ndarray, contrast: np.ndarray, sheet: np.ndarray) -> np.ndarray | None:
     """The pixels (h, w) bool of a drawing's parts, without frames and dust; None if there are no parts.
 
-    A part is a connected area of ink; small gaps don't separate parts. If a part that doesn't touch the image's border
-    is large, parts that touch the border are left out.
+    A part is a connected area of ink; small gaps don't separate parts. If a part that doesn't touch the sheet's border
+    is large, or the sheet is only a part of the image, parts that touch the border are left out. A part of the image
+    into which a long part leads is no sheet.
     """
     mask = ink > _threshold(ink[contrast >= MIN_CONTRAST])
     bridged = ndimage.binary_dilation(mask, NEIGHBOURS, iterations=1 + max(ink.shape) // 128)
@@ -88,9 +166,12 @@ def _parts(ink: np.ndarray, contrast: np.ndarray) -> np.ndarray | None:
     sides = {n: max(along.stop - along.start for along in box) for n, box in boxes.items()}
     parts = {n for n, side in sides.items() if side >= MIN_PART * max(ink.shape)}
     parts -= {n for n in parts if any(_frames(labels, n, boxes[n], boxes[m]) for m in parts if sides[m] > sides[n] / 8)}
-    whole = tuple(slice(0, side) for side in ink.shape)
-    inside = {n for n in parts if _is_around(whole, boxes[n])}
-    if any(sides[n] > max(ink.shape) / 5 for n in inside):
+    border = ~ndimage.binary_erosion(sheet)
+    inside = parts - {*labels[border].tolist()}
+    longest = max((sides[n] for n in inside), default=0)
+    if not sheet.all() and any(sides[n] > longest / 4 for n in parts - inside):
+        return None  # the edge of a shadow runs through the drawing
+    if not sheet.all() or longest > max(ink.shape) / 5:
         parts = inside
     longest = max((sides[n] for n in parts), default=0)
     parts = {n for n in parts if sides[n] >= 4 * MIN_PART * longest}

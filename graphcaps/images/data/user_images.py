@@ -11,22 +11,28 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from ...atomic import reading, replacing
+from ...atomic import checked, reading, replacing
 from ...errors import expect
-from .drawing import MIN_CONTRAST, cut_ink
+from .drawing import MIN_CONTRAST, Drawing, cut_ink
 from .images import to_float
 
 Invert = Literal["auto"] | bool
 
+WHITE_IS_ZERO = 262  # the TIFF tag that is 0 if the number 0 means white
+STACKS = ("TIFF", "GIF", "WEBP", "PNG")  # formats with pages or frames; an MPO of a camera contains previews
 NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
 """Formats that Pillow can open but doesn't decode itself. An EPS file is a program, which Ghostscript would run."""
 
 
 class ImageFile(NamedTuple):
-    """An image from a file: ``pixels`` float32 (C, H, W) in [0, 1], and whether dark and bright were swapped."""
+    """An image from a file: ``pixels`` float32 (C, H, W) in [0, 1], and whether dark and bright were swapped.
+
+    ``doubt`` is a reason why a drawing may have been read wrongly, or "".
+    """
 
     pixels: Tensor
     inverted: bool
+    doubt: str = ""
 
 
 def read_image(
@@ -35,7 +41,6 @@ def read_image(
     """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
 
     Transparent pixels count as white. If ``ink`` is given, the image is a drawing: its ink becomes 1 on a ground of 0.
-    If a file has several frames, the first is read.
 
     Args:
         path: a file in any format that Pillow reads, with 8 or 16 bits, up to Pillow's limit of 178 million pixels.
@@ -46,31 +51,33 @@ def read_image(
             drawing is centred. But if the file has exactly H x W pixels, the drawing is not moved or resized.
 
     Raises:
-        InputError: the file is missing, not an image, damaged or too large.
+        InputError: the file is missing, not an image, a stack of several, damaged or too large.
     """
-    pixels, inverted = read_pixels(Path(path), image_shape, invert, ink)
-    return ImageFile(to_float(torch.from_numpy(pixels)), inverted)
+    pixels, *about = read_pixels(Path(path), image_shape, invert, ink)
+    return ImageFile(to_float(torch.from_numpy(pixels)), *about)
 
 
 def read_pixels(
     path: Path, image_shape: tuple[int, int, int], invert: Invert, ink: float | None = None
-) -> tuple[np.ndarray, bool]:
+) -> tuple[np.ndarray, bool, str]:
     """Like ``read_image``, but return pixels as uint8 (C, H, W)."""
     channels, height, width = image_shape
     expect(channels == 1 or (channels == 3 and ink is None), "image_shape", "1 channel, or 3 without ink", channels)
     expect(invert in ("auto", True, False), "invert", '"auto", True or False', repr(invert))
     with _opened(path) as image:
         frame = ImageOps.exif_transpose(image)
+        if image.mode.startswith("I;16") and getattr(image, "tag_v2", {}).get(WHITE_IS_ZERO) == 0:
+            frame = Image.fromarray(65535 - np.asarray(frame, np.uint16))  # Pillow does this only for 8 bits
         if ink is not None:
-            drawn, inverted = _fit_drawing(_grey(frame), height, width, invert, ink)
-            return (drawn * 255).round().astype(np.uint8)[None], inverted
+            drawn, *about = _fit_drawing(_grey(frame), height, width, invert, ink)
+            return (drawn * 255).round().astype(np.uint8)[None], *about
         values = _converted(_eight_bits(frame), channels)
     background = _background(values)  # (C,)
     inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
     if inverted:
         values, background = 255 - values, 255 - background
     fit = _pad(_resize(values, height, width), height, width, background)
-    return np.ascontiguousarray(fit.transpose(2, 0, 1)), inverted
+    return np.ascontiguousarray(fit.transpose(2, 0, 1)), inverted, ""
 
 
 def fit_pixels(values: np.ndarray, height: int, width: int, channels: int) -> np.ndarray:
@@ -121,17 +128,17 @@ def write_image(path: Path | str, pixels: Tensor) -> None:
         _image(values).save(temporary, format="PNG")
 
 
-def _fit_drawing(levels: np.ndarray, height: int, width: int, invert: Invert, share: float) -> tuple[np.ndarray, bool]:
-    """Fit the ink of a frame (h, w) into (height, width), in [0, 1]; also return whether the ink was dark."""
+def _fit_drawing(levels: np.ndarray, height: int, width: int, invert: Invert, share: float) -> Drawing:
+    """Fit the ink of a frame (h, w) into (height, width)."""
     if levels.shape == (height, width):
         ground = float(_background(levels[..., None])[0])
         inverted = ground > 0.5 if invert == "auto" else invert
         ink, ground = (1 - levels, 1 - ground) if inverted else (levels, ground)
         as_in_data_sets = ground <= 0.02 and ink.max() >= 0.5
-        return ink if as_in_data_sets else _stretch(np.maximum(ink - ground, 0)), inverted
-    ink, inverted = cut_ink(levels, invert)
-    ink = _stretch(_resize(ink[..., None], round(height * share), round(width * share)))
-    return _pad(ink, height, width, np.zeros(1, np.float32))[..., 0], inverted
+        return Drawing(ink if as_in_data_sets else _stretch(np.maximum(ink - ground, 0)), inverted)
+    drawing = cut_ink(levels, invert)
+    ink = _stretch(_resize(drawing.ink[..., None], round(height * share), round(width * share)))
+    return drawing._replace(ink=_pad(ink, height, width, np.zeros(1, np.float32))[..., 0])
 
 
 def _stretch(ink: np.ndarray) -> np.ndarray:
@@ -166,7 +173,9 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     got = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "nothing there"
     expect(path.is_file(), str(path), "an image file", got)
     formats = sorted(set(decodable().values()))
-    with reading(path, "an image file that Pillow reads"), Image.open(path, formats=formats) as image:
+    with reading(path, "an image file that Pillow reads"), Image.open(checked(path), formats=formats) as image:
+        if image.format in STACKS and (count := getattr(image, "n_frames", 1)) > 1:
+            raise ValueError(f"a stack of {count} images. Save those that you mean as files of their own")
         yield image
 
 

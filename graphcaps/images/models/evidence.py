@@ -31,7 +31,7 @@ class Limits(NamedTuple):
 class Doubt(NamedTuple):
     """A reason to doubt an answer; ``text`` is a clause without a full stop."""
 
-    kind: str  # "blank", "short", "several" or "unlike"
+    kind: str  # "blank", "short", "several" or "unlike"; "sheet" if a drawing may have been read wrongly
     text: str
 
 

@@ -4,12 +4,16 @@ A replay repeats the captured kernels with the same memory and the same Python n
 step to step must be in a tensor: images, labels, learning rate and progress.
 """
 
+import random
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.modules import module
 
 from .step import Learner
 
@@ -68,8 +72,8 @@ class CapturedStep:
         self.steps = 0  # with batches of this size
         if learner.hardware.world > 1:
             self._stay_eager("several processes exchange gradients")
-        elif any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in learner.network.modules()):
-            self._stay_eager("it would not call the hooks of modules")
+        elif _has_hooks(learner):
+            self._stay_eager("it would not call the hooks of modules, weights or the optimizer")
 
     def __call__(self, images: Tensor, labels: Tensor, progress: float = 0.0) -> Tensor:
         """Make one step. Return the loss (), which the next step may overwrite."""
@@ -78,9 +82,12 @@ class CapturedStep:
             return self.step(images, labels, progress)
         self.steps += 1
         if self.steps <= WARM_UPS:
+            before = _python_numbers(self.learner.network)
             loss, waits = graph.warm_up(lambda: self.step(images, labels, progress))
             if self.steps == WARM_UPS and waits:
                 self._stay_eager("it waits for the device")
+            elif self.steps == WARM_UPS and before != _python_numbers(self.learner.network):
+                self._stay_eager("it changes numbers of Python, which a graph would repeat")
             elif self.steps == WARM_UPS:
                 self._capture(graph, images, labels)
             return loss
@@ -92,14 +99,18 @@ class CapturedStep:
 
     def _capture(self, graph: Graph, images: Tensor, labels: Tensor) -> None:
         optimizer = self.learner.optimizer
+        generator = torch.cuda.default_generators[images.device.index] if images.is_cuda else None
+        random_state = generator.clone_state() if generator is not None else None
         self.images, self.labels = images.clone(), labels.clone()
         self.progress = torch.zeros((), dtype=torch.float64, device=images.device)
         for group in optimizer.param_groups:  # torch wants it set during a capture, and only then
             group["capturable"] = True
         try:
             self.loss = graph.capture(lambda: self.step(self.images, self.labels, self.progress))
-        except RuntimeError as error:
+        except Exception as error:  # a user's own routing may raise anything
             self._stay_eager(str(error).partition("\n")[0])
+            if generator is not None:  # torch leaves the generator in the state of a capture
+                generator.graphsafe_set_state(random_state)
             optimizer.zero_grad(set_to_none=True)  # these gradients were never computed
         for group in optimizer.param_groups:
             group["capturable"] = False
@@ -107,3 +118,19 @@ class CapturedStep:
     def _stay_eager(self, why: str) -> None:
         self.graph = None
         self.say(f"the training step isn't captured as a CUDA graph: {why}")
+
+
+def _has_hooks(learner: Learner) -> bool:
+    """Whether modules, weights or the optimizer have hooks, which a replay would not call."""
+    owners = [*learner.network.modules(), learner.optimizer, module]
+    attributes = [item for owner in owners for item in vars(owner).items()]
+    of_steps = [hooks for name, hooks in attributes if re.search("(forward|backward|step).*hooks$", name)]
+    of_weights = [x for p in learner.network.parameters() for x in (p._backward_hooks, p._post_accumulate_grad_hooks)]
+    return any(of_steps) or any(of_weights)
+
+
+def _python_numbers(network: torch.nn.Module) -> tuple:
+    """Return the numbers among the modules' attributes, and the states of the random generators outside torch."""
+    attributes = [value for m in network.modules() for value in vars(m).values() if isinstance(value, (int, float))]
+    _, keys, *rest = np.random.get_state()
+    return attributes, random.getstate(), keys.tobytes(), rest

@@ -201,6 +201,7 @@ class Trainer:
                 signum = self.learner.hardware.any_signal(stopped())
                 if signum and state.epoch < self.config.epochs:
                     raise Interrupted(self.run, signum)
+        del self.step  # the step refers to this object, and the cycle would keep a captured graph's memory
 
     def _share(self) -> float:
         """The share of the training that is done."""

@@ -38,7 +38,7 @@ from ...atomic import (
 from ...errors import GraphcapsError, check_json, did_you_mean, read_json
 from ...names import short_name
 from ...typed import Device, Size, typed
-from ...viz.routing_trace import RoutingTrace
+from ...viz.routing_trace import THRESHOLD, RoutingTrace
 from ..config import FOLDER_SETTINGS, MACHINE_SETTINGS, TrainConfig
 
 if TYPE_CHECKING:
@@ -234,6 +234,11 @@ class Run:
             for row in rows:
                 check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
         return rows
+
+    @property
+    def threshold(self) -> float:
+        """The length above which the network names a class: that of result.json, or 0.5."""
+        return float((self.result() or {}).get("threshold", THRESHOLD))
 
     def trace(self) -> RoutingTrace:
         """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""

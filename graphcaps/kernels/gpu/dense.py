@@ -5,10 +5,12 @@ Sizes of tiles depend on nothing but shapes and precision, so that results repea
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from triton.runtime.errors import OutOfResources
 
 from ...algorithms.rule import Rule
 from ...algorithms.votes import LinearVotes, Votes
@@ -103,6 +105,8 @@ class _Call(NamedTuple):
         while IT > 1 and IT * P > 16 and -(-self.children // IT) * -(-images // M) < PROGRAMS:
             IT //= 2
         dot = "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+        if torch.version.hip:  # its compiler has no tf32x3
+            dot = "ieee"
         return Sizes(M, IT, P, D, width, dim, linear, not self.constant, dot)
 
     def grid(self, S: Sizes) -> tuple[int, int]:
@@ -113,7 +117,11 @@ class _Call(NamedTuple):
         """Launch `iterate` or `gradient`."""
         strides = *self.votes.stride()[:2], *self.prior.stride()
         sizes = self.children, self.parents, self.u.shape[1], *strides
-        kernel[self.grid(S)](self.u, self.votes, self.prior, *sizes, S, **others)
+        launch = partial(kernel[self.grid(S)], self.u, self.votes, self.prior, *sizes, S, **others)
+        try:
+            launch()
+        except OutOfResources:  # by default, Triton keeps the numbers of several iterations in shared memory
+            launch(num_stages=1)
 
     def finish(self, kernel: Any, S: Sizes, **tensors: Tensor | None) -> None:
         """Launch `finish` or `finish_back`."""

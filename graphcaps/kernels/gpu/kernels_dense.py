@@ -123,7 +123,8 @@ def iterate(
     top = total - 3e38 if ds is None else tl.load(lse + at_child, mask=tile.inside, other=0.0)
     even = 1 / parents + 0 * tl.load(prior)  # NaN if the prior is infinite or NaN
     for sweep in tl.static_range(1 if query is None and not S.PRIOR else 0, 1 if parts is None else 2):
-        for j in range(parents):
+        for number in range(parents):
+            j = tl.cast(number, tl.int64)  # offsets of large tensors don't fit in 32 bits
             x = tl.load(votes + tile.at_x + j * step, mask=tile.in_x, other=0.0)
             logit = prior_of(prior, tile, parents, j, edge0, edge1, S)
             if query is not None:
@@ -166,7 +167,8 @@ def gradient(
     """
     tile = tile_of(u, children, parents, images, stride0, stride1, S)
     step, of_u = stride1 if S.LINEAR else stride0, tl.zeros_like(tile.u) if S.LINEAR else 0.0
-    for j in range(parents):
+    for number in range(parents):
+        j = tl.cast(number, tl.int64)
         x = tl.load(votes + tile.at_x + j * step, mask=tile.in_x, other=0.0)
         prior_logit, db = prior_of(prior, tile, parents, j, edge0, edge1, S), 0.0
         total = tl.zeros_like(x).to(tl.float32)  # it becomes dW, or du_hat for given votes
@@ -189,7 +191,7 @@ def gradient(
         if S.LINEAR:
             n = tl.arange(0, S.IT * S.P)
             of_n = tl.program_id(0).to(tl.int64) * S.IT + n % S.IT
-            matrix = ((tl.program_id(1) * children + of_n) * parents + j) * S.CHILD_DIM + n // S.IT
+            matrix = ((tl.program_id(1).to(tl.int64) * children + of_n) * parents + j) * S.CHILD_DIM + n // S.IT
             tl.store(dweight + matrix[:, None] * S.DIM + tl.arange(0, S.D), total, mask=tile.in_x)
         else:
             if bend is not None:

@@ -1,6 +1,5 @@
 // What lies behind a capsule, in pictures. The decoder draws a child as its vote for the parent that it chooses, and a parent
-// as its capsule in each round. Below the numbers of one edge its vote is drawn. Feature maps lead from the pixels to a child.
-// Sliders bend the longest capsule.
+// as its capsule in each round. Below the numbers of one edge its vote is drawn. Sliders bend the longest capsule.
 
 import { explanations } from "./formulas.js";
 import { PICTURED, rgbOf } from "./graph.js";
@@ -31,19 +30,19 @@ function squashedVote(e) {
 // The parent that a child chooses after the rounds of training, or the one it couples with most.
 function chosenBy(child) {
   const { c } = state.routed.states[state.layer.iterations - 1];
-  return state.fold.choices.get(child)?.[0] ?? state.layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
+  return state.order.choices.get(child)?.[0] ?? state.layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
 }
 
 // Everything that can be shown of this answer now, as [name, parent, capsule].
 function decodable(edge) {
-  const children = state.fold.children.length <= PICTURED ? state.fold.children : [],
+  const children = state.order.children.length <= PICTURED ? state.order.children : [],
     here = Math.round(now.r),
     rounds = [here, ...[...Array(state.trace.iterations).keys()].filter((r) => r !== here)];
   return [
-    ...rounds.slice(0, 1).flatMap((r) => state.fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
+    ...rounds.slice(0, 1).flatMap((r) => state.order.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
     ...children.map((child) => [child, chosenBy(child)]).map(([child, j]) => [`c ${child} ${j}`, j, squashedVote(edgeTo(j, child))]),
     ...(edge === undefined ? [] : [[`c ${state.layer.src[edge]} ${state.layer.dst[edge]}`, state.layer.dst[edge], squashedVote(edge)]]),
-    ...(state.asked.rested ? rounds.slice(1) : []).flatMap((r) => state.fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
+    ...(state.asked.rested ? rounds.slice(1) : []).flatMap((r) => state.order.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
   ];
 }
 
@@ -66,7 +65,7 @@ function decodeShown() {
 // Pictures of the children's votes, as far as they are known.
 function portraitsByDecoder() {
   if (!state.routed || known.of !== state.routed) return known.portraits ?? null; // until the new ones are drawn
-  const found = state.fold.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${chosenBy(child)}`))]);
+  const found = state.order.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${chosenBy(child)}`))]);
   return (known.portraits = new Map(found.filter(([, picture]) => picture)));
 }
 
@@ -99,7 +98,8 @@ function drawDecoded({ edge, parent }, r) {
   });
 }
 
-// Maps of the parents' pictures, as strong as children have decided for them; the most of any parent after training is 1.
+// Maps of the parents' pictures, as strong as children have decided for them; the most of any parent after training is 1. The
+// root makes a weaker parent visible beside the strongest.
 function paintedByDecoder(parents, moment) {
   const pictures = parents.map((j) => known.pictures.get(`r ${Math.round(moment.r)} ${j}`));
   if (known.of !== state.routed || pictures.includes(undefined) || now.k !== state.trace.epochs.length - 1) return null;
@@ -110,8 +110,9 @@ function paintedByDecoder(parents, moment) {
     return sums;
   };
   const most = Math.max(0.1, ...decided(state.trace.trained - 1)),
-    strengths = decided(moment.r).map((sum) => Math.min(1, Math.sqrt(sum / most)));
-  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (strengths[parents[at]] * byte) / 255));
+    here = decided(moment.r),
+    top = Math.max(...here);
+  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (Math.sqrt(here[parents[at]] * top) * byte) / (255 * most)));
 }
 
 $("#decoded").hidden = !network.decoder;
@@ -120,53 +121,6 @@ if (network.decoder) {
   drawings.push(decodeShown);
   state.decoder = { portraits: portraitsByDecoder, pictureOf, painted: paintedByDecoder };
 }
-
-let way = { child: null, of: null, found: null }, // what is shown: the child, of which answer, and what feeds it
-  wanted = way; // what was asked for last
-
-const findFeeds = newest(ask, "feeds", ({ feeds }, { child, of }) => {
-  way = { child, of, found: feeds };
-  redraw();
-});
-
-function drawWay({ child }) {
-  $("#way").hidden = network.layers.length > 1;
-  if (network.layers.length > 1) return;
-  if (way.child !== child || way.of !== state.routed) {
-    if (wanted.child === child && wanted.of === state.routed) return;
-    wanted = { child, of: state.routed };
-    return findFeeds({ pixels: state.image.pixels.data, child }, wanted);
-  }
-  const { field, window, size, count, maps } = way.found,
-    [, , high, wide] = field,
-    percent = (part) => `${Math.round(100 * part)} %`;
-  $("#way h3").textContent = words.wayTo(childName(child));
-  $("#way figcaption").textContent = words.wayNote(high, wide, maps.length, count);
-  windowed($("#way > div > canvas"), state.photo, field);
-  fill($("#way ol"), maps.length, '<li><canvas role="img"></canvas><span></span></li>');
-  maps.forEach((map, at) => {
-    const [canvas, text] = $("#way ol").children[at].children,
-      grey = raster(...size, (x) => [map.picture[x], map.picture[x], map.picture[x], 255]);
-    windowed(canvas, grey, window);
-    text.textContent = percent(map.share);
-    canvas.setAttribute("aria-label", words.mapOf(map.channel, percent(map.share)));
-  });
-}
-
-// A picture with a frame around a part of it, unless that is all.
-function windowed(canvas, picture, [top, left, high, wide]) {
-  const unit = 128 / picture.width;
-  Object.assign(canvas, { width: 128, height: Math.round(unit * picture.height) });
-  const context = canvas.getContext("2d");
-  context.imageSmoothingEnabled = false;
-  context.drawImage(picture, 0, 0, canvas.width, canvas.height);
-  Object.assign(context, { strokeStyle: `rgb(${state.look.glow.join(" ")})`, lineWidth: 5 });
-  if (high < picture.height || wide < picture.width) {
-    context.strokeRect(left * unit + 2, top * unit + 2, wide * unit - 4, high * unit - 4);
-  }
-}
-
-explanations.push(drawWay);
 
 // The sliders of the longest capsule, which bend the decoder's drawing.
 export const BEND = 0.25; // added to a number of the longest capsule, or taken away, at most

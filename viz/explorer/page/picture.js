@@ -25,12 +25,15 @@ export function paste(canvas, whole) {
   Object.assign(canvas, { width: whole.width, height: whole.height }).getContext("2d").drawImage(whole, 0, 0);
 }
 
+const FULL = 0.35; // maps that sum to this give the full colour
+
 // A colour for each pixel, to multiply an image with. `maps` (H * W,) say how much of a pixel belongs to each of `colors`:
-// where they sum to `enough` or more it has their mean, weighed by the maps' squares, and where they are 0 it is white.
-export function tint(maps, colors, enough, height, width) {
+// where they sum to FULL or more it has their mean, weighed by the maps' squares, and where they are 0 it is white. The same
+// as in viz/routing/tint.py, with its power that makes weak choices visible.
+export function tint(maps, colors, height, width) {
   return raster(height, width, (x) => {
     const squares = maps.reduce((sum, map) => sum + map[x] ** 2, 1e-12),
-      strength = Math.min(1, maps.reduce((sum, map) => sum + map[x], 0) / enough),
+      strength = Math.min(1, maps.reduce((sum, map) => sum + map[x], 0) / FULL) ** 0.7,
       mean = (k) => maps.reduce((sum, map, j) => sum + (colors[j][k] * map[x] ** 2) / squares, 0);
     return [...[0, 1, 2].map((k) => 255 + strength * (mean(k) - 255)), 255];
   });

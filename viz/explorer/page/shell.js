@@ -5,10 +5,11 @@ import { NOTHING, now, state } from "./state.js";
 import { $, channels, fixed, lighter } from "./tools.js";
 import { words } from "./words.js";
 
-const still = matchMedia("(prefers-reduced-motion: reduce)"),
-  systemNight = matchMedia("(prefers-color-scheme: dark)");
-const STEP = 1100,
-  MOVE = 700; // milliseconds from step to step of a play, and of them in motion
+export const still = matchMedia("(prefers-reduced-motion: reduce)");
+const systemNight = matchMedia("(prefers-color-scheme: dark)");
+const LONGEST = 5500, // milliseconds of a play of all rounds of training
+  STEP = 1100, // milliseconds from step to step of a play, at most
+  MOVED = 0.64; // part of a step that is in motion
 export const drawings = []; // functions that draw the moment `now`, in this order
 export const renewals = []; // functions that follow a change of colours
 let waiting = false;
@@ -90,10 +91,11 @@ function play(over) {
   stop();
   now.playing = { over };
   let started = null;
+  const pace = Math.min(STEP, LONGEST / state.trace.trained);
   const tick = (time) => {
     started ??= time;
-    const steps = Math.floor((time - started) / STEP),
-      into = (time - started - steps * STEP - (STEP - MOVE)) / MOVE;
+    const steps = Math.floor((time - started) / pace),
+      into = ((time - started) / pace - steps - 1 + MOVED) / MOVED;
     const part = still.matches || into <= 0 ? 0 : (1 - Math.cos(Math.PI * into)) / 2;
     now[axis] = Math.min(end, from + steps + part);
     if (now[axis] >= end) stop();
@@ -204,7 +206,7 @@ function storage(use) {
 export function lookWith(colors) {
   const css = getComputedStyle(document.documentElement),
     value = (name) => css.getPropertyValue(`--${name}`).trim(),
-    named = Object.fromEntries(["paper", "ink", "muted", "faint", "shade", "accent"].map((name) => [name, value(name)]));
+    named = Object.fromEntries(["paper", "ink", "muted", "faint", "shade", "accent", "first", "second", "rest"].map((name) => [name, value(name)]));
   const parents = colors.map((color) => (isNight() ? lighter(color, named.paper) : color));
   return { ...named, parents, glow: channels(value("glow")), family: css.fontFamily, font: `12px ${css.fontFamily}` };
 }
@@ -233,6 +235,7 @@ function showCard(element) {
     { left, top, bottom } = element.getBoundingClientRect();
   const { term } = element.dataset;
   card.textContent = words.terms[term][1];
+  choose({ term });
   card.hidden = false;
   for (const same of document.querySelectorAll(`[data-term="${term}"], [data-shows~="${term}"]`)) same.classList.add("lit");
   element.setAttribute("aria-describedby", "card");
@@ -244,6 +247,7 @@ function showCard(element) {
 function hideCard() {
   spoken?.removeAttribute("aria-describedby");
   spoken = null;
+  if (now.term) choose({ term: null });
   for (const same of document.querySelectorAll(".lit")) same.classList.remove("lit");
   $("#card").hidden = true;
 }

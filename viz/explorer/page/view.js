@@ -1,7 +1,7 @@
 // The screen as one picture, drawn by what draws the page.
 
 import { drawEntropy } from "./charts.js";
-import { Graph } from "./graph.js";
+import { OTHERS, Ribbons } from "./ribbons.js";
 import { note } from "./share.js";
 import { draw, stop } from "./shell.js";
 import { now, state } from "./state.js";
@@ -14,7 +14,8 @@ const INNER = SHEET.width - 2 * SHEET.edge, // between the edges
   TOP = 104, // y of the image, the graph and the parents
   SIDE = 330, // the image's width
   TALL = 440, // the graph's height
-  ROWS_WIDE = 220; // the width of the parents' rows
+  ROWS_WIDE = 220, // the width of the parents' rows
+  ROW = 18; // pixels of a line of text in them
 const SHARPNESS = 2; // points per pixel of a PNG
 
 // Let draw(canvas) draw as on a canvas of the page, at a place of a sheet.
@@ -61,39 +62,35 @@ function drawView(context) {
   }
   const room = SHEET.width - SHEET.edge - ROWS_WIDE - left;
   panel(context, left, TOP, room, TALL, (canvas) => {
-    const own = new Graph(canvas);
-    own.take(state.image, state.fold, state.graph.pictures);
+    const own = new Ribbons(canvas);
+    own.take(state.image, state.order, state.graph.pictures);
     own.draw(at(state.image.c, now), now, null, state.look);
+    drawRows(context, left + room, own);
   });
-  drawRows(context, left + room);
-  if (!$("#folded").hidden && !now.all) write(`+ ${words.undecidedParts(state.fold.undecided)}`, left, TOP + TALL + 22, { color: state.look.muted });
   write($("#entropy h2").textContent, left, TOP + TALL + 50, { weight: 650, size: 14 });
   write(`${$("#entropy .heads label").textContent} ${$("#entropy output").textContent}; ${$("#mean").textContent}`, left + 250, TOP + TALL + 50, { color: state.look.muted });
   panel(context, left, TOP + TALL + 58, SHEET.width - SHEET.edge - left, 170, (canvas) => {
-    drawEntropy(canvas, state.trace, state.image, now, (child) => state.look.parents[state.fold.choices.get(child)?.[0]], state.look);
+    drawEntropy(canvas, state.trace, state.image, now, (child) => state.look.parents[state.order.choices.get(child)?.[0]], state.look);
   });
 }
 
-// The parents beside the graph, each with its picture, its name, and its length as a bar and as a number.
-function drawRows(context, x) {
-  const rows = [...$("#parents").children],
-    tall = TALL / rows.length,
-    side = Math.min(90, tall - 8);
-  rows.forEach((row, at) => {
-    const y = TOP + (at + 0.5) * tall,
+// The parents beside their bars, each with its picture, its name and its length.
+function drawRows(context, x, ribbons) {
+  const side = Math.min(90, TALL / ribbons.bars.length - 8),
+    places = ribbons.labels((parent) => (parent === OTHERS ? 2 * ROW : side + 6));
+  [...$("#parents").children].forEach((row, at) => {
+    const y = TOP + places[at].y + places[at].tall / 2,
       picture = row.querySelector("canvas"),
-      [dot, name, value] = ["dot", "name", "value"].map((part) => row.querySelector(`.${part}`).textContent),
-      share = Number(row.querySelector(".bar").style.getPropertyValue("--share")),
+      text = ["name", "value", "mark"].map((part) => row.querySelector(`.${part}`).textContent).join(" "),
       from = x + (picture.hidden ? 6 : side + 14),
       font = `${row.classList.contains("longest") ? 700 : 400} 14px ${state.look.family}`;
-    Object.assign(context, { fillStyle: state.look.parents[row.dataset.parent], strokeStyle: state.look.parents[row.dataset.parent], lineWidth: 3 });
-    context.fillRect(from, y + 6, Math.max(1, 90 * share), 8);
+    Object.assign(context, { strokeStyle: state.look.parents[row.dataset.parent], lineWidth: 3 });
     if (!picture.hidden) {
       context.drawImage(picture, x + 4, y - side / 2, side, side);
       context.strokeRect(x + 4, y - side / 2, side, side);
     }
-    Object.assign(context, { font, fillStyle: state.look.ink, textAlign: "left", textBaseline: "alphabetic" });
-    context.fillText(`${name} ${value} ${dot}`, from, y, x + ROWS_WIDE - from);
+    Object.assign(context, { font, fillStyle: state.look.ink, textAlign: "left", textBaseline: "middle" });
+    wrapped(text, font, SHEET.width - 4 - from).forEach((line, k) => context.fillText(line, from, y + ROW * (k - 0.3)));
   });
 }
 

@@ -1,0 +1,78 @@
+"""Reading of class labels in any of their forms. Unknown are -1, NaN, None and masked values."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..atomic import reading
+from ..errors import expect
+
+
+class Labels(NamedTuple):
+    """Labels of N nodes in K columns."""
+
+    classes: torch.Tensor
+    """(N, K) int64 from 0, or -1 if unknown. Texts are numbered in sorted order."""
+    names: list[str]
+    """If labels are texts, the names of the classes, which all columns share."""
+
+
+def read_labels(name: str, values: Any, count: int) -> Labels:
+    """Read labels (N,) or (N, K): numbers or texts in a tensor, an array, a masked array or lists.
+
+    Raises:
+        InputError: the shape doesn't fit, classes aren't whole numbers from 0, their type can't hold -1, or the columns
+            look like one column of classes in one-hot form.
+    """
+    device = values.device if isinstance(values, torch.Tensor) else None
+    with reading(name, f"labels (N={count}, K)"):
+        if isinstance(values, torch.Tensor):
+            values = values.detach().cpu()
+            values = (values.double() if values.is_floating_point() else values).numpy()
+        table = np.ma.asarray(values if isinstance(values, np.ndarray) else _rows(values))
+    expect(table.shape[:1] == (count,) and table.ndim < 3, name, f"labels (N={count}, K)", table.shape)
+    plain = f"Pass {name} as int64, with -1 where a label is unknown"
+    expect(table.dtype.kind in "bifOU", name, "a type that can hold -1", table.dtype, plain)
+    table, names = table.reshape(count, -1), []
+    if table.dtype.kind in "OU":
+        cells = table.astype(object).filled(None)
+        unknown = np.array([[is_unknown(label) for label in row] for row in cells], dtype=bool).reshape(cells.shape)
+        texts = {isinstance(label, str) for label in cells[~unknown]}
+        expect(len(texts) < 2, name, "either texts or numbers", "both")
+        if texts == {True}:
+            found, cells[~unknown] = np.unique(cells[~unknown].astype(str), return_inverse=True)
+            names = found.tolist()
+        cells[unknown] = -1
+        with reading(name, "classes as whole numbers or texts"):
+            table = np.ma.asarray(cells.astype(float))
+    numbers = np.nan_to_num(table.astype(float).filled(-1), nan=-1.0, posinf=np.inf, neginf=-np.inf)
+    whole = bool(np.isfinite(numbers).all()) and bool((numbers == np.floor(numbers)).all())
+    expect(whole, name, "whole numbers, or NaN", "fractions or infinity")
+    least = numbers.min(initial=0)
+    expect(least >= -1, name, "classes from 0, or -1 if unknown", f"{least:g}")
+    one_hot = numbers.shape[1] > 1 and np.isin(numbers, (0, 1)).all() and (numbers.sum(1) <= 1).all()
+    advice = (
+        f"If columns are classes, pass {name}.argmax(1), with -1 where unknown; if each is yes or no, {name} as bool"
+    )
+    expect(
+        not one_hot or table.dtype == bool,
+        name,
+        "a column of classes for each capsule",
+        "at most a 1 in each row",
+        advice,
+    )
+    return Labels(torch.tensor(numbers, dtype=torch.int64, device=device), names)
+
+
+def is_unknown(label: Any) -> bool:
+    """Whether a label is None, NaN, masked, pandas' NA or -1."""
+    if label is None or label is np.ma.masked or type(label).__name__ == "NAType":
+        return True
+    return not isinstance(label, str) and bool(label != label or label == -1)
+
+
+def _rows(values: Any) -> np.ndarray:
+    """An array of objects, (N,) or (N, K)."""
+    rows = [row if row is np.ma.masked or isinstance(row, str) or np.ndim(row) == 0 else [*row] for row in values]
+    return np.array(rows, dtype=object)
