@@ -267,7 +267,7 @@ class Watched:
         children, parents = (ends.amax(dim=1) + 1).tolist()
         if not torch.equal(ends, self._ends.get(layer, ends[:0])):
             self._ends[layer] = ends
-            record = LayerRecord(layer, Links(*ends, children, parents), None, *self._limits)
+            record = LayerRecord(layer, Links(choices.src, choices.dst, children, parents), None, *self._limits)
             record.about |= kinds
             if len(choices.trailing) > 1:
                 record.about["dims"] = " x ".join(map(str, choices.trailing))
