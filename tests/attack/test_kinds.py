@@ -1,12 +1,10 @@
 """Attacks by kind: ``python -m tests.attack`` counts their cases."""
 
-import gzip
 import json
 import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -124,22 +122,6 @@ def test_no_control_character_reaches_the_terminal(run, capsys, caplog):
     main(["predict", evil, str(picture), f"{evil}.png\n"])
     printed = capsys.readouterr()
     assert not {*"\x1b\x9b\r\u202e"} & {*printed.out, *printed.err} and r"\x1b[31m" in printed.out
-
-
-ZEROS = bytes(2**20)
-
-
-def zipped(path: Path) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("images.npy", ZEROS)
-
-
-@pytest.mark.parametrize(("name", "kind"), [("x.NPZ", "npz"), ("x", "npz"), ("x.npy", "npz"), ("x.csv.gz", "csv")])
-def test_a_bomb_is_known_by_its_content_and_the_limit_is_named(here, monkeypatch, name, kind):
-    monkeypatch.setattr(atomic, "MOST_BYTES", 2**16)
-    Path(name).write_bytes(gzip.compress(ZEROS)) if kind == "csv" else zipped(Path(name))
-    with pytest.raises(InputError, match=f"{name}: expected .* beyond the limit of "):
-        read_arrays(kind, Path(name), None, None, "")
 
 
 def test_a_table_of_millions_of_columns_is_refused_before_it_is_read(here):
