@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_type_hints
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from graphcaps.atomic import checked, replacing
 from graphcaps.errors import ROUNDING, GraphcapsError, InputError, check_json, check_whole, expect, read_json
+from graphcaps.names import clean
 
 FORMAT_VERSION = 2
 _BY_EPOCH = ("b", "c", "agreement", "lengths")
@@ -26,7 +26,6 @@ DIGITS = tuple("0123456789")
 THRESHOLD = 0.5  # of lengths; the margin loss trains lengths >= 0.9 or <= 0.1
 MOST_ALONE = 2**20  # children without edges
 MOST_LETTERS = 10_000  # of a name
-HALVES = re.compile("[\ud800-\udfff]")  # halves of a character, which can't be written
 FAR = 2**31 - 1
 BLOCKED = float(np.finfo(np.float16).min)  # what is stored for a masked logit, -inf
 DEAD_BELOW = 0.1  # a parent is dead if it gets less than this share of what it would get of equal couplings
@@ -241,7 +240,8 @@ class RoutingTrace:
             for name in _INTEGERS:  # NumPy counts no uint64
                 if name in arrays and arrays[name].dtype.kind == "u":
                     arrays[name] = arrays[name].astype(np.int64)
-            trace = cls(**head | {name: tuple(head[name]) for name in _NAMES}, **arrays)
+            head["about"] = {clean(k): clean(v) if isinstance(v, str) else v for k, v in head["about"].items()}
+            trace = cls(**head | {name: tuple(map(clean, head[name])) for name in _NAMES}, **arrays)
             trace.check()
         except InputError:
             raise
@@ -292,7 +292,7 @@ class RoutingTrace:
             expect(length in (0, number), f"trace: {name}", f"none or {number}", length)
         texts = [*self.about, *(text for name in _NAMES for text in getattr(self, name))]
         texts += [value for value in self.about.values() if type(value) not in (int, float, bool)]
-        fits = all(isinstance(text, str) and len(text) <= MOST_LETTERS and not HALVES.search(text) for text in texts)
+        fits = all(isinstance(text, str) and len(text) <= MOST_LETTERS for text in texts)
         expect(fits, "trace: names and about", f"texts of at most {MOST_LETTERS:,} letters, or numbers", "others")
         if image is not None:
             last = self.num_images - 1

@@ -1,5 +1,6 @@
 """Attacks by kind: ``python -m tests.attack`` counts their cases."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from graphcaps.cli import main
 from graphcaps.edges.second_derivative import SecondDerivativeError
 from graphcaps.images.data.array_files import read_arrays
 from graphcaps.images.models import capsnet_loss
+from graphcaps.images.training import checkpoint
 from graphcaps.images.training.run_folder import PRETRAINED
 from graphcaps.names import ALLOW_CODE
 from graphcaps.routing import Inverted
@@ -187,6 +189,16 @@ def test_a_forged_head_of_a_trace_is_refused_in_words(run, key):
             RoutingTrace.load("forged.npz").dead()
         except GraphcapsError as error:
             assert "trace" in str(error)
+
+
+@pytest.mark.parametrize("key", ["preset", "settings", "state", "limits", "class_names"])
+def test_a_forged_checkpoint_is_refused_in_words(run, key):
+    path = Path("run/checkpoints/best.safetensors")
+    tensors, head = checkpoint.read(path)
+    for value in (None, -1, "x", [], [[1]], {"routing": 1}):
+        checkpoint.write(path, tensors, {**head, key: value})
+        with contextlib.suppress(GraphcapsError):
+            graphcaps.load("run")
 
 
 KILLED = """

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from ...algorithms.names import from_json
 from ...atomic import checked, reading, replacing
-from ...errors import GraphcapsError, InputError, read_json
+from ...errors import GraphcapsError, InputError, check_json, read_json
 from ...names import clean
 from ...nn import Decoder
 from ..config import MAX_ITERATIONS, OTHER_VERSION, REMOVED, without_removed
@@ -49,6 +49,7 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         text, checksum = metadata["graphcaps"], metadata["sha256"]
         head = read_json(text, format_version=int)
+        check_json({"settings": {}, "state": {}} | head, settings=dict, state=dict)
     version = head["format_version"]
     if version != FORMAT_VERSION:
         raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. {OTHER_VERSION}")
