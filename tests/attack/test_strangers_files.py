@@ -7,6 +7,7 @@ import gzip
 import os
 import shutil
 import signal
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -36,6 +37,11 @@ def large(path: Path) -> None:
     checkpoint.write(path, tensors, head)
 
 
+def packed(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("images.npy", ZEROS)
+
+
 def fifo(path: Path) -> None:
     path.unlink(missing_ok=True)
     os.mkfifo(path)
@@ -52,7 +58,9 @@ def endless_beside_an_image(path: Path) -> None:
     [
         ("run/trace.npz", lambda path: np.savez_compressed(path, head=np.frombuffer(ZEROS, np.uint8)), "viz run"),
         ("train-images-idx3-ubyte.gz", lambda path: path.write_bytes(gzip.compress(ZEROS)), f"{TRAIN} idx:."),
+        *((name, packed, f"{TRAIN} npz:{name}") for name in ("x.NPZ", "x", "x.npy")),
         ("x.csv", lambda path: path.write_bytes(ZEROS), f"{TRAIN} csv:x.csv"),
+        ("x.csv", lambda path: path.write_bytes(gzip.compress(ZEROS)), f"{TRAIN} csv:x.csv"),
         (CONFIG, lambda path: path.write_bytes(ZEROS), "evaluate run"),
         ("x.png", png, "predict x.png"),
         *((name, fifo, "evaluate run") for name in (CONFIG, WEIGHTS)),
