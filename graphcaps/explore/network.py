@@ -15,7 +15,6 @@
     decoder    null, or linear layers {"weight": int8, "scale", "bias"}: the integers of a row are multiplied by its
                scale; a ReLU follows each layer but the last, and a sigmoid follows the last
     limits     limits for doubtful answers: {"most", "answer", "other", "likeness", "blank"}; null: no limit
-    threshold  length above which a class is named
     measured   numbers of the run's result.json, by their names there, or null
     desk       drawings: {"ink": longer side / side of the image, or null; "detail": pixels per side, or null; "stroke":
                width in pixels}
@@ -34,7 +33,6 @@ from ..algorithms.names import name_of
 from ..errors import GraphcapsError
 from ..images.data import DATASETS, DatasetSpec, to_float
 from ..images.models import CapsNet
-from ..images.models.answers import MIN_LENGTH
 from ..images.models.evidence import BLANK, MOST
 from ..images.recording import pictures, routing_of
 from ..images.training.checkpoint import read_model
@@ -69,8 +67,7 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
     network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))
-    result = run.result() or {}
-    network |= {"threshold": result.get("threshold", MIN_LENGTH), "measured": {k: result.get(k) for k in MEASURED}}
+    network["measured"] = {name: (run.result() or {}).get(name) for name in MEASURED}
     images = to_float(torch.from_numpy(trace.images))
     return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images)), network, ""
 

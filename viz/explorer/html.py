@@ -39,9 +39,8 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
     data = explorer_data(trace, image)
     if network is not None:
         data["stills"] = shares_of(trace, image, network["objects"])
-        computed = ["saliency"] if network["decoder"] else []  # by the page, or not needed
-        computed += ["b", "agreement"] if len(data["epochs"]) == 1 else []
-        data["images"] = [shown | dict.fromkeys(computed) for shown in data["images"]]
+        if len(data["epochs"]) == 1:  # the page computes them
+            data["images"] = [shown | {"b": None, "agreement": None} for shown in data["images"]]
     return with_data(data | {"network": network, "without": without})
 
 

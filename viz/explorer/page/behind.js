@@ -98,21 +98,24 @@ function drawDecoded({ edge, parent }, r) {
   });
 }
 
-// Maps of the parents' pictures, as strong as children have decided for them; the most of any parent after training is 1. The
-// root makes a weaker parent visible beside the strongest.
+const DRAWN = 0.35, // pixels this light count as drawn
+  LITTLE = 0.1; // of all that children could give beyond chance: if parents receive less, colours stay pale
+
+// Maps of the parents' pictures for tint(), as strong as children have moved to them from equal shares: viz/routing/tint.py.
 function paintedByDecoder(parents, moment) {
   const pictures = parents.map((j) => known.pictures.get(`r ${Math.round(moment.r)} ${j}`));
   if (known.of !== state.routed || pictures.includes(undefined) || now.k !== state.trace.epochs.length - 1) return null;
-  const decided = (r) => {
-    const sums = new Float64Array(state.layer.parents),
-      c = at(state.image.c, { k: moment.k, r });
-    c.forEach((value, e) => (sums[state.image.dst[e]] += Math.max(0, value - 1 / state.image.choices.get(state.image.src[e]))));
-    return sums;
-  };
-  const most = Math.max(0.1, ...decided(state.trace.trained - 1)),
-    here = decided(moment.r),
+  const { src, dst, choices } = state.image,
+    beyond = (r) => {
+      const sums = parents.map(() => 0);
+      at(state.image.c, { k: moment.k, r }).forEach((value, e) => (sums[parents.indexOf(dst[e])] += Math.max(0, value - 1 / choices.get(src[e]))));
+      return sums;
+    };
+  const all = [...choices.values()].reduce((sum, count) => sum + 1 - 1 / count, 0),
+    full = Math.max(LITTLE * all, ...beyond(state.trace.trained - 1)),
+    here = beyond(moment.r),
     top = Math.max(...here);
-  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (Math.sqrt(here[parents[at]] * top) * byte) / (255 * most)));
+  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (Math.sqrt(here[at] * top) / full) * Math.min(1, byte / 255 / DRAWN)));
 }
 
 $("#decoded").hidden = !network.decoder;
