@@ -1,6 +1,7 @@
 // The article: screens of text beside the stage, which shows what the screen on view speaks of. Its numbers are those of the
 // image on the sheet. A screen is entered by scrolling, by a link, or with the keys J and K.
 
+import { isOnePass } from "./formulas.js";
 import { arrivals, changed, hold, layOut, network, shelf } from "./live.js";
 import { LET_GO } from "./layer.js";
 import { beforePulls, choicesAt, noun } from "./panels.js";
@@ -10,7 +11,13 @@ import { $, decision, fixed, sentence, thousands } from "./tools.js";
 import { stored } from "./trace.js";
 import { screens } from "./words.js";
 
-const texts = screens;
+const texts = screens,
+  leave = (selector) => document.querySelectorAll(selector).forEach((part) => part.remove());
+if (isOnePass(state.layer.routing)) leave(":is([data-screen=round], [data-screen=agreement], [data-screen=routing], [data-screen=without]).step");
+if (state.layer.learnedPrior) leave(":is([data-screen=round], [data-screen=without]).step"); // shares start unequal
+if (state.layer.routing !== "dynamic") leave(".by-agreement");
+if (!network.decoder) leave(".pictured");
+document.body.classList.toggle("decoded", Boolean(network.decoder));
 const steps = [...document.querySelectorAll(".step")];
 export const SCREENS = steps.map((step) => step.dataset.screen);
 const last = stored.trained - 1,
@@ -196,17 +203,17 @@ function drawArticle() {
   if (now.screen === "silence") drawSilence();
   if (now.screen === "ink") drawGuess();
   const ranks = network.measured?.shown_ranks;
-  if (!ranks) return;
+  if (!ranks || now.screen !== "without") return;
   const clearest = ranks.indexOf(Math.min(...ranks)),
     [to, text] = state.shown.at === clearest ? [ranks.indexOf(Math.max(...ranks)), texts.median] : [clearest, texts.clearest];
   Object.assign($("#other-pair"), { hidden: false, textContent: text, value: to });
 }
 
-$("#other-pair").addEventListener("click", ({ target }) => {
+$("#other-pair")?.addEventListener("click", ({ target }) => {
   layOut(Number(target.value));
   changed();
 });
-$("#equal").addEventListener("click", ({ target }) => showEqual(target.ariaPressed !== "true"));
+$("#equal")?.addEventListener("click", ({ target }) => showEqual(target.ariaPressed !== "true"));
 
 // The guess: whose is the ink where both pictures of the answer are strong?
 let guess = { of: null }; // the answer, the place of the ring, and the first parent's part of its colour
