@@ -23,6 +23,9 @@ _REQUIRED = ("src", "dst", "epochs", "b", "c", "lengths")
 _NAMES = ("class_names", "child_names", "node_names")
 DIGITS = tuple("0123456789")
 THRESHOLD = 0.5  # of lengths; the margin loss trains lengths >= 0.9 or <= 0.1
+MOST_ALONE = 2**20  # children without edges
+MOST_LETTERS = 10_000  # of a name
+FAR = 2**31 - 1
 DEAD_BELOW = 0.1  # a parent is dead if it gets less than this share of what it would get of equal couplings
 
 
@@ -210,6 +213,9 @@ class RoutingTrace:
             head = {field.name: head[field.name] for field in dataclasses.fields(cls) if field.name in head}
             numbers = {name: int for name in ("num_children", "num_parents", "trained_iterations")}
             check_json(head, **dict.fromkeys(_NAMES, list), about=dict, **numbers)
+            for name in _INTEGERS:  # NumPy counts no uint64
+                if name in arrays and arrays[name].dtype.kind == "u":
+                    arrays[name] = arrays[name].astype(np.int64)
             trace = cls(**head | {name: tuple(head[name]) for name in _NAMES}, **arrays)
             trace.check()
         except InputError:
@@ -235,19 +241,34 @@ class RoutingTrace:
             kinds, called = ("iu", "integers") if name in _INTEGERS else ("iuf", "numbers")
             expect(array.dtype.kind in kinds, f"trace: {name}", called, array.dtype)
             sizes |= {d: n for d, n in shape.items() if not d.isdigit()}
-        counts = {"src": self.num_children, "dst": self.num_parents, "nodes": sizes.get("V", np.inf)}
-        for name, count in counts.items():
+        for dim in ("K", "R", "N", "C", "H", "W"):
+            expect(sizes.get(dim, 1) > 0, "trace", f"{dim} >= 1", sizes.get(dim))
+        expect(sizes.get("C", 1) in (1, 3), "trace: images", "1 or 3 channels", sizes.get("C"))
+        most = self.num_edges + MOST_ALONE
+        for name, least in (("num_children", 0), ("num_parents", 0), ("trained_iterations", 1), ("num_caps", 1)):
+            check_whole(f"trace: {name}", getattr(self, name), least, most, f"an integer from {least} to {most}")
+        edge, near = (-FAR, FAR), (0, 1 + ROUNDING)
+        ranges = {
+            "src": (0, self.num_children - 1),
+            "dst": (0, self.num_parents - 1),
+            "labels": (0, self.num_parents - 1),
+        }
+        ranges |= {"nodes": (0, sizes.get("V", most) - 1), "epochs": (0, FAR), "parents": (0, FAR), "fields": edge}
+        for name, (low, high) in {**ranges, "positions": edge, "c": near}.items():
             values = getattr(self, name)
-            inside = values is None or not values.size or (values.min() >= 0 and values.max() < count)
-            expect(bool(inside), f"trace: {name}", f"indices in [0, {count})", "others")
-        outside = self.c.size and (self.c.min() < 0 or self.c.max() > 1 + ROUNDING)
-        expect(not outside, "trace: c", "numbers in [0, 1]", "others")
-        check_whole("trace: trained_iterations", self.trained_iterations)
-        if self.images is not None:
-            expect(self.images.dtype == np.uint8, "trace: images", "uint8", self.images.dtype, "0 is black, 255 white")
+            fits = values is None or not values.size or not (values.min() < low or values.max() > high)
+            expect(bool(fits), f"trace: {name}", f"numbers from {low:g} to {high:g}", "others")
+        expect(bool((np.diff(self.epochs) > 0).all()), "trace: epochs", "ascending numbers", self.epochs.tolist())
+        for name in ("images", "reconstructions", "decoded_votes", "decoded_parents"):
+            if (values := getattr(self, name)) is not None:
+                expect(values.dtype == np.uint8, f"trace: {name}", "uint8", values.dtype, "0 is black, 255 white")
         for name, number in (("class_names", self.num_parents), ("child_names", self.num_children)):
             length = len(getattr(self, name))
             expect(length in (0, number), f"trace: {name}", f"none or {number}", length)
+        texts = [*self.about, *(text for name in _NAMES for text in getattr(self, name))]
+        texts += [value for value in self.about.values() if type(value) not in (int, float, bool)]
+        fits = all(isinstance(text, str) and len(text) <= MOST_LETTERS for text in texts)
+        expect(fits, "trace: names and about", f"texts of at most {MOST_LETTERS:,} letters, or numbers", "others")
         if image is not None:
             last = self.num_images - 1
             check_whole("image", image, 0, last, f"an image of the trace, 0 to {last}")
@@ -259,4 +280,4 @@ _DIMS: dict[str, str] = {
     if hasattr(hint, "__metadata__")
 }
 """For each array of a trace, its dims."""
-_INTEGERS = ("src", "dst", "nodes", "epochs", "labels", "fields")
+_INTEGERS = ("src", "dst", "nodes", "parents", "epochs", "labels", "fields")

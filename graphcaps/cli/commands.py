@@ -26,7 +26,8 @@ START = (
 
 def call(words: list[str]) -> None:
     """Parse the words of a command line and run the command. Raises ``SystemExit`` after help or wrong usage."""
-    FLAGS.set([word[2:].partition("=")[0].replace("_", "-") for word in words if word.startswith("--")])
+    options = words[: words.index("--")] if "--" in words else words
+    FLAGS.set([word[2:].partition("=")[0].replace("_", "-") for word in options if word.startswith("--")])
     config = (tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone)
     try:
         tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="graphcaps", description=SUMMARY, args=words, config=config)

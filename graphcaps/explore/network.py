@@ -30,7 +30,7 @@ import torch
 from torch import nn
 
 from ..algorithms.names import name_of
-from ..errors import GraphcapsError
+from ..errors import GraphcapsError, expect
 from ..images.data import DATASETS, DatasetSpec, to_float
 from ..images.models import CapsNet
 from ..images.models.evidence import BLANK, MOST
@@ -68,6 +68,8 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
         return trace, None, f"Nothing can be drawn here: {error}."
     network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))
     network["measured"] = {name: (run.result() or {}).get(name) for name in MEASURED}
+    wanted, got = model.image_shape, "none" if trace.images is None else trace.images.shape[1:]
+    expect(got == wanted, f"{run}: trace.npz", f"images {wanted}", got)
     images = to_float(torch.from_numpy(trace.images))
     return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images)), network, ""
 

@@ -275,7 +275,8 @@ def _of_matrix(matrix: Any, weight: str | None) -> NamedGraph:
 
 def _of_edge_index(edges: Any, num_nodes: int | None) -> NamedGraph:
     if isinstance(edges, (np.ndarray, Tensor)):
-        edges = torch.as_tensor(edges).as_subclass(Tensor)
+        whole = isinstance(edges, np.ndarray) and edges.dtype.kind in "iu"  # torch lacks some of numpy's integers
+        edges = torch.as_tensor(edges.astype(np.int64) if whole else edges).as_subclass(Tensor)
     kind = f"{edges.dtype} {tuple(edges.shape)}" if isinstance(edges, Tensor) else type(edges).__name__
     fits = isinstance(edges, Tensor) and edges.dim() == 2 and len(edges) == 2 and not edges.dtype.is_floating_point
     advice = "Pairs of nodes in rows: edges.T. An adjacency matrix: scipy.sparse.coo_array(matrix)"
@@ -285,7 +286,7 @@ def _of_edge_index(edges: Any, num_nodes: int | None) -> NamedGraph:
     pick = f"Pass num_nodes={high + 1}, or edge_index - 1"
     expect(low != 1 or num_nodes is not None, "graph", "numbers of nodes from 0", both, pick)
     count = high + 1 if num_nodes is None else num_nodes
-    src, dst = edges.cpu()
+    src, dst = edges.cpu().long()
     links = Links.of(src, dst, count, count, names=("edge_index[0]", "edge_index[1]"))
     return NamedGraph(links.src, links.dst, [*range(count)])
 

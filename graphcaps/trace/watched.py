@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..algorithms.observers import Observer, recording
+from ..atomic import file_name
 from ..beliefs.layer import NodeBeliefs
 from ..errors import check_name, check_whole, expect
 from ..graph import Links, bipartite_graph, to_networkx
@@ -144,7 +145,10 @@ class Watched:
         """Write a file for ``graphcaps viz``, or one per layer if there are several, such as ``routing-<name>.npz``."""
         self._check_routed(self.names)
         path = Path(path)
-        paths = [path.with_stem(f"{path.stem}-{name}") for name in self.names] if len(self.names) > 1 else [path]
+        several = len(self.names) > 1
+        stems = [f"{path.stem}-{name}" for name in self.names] if several else [path.stem]
+        paths = [path.with_name(file_name(stem, path.suffix)) for stem in stems]
+        expect(len({*paths}) == len(paths), "names", "a file name of its own for each layer", self.names)
         for trace, file in zip(self.traces().values(), paths, strict=True):
             trace.save(file)
         return paths

@@ -77,7 +77,7 @@ def test_a_graph_of_names_gives_a_layer_the_arrays_that_are_made_by_hand(graph):
 CLUB, FROM_ONE = networkx.karate_club_graph(), networkx.path_graph([1, 2])
 ONE_WAY, TYPES = torch.sparse_coo_tensor([[0], [1]], [1.0], (3, 3)), {("a", "x", "b"): ([0], [0])}
 WRONG = {
-    "either 'b', 'a', 'c' as inserted, or 'a', 'b', 'c' as sorted. Pass": lambda: read_graph(NAMED).rows("x", [1, 2, 3]),
+    "either 'b', 'a', 'c' as inserted, or 'a', 'b', 'c' as sorted": lambda: read_graph(NAMED).rows("x", [1, 2, 3]),
     "differ as texts, got 1 and '1'": lambda: read_graph(networkx.Graph([(1, "1")])),
     "got '2'. The graph's name is 2": lambda: read_graph(FROM_ONE).rows("x", {1: 1, "2": 2}),
     "none for 'c'": lambda: read_graph(NAMED).rows("x", {"a": 1, "b": 2}),

@@ -11,6 +11,7 @@ d = (c - chance) / (1 - chance) is the part of the way that c has gone from chan
 
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -73,10 +74,8 @@ def choice_by_name(trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one
         return f"No {one} chooses, {leaning:,} lean{'s' * (leaning == 1)}" if leaning else f"All {many} are undecided"
     texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {name}" for name, number in chosen[:2]]
     texts[0] = texts[0].replace(" ", f" {many if chosen[0][1] > 1 else one} ", 1)
-    left = (sum(number for _, number in chosen[named:]) for named in (1, 2))
-    others = (f", {number:,} other{'s' * (number > 1)}" * (number > 0) for number in left)
-    short, long = (", ".join(texts[:n]) + rest for n, rest in enumerate(others, 1))
-    return long if len(long) <= 52 else short  # 53 letters are wider than a picture
+    others = sum(number for _, number in chosen[2:])
+    return ", ".join([*texts, *[f"{others:,} other{'s' * (others > 1)}"] * (others > 0)])
 
 
 def shown_parents(trace: RoutingTrace, lengths: np.ndarray) -> np.ndarray:
@@ -96,19 +95,11 @@ def none_named(trace: RoutingTrace) -> str:
     return f"no {trace.parent_word[0]} is longer than {trace.threshold:.2f}" + ("" if trained else ": train on")
 
 
-def selected(trace: RoutingTrace, c: np.ndarray, lengths: np.ndarray) -> "Selection":
-    """Of a large graph, the twelve children with the largest couplings to the parents shown."""
-    parents = shown_parents(trace, lengths)
+def selected(trace: RoutingTrace, c: np.ndarray, lengths: np.ndarray) -> SimpleNamespace:
+    """For a page of a large graph, the twelve ``children`` with the largest couplings to the longest parents."""
     largest = np.zeros(trace.num_children)
-    np.maximum.at(largest, trace.src, np.where(np.isin(trace.dst, parents), c, 0))
-    return Selection(np.argsort(-largest, kind="stable")[:12], parents)
-
-
-class Selection(NamedTuple):
-    """Children and parents of a large graph that a page shows."""
-
-    children: np.ndarray
-    parents: np.ndarray
+    np.maximum.at(largest, trace.src, np.where(np.isin(trace.dst, shown_parents(trace, lengths)), c, 0))
+    return SimpleNamespace(children=np.argsort(-largest, kind="stable")[:12])
 
 
 def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:

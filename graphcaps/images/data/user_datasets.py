@@ -12,7 +12,8 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +21,12 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ...atomic import checked, replacing
+from ...atomic import checked, reading, replacing
 from ...errors import GraphcapsError, InputError, did_you_mean, expect, read_json, required
 from ...names import clean, own_images
 from ...progress import bar
 from .array_files import read_arrays
-from .listing import list_csv, list_folder, read_csv
+from .listing import list_csv, list_folder
 from .splits import PARTS, ImageSplits, split
 from .user_images import common_size, read_pixels, size_and_colour
 
@@ -33,18 +34,29 @@ if TYPE_CHECKING:
     import pandas
 
 MAX_LISTED = 10  # number of bad files that an error message lists
+DARK = 32  # images whose lightest pixel is below this are probably in other units
 DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile)  # errors of reading a damaged cache
 
 log = logging.getLogger(__name__)
 
 
 def read_user_dataset(
-    name: str, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int, recorded: Path | None
+    name: str,
+    root: Path,
+    size: int | None,
+    channels: int | None,
+    skip_bad: bool,
+    seed: int,
+    recorded: Path | None,
+    label_column: str,
+    group_by: str,
 ) -> ImageSplits:
     """Read and split ``KIND:PATH``, or take the images in the file ``recorded``, if it exists.
 
     If PATH has moved, look in ``root``. Files are decoded into ``root/cache``.
     """
+    import pandas
+
     kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
@@ -53,18 +65,47 @@ def read_user_dataset(
     expect(path.exists(), name, wanted, "nothing there", f"{near}It may also be in {root}")
     of_run = None
     if recorded is not None and recorded.exists():
-        of_run = read_csv(recorded, names=["file", "label", "split", "sha256"])[1:]
-        fits = {*of_run["split"]} == {*PARTS}
+        with reading(recorded, "the images of a run in three parts"):
+            of_run = pandas.read_csv(checked(recorded), dtype=str, keep_default_na=False)
+        fits = {*of_run.get("split", ())} == {*PARTS}
         expect(fits, str(recorded), "the images of a run in three parts", f"{len(of_run)} rows that aren't")
-    listed = list_folder(path) if kind == "folder" else list_csv(path) if kind == "csv" else None
+    listed = list_csv(path, label_column, group_by) if kind == "csv" else None
+    fits = not label_column or kind == "csv"
+    expect(fits, "label_column", f"none for {kind}:PATH", repr(label_column), "It is for tables: csv:PATH")
+    if kind == "folder":
+        listed = list_folder(path)
     if listed is None:
-        images = read_arrays(kind, path, size, channels)
+        expect(not group_by, "group_by", "none for arrays", repr(group_by), "It is for image files")
+        images = read_arrays(kind, path, size, channels, label_column)
     else:
         cache = root / "cache"
         if path.resolve() in cache.resolve().parents:  # never write into the folder that is read
             cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphcaps"
+        if group_by and "group" not in listed:
+            listed["group"] = _groups(listed["file"], path if path.is_dir() else path.parent, group_by)
         images = _read_files(path, listed, cache, size, channels, skip_bad, of_run)
     return split(*images, f"{kind}:{path}", seed, of_run)
+
+
+def _groups(files: Iterable[Path], top: Path, pattern: str) -> list[str]:
+    """The part of each file's name, with its folders, that matches a regular expression."""
+    groups = []
+    for file in files:
+        name = Path(os.path.relpath(file, top)).as_posix()
+        advice = "For a table, it may also be the name of a column"
+        try:
+            match = re.search(pattern, name)
+        except re.error as error:
+            raise InputError(f"group_by: expected a regular expression, got {pattern!r}: {error}") from None
+        expect(
+            match is not None,
+            "group_by",
+            f"a part of the name of each file, such as patient[0-9]+, in {name}",
+            f"{pattern!r}, which isn't",
+            advice,
+        )
+        groups.append(match[0] if match else "")
+    return groups
 
 
 def _read_files(
@@ -151,6 +192,8 @@ def _decode(files: list[Path], size: int | None, channels: int | None) -> tuple[
                 bad[str(k)] = result
             else:
                 pixels[k] = result[0]
+    if 0 < pixels.max() < DARK:
+        log.warning("nearly black: no pixel is above %d of 255. If they are in other units, rescale them", pixels.max())
     coloured = channels is not None or any((image != image[:1]).any() for image in pixels)
     return pixels if coloured else pixels[:, :1], bad  # files in a colour format may contain only greys
 

@@ -5,7 +5,7 @@ import { isOnePass } from "./formulas.js";
 import { arrivals, changed, hold, layOut, network, shelf } from "./live.js";
 import { LET_GO } from "./layer.js";
 import { beforePulls, choicesAt, noun } from "./panels.js";
-import { childName, choose, drawings, redraw, shortName, still, stop } from "./shell.js";
+import { childName, choose, drawings, redraw, shortName, still, travel } from "./shell.js";
 import { edgeTo, NOTHING, now, state } from "./state.js";
 import { $, decision, fixed, sentence, thousands } from "./tools.js";
 import { stored } from "./trace.js";
@@ -29,30 +29,9 @@ let gliding = 0;
 if (new URLSearchParams(location.search).has("embed")) document.body.dataset.embed = ""; // the stage alone
 for (const part of document.querySelectorAll(".live")) part.hidden = false;
 
-// Go to a round, in fractions on the way.
 function glide(r, milliseconds = PROMPT, after = () => {}) {
-  stop();
   clearTimeout(gliding);
-  const from = now.r;
-  if (still.matches || from === r) {
-    now.r = r;
-    redraw();
-    return after();
-  }
-  now.playing = { over: "screen" };
-  let started = null;
-  const tick = (time) => {
-    started ??= time;
-    const part = Math.min(1, (time - started) / milliseconds);
-    now.r = from + (r - from) * (part < 0.5 ? 2 * part * part : 1 - 2 * (1 - part) ** 2);
-    redraw();
-    if (part < 1) now.playing.frame = requestAnimationFrame(tick);
-    else {
-      now.playing = null;
-      after();
-    }
-  };
-  now.playing.frame = requestAnimationFrame(tick);
+  travel("screen", "r", r, still.matches || r === now.r ? 0 : milliseconds, after);
 }
 
 // On the first screen, strokes take sides again and again.

@@ -6,22 +6,33 @@ import { stored } from "./trace.js";
 import { KEYS, SHOWN, words } from "./words.js";
 
 Object.assign(words, {
-  title(counts, edges) {
+  title(counts, edges, causes) {
     const chosen = counts.map((count, l) => [count, l]).filter(([count]) => count).sort(([a], [b]) => b - a),
-      texts = chosen.slice(0, SHOWN).map(([count, l], at) => `${at ? thousands(count) : counted(count, "edge", "edges")} to ${l}`),
+      cause = (l) => (causes[l] ? ` (${causes[l]})` : ""),
+      texts = chosen.slice(0, SHOWN).map(([count, l], at) => `${at ? thousands(count) : counted(count, "edge", "edges")} to ${l}${cause(l)}`),
       undecided = edges - counts.reduce((sum, count) => sum + count, 0),
       others = chosen.slice(SHOWN).reduce((sum, [count]) => sum + count, 0);
     if (others) texts.push(`${thousands(others)} to others`);
-    if (chosen.length && undecided) texts.push(`${thousands(undecided)} undecided`);
+    if (chosen.length && undecided) texts.push(`${thousands(undecided)} undecided or by chance`);
     return `Which capsule? ${texts.join(", ") || `${counted(edges, "edge", "edges")}, all undecided`}`;
   },
+  noMore: "Edges choose capsules no more than in a random graph with these degrees",
   lead: (K, what) => `Along each edge, a node sends its neighbour a vote for each of ${K} capsules. ${words.leads[what]}`,
   leads: {
     start: "All edges start equal, in round 1. Votes that agree pull harder in the next round.",
     grow: "Votes that agree pull harder in the next round, and their lines grow. A line has the colour of the capsule that receives most of it.",
     uniform: "Uniform routing leaves the couplings equal in all rounds.",
-    given: "Here the votes agree equally well with all of them. The concentration may be low, or the training had no use for several causes. Try unit_votes=True and Spherical(concentration=4.0), or explore_graph(2, graph), which trains a layer on hidden edges.",
-    unit: "Here the votes agree equally well with all of them. The edges may have more causes, or only one. Try another number of capsules.",
+    grey: "All lines are grey, because another training gives them to other capsules.",
+  },
+  // What random graphs show, beside the numbers of the graph, which come first.
+  chance: ({ chosen: [own, ...random], found }, agrees, edges) => {
+    const span = (numbers) => (Math.min(...numbers) === Math.max(...numbers) ? thousands(numbers[0]) : `${thousands(Math.min(...numbers))} to ${thousands(Math.max(...numbers))}`),
+      percent = found.map((share) => Math.round(100 * share));
+    return agrees
+      ? `${thousands(own)} of ${counted(edges, "edge", "edges")} choose a capsule that another training agrees with. In ${random.length} random graphs ` +
+          `with the same degrees, trained alike, ${span(random)} do. Of edges kept from training, ${percent[0]} % score above a random pair, in random graphs ${span(percent.slice(1))} %.`
+      : `${thousands(own)} of ${counted(edges, "edge", "edges")} choose a capsule. In ${random.length} random graphs with the same degrees and features, ` +
+          `${span(random)} do. If the layer was trained on this graph, it may also have learned its edges.`;
   },
   layer: ({ routing, iterations, unit_votes: unit, mutual }) =>
     [`${routing} routing, ${counted(iterations, "round", "rounds")}`, ...(unit ? ["unit votes"] : []), ...(mutual ? ["mutual"] : [])].join(", "),
