@@ -44,7 +44,13 @@ from ..viz.explorer.data import packed as packed_array
 NETWORK_PAGE_ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
 """The routings that the page can compute."""
 PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * area / border length
-MEASURED = ("equal_shares", "shown_ranks", "singles_alone_above_threshold", "empty_without_answer", "test_accuracy")
+MEASURED = (
+    "equal_shares",
+    "trained_with_equal_shares",
+    "shown_ranks",
+    "singles_alone_above_threshold",
+    "test_accuracy",
+)
 """Keys of a run's result.json whose numbers the page's text has."""
 INK = 20 / 28  # longer side of a drawing / side of the image in MNIST; used for data sets where it isn't known
 

@@ -86,6 +86,10 @@ def _filled(
     body: str, parts: list[str], data: dict, styles: str, entry: str, slots: dict[str, str], worker: str = ""
 ) -> str:
     """Fill the frame with a body, parts, the data, a script and slots, and with a policy for the styles and scripts."""
+    words, sections = (
+        json.loads(_read("words.json")),
+        ["common", "graph" if body == "nodes.html" else "image", "screens"],
+    )
     style, main = "\n".join(_read(f"{name}.css") for name in styles.split()), script(entry)
     assembly = " 'wasm-unsafe-eval'" if worker else ""  # page/network.js assembles WebAssembly; eval stays forbidden
     policy = (
@@ -99,7 +103,7 @@ def _filled(
         "script": main,
         "data": _compressed(data),
         "worker": worker,
-        "words": _read("words.json").replace("<", "\\u003c"),
+        "words": json.dumps({name: words[name] for name in sections}, separators=(",", ":")).replace("<", "\\u003c"),
         **{name: _read(f"{name}.html") if name in parts else "" for name in PARTS},
         **dict.fromkeys(["kind", "top", "article", "head_doors", "desk_images"], ""),
         "noscript": _read("noscript.html"),

@@ -160,9 +160,11 @@ const LIVE = {
   measured() {
     const { equal_shares: found } = network.measured ?? {};
     if (!found) return "";
-    const part = (count) => percent(count / found.pairs, 1),
-      mean = (value) => fixed(value, 2);
-    return texts.measured(thousands(found.pairs), part(found.same), part(found.right_with_equal_shares), part(found.right), mean(found.second_with_equal_shares), mean(found.third_with_equal_shares), mean(found.second), mean(found.third));
+    const part = (count) => percent(count / found.pairs, 1);
+    const { trained_with_equal_shares: control, test_accuracy: right } = network.measured,
+      numbers = [thousands(found.pairs), part(found.same), part(found.right_with_equal_shares), part(found.right)],
+      ends = [found.second_with_equal_shares, found.third_with_equal_shares, found.second, found.third].map((value) => fixed(value, 2));
+    return texts.measured(...numbers, ...ends) + (control ? texts.trainedEqual(percent(control, 1), percent(right, 1)) : "");
   },
   fails() {
     const { singles_alone_above_threshold: alone, test_accuracy: right } = network.measured ?? {};

@@ -190,7 +190,7 @@ export function drawImage() {
     { fields } = state.trace,
     parents = now.parent === null ? state.order.named : [now.parent],
     [, height, width] = state.image.pixels.shape,
-    lit = parents.map((j) => rgbOf(lighter(rgbOf(state.look.parents[j]), "#000000")));
+    lit = parents.map((j) => rgbOf(lighter(rgbOf(state.look.parents[j]), "#000000", 0)));
   let tinted = null,
     note = "";
   const maps = state.decoder?.painted(parents, now);
