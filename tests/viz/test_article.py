@@ -99,7 +99,11 @@ def test_the_numbers_of_each_screen_are_those_of_the_weights(page, routed):
     assert shown[4:7] == pytest.approx(percent, abs=0.051)
     ends = [found["equal_shares"][f"{name}{how}"] for how in ("_with_equal_shares", "") for name in ("second", "third")]
     assert shown[7:11] == pytest.approx(ends, abs=0.0051)
-    rates = [100 * found["singles_alone_above_threshold"], 100 - 100 * found["test_accuracy"]]
+    control, accuracy = (
+        found["trained_with_equal_shares"],
+        found["test_accuracy"],
+    )  # the control is in experiments/LOG.md
+    rates = [100 * rate for rate in (control, accuracy, found["singles_alone_above_threshold"], 1 - accuracy)]
     assert shown[11:] == pytest.approx(rates, abs=0.051) and found["empty_without_answer"] == 1
     assert f"number {found['shown_ranks'][10]} of 1,000" in text(page, "[data-live=rank]")
 

@@ -2,9 +2,9 @@
 // image on the sheet. A screen is entered by scrolling, by a link, or with the keys J and K.
 
 import { isOnePass } from "./formulas.js";
-import { arrivals, changed, hold, layOut, network, shelf } from "./live.js";
+import { arrivals, changed, hold, layOut, network } from "./live.js";
 import { LET_GO } from "./layer.js";
-import { beforePulls, choicesAt, noun } from "./panels.js";
+import { beforePulls, choicesAt } from "./panels.js";
 import { childName, choose, drawings, redraw, shortName, still, travel } from "./shell.js";
 import { edgeTo, NOTHING, now, state } from "./state.js";
 import { $, decision, fixed, sentence, thousands } from "./tools.js";
@@ -161,10 +161,13 @@ const LIVE = {
     const { equal_shares: found } = network.measured ?? {};
     if (!found) return "";
     const part = (count) => percent(count / found.pairs, 1);
-    const { trained_with_equal_shares: control, test_accuracy: right } = network.measured,
-      numbers = [thousands(found.pairs), part(found.same), part(found.right_with_equal_shares), part(found.right)],
+    const numbers = [thousands(found.pairs), part(found.same), part(found.right_with_equal_shares), part(found.right)],
       ends = [found.second_with_equal_shares, found.third_with_equal_shares, found.second, found.third].map((value) => fixed(value, 2));
-    return texts.measured(...numbers, ...ends) + (control ? texts.trainedEqual(percent(control, 1), percent(right, 1)) : "");
+    return texts.measured(...numbers, ...ends);
+  },
+  trained() {
+    const { trained_with_equal_shares: control, test_accuracy: right } = network.measured ?? {};
+    return control ? texts.trained(percent(control, 1), percent(right, 1)) : "";
   },
   fails() {
     const { singles_alone_above_threshold: alone, test_accuracy: right } = network.measured ?? {};
@@ -175,12 +178,19 @@ const LIVE = {
 
 const rankOf = (at) => network.measured?.shown_ranks?.[at];
 
-function drawArticle() {
-  if (!state.routed || !state.order.named.length || state.order.named.length < Math.min(2, network.objects)) return;
-  for (const part of document.querySelectorAll(`.step.on [data-live]`)) {
+// Write the numbers into the screen on view, or for a printer into all.
+function writeNumbers(within = ".step.on") {
+  if (!state.routed || !state.order.named.length || state.order.named.length < Math.min(2, network.objects)) return false;
+  for (const part of document.querySelectorAll(`${within} [data-live]`)) {
     const text = String(LIVE[part.dataset.live]());
     if (part.textContent !== text) part.textContent = text;
   }
+  return true;
+}
+addEventListener("beforeprint", () => writeNumbers(".step"));
+
+function drawArticle() {
+  if (!writeNumbers()) return;
   if (now.screen === "silence") drawSilence();
   if (now.screen === "ink") drawGuess();
   const ranks = network.measured?.shown_ranks;
@@ -286,7 +296,7 @@ function drawSilence() {
 }
 
 // On the screen of silence, a click on a strip silences its child, or lets it be heard.
-export function silences(child) {
+function silences(child) {
   if (now.screen !== "silence") return false;
   hold(child, state.held[child] === LET_GO ? null : LET_GO);
   return true;
