@@ -15,7 +15,6 @@
     decoder    null, or linear layers {"weight": int8, "scale", "bias"}: the integers of a row are multiplied by its
                scale; a ReLU follows each layer but the last, and a sigmoid follows the last
     limits     limits for doubtful answers: {"most", "answer", "other", "likeness", "blank"}; null: no limit
-    threshold  length above which a class is named
     measured   numbers of the run's result.json, by their names there, or null
     desk       drawings: {"ink": longer side / side of the image, or null; "detail": pixels per side, or null; "stroke":
                width in pixels}
@@ -35,7 +34,6 @@ from ..atomic import reading
 from ..errors import GraphcapsError, check_json, expect
 from ..images.data import DATASETS, DatasetSpec, to_float
 from ..images.models import CapsNet
-from ..images.models.answers import MIN_LENGTH
 from ..images.models.evidence import BLANK, MOST
 from ..images.recording import pictures, routing_of
 from ..images.training.checkpoint import read_model
@@ -47,7 +45,13 @@ from ..viz.explorer.data import packed as packed_array
 NETWORK_PAGE_ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
 """The routings that the page can compute."""
 PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * area / border length
-MEASURED = ("equal_shares", "shown_ranks", "singles_alone_above_threshold", "empty_without_answer", "test_accuracy")
+MEASURED = (
+    "equal_shares",
+    "trained_with_equal_shares",
+    "shown_ranks",
+    "singles_alone_above_threshold",
+    "test_accuracy",
+)
 """Keys of a run's result.json whose numbers the page's text has."""
 INK = 20 / 28  # longer side of a drawing / side of the image in MNIST; used for data sets where it isn't known
 
@@ -73,10 +77,9 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
     network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))
+    network["measured"] = {name: (run.result() or {}).get(name) for name in MEASURED}
     wanted, got = model.image_shape, "none" if trace.images is None else trace.images.shape[1:]
     expect(got == wanted, f"{run}: trace.npz", f"images {wanted}", got)
-    result = run.result() or {}
-    network |= {"threshold": result.get("threshold", MIN_LENGTH), "measured": {k: result.get(k) for k in MEASURED}}
     images = to_float(torch.from_numpy(trace.images))
     return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images)), network, ""
 

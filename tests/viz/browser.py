@@ -206,8 +206,10 @@ def main(shown: str) -> None:
     page = Path(shown)
     target = Path(__file__).parents[2] / "viz" / "gallery" / f"{page.stem}.webp"
     looks = {"height": 720, "device_scale_factor": 1.25, "color_scheme": "light"}
+    if page.stem == "explorer":
+        looks["end"] = "#screen=routing"
     with browser() as chromium, opened(chromium, page.resolve(), **looks) as opened_page:
-        opened_page.wait_for_timeout(2000)  # ms, in which the decoder's pictures come
+        opened_page.wait_for_timeout(5000)  # ms, in which the decoder's pictures come, and the last round
         Image.open(io.BytesIO(opened_page.screenshot())).save(target, quality=82, method=6)
     print(f"{target}: {target.stat().st_size} bytes")
 

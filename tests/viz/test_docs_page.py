@@ -37,7 +37,7 @@ def test_a_trained_network_names_two_digits_drawn_over_each_other_with_the_mouse
         page.wait_for_timeout(600)  # ms, in which the decoder's pictures come
         drawn = pixels_of(page.locator("#sheet canvas")).astype(int)
         for strong, weak in ((2, 0), (0, 2)):  # strokes of the 2 are blue, and those of the 7 orange
-            assert (drawn[..., strong] - drawn[..., weak] > 60).sum() > 500
+            assert (drawn[..., strong] - drawn[..., weak] > 60).sum() > 200
 
 
 def test_after_a_pull_rows_keep_their_old_lengths_and_sentences_say_why_parents_fell_and_rose(chromium):

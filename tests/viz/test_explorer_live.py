@@ -311,7 +311,7 @@ def test_a_saved_picture_is_named_after_the_run_and_as_large_as_it_says(page):
         page.locator("#save-png").click()
     assert download.value.suggested_filename == "compact-on-mnist-run-test-3-epochs.png"
     picture = np.asarray(Image.open(download.value.path()))
-    assert picture.shape == (1640, 2400, 4)
+    assert picture.shape == (1240, 2400, 4)
     graph = picture[220:1000, 900:1700, :3].reshape(-1, 3)
     assert len(np.unique(graph, axis=0)) > 100, "lines in many shades"
     page.locator("[aria-controls=share]").click()

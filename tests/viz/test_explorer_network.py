@@ -124,7 +124,7 @@ def test_the_page_of_a_run_has_its_best_weights_and_ends_with_their_routing(run)
     np.testing.assert_allclose(trace.lengths[-1, :, 2], wanted.lengths, atol=1e-5)
     data = stored_in(explorer_page(trace, 0, carried))
     assert data["source"] == ["run live", "3 epochs"] and data["network"]["desk"]["detail"] == 8
-    assert data["looks"] and data["without"] == ""
+    assert data["without"] == ""
 
 
 def test_explore_writes_the_page_and_opens_it_where_there_is_a_display(run, monkeypatch, capsys, tmp_path):

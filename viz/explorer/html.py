@@ -39,9 +39,8 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
     data = explorer_data(trace, image)
     if network is not None:
         data["stills"] = shares_of(trace, image, network["objects"])
-        computed = ["saliency"] if network["decoder"] else []  # by the page, or not needed
-        computed += ["b", "agreement"] if len(data["epochs"]) == 1 else []
-        data["images"] = [shown | dict.fromkeys(computed) for shown in data["images"]]
+        if len(data["epochs"]) == 1:  # the page computes them
+            data["images"] = [shown | {"b": None, "agreement": None} for shown in data["images"]]
     return with_data(data | {"network": network, "without": without})
 
 
@@ -87,6 +86,10 @@ def _filled(
     body: str, parts: list[str], data: dict, styles: str, entry: str, slots: dict[str, str], worker: str = ""
 ) -> str:
     """Fill the frame with a body, parts, the data, a script and slots, and with a policy for the styles and scripts."""
+    words, sections = (
+        json.loads(_read("words.json")),
+        ["common", "graph" if body == "nodes.html" else "image", "screens"],
+    )
     style, main = "\n".join(_read(f"{name}.css") for name in styles.split()), script(entry)
     assembly = " 'wasm-unsafe-eval'" if worker else ""  # page/network.js assembles WebAssembly; eval stays forbidden
     policy = (
@@ -100,7 +103,7 @@ def _filled(
         "script": main,
         "data": _compressed(data),
         "worker": worker,
-        "words": _read("words.json").replace("<", "\\u003c"),
+        "words": json.dumps({name: words[name] for name in sections}, separators=(",", ":")).replace("<", "\\u003c"),
         **{name: _read(f"{name}.html") if name in parts else "" for name in PARTS},
         **dict.fromkeys(["kind", "top", "article", "head_doors", "desk_images"], ""),
         "noscript": _read("noscript.html"),

@@ -1,11 +1,11 @@
-"""Stills of the ribbons, for readers without scripts: the rounds of the image that is shown first."""
+"""Stills of the ribbons, for readers without scripts: three rounds of the image that is shown first."""
 
 import numpy as np
 
+from graphcaps.viz.routing.ribbons import flow
 from graphcaps.viz.routing_trace import RoutingTrace
 
 WIDTH, HEIGHT = 560, 300
-FILLED = 0.76  # part of its room that a strip fills
 
 
 def shares_of(trace: RoutingTrace, image: int, objects: int) -> dict[int, list]:
@@ -23,15 +23,12 @@ def shares_of(trace: RoutingTrace, image: int, objects: int) -> dict[int, list]:
 
 def drawn(shares: list, caption: str) -> str:
     """Shares (I, 3) as ribbons in SVG, which browsers show if they run no scripts."""
-    parts = np.array(shares)
-    room, gaps = HEIGHT / len(parts), np.arange(3) * (1 - FILLED) * HEIGHT / 2
-    tall = FILLED * parts * room
-    left = room * np.arange(len(parts))[:, None] + tall.cumsum(axis=1) - tall / 2
-    right = gaps + np.append(0, tall.sum(axis=0).cumsum()[:-1]) + tall.cumsum(axis=0) - tall / 2
+    start, end = (HEIGHT * places for places in flow(np.array(shares) / len(shares), np.arange(3)))  # (I, 3, 2)
     lines = [
-        f'<path class="{kind}" stroke-width="{h:.1f}" d="M0 {a:.1f}C190 {a:.1f} 370 {b:.1f} {WIDTH} {b:.1f}"/>'
-        for *ends, row in zip(left, right, tall, strict=True)
-        for kind, a, b, h in zip(("first", "rest", "second"), *ends, row, strict=True)
+        f'<path class="{kind}" stroke-width="{b - a:.1f}" d="M0 {(a + b) / 2:.1f}C190 {(a + b) / 2:.1f} '
+        f'370 {(c + d) / 2:.1f} {WIDTH} {(c + d) / 2:.1f}"/>'
+        for strip, bars in zip(start, end, strict=True)
+        for kind, (a, b), (c, d) in zip(("first", "rest", "second"), strip, bars, strict=True)
     ]
     svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{caption}">{"".join(lines)}</svg>'
     return f'<noscript><figure class="still">{svg}<figcaption>{caption}</figcaption></figure></noscript>'

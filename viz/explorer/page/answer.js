@@ -22,7 +22,6 @@ export function computed({ states }, layer, trace, pixels, label, edges = shownE
     dst: edges.map((e) => dst[e]),
     order: trace.order.filter((child) => drawnChildren.has(child)),
     pixels,
-    saliency: null,
     c: taken("c"),
     b: taken("b"),
     agreement: taken("agreement"),

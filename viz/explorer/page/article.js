@@ -1,16 +1,23 @@
 // The article: screens of text beside the stage, which shows what the screen on view speaks of. Its numbers are those of the
 // image on the sheet. A screen is entered by scrolling, by a link, or with the keys J and K.
 
-import { arrivals, changed, hold, layOut, network, shelf } from "./live.js";
+import { isOnePass } from "./formulas.js";
+import { arrivals, changed, hold, layOut, network } from "./live.js";
 import { LET_GO } from "./layer.js";
-import { beforePulls, choicesAt, noun } from "./panels.js";
-import { childName, choose, drawings, redraw, shortName, still, stop } from "./shell.js";
+import { beforePulls, choicesAt } from "./panels.js";
+import { childName, choose, drawings, redraw, shortName, still, travel } from "./shell.js";
 import { edgeTo, NOTHING, now, state } from "./state.js";
 import { $, decision, fixed, sentence, thousands } from "./tools.js";
 import { stored } from "./trace.js";
 import { screens } from "./words.js";
 
-const texts = screens;
+const texts = screens,
+  leave = (selector) => document.querySelectorAll(selector).forEach((part) => part.remove());
+if (isOnePass(state.layer.routing)) leave(":is([data-screen=round], [data-screen=agreement], [data-screen=routing], [data-screen=without]).step");
+if (state.layer.learnedPrior) leave(":is([data-screen=round], [data-screen=without]).step"); // shares start unequal
+if (state.layer.routing !== "dynamic") leave(".by-agreement");
+if (!network.decoder) leave(".pictured");
+document.body.classList.toggle("decoded", Boolean(network.decoder));
 const steps = [...document.querySelectorAll(".step")];
 export const SCREENS = steps.map((step) => step.dataset.screen);
 const last = stored.trained - 1,
@@ -22,30 +29,9 @@ let gliding = 0;
 if (new URLSearchParams(location.search).has("embed")) document.body.dataset.embed = ""; // the stage alone
 for (const part of document.querySelectorAll(".live")) part.hidden = false;
 
-// Go to a round, in fractions on the way.
 function glide(r, milliseconds = PROMPT, after = () => {}) {
-  stop();
   clearTimeout(gliding);
-  const from = now.r;
-  if (still.matches || from === r) {
-    now.r = r;
-    redraw();
-    return after();
-  }
-  now.playing = { over: "screen" };
-  let started = null;
-  const tick = (time) => {
-    started ??= time;
-    const part = Math.min(1, (time - started) / milliseconds);
-    now.r = from + (r - from) * (part < 0.5 ? 2 * part * part : 1 - 2 * (1 - part) ** 2);
-    redraw();
-    if (part < 1) now.playing.frame = requestAnimationFrame(tick);
-    else {
-      now.playing = null;
-      after();
-    }
-  };
-  now.playing.frame = requestAnimationFrame(tick);
+  travel("screen", "r", r, still.matches || r === now.r ? 0 : milliseconds, after);
 }
 
 // On the first screen, strokes take sides again and again.
@@ -174,9 +160,14 @@ const LIVE = {
   measured() {
     const { equal_shares: found } = network.measured ?? {};
     if (!found) return "";
-    const part = (count) => percent(count / found.pairs, 1),
-      mean = (value) => fixed(value, 2);
-    return texts.measured(thousands(found.pairs), part(found.same), part(found.right_with_equal_shares), part(found.right), mean(found.second_with_equal_shares), mean(found.third_with_equal_shares), mean(found.second), mean(found.third));
+    const part = (count) => percent(count / found.pairs, 1);
+    const numbers = [thousands(found.pairs), part(found.same), part(found.right_with_equal_shares), part(found.right)],
+      ends = [found.second_with_equal_shares, found.third_with_equal_shares, found.second, found.third].map((value) => fixed(value, 2));
+    return texts.measured(...numbers, ...ends);
+  },
+  trained() {
+    const { trained_with_equal_shares: control, test_accuracy: right } = network.measured ?? {};
+    return control ? texts.trained(percent(control, 1), percent(right, 1)) : "";
   },
   fails() {
     const { singles_alone_above_threshold: alone, test_accuracy: right } = network.measured ?? {};
@@ -187,26 +178,33 @@ const LIVE = {
 
 const rankOf = (at) => network.measured?.shown_ranks?.[at];
 
-function drawArticle() {
-  if (!state.routed || !state.order.named.length || state.order.named.length < Math.min(2, network.objects)) return;
-  for (const part of document.querySelectorAll(`.step.on [data-live]`)) {
+// Write the numbers into the screen on view, or for a printer into all.
+function writeNumbers(within = ".step.on") {
+  if (!state.routed || !state.order.named.length || state.order.named.length < Math.min(2, network.objects)) return false;
+  for (const part of document.querySelectorAll(`${within} [data-live]`)) {
     const text = String(LIVE[part.dataset.live]());
     if (part.textContent !== text) part.textContent = text;
   }
+  return true;
+}
+addEventListener("beforeprint", () => writeNumbers(".step"));
+
+function drawArticle() {
+  if (!writeNumbers()) return;
   if (now.screen === "silence") drawSilence();
   if (now.screen === "ink") drawGuess();
   const ranks = network.measured?.shown_ranks;
-  if (!ranks) return;
+  if (!ranks || now.screen !== "without") return;
   const clearest = ranks.indexOf(Math.min(...ranks)),
     [to, text] = state.shown.at === clearest ? [ranks.indexOf(Math.max(...ranks)), texts.median] : [clearest, texts.clearest];
   Object.assign($("#other-pair"), { hidden: false, textContent: text, value: to });
 }
 
-$("#other-pair").addEventListener("click", ({ target }) => {
+$("#other-pair")?.addEventListener("click", ({ target }) => {
   layOut(Number(target.value));
   changed();
 });
-$("#equal").addEventListener("click", ({ target }) => showEqual(target.ariaPressed !== "true"));
+$("#equal")?.addEventListener("click", ({ target }) => showEqual(target.ariaPressed !== "true"));
 
 // The guess: whose is the ink where both pictures of the answer are strong?
 let guess = { of: null }; // the answer, the place of the ring, and the first parent's part of its colour
@@ -298,7 +296,7 @@ function drawSilence() {
 }
 
 // On the screen of silence, a click on a strip silences its child, or lets it be heard.
-export function silences(child) {
+function silences(child) {
   if (now.screen !== "silence") return false;
   hold(child, state.held[child] === LET_GO ? null : LET_GO);
   return true;

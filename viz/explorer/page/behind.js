@@ -1,12 +1,11 @@
 // What lies behind a capsule, in pictures. The decoder draws a child as its vote for the parent that it chooses, and a parent
-// as its capsule in each round. Below the numbers of one edge its vote is drawn. Sliders bend the longest capsule.
+// as its capsule in each round. Sliders bend the longest capsule.
 
-import { explanations } from "./formulas.js";
 import { PICTURED, rgbOf } from "./graph.js";
 import { arrivals, ask, network, newest, showPixels } from "./live.js";
 import { photograph, raster } from "./picture.js";
 import { follow } from "./share.js";
-import { childName, drawings, redraw } from "./shell.js";
+import { drawings, redraw } from "./shell.js";
 import { edgesFrom, edgeTo, lengthOf, now, parentAt, state, voteOf } from "./state.js";
 import { $, fill, fixed } from "./tools.js";
 import { at } from "./trace.js";
@@ -34,14 +33,13 @@ function chosenBy(child) {
 }
 
 // Everything that can be shown of this answer now, as [name, parent, capsule].
-function decodable(edge) {
+function decodable() {
   const children = state.order.children.length <= PICTURED ? state.order.children : [],
     here = Math.round(now.r),
     rounds = [here, ...[...Array(state.trace.iterations).keys()].filter((r) => r !== here)];
   return [
     ...rounds.slice(0, 1).flatMap((r) => state.order.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
     ...children.map((child) => [child, chosenBy(child)]).map(([child, j]) => [`c ${child} ${j}`, j, squashedVote(edgeTo(j, child))]),
-    ...(edge === undefined ? [] : [[`c ${state.layer.src[edge]} ${state.layer.dst[edge]}`, state.layer.dst[edge], squashedVote(edge)]]),
     ...(state.asked.rested ? rounds.slice(1) : []).flatMap((r) => state.order.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
   ];
 }
@@ -53,7 +51,7 @@ function decodeShown() {
     known = { of: state.routed, pictures: new Map(), portraits: known.portraits };
     for (const { parent, picture } of state.routed.tops) known.pictures.set(`r ${state.layer.iterations - 1} ${parent}`, picture);
   }
-  const missing = decodable(state.explained?.edge).filter(([name]) => !known.pictures.has(name)),
+  const missing = decodable().filter(([name]) => !known.pictures.has(name)),
     names = missing.map(([name]) => name),
     question = `${state.questions} ${names.join()}`;
   if (names.length && question !== pending) {
@@ -83,41 +81,27 @@ function inked(picture) {
   return raster(shape[1], shape[2], (x) => [...ink, picture[x]]);
 }
 
-// The vote of an edge as if it were the parent, squashed, and the parent.
-function drawDecoded({ edge, parent }, r) {
-  const from = childName(state.layer.src[edge]),
-    { name } = state.trace.parents[parent],
-    n = lengthOf(voteOf(edge)),
-    texts = [words.voteAlone(from, fixed((n * n) / (1 + n * n), 2)), words.parentDrawn(name, r + 1)];
-  [`c ${state.layer.src[edge]} ${parent}`, `r ${r} ${parent}`].forEach((key, at) => {
-    const [canvas, caption] = $("#decoded").children[at].children,
-      picture = known.pictures.get(key);
-    if (picture) showPixels(canvas, picture);
-    canvas.setAttribute("aria-label", texts[at]);
-    caption.textContent = texts[at];
-  });
-}
+const DRAWN = 0.35, // pixels this light count as drawn
+  LITTLE = 0.1; // of all that children could give beyond chance: if parents receive less, colours stay pale
 
-// Maps of the parents' pictures, as strong as children have decided for them; the most of any parent after training is 1. The
-// root makes a weaker parent visible beside the strongest.
+// Maps of the parents' pictures for tint(), as strong as children have moved to them from equal shares: viz/routing/tint.py.
 function paintedByDecoder(parents, moment) {
   const pictures = parents.map((j) => known.pictures.get(`r ${Math.round(moment.r)} ${j}`));
   if (known.of !== state.routed || pictures.includes(undefined) || now.k !== state.trace.epochs.length - 1) return null;
-  const decided = (r) => {
-    const sums = new Float64Array(state.layer.parents),
-      c = at(state.image.c, { k: moment.k, r });
-    c.forEach((value, e) => (sums[state.image.dst[e]] += Math.max(0, value - 1 / state.image.choices.get(state.image.src[e]))));
-    return sums;
-  };
-  const most = Math.max(0.1, ...decided(state.trace.trained - 1)),
-    here = decided(moment.r),
+  const { src, dst, choices } = state.image,
+    beyond = (r) => {
+      const sums = parents.map(() => 0);
+      at(state.image.c, { k: moment.k, r }).forEach((value, e) => (sums[parents.indexOf(dst[e])] += Math.max(0, value - 1 / choices.get(src[e]))));
+      return sums;
+    };
+  const all = [...choices.values()].reduce((sum, count) => sum + 1 - 1 / count, 0),
+    full = Math.max(LITTLE * all, ...beyond(state.trace.trained - 1)),
+    here = beyond(moment.r),
     top = Math.max(...here);
-  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (Math.sqrt(here[parents[at]] * top) * byte) / (255 * most)));
+  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (Math.sqrt(here[at] * top) / full) * Math.min(1, byte / 255 / DRAWN)));
 }
 
-$("#decoded").hidden = !network.decoder;
 if (network.decoder) {
-  explanations.push(drawDecoded);
   drawings.push(decodeShown);
   state.decoder = { portraits: portraitsByDecoder, pictureOf, painted: paintedByDecoder };
 }

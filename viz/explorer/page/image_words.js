@@ -17,7 +17,7 @@ Object.assign(words, own, {
     return `${question} ${texts.join(", ")}${others ? `, ${own.givenOthers(thousands(others))}` : ""}`;
   },
   lead: (noun, pictured) => (pictured ? own.leadPictured(noun === "class" ? own.object : noun) : own.leadPlain) + own.leadRounds,
-  columns: (decoded, seen) => [own.children_ + (decoded ? own.withVote : seen ? own.withPixels : ""), own.wholes],
+  columns: (decoded) => [own.children_ + (decoded ? own.withVote : ""), own.wholes],
   hint: (noun, objects) => (noun === "digit" ? own.drawDigit + (objects > 1 ? own.drawOver : "") : own.drawHere),
   others: (n, noun, most) => own.othersAre(n, n === 1 ? noun : words.plurals[noun], Math.ceil(100 * most) / 100),
   change(name, before, after, pulled = " ") {

@@ -4,7 +4,7 @@
 import { drawEntropy } from "./charts.js";
 import { PICTURED } from "./graph.js";
 import { drawChildTable, drawImage, drawNumbers, drawParents, drawTime, drawTitle, isLastEpoch, isWrong, noun, ordered, tipLines, WRONG } from "./panels.js";
-import { Heat, multiply, paste, photograph, raster, tint } from "./picture.js";
+import { paste, photograph } from "./picture.js";
 import { OTHERS, Ribbons } from "./ribbons.js";
 import { childName, choose, drawings, drawTip, go, lookWith, redraw, renewals, spokenOf, step, stop, toggle } from "./shell.js";
 import { now, state } from "./state.js";
@@ -62,30 +62,13 @@ export function takeImage(n) {
   if (!state.image.order.includes(now.child)) now.child = null;
   now.hovered = null;
   state.photo = state.image.pixels && photograph(state.image.pixels);
-  state.heat = state.photo && state.image.saliency && new Heat(state.trace, state.image);
-  state.looks = state.trace.network?.decoder ? null : portraitsByHeat();
   $("#lead").textContent = words.lead(noun(), Boolean(state.photo));
-  const columns = words.columns(Boolean(state.trace.network?.decoder), Boolean(state.looks));
+  const columns = words.columns(Boolean(state.trace.network?.decoder));
   columns.forEach((text, at) => ($("#columns").children[at].textContent = text));
   $("#source").textContent = [state.trace.title, ...state.trace.source].join(" · ");
   $("#shown-edges").textContent =
     state.image.order.length < state.trace.children ? words.someChildren(state.image.order.length, state.trace.children) : "";
   redraw();
-}
-
-// Without a decoder, where each child looks; dots where children are many.
-function portraitsByHeat() {
-  if (!state.heat || state.image.order.length > PICTURED) return null;
-  const portrait = (child) => {
-    const { width, height } = state.photo,
-      canvas = raster(height, width, () => [0, 0, 0, 255]),
-      context = canvas.getContext("2d");
-    context.drawImage(state.photo, 0, 0);
-    const spot = Float64Array.from(state.heat.spot(child), (byte) => byte / 255);
-    multiply(context, tint([spot], [lookWith([]).glow], height, width), 0, 0, width, height);
-    return canvas;
-  };
-  return new Map(state.image.order.map((child) => [child, portrait(child)]));
 }
 
 let colored = null; // the parents that have colours now, as text
@@ -119,7 +102,7 @@ function drawPage() {
     untrained = state.trace.epochs.length > 1 && state.trace.epochs[Math.round(now.k)] === 0, // the longest parent means nothing
     verdict = { blank, untrained, wrong: isWrong(state.image, longest) && !untrained && !blank };
   $(".stage").style.setProperty("--least", `${24 * state.order.columns.length}px`);
-  graph.take(state.image, state.order, state.order.children.length <= PICTURED && isLastEpoch() ? (state.decoder ? state.decoder.portraits() : state.looks) : null);
+  graph.take(state.image, state.order, state.order.children.length <= PICTURED && isLastEpoch() ? (state.decoder?.portraits() ?? null) : null);
   graph.draw(c, now, now.hovered, state.look);
   drawTitle(blank);
   drawTime();

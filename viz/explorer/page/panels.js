@@ -12,8 +12,7 @@ import { words } from "./words.js";
 export const WRONG = "✗";
 export const RIGHT = "✓";
 const DEAD = "†";
-const PRESENT = 0.5, // length above which a parent is named, unless the network has its own
-  MOST_ROWS = 24, // parents that all have a row where their loads are shown
+const MOST_ROWS = 24, // parents that all have a row where their loads are shown
   LEAST_SIDE = 12, // pixels of a parent's picture
   LARGEST_SIDE = 96,
   ROW = 24, // pixels of a row without a picture
@@ -38,7 +37,8 @@ export function isWrong({ label }, longest, parents = state.trace.parents) {
 // The parents that the network names, in their order: of several objects as many of the longest, as far as they are longer
 // than the network's threshold.
 export function answers(lengths) {
-  const { objects = 1, threshold = PRESENT } = state.trace.network ?? {},
+  const { objects = 1 } = state.trace.network ?? {},
+    { threshold } = state.trace,
     order = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b);
   return order.slice(0, objects).filter((j) => lengths[j] > threshold).sort((a, b) => a - b);
 }
@@ -184,24 +184,19 @@ function numbersAt(moment) {
   return (edge) => [fixed(c[edge], 3), ...(agreement ? [writtenLogit(b[edge], state.image.src[edge], state.image.dst[edge]), fixed(agreement[edge], 2)] : [])];
 }
 
-// The image, its strokes in the colours of the parents that get them; or those that move the child under the pointer.
+// The image, its strokes in the colours of the parents that get them, and the field of the child that is spoken of.
 export function drawImage() {
   const child = now.hovered?.child ?? now.child,
     { fields } = state.trace,
     parents = now.parent === null ? state.order.named : [now.parent],
     [, height, width] = state.image.pixels.shape,
-    lit = parents.map((j) => rgbOf(lighter(rgbOf(state.look.parents[j]), "#000000")));
+    lit = parents.map((j) => rgbOf(lighter(rgbOf(state.look.parents[j]), "#000000", 0)));
   let tinted = null,
     note = "";
-  if (child !== null && state.heat && isLastEpoch()) {
-    tinted = tint([Float64Array.from(state.heat.spot(child), (byte) => byte / 255)], [state.look.glow], height, width);
-    note = words.glowOfChild(childName(child));
-  } else {
-    const maps = state.decoder?.painted(parents, now) ?? state.heat?.maps(parents, now);
-    if (maps) tinted = tint(maps, lit, height, width);
-    if (maps) note = words.colors;
-  }
-  const frame = child !== null && fields && !state.heat ? fields.places[fields.of[child]] : null;
+  const maps = state.decoder?.painted(parents, now);
+  if (maps) tinted = tint(maps, lit, height, width);
+  if (maps) note = words.colors;
+  const frame = child !== null && fields ? fields.places[fields.of[child]] : null;
   if (frame) note = words.frame(frame[2], frame[3], childName(child));
   if (state.desk) state.desk.show(tinted, frame);
   else drawPhoto($("#sheet canvas"), state.photo, tinted, frame);

@@ -7,9 +7,8 @@ import { words } from "./words.js";
 
 export const still = matchMedia("(prefers-reduced-motion: reduce)");
 const systemNight = matchMedia("(prefers-color-scheme: dark)");
-const LONGEST = 5500, // milliseconds of a play of all rounds of training
-  STEP = 1100, // milliseconds from step to step of a play, at most
-  MOVED = 0.64; // part of a step that is in motion
+const LONGEST = 5500, // milliseconds of a play
+  STEP = 1100; // and of a step of it, at most
 export const drawings = []; // functions that draw the moment `now`, in this order
 export const renewals = []; // functions that follow a change of colours
 let waiting = false;
@@ -78,6 +77,25 @@ export function stop() {
   now.playing = null;
 }
 
+// Go along an axis of time, "r" or "k", in fractions on the way, or in steps where motion is to be reduced.
+export function travel(over, axis, to, milliseconds, after = () => {}) {
+  stop();
+  const from = now[axis];
+  now.playing = { over };
+  let started = null;
+  const tick = (time) => {
+    started ??= time;
+    const part = milliseconds ? Math.min(1, (time - started) / milliseconds) : 1,
+      place = from + (to - from) * part;
+    now[axis] = still.matches ? Math.round(place) : place;
+    if (part < 1) now.playing.frame = requestAnimationFrame(tick);
+    else now.playing = null;
+    draw();
+    if (part === 1) after();
+  };
+  now.playing.frame = requestAnimationFrame(tick);
+}
+
 // Play what `over` names from here to its end, or from its start where this is the end: "rounds" up to the answer, "beyond"
 // from there, or "epochs".
 function play(over) {
@@ -86,24 +104,9 @@ function play(over) {
     beyond: ["r", state.trace.trained - 1, state.trace.iterations - 1],
     epochs: ["k", 0, state.trace.epochs.length - 1],
   }[over];
-  const here = Math.round(now[axis]),
-    from = here < start || here >= end ? start : here;
-  stop();
-  now.playing = { over };
-  let started = null;
-  const pace = Math.min(STEP, LONGEST / state.trace.trained);
-  const tick = (time) => {
-    started ??= time;
-    const steps = Math.floor((time - started) / pace),
-      into = ((time - started) / pace - steps - 1 + MOVED) / MOVED;
-    const part = still.matches || into <= 0 ? 0 : (1 - Math.cos(Math.PI * into)) / 2;
-    now[axis] = Math.min(end, from + steps + part);
-    if (now[axis] >= end) stop();
-    else now.playing.frame = requestAnimationFrame(tick);
-    draw();
-  };
-  now[axis] = from;
-  now.playing.frame = requestAnimationFrame(tick);
+  const here = Math.round(now[axis]);
+  now[axis] = here < start || here >= end ? start : here;
+  travel(over, axis, end, Math.min(LONGEST, STEP * (end - now[axis])));
 }
 
 export function toggle(over) {

@@ -17,8 +17,6 @@ export const state = {
   parentShown: null, // the parent that the drawers explain: the chosen one or the longest
   order: null, // the children and the columns of parents, from top to bottom
   photo: null, // the image as a canvas
-  heat: null, // where its children look
-  looks: null, // a picture for each child of where it looks
   layer: null, // the last layer of the network, or the layer of the graph's page
   routed: null, // the newest answer: u_hat (E, D) and the states of all rounds
   explained: null, // the edge, child and parent that the open drawer explains

@@ -21,11 +21,11 @@ function contrast(one, other) {
   return (high + 0.05) / (low + 0.05);
 }
 
-// A colour mixed with white until it stands out from dark paper; at least a little, since lines are thin.
-export function lighter(color, paper) {
+// A colour mixed with white until it stands out from dark paper; at least a little, since lines are thin, unless `least` is 0.
+export function lighter(color, paper, least = 0.2) {
   const own = typeof color === "string" ? channels(color) : color,
     mixed = (part) => own.map((channel) => Math.round(channel + part * (255 - channel)));
-  let part = 0.2;
+  let part = least;
   while (contrast(mixed(part), channels(paper)) < STANDS_OUT) part += 0.02;
   return `rgb(${mixed(part).join(" ")})`;
 }
@@ -56,11 +56,6 @@ export function setBar(element, share, color) {
 export function decision(c, choices) {
   const beyond = (c - 1 / choices) / (1 - 1 / choices);
   return { most: c > 0.5, chooses: beyond > 0.5, undecided: beyond < 0.1 };
-}
-
-// The coupling from which a child isn't undecided among so many parents.
-export function leastToChoose(choices) {
-  return 1 / choices + 0.1 * (1 - 1 / choices);
 }
 
 export function indexOfLargest(lengths) {
