@@ -123,6 +123,8 @@ def checked(path: str | os.PathLike) -> Path:
     if path.exists() and not path.is_file():
         raise ValueError("a folder, a pipe or a device")
     size = path.stat().st_size
+    if size < 1000 and path.read_bytes().startswith(b"version https://git-lfs"):
+        raise ValueError("a pointer of Git LFS, without its file. Run: git lfs pull")
     if zipfile.is_zipfile(path):  # by its content, whatever its name
         with zipfile.ZipFile(path) as packed:
             check_unpacked(sum(part.file_size for part in packed.infolist()), size)
@@ -132,7 +134,7 @@ def checked(path: str | os.PathLike) -> Path:
 
 
 def contents(path: Path) -> bytes:
-    """Read a file, and unpack it if it was packed by gzip. Raise ``ValueError`` as ``checked`` does."""
+    """Read a file, and unpack it if it is gzipped, whatever it is called. Raise ``ValueError`` as ``checked`` does."""
     with checked(path).open("rb") as file:
         if file.read(2) != GZIP:
             file.seek(0)

@@ -75,9 +75,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "unit votes": functools.partial(LAYERS["capsules"], unit_votes=True),
     "mutual": functools.partial(LAYERS["mutual"], unit_votes=True),
     "R-GCN, told": RelationalConv,
-    "beliefs": lambda inputs, outputs, parts, iterations: BeliefConv(
-        inputs, outputs, parts, iterations, messages=False, degree_corrected=False
-    ),
+    "beliefs": BeliefConv,
     "GCN, twice": functools.partial(Twice, "GCN"),
     "GAT, twice": functools.partial(Twice, "GAT"),
 }

@@ -15,16 +15,15 @@ from ..errors import check_tensor, check_whole, expect, min_max, warn, warn_of_n
 from ..functional import at_least_float32
 from ..graph import Links, check_graph, links_of_graph, read_graph
 from ..graph.nodes import check_edges, check_one_kind, members_of, warn_of_parallel_edges
-from ..kernels import prepare
 from ..layers import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
 from ..tracing import is_tracing, uncompiled
 from ..typed import Share, Size, typed
-from .rates import LEAST, counted_rates, counted_shares, labels_and_states, labels_of
-from .sums import products_of_ends, sum_weighted
+from .exchange import Exchange, Members, Rates
+from .rates import DEGREES, LEAST, counted_rates, counted_states, degree_classes, labels_and_states, labels_of
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 KNOWN = 30.0  # logit of a known label, which no evidence changes
-DAMPING = 0.3  # share of a message's previous value in the next one, so that messages of hubs don't oscillate
+WEAK = 0.5  # a warning's limit for the log-ratio of a capsule's highest and lowest rate; 0.7 to 7 on tried graphs
 
 
 class NodeBeliefs(HasConstants):
@@ -38,8 +37,6 @@ class NodeBeliefs(HasConstants):
         out_feats: int | Sequence[int],
         num_caps: int,
         iterations: int,
-        messages: bool,
-        degree_corrected: bool,
         hide: float,
         names: Names = DGL,
     ):
@@ -49,13 +46,16 @@ class NodeBeliefs(HasConstants):
             check_whole(names.out_feats, size)
         expect(len(sizes) == num_caps, names.out_feats, f"a number, or one for each of {num_caps} capsules", out_feats)
         self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, max(sizes), num_caps, iterations
-        self.messages, self.degree_corrected, self.names = messages, degree_corrected, names
-        self.hide = nn.Dropout(hide)
+        self.names, self.hide = names, nn.Dropout(hide)
         self.hidden: Tensor | None = None
-        self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, num_caps, self.out_feats))
-        self.bias = nn.Parameter(torch.empty(num_caps, self.out_feats))
+        self.unexplained: Tensor | None = None
+        of_states = num_caps, self.out_feats
+        self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, *of_states))
+        self.bias = nn.Parameter(torch.empty(of_states))
+        self.by_degree = nn.Parameter(torch.empty(DEGREES, *of_states)) if in_feats is None else None
         self.logarithms = nn.Parameter(torch.empty(3))
         self.log_rates = nn.Parameter(torch.empty(num_caps))
+        self.table = nn.Parameter(torch.empty(*of_states, self.out_feats))
         self.add_constant("states", torch.tensor(sizes, device="cpu"))  # (K,)
         self.reset_parameters()
 
@@ -63,10 +63,13 @@ class NodeBeliefs(HasConstants):
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
         if self.weight is not None:
             nn.init.normal_(self.weight, std=2 / (len(self.weight) + self.weight[0].numel()) ** 0.5)
+        if self.by_degree is not None:
+            nn.init.zeros_(self.by_degree)
         nn.init.zeros_(self.bias)
         nn.init.zeros_(self.log_rates)
         with torch.no_grad():
             self.logarithms.copy_(torch.tensor(EPSILON_GAIN_NU).log())
+            self.table.copy_(torch.eye(self.out_feats).expand_as(self.table))
 
     @property
     def learned(self) -> Tensor:
@@ -86,65 +89,45 @@ class NodeBeliefs(HasConstants):
         Arguments are those of ``BeliefConv.forward``. ``batch`` (N,) is the number of each node's graph, below
         ``num_graphs``.
         """
-        z = self.bias + self._logits(feat, links.num_parents)
-        z = at_least_float32(z)
+        z = at_least_float32(self._own(links, feat))
         z = z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
-        epsilon, gain, nu = self.learned.to(z.dtype)
-        rates = self.rates.to(z.dtype)
-        weight = z.new_ones(links.num_edges) if edge_weight is None else edge_weight
-        check_edge_weight(weight, links.num_edges)
-        least = min_max(weight) or (0.0, 0.0)
-        expect(not least[0] < 0, "edge_weight", "numbers from 0", least[0], "A weight of 2 counts as two edges")
-        warn_of_parallel_edges(links)
-        weight = weight.to(z.dtype).reshape(-1, 1)
-        sizes = batch.new_zeros(num_graphs).index_add(0, batch, torch.ones_like(batch)).clamp_min(1)
-
-        def mean(x: Tensor) -> Tensor:
-            """Replace each node's row of x (N, *) by the mean over the nodes of its graph."""
-            total = x.new_zeros(num_graphs, *x.shape[1:]).index_add(0, batch, x)
-            return (total / sizes.view(-1, *[1] * (x.dim() - 1))).index_select(0, batch)
-
-        degree = z.new_zeros(z.shape[0], 1).index_add(0, links.dst, weight)
-        relative = degree / mean(degree).clamp_min(LEAST) if self.degree_corrected else torch.ones_like(degree)
-        relative = relative.unsqueeze(-1)  # (N, 1, 1)
-        pairs = (nu * rates * mean(degree) / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
-
-        def step(h: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            """Return the next beliefs, the next messages and the agreement (E, K). Without messages, m is h."""
-            a = (m * m.index_select(0, reverse)).sum(-1) if self.messages else products_of_ends(links, h)
-            explained = rates * a
-            others = (explained.sum(1, keepdim=True) - explained).clamp_min(0)  # rounding can make it slightly negative
-            says = gain * (1 + rates / (epsilon + others)).log() * weight
-            without = z - pairs * mean(relative * h)
-            if not self.messages:
-                h = (without + sum_weighted(links, h, says)).softmax(-1)
-                return h, h, a
-            weighted = says.unsqueeze(-1) * m  # (E, K, D)
-            total = without.index_add(0, links.dst, weighted)
-            new = (total.index_select(0, links.src) - weighted.index_select(0, reverse)).softmax(-1)
-            return total.softmax(-1), torch.lerp(new, m, DAMPING), a
-
+        exchange = self._exchange(links, z, _weight(links, edge_weight).to(z.dtype), Members(batch, num_graphs))
         observer, h = observer_on_nodes(links, self.num_caps), z.softmax(-1)
-        m = h
-        if self.messages:
-            reverse = links.reverse
-            m = h.index_select(0, links.src)
+        m, field = h.index_select(0, links.src), exchange.field(h)
         for r in range(self.iterations):
             # An iteration is computed again for its gradient, so that only its messages are kept.
-            again = self.messages and not is_tracing()
-            h, m, a = checkpoint(step, h, m, use_reentrant=False) if again else step(h, m)
-            shares = (rates * a).detach().clamp_min(torch.finfo(a.dtype).tiny)  # no 0 / 0 if two nodes agree on nothing
+            if is_tracing():
+                h, m, field, explained = exchange.step(h, m, field)
+            else:
+                h, m, field, explained = checkpoint(exchange.step, h, m, field, use_reentrant=False)
+            shares = explained.detach().clamp_min(torch.finfo(z.dtype).tiny)  # no 0 / 0 if no capsule explains an edge
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
-                observer(r, shares.log(), c, h.detach(), a.detach())
+                observer(r, shares.log(), c, h.detach(), explained.detach())
+        epsilon = exchange.rates.epsilon.detach()
+        self.unexplained = epsilon / (epsilon + explained.detach().sum(1))
         warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
         return h.to(self.bias.dtype), c.unsqueeze(1)
+
+    def _exchange(self, links: Links, z: Tensor, weight: Tensor, members: Members) -> Exchange:
+        epsilon, gain, nu = self.learned.to(z.dtype)
+        rates = Rates.of(epsilon, gain, self.rates.to(z.dtype), self.table.to(z.dtype))
+        degree = z.new_zeros(z.shape[0], 1).index_add(0, links.dst, weight)
+        mean = members.mean(degree)
+        relative = (degree / mean.clamp_min(LEAST)).unsqueeze(-1)  # (N, 1, 1)
+        pairs = (nu * rates.rho * mean / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
+        return Exchange(links, members, rates, z, weight, relative, pairs)
+
+    def _own(self, links: Links, feat: Tensor) -> Tensor:
+        """z (N, K, D): what features, labels or logits, and the degree, say about a node's states."""
+        z = self.bias + self._logits(feat, links.num_parents)
+        return z if self.by_degree is None else z + self.by_degree[degree_classes(links)]
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
         check_tensor(self.names.feat, feat, floating=False, sparse=self.weight is not None)
         shape = tuple(feat.shape)
         if self.weight is None and feat.dim() < 3:
-            return self._logits_of_labels(labels_of(self.names.feat, feat, num_nodes, self.num_caps))
+            return self.logits_of_labels(labels_of(self.names.feat, feat, num_nodes, self.num_caps))
         if self.weight is None:
             logits = num_nodes, self.num_caps, self.out_feats
             expect(shape == logits, self.names.feat, f"logits (N, K, D) = {logits}, or labels (N, K)", shape)
@@ -154,7 +137,7 @@ class NodeBeliefs(HasConstants):
         check_dtype(self.names.feat, feat, self.weight)
         return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
 
-    def _logits_of_labels(self, labels: Tensor) -> Tensor:
+    def logits_of_labels(self, labels: Tensor) -> Tensor:
         """Logits (N, K, D) of labels (N, K). In training, the labels of the share ``hide`` of nodes are hidden."""
         kept = self.hide(self.bias.new_ones(len(labels), 1)) > 0
         self.hidden = ~kept.flatten()
@@ -164,19 +147,23 @@ class NodeBeliefs(HasConstants):
         return KNOWN * (at_label & kept.unsqueeze(-1)).to(self.bias.dtype)
 
     def count(self, links: Links, labels: Tensor) -> None:
-        """Set epsilon, nu and rho to the rates of labels (N, K), and b to the logarithms of the states' frequencies."""
-        if self.messages:
-            _ = links.reverse  # raises an error if an edge has none
-        p, q = counted_rates(links, labels, self.degree_corrected)
+        """Set epsilon, nu, rho, S and b to those of the edges between known nodes, of labels (N, K)."""
+        _ = links.reverse  # raises an error if an edge has none
+        frequencies, by_degree = counted_states(links, labels, self.states)
+        p, q, table = counted_rates(links, labels, frequencies)
         mean, num_nodes = p.mean(), len(labels)
-        if (ratio := min_max(q / mean)) and ratio[0] > 2:  # up to 1.1 on tried graphs, 1 to 25 if labels are shuffled
+        strength = min_max((p / q).log1p() * (table.amax((1, 2)) - table.amin((1, 2))))
+        if self.out_feats > 1 and strength and strength[1] < WEAK:
             advice = "Are they in the order of the graph's nodes, read_graph(graph).names?"
-            warn(f"labels: edges hardly join equal ones more often than by chance. {advice}")
-        nu = mean * num_nodes**2 / links.num_edges * (1 / self.states).sum()
+            warn(f"labels: they hardly explain which nodes have edges. {advice}")
+        nu = mean * num_nodes**2 / max(links.num_edges, 1) * (1 / self.states).sum()
         with torch.no_grad():
             self.log_rates.copy_((p / mean).log())
-            self.bias.copy_(counted_shares(labels, self.states).clamp_min(LEAST).log())
+            self.table.copy_(table)
+            self.bias.copy_(frequencies.clamp_min(LEAST).log())
             self.logarithms.copy_(torch.stack([q / mean, torch.ones_like(q), nu]).log())
+            if self.by_degree is not None:
+                self.by_degree.copy_(by_degree.log())
 
     def extra_repr(self) -> str:
         return f"{self.in_feats}, {self.out_feats}, num_caps={self.num_caps}, iterations={self.iterations}"
@@ -185,28 +172,34 @@ class NodeBeliefs(HasConstants):
 class BeliefConv(nn.Module):
     """Graph layer with K beliefs per node as its capsules; nodes update them from their neighbours' beliefs.
 
-    Capsule k of node v is a distribution h_vk over D states. The layer assumes that the two nodes of an edge are in the
-    same state of one capsule, but doesn't know which: two friends may share a school or a club. z_v = x_v W + b are the
-    logits from v's own features. On edge e = (u, v), u tells v the belief m_e, which leaves out what v told u on the
-    reverse edge e'. The layer starts with h = softmax(z) and m_e = h_u, and each iteration computes
+    Capsule k of node v is a distribution h_vk over D states. An edge has a cause in one capsule, or none, and how often
+    a capsule causes an edge depends on the states of its two ends: two friends may share a school or a club. It isn't
+    known which capsule it is. z_v = x_v W + b are the logits from v's own features. On edge e = (u, v), u tells v the
+    belief m_e, which leaves out what v told u on the reverse edge e'. The layer starts with h = softmax(z), m_e = h_u
+    and f = n, and each iteration computes
 
-        a_ek = <m_ek, m_e'k>                                   the probability that u and v are in the same state of k
+        a_ek = max(0, <m_ek A_k, m_e'k>)                       1 if the ends are in the same state, unless A was learned
         w_ek = g log(1 + rho_k / (epsilon + sum over l != k of rho_l a_el))
-        t_vk = z_vk + sum over in-edges e of w_ek m_ek - nu rho_k n_k
+        f_k  = (n_k + f_k) / 2                                 so that all nodes don't change sides at once
+        t_vk = z_vk + sum over in-edges e of w_ek m_ek S_k - nu rho_k d_v D / K f_k A_k
         h_vk = softmax(t_vk)
-        m_ek = 0.7 softmax(t_uk - w_e'k m_e'k) + 0.3 m_ek      0.3: so that the messages of hubs don't oscillate
+        m_ek = 0.7 softmax(t_uk - w_e'k m_e'k S_k) + 0.3 m_ek  0.3: so that the messages of hubs don't oscillate
 
-    So an edge moves capsule k of v towards the state of u, strongly if no other capsule explains the edge. The coupling
-    is c_ek = rho_k a_ek / sum over l of rho_l a_el, from the messages before the last iteration. n_k accounts for the
-    pairs of nodes without an edge: it is d_v D / K times the mean of d_u h_uk / d over the graph's nodes u, where d_v
-    is the in-degree and d its mean. epsilon, g, nu and rho (K,) are positive and learned: ``beliefs.learned`` and
-    ``beliefs.rates``.
+    So an edge moves capsule k of v towards the states that are often joined to that of u, strongly if no other capsule
+    explains the edge. S_k (D, D) is symmetric; in a new layer, it is the identity, and edges join equal states.
+    1 + A_k rho_k / epsilon is the power S_k of 1 + rho_k / epsilon. The coupling is c_ek = rho_k a_ek / sum over l of
+    rho_l a_el, from the messages before the last iteration, and ``beliefs.unexplained`` (E,), the share of an edge that
+    no capsule explains, is epsilon / (epsilon + sum over l of rho_l a_el). n_k accounts for the pairs of nodes without
+    an edge: it is the mean of d_u h_uk / d over the graph's nodes u, where d_u is u's in-degree and d the mean
+    in-degree. epsilon, g, nu, rho (K,) and S are learned: ``beliefs.learned``, ``beliefs.rates``, ``beliefs.table``.
 
     This is belief propagation for overlapping groups. Decelle et al. 2011 (Physical Review E 84, 066106) describe it
     for one grouping. Differs: a function linear in m replaces the logarithm. The two are equal if m is 0 or 1. rho_k is
     the rate of edges within a state of capsule k, and epsilon the rate of edges without a cause, both divided by the
-    mean of the K rates. ``from_labels`` counts them, and how frequent states are, for b. Nodes of high degree are
-    expected to have more edges to all states (Karrer & Newman 2011, Physical Review E 83, 016107).
+    mean of the K rates. ``from_labels`` counts them, S, and how frequent states are, for b. Nodes of high degree are
+    expected to have more edges to all states (Karrer & Newman 2011, Physical Review E 83, 016107), so edges don't say
+    that a node of high degree is in a state of many edges. ``from_labels`` counts this too, if there are no features:
+    ``beliefs.by_degree`` is added to z.
 
     Args:
         in_feats: F, number of features of a node; None: the layer gets labels or logits instead of features, no W.
@@ -215,9 +208,6 @@ class BeliefConv(nn.Module):
         iterations: T >= 1. Information travels along paths of T edges.
         feat_drop: dropout probability of features.
         allow_zero_in_degree: if False, a node without in-edges is an error, as in DGL's layers.
-        messages: if False, m_e is h_u, with what v told u. This needs no reverse of each edge, and less memory: with
-            messages, training keeps T E K D numbers. Labels are found less well.
-        degree_corrected: if False, n_k is the same for all nodes: d D / K times the mean of h_k.
         hide: in training, the share of nodes whose labels are hidden in each step, so that the others predict them.
             ``beliefs.hidden`` (N,) says which were hidden in the last step.
 
@@ -241,14 +231,11 @@ class BeliefConv(nn.Module):
         iterations: Size = 8,
         feat_drop: Share = 0.0,
         allow_zero_in_degree: bool = False,
-        messages: bool = True,
-        degree_corrected: bool = True,
         hide: Share = 0.0,
     ):
         super().__init__()
         self.allow_zero_in_degree, self.feat_drop = allow_zero_in_degree, nn.Dropout(feat_drop)
-        options = messages, degree_corrected, hide
-        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations, *options)
+        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations, hide)
 
     @classmethod
     @typed
@@ -258,10 +245,11 @@ class BeliefConv(nn.Module):
         ``read_graph`` reads the graph. Labels may also be a dict by name, or the name of an attribute of nodes.
 
         Give the labels to the layer, ``layer(graph, labels)``, and it finds the unknown ones, without any training.
-        Capsule k has as many states as the largest label in column k says.
+        Capsule k has as many states as the largest label in column k says. Where few edges join known nodes, half of
+        all edges are assumed to join equal labels.
 
         Raises:
-            InputError: no edge joins two nodes whose labels are all known, or the graph has weights.
+            InputError: the graph has weights.
 
         >>> from graphcaps import dgl
         >>> graph = dgl.graph(([0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]))
@@ -304,6 +292,17 @@ class BeliefConv(nn.Module):
         return (h, c) if get_coupling else h
 
 
+def _weight(links: Links, edge_weight: Tensor | None) -> Tensor:
+    """Check weights, and return them as (E, 1)."""
+    warn_of_parallel_edges(links)
+    if edge_weight is None:
+        return torch.ones(links.num_edges, 1, device=links.device)
+    check_edge_weight(edge_weight, links.num_edges)
+    least = min_max(edge_weight) or (0.0, 0.0)
+    expect(not least[0] < 0, "edge_weight", "numbers from 0", least[0], "A weight of 2 counts as two edges")
+    return edge_weight.reshape(-1, 1)
+
+
 @uncompiled
 def _door(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Links, Tensor, int]:
     """Check a graph, and return its links, the number of each node's graph (N,) and the number of graphs.
@@ -313,10 +312,7 @@ def _door(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Lin
     check_graph(graph)
     check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")
     links = links_of_graph(graph, device)
-    if layer.beliefs.messages:
-        _ = links.reverse  # before a node's missing in-edges are an error, which self-loops would only hide
+    _ = links.reverse  # before a node's missing in-edges are an error, which self-loops would only hide
     check_edges(graph, layer.allow_zero_in_degree)
-    if not layer.beliefs.messages:
-        prepare(links, mutual=False)
     members = members_of(graph, device)
     return links, members.dst, members.num_parents

@@ -9,7 +9,9 @@ from ..errors import expect, min_max, warn
 from ..graph import Links
 
 LEAST = 1e-12  # replaces zero in a denominator or a logarithm
+DEGREES = 24  # number of classes of degrees
 ASSUMED = 10.0  # edges per capsule, assumed beside those counted; chosen among 0, 10, 20, 30 on generated graphs
+CHANCE = 0.5  # a log-likelihood that is higher by less than this, and log K for K capsules, is chance
 STEPS = 50  # expectation maximisation has converged after so many, on graphs of 1,000 nodes
 
 
@@ -34,54 +36,88 @@ def labels_and_states(labels: Tensor, hide: float) -> tuple[Tensor, list[int]]:
     return labels, sizes
 
 
-def counted_rates(links: Links, labels: Tensor, degree_corrected: bool) -> tuple[Tensor, Tensor]:
-    """Count the edges between nodes whose labels (N, K) are all known: none is -1.
+def degree_classes(links: Links) -> Tensor:
+    """Classes (N,) of in-degrees: 0, 1 to 2, 3 to 6, 7 to 14 and so on."""
+    bounds = 2.0 ** torch.arange(1, DEGREES, device=links.device) - 1
+    return torch.bucketize(links.in_degrees.to(bounds.dtype), bounds, right=True)
 
-    The model is that an edge is drawn by a capsule in which its ends have the same label, or by none. A pair of nodes
-    has an edge of capsule k at rate p_k, and one of none at rate q. If ``degree_corrected``, both are multiplied by the
-    two nodes' degrees over the mean degree.
 
-    At first, each capsule draws one K-th of the edges whose ends have the same label in it. ``ASSUMED`` edges are
-    counted as drawn at this rate: if few labels are known, a rate from few edges would make the layer too sure. One
-    edge is counted as of no cause, because q = 0 would make every explanation certain.
+def shrunk(count: Tensor, expected: Tensor) -> Tensor:
+    """Estimate (K, *) how many times as frequent as expected events are, from their counts (K, *).
+
+    The model is that these ratios vary around 1 by a gamma distribution of shape s, so that counts are distributed
+    negative binomially. The s of highest likelihood is chosen for each of the K rows; the estimate is
+    (count + s) / (expected + s). All are 1 if counts vary no more than chance can explain.
+    """
+    expected = expected.clamp_min(LEAST)
+    shape = torch.logspace(-1, 4, 41, dtype=count.dtype, device=count.device).view(-1, *[1] * count.dim())
+    likelihood = torch.lgamma(count + shape) - torch.lgamma(shape) - shape * (expected / shape).log1p()
+    likelihood = (likelihood + count * (expected / (expected + shape)).log()).flatten(2).sum(2)  # (41, K)
+    gain, best = (likelihood - likelihood[-1]).max(0)
+    best_shape = shape.flatten()[best].view(-1, *[1] * (count.dim() - 1))
+    ratio = (count + best_shape) / (expected + best_shape)
+    return torch.where((gain > CHANCE + math.log(len(count))).view_as(best_shape), ratio, torch.ones_like(ratio))
+
+
+def counted_states(links: Links, labels: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+    """Estimate from the known ones of labels (N, K) how frequent each state is, (K, D), in comparison to equal shares.
+
+    Also return how many times as frequent it is among nodes of each class of degrees, (DEGREES, K, D).
+    """
+    size = int(states.max())
+    equal = (torch.arange(size, device=labels.device) < states[:, None]) / states[:, None].double()
+    known, degrees = labels.T >= 0, degree_classes(links)  # (K, N), (N,)
+    place = torch.where(known, degrees * size + labels.T, DEGREES * size)
+    count = equal.new_zeros(len(states), DEGREES * size + 1).scatter_add(1, place, known.double())[:, :-1]
+    count = count.unflatten(1, (DEGREES, size))  # (K, DEGREES, D)
+    total, of_degree = count.sum(1), count.sum(2, keepdim=True)
+    shares = equal * shrunk(total, equal * total.sum(1, keepdim=True))
+    chance = of_degree * total.unsqueeze(1) / total.sum(1).clamp_min(1).view(-1, 1, 1)
+    return shares / shares.sum(1, keepdim=True), shrunk(count, chance).transpose(0, 1)
+
+
+def counted_rates(links: Links, labels: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Count the edges between nodes whose labels (N, K) are all known: none is -1. States have ``frequencies`` (K, D).
+
+    At first, the model is that an edge is drawn by a capsule in which its ends have the same label, or by none. A pair
+    of nodes has an edge of capsule k at rate p_k, and one of none at rate q, both times the two nodes' degrees over the
+    mean degree. Before any edge is counted, half of all edges are assumed to be drawn by none, and the others by each
+    capsule equally often. ``ASSUMED`` edges of each capsule and one of none are counted as drawn at these rates.
+
+    Then the edges between each two labels of a capsule are compared with their number by this model, and the ratios are
+    ``shrunk``.
 
     Returns:
-        p (K,) and q (), float64 > 0, of the highest posterior probability, found by expectation maximisation.
+        p (K,) and q (), float64 > 0, of the highest posterior probability, found by expectation maximisation, and the
+        evidence S (K, D, D): log(1 + r / q) / log(1 + p_k / q) if capsule k draws edges between two labels at rate r.
     """
-    known = (labels >= 0).all(1)
+    known, num_caps = (labels >= 0).all(1), labels.shape[1]
     degree = links.in_degrees.double()
-    relative = degree / degree.mean().clamp_min(LEAST) if degree_corrected else torch.ones_like(degree)
+    share = (degree / degree.mean().clamp_min(LEAST))[known]
     both = known[links.src] & known[links.dst] & (links.src != links.dst)
-    same = (labels[links.src[both]] == labels[links.dst[both]]).double()  # (M, K)
-    advice = "Give more labels, or make the layer without counting: BeliefConv(None, D, K)"
-    expect(len(same) > 0, "labels", "edges between nodes with known labels", "none", advice)
-    share, of_known = relative[known], labels[known].T  # (n,), (K, n)
-    states = share.new_zeros(len(of_known), 1 + int(labels.max()))
-    states = states.scatter_add(1, of_known, share.expand_as(of_known))  # (K, D)
-    self_pairs = share.square().sum()
-    pairs = (states.square().sum(1) - self_pairs).clamp_min(LEAST)  # (K,), of nodes with the same label
-    all_pairs = (share.sum().square() - self_pairs).clamp_min(LEAST)
-    p, q = (same.sum(0) / pairs / len(pairs)).clamp_min(LEAST), len(same) / all_pairs / 10
-    first = p.mean()
+    src, dst, of_known = labels[links.src[both]].T, labels[links.dst[both]].T, labels[known].T  # (K, M), (K, M), (K, n)
+    size = frequencies.shape[1]
+    states = share.new_zeros(num_caps, size).scatter_add(1, of_known, share.expand_as(of_known))
+    squares = share.new_zeros(num_caps, size).scatter_add(1, of_known, share.square().expand_as(of_known))
+    pairs = states.unsqueeze(1) * states.unsqueeze(2) - squares.diag_embed()  # (K, D, D), of two different nodes
+    same_pairs, all_pairs = pairs.diagonal(dim1=1, dim2=2).sum(1), pairs[0].sum()
+    same = (src == dst).double().T  # (M, K)
+    overall = (links.num_edges / max(len(labels), 1) ** 2) or 1.0
+    p = first = overall / 2 / num_caps / frequencies.square().sum(1)
+    q = nothing = p.new_tensor(overall / 2)
     for _ in range(STEPS):
         drawn = same * p
         total = drawn.sum(1, keepdim=True) + q
-        p = ((drawn / total).sum(0) + ASSUMED) / (pairs + ASSUMED / first)
-        q = ((q / total).sum() + 1) / all_pairs
-    return p, q
-
-
-def counted_shares(labels: Tensor, states: Tensor) -> Tensor:
-    """Estimate from the known ones of labels (N, K) how frequent each state is, (K, D).
-
-    The counts are shrunk towards equal shares, as in James and Stein's estimator (1961). They are shrunk less if the
-    chi-square statistic is larger, and become equal if it is below its mean by chance plus two standard deviations.
-    """
-    count = torch.zeros(len(states), 1 + int(states.max()), device=labels.device, dtype=torch.float64)
-    count = count.scatter_add(1, labels.T + 1, torch.ones_like(labels.T, dtype=count.dtype))[:, 1:]
-    equal = (torch.arange(count.shape[1], device=labels.device) < states[:, None]) / states[:, None].double()
-    expected = equal * count.sum(1, keepdim=True)
-    differ = ((count - expected).square() / expected.clamp_min(LEAST)).sum(1, keepdim=True)
-    freedom = states[:, None] - 1.0
-    drawn = ((freedom + (8 * freedom).sqrt()) / differ.clamp_min(LEAST)).clamp_max(1)
-    return torch.lerp(count / count.sum(1, keepdim=True), equal, drawn)
+        p = ((drawn / total).sum(0) + ASSUMED) / (same_pairs + ASSUMED / first)
+        q = ((q / total).sum() + 1) / (all_pairs + 1 / nothing)
+    ends = src * size + dst
+    count = share.new_zeros(num_caps, size**2).scatter_add(1, ends, torch.ones_like(ends, dtype=share.dtype))
+    count = count.unflatten(1, (size, size))
+    by_chance = p * (same_pairs / all_pairs.clamp_min(LEAST)).clamp_max(1)
+    elsewhere = (q + by_chance.sum() - by_chance).view(-1, 1, 1)  # the rate of edges that capsule k doesn't draw
+    one_label = torch.eye(size, dtype=share.dtype, device=share.device)
+    expected = elsewhere + p.view(-1, 1, 1) * one_label
+    once = torch.ones_like(one_label).tril() - one_label / 2  # each pair of nodes once
+    ratio = shrunk(count * once, expected * pairs * once).tril()
+    ratio = ratio + ratio.tril(-1).transpose(1, 2)
+    return p, q, (expected * ratio / elsewhere).log() / (p.view(-1, 1, 1) / elsewhere).log1p()

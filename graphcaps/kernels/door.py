@@ -115,7 +115,7 @@ def sums(
     """
     if on_gpu(votes):
         try:
-            return Sums(*_sums_on_gpu(links, votes, rule, prior, mutual, coupling, half))
+            return _sums_on_gpu(links, votes, rule, prior, mutual, coupling, half)
         except Exception as error:
             if not type(error).__module__.startswith("triton") and "C compiler" not in str(error):
                 raise
@@ -140,15 +140,15 @@ def _sums_on_gpu(
     mutual: bool,
     coupling: bool,
     half: torch.dtype | None,
-) -> tuple[Tensor | None, ...]:
+) -> Sums:
     if isinstance(votes, NodeVotes):
         from .gpu.nodes import sums_by_node
 
-        return sums_by_node(links, votes, rule, mutual, coupling)
+        return Sums(*sums_by_node(links, votes, rule, mutual, coupling))
     assert prior is not None
     from .gpu.dense import sums_on_complete
 
-    return sums_on_complete(links, votes, rule, prior, coupling, half)
+    return Sums(*sums_on_complete(links, votes, rule, prior, coupling, half))
 
 
 def prepare(links: Links, mutual: bool) -> None:

@@ -43,14 +43,11 @@ class BeliefConv(nn.Module):
         num_caps: Size,
         iterations: Size = 8,
         dropout: Share = 0.0,
-        messages: bool = True,
-        degree_corrected: bool = True,
         hide: Share = 0.0,
     ):
         super().__init__()
         self.feat_drop = nn.Dropout(dropout)
-        options = messages, degree_corrected, hide
-        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, *options, PYG)
+        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, hide, PYG)
 
     @classmethod
     @typed

@@ -17,7 +17,7 @@ from graphcaps import nn, pyg, routing
 
 edges, x = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.randn(3, 10, requires_grad=True)
 layers = [pyg.CapsuleConv(10, 2, 3, mutual=mutual, residual=True) for mutual in (False, True)]
-layers += [pyg.BeliefConv(10, 2, 3, messages=messages) for messages in (False, True)]
+layers += [pyg.BeliefConv(10, 2, 3)]
 for layer in layers:
     with graphcaps.watch(layer) as seen:
         watched = layer(x, edges)

@@ -9,7 +9,6 @@ from gpu_kernels import compile_for, device_of_kernels, outside_only, run_in_int
 from graphcaps import dgl, engine
 from graphcaps.algorithms.base import rule_of
 from graphcaps.algorithms.votes import NodeVotes
-from graphcaps.beliefs.sums import products_of_ends, sum_weighted
 from graphcaps.graph import links_of_graph
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
@@ -123,16 +122,6 @@ def test_zero_votes_have_finite_gradients(device):
     s, c, *gradients = routed(device, Spherical(2), torch.zeros(7, 3, 4), torch.ones(13, 3), False, False)
     assert not s.any() and gradients[0].any() and all(x.isfinite().all() for x in gradients)
     torch.testing.assert_close(c, torch.full_like(c, 1 / 3))
-
-
-def test_sums_and_products_along_edges(device):
-    z, results = torch.randn(7, 3, 5), []
-    for where in ("cpu", device):
-        joined = links_of_graph(graph(), where)
-        leaf = z.to(where).requires_grad_()
-        s = sum_weighted(joined, leaf, products_of_ends(joined, leaf))
-        results.append([x.cpu() for x in (s, *torch.autograd.grad(s.square().sum(), leaf))])
-    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
 
 
 def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):

@@ -1,0 +1,77 @@
+"""An iteration of ``BeliefConv``: what edges tell their two ends."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..graph import Links
+
+DAMPING = 0.3  # share of a message's previous value in the next one, so that messages of hubs don't oscillate
+INERTIA = 0.5  # the same for the means over the graph, so that all nodes don't change sides at once
+
+
+@dataclass(frozen=True)
+class Members:
+    """Which of ``num_graphs`` graphs each node is in, ``batch`` (N,)."""
+
+    batch: Tensor
+    num_graphs: int
+
+    def mean(self, x: Tensor) -> Tensor:
+        """Replace each node's row of x (N, *) by the mean over the nodes of its graph."""
+        sizes = self.batch.new_zeros(self.num_graphs).index_add(0, self.batch, torch.ones_like(self.batch)).clamp_min(1)
+        total = x.new_zeros(self.num_graphs, *x.shape[1:]).index_add(0, self.batch, x)
+        return (total / sizes.view(-1, *[1] * (x.dim() - 1))).index_select(0, self.batch)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates of edges: epsilon, g (), and rho (K,), and how they depend on the states of an edge's two ends."""
+
+    epsilon: Tensor
+    gain: Tensor
+    rho: Tensor
+    evidence: Tensor  # S (K, D, D), symmetric: what an edge says about the state of one end, by the state of the other
+    ratio: Tensor  # A (K, D, D): the rate of edges between two states over rho
+
+    @classmethod
+    def of(cls, epsilon: Tensor, gain: Tensor, rho: Tensor, table: Tensor) -> "Rates":
+        """``table`` (K, D, D) is S, perhaps not symmetric."""
+        evidence = (table + table.transpose(1, 2)) / 2
+        strength = (rho / epsilon).log1p().view(-1, 1, 1)
+        return cls(epsilon, gain, rho, evidence, (evidence * strength).expm1() * (epsilon / rho).view(-1, 1, 1))
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """All that the iterations of a call share: z (N, K, D), each edge's weight (E, 1), and each node's degree."""
+
+    links: Links
+    members: Members
+    rates: Rates
+    z: Tensor
+    weight: Tensor
+    relative: Tensor  # d_v / d (N, 1, 1)
+    pairs: Tensor  # nu rho_k d_v / sum over l of 1 / D_l (N, K, 1)
+
+    def field(self, h: Tensor) -> Tensor:
+        """The mean of d_u h_uk / d over the nodes u of each node's graph, (N, K, D)."""
+        return self.members.mean(self.relative * h)
+
+    def step(self, h: Tensor, m: Tensor, field: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the next beliefs (N, K, D), messages (E, K, D) and field, and the explanations rho a (E, K)."""
+        links, rates = self.links, self.rates
+        explained = rates.rho * (along(m, rates.ratio) * m.index_select(0, links.reverse)).sum(-1).clamp_min(0)
+        others = (explained.sum(1, keepdim=True) - explained).clamp_min(0)  # rounding can make it slightly negative
+        strength = rates.gain * (rates.rho / (rates.epsilon + others)).log1p() * self.weight
+        told = strength.unsqueeze(-1) * along(m, rates.evidence)  # (E, K, D)
+        field = torch.lerp(self.field(h), field, INERTIA)
+        total = (self.z - self.pairs * along(field, rates.ratio)).index_add(0, links.dst, told)
+        new = (total.index_select(0, links.src) - told.index_select(0, links.reverse)).softmax(-1)
+        return total.softmax(-1), torch.lerp(new, m, DAMPING), field, explained
+
+
+def along(h: Tensor, table: Tensor) -> Tensor:
+    """(M, K, D): the distributions h (M, K, D) times the table (K, D, D) of each capsule."""
+    return torch.bmm(h.transpose(0, 1), table).transpose(0, 1)
