@@ -34,6 +34,7 @@ MENU = {
         "graph-page",
         "analysis",
         "compare",
+        "exercises",
         "export",
         "reference/CONTRIBUTING",
     ],
@@ -107,7 +108,7 @@ def adapt_page(_app: Sphinx, page: str, source: list[str]) -> None:
         text = re.sub(r"!\[.*\]\(\.\./viz/gallery/routing\.gif\)", LIVE, text)
         for caption, pages in MENU.items():
             text += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
-    text = re.sub(r"\]\(explorer\.html\)", f"]({DRAW}){{.external}}", text)
+    text = re.sub(r"\]\(explorer\.html(#[\w=]*)?\)", rf"]({DRAW}\1){{.external}}", text)
     for there, here in (("README", "index"), ("graphcaps/kernels/cpu/README", "reference/fused")):
         text = text.replace(f"](../{there}.md", f"]({here}.md")
     text = re.sub(r"\]\(\.\./experiments/(README|LOG)\.md", r"](reference/experiments-\1.md", text)

@@ -3,15 +3,27 @@
 ``spread_loss`` is the loss of Hinton, Sabour & Frosst 2018, "Matrix capsules with EM routing".
 """
 
+from typing import Any
+
 import torch
 
 from .errors import check_labels, check_tensor, check_unit, expect
+from .tracing import is_tracing
 from .typed import AtLeastZero, Share, typed
+
+LARGE = 1e150  # of this, float64 has no square
+MIN_NORM = 1e-12  # a sum of at most this length has no direction
 
 
 def at_least_float32(x: torch.Tensor) -> torch.Tensor:
     """Return x in float32 if it is of half precision, in which squares and sums overflow, and else x itself."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def one_hot(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return 1 at each label, (*, count), and 0 elsewhere. Unlike torch's, this runs inside ``torch.func.vmap``."""
+    none = torch.zeros(*labels.shape, count, dtype=dtype, device=labels.device)
+    return none.scatter(-1, labels.unsqueeze(-1), 1)
 
 
 def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
@@ -25,16 +37,73 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
 
     Returns:
         The same shape and dtype, with lengths in [0, 1). In float32, the length may round to 1 if n >= 1e3; n > 1e19
-        gives NaN. Half precision is computed in float32.
+        gives NaN, but not in float64. Half precision is computed in float32.
 
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
     """
     check_tensor("s", s)
     expect(type(dim) is int and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
-    x = at_least_float32(s)
+    x, k = scaled(at_least_float32(s), dim)
     n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
-    return (x * (n / (1 + n * n))).to(s.dtype)
+    return (x * (n / (k**-2 + n * n))).to(s.dtype)
+
+
+def scaled(x: torch.Tensor, dim: int = -1) -> tuple[torch.Tensor, torch.Tensor | float]:
+    """Return x / k and k: in float64 the largest number of a vector whose squares would overflow, else 1."""
+    if x.dtype != torch.float64 or not x.shape[dim]:
+        return x, 1.0
+    k = x.detach().abs().amax(dim, keepdim=True)
+    k = torch.where(k > LARGE, k, 1)
+    return x / k, k
+
+
+def squash_backward(s: torch.Tensor, dv: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of s (J, *, D) from dv for v = s n / (1 + n^2), n = |s|. At s = 0 it is 0, as in autograd."""
+    s, k = scaled(s)
+    n, q = torch.linalg.vector_norm(s, dim=-1, keepdim=True), k**-2
+    slope = (q - n * n) / (q + n * n) / (q + n * n)  # f' for f = n / (1 + n^2); (1 + n^2)^2 overflows from n = 4e9 on
+    slope = slope / torch.where(n > 0, n, 1)
+    along = (s * dv).sum(-1, keepdim=True)
+    ds = (dv * (n / (q + n * n))).addcmul_(s, slope * along)
+    return ds / k if isinstance(k, torch.Tensor) else ds
+
+
+def squash_saving_memory(s: torch.Tensor) -> torch.Tensor:
+    """``squash``, but it keeps one tensor of s's size for the gradient, where autograd keeps three."""
+    return squash(s) if is_tracing() or not s.requires_grad else _Squash.apply(s)
+
+
+class _Squash(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, s: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(s)
+        return squash(s)
+
+    @staticmethod
+    def backward(ctx: Any, dv: torch.Tensor) -> torch.Tensor:
+        (s,) = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for a second derivative
+            return torch.autograd.grad(squash(s), s, dv, create_graph=True)[0]
+        number = torch.promote_types(s.dtype, torch.float32)
+        return squash_backward(s.to(number), dv.to(number)).to(s.dtype)
+
+
+def with_length(pose: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
+    """Scale ``pose`` (J, *, D) to ``length`` (J, *). A pose of at most MIN_NORM is only multiplied by the length, so
+    that zero stays zero and gradients are finite."""
+    n = torch.linalg.vector_norm(pose, dim=-1, keepdim=True)
+    return pose * (length.unsqueeze(-1) / torch.where(n > MIN_NORM, n, 1))
+
+
+def with_length_backward(s: torch.Tensor, length: torch.Tensor, dw: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the gradients of s and length from dw, the gradient of w = ``with_length(s, length)``."""
+    n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
+    some = n > MIN_NORM
+    n = torch.where(some, n, 1)
+    mu = s / n
+    along = (dw * mu).sum(-1, keepdim=True)
+    return length.unsqueeze(-1) / n * (dw - torch.where(some, along * mu, 0)), along.squeeze(-1)
 
 
 @typed
@@ -64,7 +133,7 @@ def margin_loss(
         expect(labels.shape == lengths.shape[:1], "labels", f"(B={len(lengths)},) or (B, J)", tuple(labels.shape))
         expect(labels.dtype == torch.int64, "labels", "int64 classes for labels (B,)", labels.dtype)
         check_labels(labels, lengths.shape[1])
-        present = torch.nn.functional.one_hot(labels, lengths.shape[1]).to(lengths.dtype)  # (B, J)
+        present = one_hot(labels, lengths.shape[1], lengths.dtype)  # (B, J)
     else:
         expect(labels.shape == lengths.shape, "labels", f"(B,) or (B, J)={tuple(lengths.shape)}", tuple(labels.shape))
         advice = "Labels (B, J) say which classes are present; class numbers are labels (B,)"

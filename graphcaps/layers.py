@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import check_tensor, expect
-from .tracing import is_tracing
+from .tracing import autocast_dtype, is_tracing
 
 # The names of the arguments in each library's layers, for error messages.
 DGL = Names(feat="feat", edge_feat="edge_feat", in_feats="in_feats", out_feats="out_feats", edge_feats="edge_feats")
@@ -54,5 +54,5 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
 def check_dtype(name: str, feat: Any, weight: Tensor) -> None:
     """Raise ``InputError`` unless features have the weights' device and precision, or autocast converts them."""
     expect(feat.device == weight.device, name, f"device {weight.device}, like the layer's weights", feat.device)
-    fits = feat.dtype == weight.dtype or (torch.is_autocast_enabled(feat.device.type) and feat.is_floating_point())
+    fits = feat.dtype == weight.dtype or (autocast_dtype(feat.device) is not None and feat.is_floating_point())
     expect(fits, name, f"{weight.dtype}, like the layer's weights", feat.dtype, "Convert it, or the layer")

@@ -1,5 +1,6 @@
 """Tables of data sets, networks, routings, engines and augmentations by name. Reading them needs no torch."""
 
+import contextlib
 import os
 import sys
 import unicodedata
@@ -93,9 +94,14 @@ def own_images(dataset: str) -> tuple[str, Path] | None:
 
 
 def clean(name: str) -> str:
-    """A file's name, or a message with names, as text that can be printed and compared: composed (NFC), with bytes that
-    aren't UTF-8 and control characters, which could change a terminal, escaped."""
-    text = unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "backslashreplace"))
+    """A file's name as text that can be printed and compared: escaped, and composed (NFC)."""
+    return unicodedata.normalize("NFC", escaped(name))
+
+
+def escaped(text: str) -> str:
+    """Escape bytes that aren't UTF-8, and control characters, which could change a terminal, but not line breaks."""
+    with contextlib.suppress(UnicodeEncodeError):  # of a surrogate alone, which is escaped below
+        text = os.fsencode(text).decode("utf-8", "backslashreplace")
     return "".join(sign if sign.isprintable() or sign == "\n" else ascii(sign)[1:-1] for sign in text)
 
 

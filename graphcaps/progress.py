@@ -7,6 +7,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from .names import escaped
+
 INTERVAL = 30.0  # seconds between two lines, if there is no terminal
 REFRESH = 0.2  # seconds between two updates of a bar
 
@@ -45,4 +47,4 @@ def bar(title: str, show: bool = True, start: float = 0.0) -> Iterator[Callable[
 def say(text: str) -> None:
     """Print a line that no bar overwrites."""
     with tqdm.external_write_mode():
-        print(text, flush=True)
+        print(escaped(text), flush=True)

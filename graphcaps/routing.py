@@ -35,7 +35,7 @@ from .functional import at_least_float32
 from .graph import Links, check_graph, links_of_graph
 from .graph.nodes import warn_of_lone_votes
 from .names import ENGINES as ENGINE_NAMES
-from .tracing import is_tracing, uncompiled
+from .tracing import is_tracing, outside_autocast, uncompiled
 from .typed import Logit, Size, typed
 
 __all__ = ["choose_engine", "dynamic_routing", "engine", "route"]
@@ -184,12 +184,6 @@ def _links_for(graph: DGLGraph, votes: Votes) -> Links:
     check_graph(graph)
     warn_of_lone_votes(graph)
     return links_of_graph(graph, check_tensor("u_hat" if isinstance(votes, GivenVotes) else "u", votes.u).device)
-
-
-def outside_autocast(device: torch.device) -> contextlib.AbstractContextManager:
-    """Return a block without autocast. torch.export would record a block, so there is one only if autocast is on."""
-    autocast = torch.is_autocast_enabled(device.type)
-    return torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext()
 
 
 def route_links(

@@ -1,5 +1,6 @@
 """Whether torch traces the current call, and how to compute outside the trace."""
 
+import contextlib
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -70,3 +71,15 @@ def uncompiled(function: Callable[P, T], unless: Callable[..., bool] | None = No
         return function(*arguments, **named)
 
     return call_or_break
+
+
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """Return autocast's dtype on a device; None if autocast is off, or unknown there as on meta."""
+    on = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+    return torch.get_autocast_dtype(device.type) if on else None
+
+
+def outside_autocast(device: torch.device) -> contextlib.AbstractContextManager:
+    """Return a block without autocast. torch.export would record a block, so there is one only if autocast is on."""
+    on = autocast_dtype(device) is not None
+    return torch.autocast(device.type, enabled=False) if on else contextlib.nullcontext()

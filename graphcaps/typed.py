@@ -45,9 +45,13 @@ def is_device(value: Any) -> bool:
         return False
 
 
-Logit = Annotated[
-    float, Kind(lambda value: isinstance(value, numbers.Real) and not isinstance(value, bool), "a number")
-]
+def is_logit(value: Any) -> bool:
+    """Whether a value is a number, perhaps infinite, that a tensor can hold."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return real and (not abs(value) > sys.float_info.max or value in (math.inf, -math.inf))
+
+
+Logit = Annotated[float, Kind(is_logit, "a number")]
 Device = Annotated[Any, Kind(is_device, "a device that torch finds, such as 'cpu'")]
 
 
@@ -60,13 +64,16 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     Traceback (most recent call last):
     graphcaps.errors.InputError: times: expected an integer >= 1, got 0
     """
-    space, kinds = function.__globals__, {}
-    for name, each in inspect.signature(function).parameters.items():
+    space, kinds, parameters = function.__globals__, {}, inspect.signature(function).parameters
+    takes_others = any(each.kind == each.VAR_KEYWORD for each in parameters.values())
+    for name, each in parameters.items():
         kinds[name] = kind_of(eval(each.annotation, space) if isinstance(each.annotation, str) else each.annotation)
 
     @functools.wraps(function)
     def checked(*arguments: P.args, **named: P.kwargs) -> T:
         for name, value in (*zip(kinds, arguments), *named.items()):  # noqa: B905 (named arguments have their own names)
+            if name not in kinds and not takes_others:
+                expect(False, name, f"one of {', '.join(kinds)}", f"'{name}'", did_you_mean(name, kinds).strip())
             if name in kinds and not kinds[name].fits(value):
                 refuse(name, kinds[name], value)
         return function(*arguments, **named)

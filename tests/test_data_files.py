@@ -21,7 +21,7 @@ from .test_data_torchvision import idx
 
 LABELS = np.arange(30, dtype=np.uint8) % 3 + 1
 GREYS = np.random.default_rng(0).integers(0, 256, (30, 28, 20), np.uint8)
-COLOURS = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), np.uint8)
+COLOURS = np.random.default_rng(0).integers(0, 256, (30, 4, 4, 3), np.uint8).repeat(8, 1).repeat(8, 2)
 SQUARES = GREYS[:, :20].reshape(30, 400)
 
 
@@ -107,11 +107,20 @@ def test_files_that_no_program_can_read_are_counted_and_names_of_any_bytes_can_b
     bad = top / "train" / composed
     (bad / "phone.HEIC").write_bytes(b"ftypheic"), (bad / "lost.png").symlink_to("nowhere.png")
     (bad / "program.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\n")
+    (bad / "large.png").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0")
+    picture(bad / "stack.tif", 0, save_all=True, append_images=[Image.new("L", (28, 28))])
     (bad / "folder.png").mkdir(), (bad / "cut.gif").write_bytes(b"GIF89a\x10\0\x10\0"), (bad / "loop").symlink_to(top)
     for _ in range(2):  # the second time from the cache
-        with pytest.raises(InputError, match=r"22 images that can be read, got 4 that can't") as error:
+        with pytest.raises(InputError, match=r"24 images that can be read, got 6 that can't") as error:
             loaded(top, skip_bad=False)
-        for words in ("lost.png: expected an image file, got nothing", "phone.HEIC: ", "program.png: ", "--skip-bad"):
+        for words in (
+            "lost.png: expected an image file, got nothing",
+            "phone.HEIC: ",
+            "program.png: ",
+            "--skip-bad",
+            "a stack of 2",
+            "git lfs pull",
+        ):
             assert words in str(error.value)
     splits = loaded(top, skip_bad=True)
     assert splits.class_names == (r"caf\xe9", composed) and splits.name == r"caf\xe9"
@@ -167,25 +176,94 @@ def test_a_class_may_be_called_anything(tmp_path, kind):
     path = few(tmp_path / "own", **dict.fromkeys(NAMES, 3))
     if kind != "folder":
         files = [(f"own/{name}/{k}.png", name) for name in NAMES for k in range(3)]
-        cells = files if kind == "csv" else [(name, 0, 1, 2, 3) for _, name in files]
+        cells = files if kind == "csv" else [(name, 0, 100, 200, 255) for _, name in files]
         with open(path := tmp_path / "own.csv", "w", newline="", encoding="utf-8-sig") as file:
             csv.writer(file).writerows(cells)
     splits = loaded(path, "csv" if kind == "pixels" else kind)
     assert splits.class_names == tuple(sorted(NAMES)) and sum(map(len, every(splits))) == 3 * len(NAMES)
 
 
-def test_columns_of_a_csv_are_found_by_their_names(tmp_path):
-    few(tmp_path, cat=9, dog=9)
-    rows = [f"{k},{'test' if k > 5 else 'training'},{name}/{k}.png,{name}" for name in ("cat", "dog") for k in range(9)]
-    (tmp_path / "own.csv").write_text("\n".join(["id,Split,filename,label", *rows]))
-    assert list(map(len, every(loaded(tmp_path / "own.csv", "csv")))) == [10, 2, 6]
-    header = ",".join(["label", *map(str, range(64))])
-    (tmp_path / "numbers.csv").write_text("\n".join([header, *(f"{k % 11}" + ",0" * 64 for k in range(33))]))
-    assert loaded(tmp_path / "numbers.csv", "csv").class_names == tuple(map(str, range(11)))
-    (tmp_path / "blank.csv").write_text("file,label\ncat/1.png,\ncat/2.png,cat")
-    refuses("csv", tmp_path / "blank.csv", "a label for each image, got 1 of 2 without")
-    (tmp_path / "more.csv").write_text("file,height,kind\ncat/1.png,2,cat")
-    refuses("csv", tmp_path / "more.csv", "a column of labels, called label .* got file, height, kind")
+def table(first=True, header="label,{}", joined=",", greys=SQUARES) -> str:
+    """A table of pixels; its header has the names of the pixels' columns in place of {}."""
+    rows = [
+        [*([label] if first else []), *row, *([] if first else [label])]
+        for label, row in zip(LABELS, greys, strict=True)
+    ]
+    names = ",".join(f"p{k}" for k in range(greys.shape[1]))
+    lines = [joined.join(map(str, row)) for row in rows]
+    return "\n".join([header.format(names).replace(",", joined), *lines] if header else lines)
+
+
+WITH_BLANK_CORNER = np.where(np.arange(400) == 0, 0, SQUARES)
+PLANES = COLOURS.transpose(0, 3, 1, 2).reshape(30, -1)
+DECIMALS = np.vectorize(lambda value: f"{value / 255:.4f}".replace(".", ","))
+TABLES = {  # the bytes of a file of GREYS[:, :20] or COLOURS
+    "label last": table(False, "", greys=WITH_BLANK_CORNER).encode(),
+    "label last, named y": table(False, "{},y").encode(),
+    "comment, blank lines, tabs": ("# mine\n\n" + table(joined="\t") + "\n\n\t\t\n").encode(),
+    "decimal commas": table(joined=";", greys=DECIMALS(SQUARES)).encode(),
+    "UTF-16": table().encode("utf-16"),
+    "cp1252": table(header="label,{}").replace("label", "# caf\u00e9\nlabel").encode("cp1252"),
+    "gzip called csv": gzip.compress(table().encode()),
+    "numbered rows": "\n".join(f"{k},{row}" for k, row in enumerate(table().split("\n")))
+    .replace("0,", "id,", 1)
+    .encode(),
+    "planes of colour": table(greys=PLANES).encode(),
+}
+REFUSED = {
+    "short row": (table().replace(",", "", 1), "own.csv, row 2: expected 400 cells, as in row 1, got 401"),
+    "text": (table().replace("\n1,", "\n1,?", 1), r"row 2, column 2 \(p0\): expected a number, got '\?"),
+    "blank label": (table().replace("\n1,", "\n,", 1), r"row 2, column 1 \(label\): expected a label for each image"),
+    "two ends": (table(header=""), "two readings: the first has 1, 2, 3; the last has .* --label-column first or last"),
+    "16 x 4": (table(greys=GREYS[:, ::7, ::5].repeat(4, 1).reshape(30, 64)), "expected 8 x 8 grey .* 16 x 4 grey"),
+    "units": (table(greys=SQUARES // 16), "int64 from 0 to 15, which would be nearly black. Divide .* / 15, or by 255"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_of_any_form_is_read_as_the_same_images(tmp_path, name):
+    (tmp_path / "own.csv").write_bytes(TABLES[name])
+    splits = loaded(tmp_path / "own.csv", "csv", size=20 if "planes" not in name else None)
+    wanted = FIRST if "planes" in name else WITH_BLANK_CORNER if name == "label last" else SQUARES
+    images = {image.tobytes(): label for image, label in zip(wanted, LABELS, strict=True)}
+    for part in every(splits):
+        for pixels, label in zip(part.pixels.numpy(), part.labels.tolist(), strict=True):
+            assert images[pixels.tobytes()] == int(splits.class_names[label])
+    assert sum(map(len, every(splits))) == 30
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_table_that_is_damaged_or_has_two_readings_is_refused_with_its_place(tmp_path, name):
+    text, wanted = REFUSED[name]
+    (tmp_path / "own.csv").write_text(text)
+    refuses("csv", tmp_path / "own.csv", wanted)
+
+
+def test_a_list_of_files_has_its_columns_found_by_their_names_and_keeps_groups_together(tmp_path):
+    for k in range(24):
+        picture(tmp_path / "all" / f"im{k}.png", 10 * k)
+    rows = [f"im{k},{k % 2},{1 - k % 2},p{k // 4}" for k in range(24)]
+    own = tmp_path / "own.csv"
+    own.write_text("\n".join(["image_id,cat,dog,patient", *rows]))
+    splits = loaded(own, "csv", group_by="patient")
+    groups = [{*splits.files["group"][splits.files["split"] == part]} for part in ("train", "val", "test")]
+    assert splits.class_names == ("cat", "dog") and sum(map(len, groups)) == len(set.union(*groups)) == 6
+    files = [f"all/im{k}.png,{'ab'[k % 2]}" for k in range(24)]
+    own.write_text("\n".join(["file,label", *files, "all/im0.png,b"]))
+    refuses("csv", own, r"row 26, .* each image in one class, got .*im0.png in a \(row 2\), b \(row 26\)")
+    own.write_text("\n".join(["file,kind,owner", *(f"{row},x" for row in files)]))
+    refuses("csv", own, "a column of labels, called label .* Name it with --label-column")
+    assert loaded(own, "csv", label_column="kind").class_names == ("a", "b")
+
+
+def test_emnist_is_turned_upright_and_labels_that_mean_none_are_refused(tmp_path):
+    few_pixels = GREYS[:, :20].swapaxes(1, 2).reshape(30, 400)
+    (tmp_path / "emnist-train.csv").write_text(table(greys=few_pixels))
+    splits = loaded(tmp_path / "emnist-train.csv", "csv", size=20)
+    assert {image.tobytes() for image in splits.train.pixels.numpy()} < {image.tobytes() for image in GREYS[:, :20]}
+    for labels in (LABELS.astype(int) - 2, LABELS - np.uint8(2)):
+        path = write_npz(tmp_path / "a.npz", images=GREYS, labels=labels)
+        refuses("npz", path, "numbers of classes, got 10 of (-1|255, which is -1 as uint8). Leave out the images")
 
 
 def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypatch):
@@ -201,6 +279,7 @@ def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypa
         (np.array([Hostile()]), LABELS, "Arrays of objects are pickles, which can run code"),
         (GREYS, LABELS[1:], "of 0 and 1, got .29,"),
         (GREYS * np.nan, LABELS, "fractions from 0 to 1, got float64 from nan"),
+        (GREYS / 127.5 - 1, LABELS, r"from -1 to 1. If -1 is black: \(images \+ 1\) / 2. If 0 is black: abs"),
     ):
         refuses("npz", write_npz(tmp_path / "a.npz", images=array, labels=number), wanted)
     refuses("csv", write_csv(tmp_path / "a.csv", SQUARES[:, :8]), "grey or RGB image, got 8 numbers")

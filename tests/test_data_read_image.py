@@ -48,6 +48,9 @@ def test_an_image_in_the_data_sets_own_form_comes_back_as_it_was_and_ink_on_pape
     for array, dark in ((digit(), False), (255 - digit(), True), (transparent, True)):
         image = read_image(saved(array), GREY)
         assert torch.equal(image.pixels, DIGIT) and image.inverted is dark
+    negative = saved((65535 - digit() * 257.0).astype(np.uint16), "negative.tif")
+    Image.open(negative).save(negative, tiffinfo={262: 0})  # 0 is white
+    assert torch.equal(read_image(negative, GREY).pixels, DIGIT)
     for invert in (True, False):
         pixels, inverted, _ = read_image(saved(digit()), GREY, invert=invert)
         assert inverted is invert and pixels[0, 0, 0] == float(invert)

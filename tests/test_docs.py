@@ -85,7 +85,7 @@ def test_the_readme_is_read_in_five_minutes_and_the_pages_stay_short():
 def test_every_link_leads_to_a_file_and_a_heading(page):
     for target, anchor in links(page):
         assert target.exists() and target.is_relative_to(ROOT), f"{page.name}: {target} isn't there"
-        if anchor:
+        if anchor and target in PAGES:
             assert anchor in anchors(PAGES[target]), f"{page.name}: {target.name} has no heading {anchor}"
 
 

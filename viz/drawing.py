@@ -63,17 +63,17 @@ def draw(
     moving = [name for name in PICTURES if what == name or (what == "all" and kind_of(name).suits(trace))]
     expect(node is None or "nodes" in moving, "node", "none unless a graph's nodes are drawn", node)
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
-    own: dict[str, dict[str, Any]] = {"nodes": {"node": node}}
-    written = []
+    written: list[Path] = []
     for span in spans:
         for name in moving:
             if over == "both" and span == "epochs" and (name == "story" or (format in STILL and name != "entropy")):
                 continue  # the still over iterations already shows the last epoch
             for kind in dict.fromkeys((format, "png") if name == "story" else (format,)):
-                path, drawn = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{kind}", kind_of(name)
-                medium = drawn.still if kind in STILL else drawn.film
+                medium = kind_of(name).still if kind in STILL else kind_of(name).film
                 medium = style.dark(medium) if dark and name in ("graph", "story") else medium
-                _write(drawn(trace, span, image, medium=medium, **own.get(name, {})), path)
+                own: dict[str, Any] = {"node": node} if name == "nodes" else {}
+                path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{kind}"
+                picture(trace, name, path, over=span, image=image, medium=medium, **own)
                 written.append(path)
     if what == "sheet" or (what == "all" and has_reconstructions(trace)):
         path = folder / f"sheet.{format if format in STILL else 'png'}"
@@ -103,11 +103,18 @@ def picture(
     """
     what = what if what != "auto" else "nodes" if kind_of("nodes").suits(trace) else "graph"
     check_name("what", what, tuple(PICTURES))
+    drawn: Picture = kind_of(what)(trace, **options)
     if path is None:
-        return kind_of(what)(trace, **options).figure
+        return drawn.figure
     path = Path(path)
     check_name("path", path.suffix[1:], FORMATS)
-    _write(kind_of(what)(trace, **options), path)
+    if path.suffix[1:] in STILL:
+        style.save(drawn.figure, path, drawn.medium)
+        return path
+    frames, done = len(drawn.frames()), count(1)
+    with bar(path.name) as on_progress:
+        film = write_mp4 if path.suffix == ".mp4" else write_gif
+        film(drawn, path, lambda: on_progress(next(done) / frames))
     return path
 
 
@@ -125,13 +132,3 @@ def animations(traces: dict[str, RoutingTrace]) -> str:
             opened = " open" * (name == list(traces)[-1])
             parts.append(f"<details{opened}><summary>{summary}</summary>{image}</details>")
     return "\n".join(parts) or "Nothing has routed in watch's block"
-
-
-def _write(picture: Picture, path: Path) -> None:
-    """Write a still, or a film with a progress bar."""
-    if path.suffix[1:] in STILL:
-        return style.save(picture.figure, path, picture.medium)
-    frames, done = len(picture.frames()), count(1)
-    with bar(path.name) as on_progress:
-        film = write_mp4 if path.suffix == ".mp4" else write_gif
-        film(picture, path, lambda: on_progress(next(done) / frames))

@@ -16,6 +16,7 @@ import numpy as np
 
 from graphcaps.atomic import checked, replacing
 from graphcaps.errors import ROUNDING, GraphcapsError, InputError, check_json, check_whole, expect, read_json
+from graphcaps.names import clean
 
 FORMAT_VERSION = 2
 _BY_EPOCH = ("b", "c", "agreement", "lengths")
@@ -23,6 +24,10 @@ _REQUIRED = ("src", "dst", "epochs", "b", "c", "lengths")
 _NAMES = ("class_names", "child_names", "node_names")
 DIGITS = tuple("0123456789")
 THRESHOLD = 0.5  # of lengths; the margin loss trains lengths >= 0.9 or <= 0.1
+MOST_ALONE = 2**20  # children without edges
+MOST_LETTERS = 10_000  # of a name
+FAR = 2**31 - 1
+BLOCKED = float(np.finfo(np.float16).min)  # what is stored for a masked logit, -inf
 DEAD_BELOW = 0.1  # a parent is dead if it gets less than this share of what it would get of equal couplings
 
 
@@ -131,12 +136,34 @@ class RoutingTrace:
         per_edge = -c * np.log(c, out=np.zeros_like(c), where=c > 0)
         return per_edge.sum(axis=-1) / max(1, len(np.unique(self.src)))
 
+    def equal_couplings(self) -> np.ndarray:
+        """(K, N, E) 1 / the number of parents that the edge's child may choose. Masked logits allow no choice."""
+        allowed = self.b[:, self.answer_at] > BLOCKED
+        equal = np.zeros(allowed.shape)
+        for at in np.ndindex(*allowed.shape[:2]):
+            counts = np.bincount(self.src, allowed[at], self.num_children)
+            equal[at] = allowed[at] / np.maximum(1, counts)[self.src]
+        return equal
+
+    def dispatch(self) -> np.ndarray:
+        """(K, N, J) the share of children whose largest coupling is with each parent. Equal ones share the child."""
+        c = self.c[:, self.answer_at].astype(np.float64)
+        shares = np.zeros((*c.shape[:2], self.num_parents))
+        for at in np.ndindex(*c.shape[:2]):
+            most = np.zeros(self.num_children)
+            np.maximum.at(most, self.src, c[at])
+            first = (c[at] == most[self.src]) & (c[at] > 0)
+            votes = first / np.maximum(1, np.bincount(self.src, first, self.num_children))[self.src]
+            shares[at] = np.bincount(self.dst, votes, self.num_parents) / max(1, (most > 0).sum())
+        return shares
+
     def dead(self) -> np.ndarray:
         """(K, J) bool: parents that get less than a tenth of what they would get of equal couplings, on all images."""
-        mean = self.c[:, self.answer_at].mean(axis=1, dtype=np.float64)  # (K, E)
-        equal = 1 / np.bincount(self.src)[self.src]
-        *loads, at_equal = (np.bincount(self.dst, c, self.num_parents) for c in (*mean, equal))
-        return np.stack(loads) < DEAD_BELOW * at_equal
+        loads, at_equal = (
+            np.stack([np.bincount(self.dst, row, self.num_parents) for row in couplings.mean(axis=1, dtype=np.float64)])
+            for couplings in (self.c[:, self.answer_at], self.equal_couplings())
+        )
+        return loads < DEAD_BELOW * at_equal
 
     def couplings_of_links(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Couplings of each pair of linked nodes in a user's graph: means over parallel edges and source capsules.
@@ -210,7 +237,11 @@ class RoutingTrace:
             head = {field.name: head[field.name] for field in dataclasses.fields(cls) if field.name in head}
             numbers = {name: int for name in ("num_children", "num_parents", "trained_iterations")}
             check_json(head, **dict.fromkeys(_NAMES, list), about=dict, **numbers)
-            trace = cls(**head | {name: tuple(head[name]) for name in _NAMES}, **arrays)
+            for name in _INTEGERS:  # NumPy counts no uint64
+                if name in arrays and arrays[name].dtype.kind == "u":
+                    arrays[name] = arrays[name].astype(np.int64)
+            head["about"] = {clean(k): clean(v) if isinstance(v, str) else v for k, v in head["about"].items()}
+            trace = cls(**head | {name: tuple(map(clean, head[name])) for name in _NAMES}, **arrays)
             trace.check()
         except InputError:
             raise
@@ -235,19 +266,34 @@ class RoutingTrace:
             kinds, called = ("iu", "integers") if name in _INTEGERS else ("iuf", "numbers")
             expect(array.dtype.kind in kinds, f"trace: {name}", called, array.dtype)
             sizes |= {d: n for d, n in shape.items() if not d.isdigit()}
-        counts = {"src": self.num_children, "dst": self.num_parents, "nodes": sizes.get("V", np.inf)}
-        for name, count in counts.items():
+        for dim in ("K", "R", "N", "C", "H", "W"):
+            expect(sizes.get(dim, 1) > 0, "trace", f"{dim} >= 1", sizes.get(dim))
+        expect(sizes.get("C", 1) in (1, 3), "trace: images", "1 or 3 channels", sizes.get("C"))
+        most = self.num_edges + MOST_ALONE
+        for name, least in (("num_children", 0), ("num_parents", 0), ("trained_iterations", 1), ("num_caps", 1)):
+            check_whole(f"trace: {name}", getattr(self, name), least, most, f"an integer from {least} to {most}")
+        edge, near = (-FAR, FAR), (0, 1 + ROUNDING)
+        ranges = {
+            "src": (0, self.num_children - 1),
+            "dst": (0, self.num_parents - 1),
+            "labels": (0, self.num_parents - 1),
+        }
+        ranges |= {"nodes": (0, sizes.get("V", most) - 1), "epochs": (0, FAR), "parents": (0, FAR), "fields": edge}
+        for name, (low, high) in {**ranges, "positions": edge, "c": near}.items():
             values = getattr(self, name)
-            inside = values is None or not values.size or (values.min() >= 0 and values.max() < count)
-            expect(bool(inside), f"trace: {name}", f"indices in [0, {count})", "others")
-        outside = self.c.size and (self.c.min() < 0 or self.c.max() > 1 + ROUNDING)
-        expect(not outside, "trace: c", "numbers in [0, 1]", "others")
-        check_whole("trace: trained_iterations", self.trained_iterations)
-        if self.images is not None:
-            expect(self.images.dtype == np.uint8, "trace: images", "uint8", self.images.dtype, "0 is black, 255 white")
+            fits = values is None or not values.size or not (values.min() < low or values.max() > high)
+            expect(bool(fits), f"trace: {name}", f"numbers from {low:g} to {high:g}", "others")
+        expect(bool((np.diff(self.epochs) > 0).all()), "trace: epochs", "ascending numbers", self.epochs.tolist())
+        for name in ("images", "reconstructions", "decoded_votes", "decoded_parents"):
+            if (values := getattr(self, name)) is not None:
+                expect(values.dtype == np.uint8, f"trace: {name}", "uint8", values.dtype, "0 is black, 255 white")
         for name, number in (("class_names", self.num_parents), ("child_names", self.num_children)):
             length = len(getattr(self, name))
             expect(length in (0, number), f"trace: {name}", f"none or {number}", length)
+        texts = [*self.about, *(text for name in _NAMES for text in getattr(self, name))]
+        texts += [value for value in self.about.values() if type(value) not in (int, float, bool)]
+        fits = all(isinstance(text, str) and len(text) <= MOST_LETTERS for text in texts)
+        expect(fits, "trace: names and about", f"texts of at most {MOST_LETTERS:,} letters, or numbers", "others")
         if image is not None:
             last = self.num_images - 1
             check_whole("image", image, 0, last, f"an image of the trace, 0 to {last}")
@@ -259,4 +305,4 @@ _DIMS: dict[str, str] = {
     if hasattr(hint, "__metadata__")
 }
 """For each array of a trace, its dims."""
-_INTEGERS = ("src", "dst", "nodes", "epochs", "labels", "fields")
+_INTEGERS = ("src", "dst", "nodes", "parents", "epochs", "labels", "fields")

@@ -35,10 +35,10 @@ FAINT = "#c3c9d2"
 SHADE = "#eff1f4"
 GLOW = "#ffc845"
 ANSWERS = ("#1f5fc9", "#b84e00", "#009cb9", "#2b3f8b", "#ff3ea1", "#a0011f", "#5f726b", "#259959")
-"""Colours of the classes that a picture names, the first two blue and orange. Others are FAINT.
+ANSWERS_ON_DARK = ("#6fa3ff", "#ff9a4a", "#fde415", "#f416a9", "#088933", "#a519f4", "#b4f9ec", "#beb6c1")
+"""Colours of the parents that a picture names, the first two blue and orange; the others are FAINT.
 
-The nearest two of the first two and FAINT differ in Oklab by 0.32, under protanopia by 0.27, deuteranopia by 0.30 and
-tritanopia by 0.28. The nearest two of all differ by 0.05 in each.
+Blue, orange and grey differ in Oklab by 0.25 or more under each kind of colour blindness, all of them by 0.05.
 """
 ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
@@ -66,17 +66,7 @@ class Medium:
     ink: str = INK
     muted: str = MUTED
     faint: str = FAINT
-
-    @property
-    def grey(self) -> tuple[float, float, float]:
-        """The colour of parents that are not named."""
-        return to_rgb(self.faint)
-
-    def answer(self, rank: int) -> tuple[float, float, float]:
-        """The colour of a picture's named parent number ``rank`` on this paper."""
-        dark = {0: "#6fa3ff", 1: "#ff9a4a"} if self.paper != "white" else {}
-        rgb = to_rgb(dark.get(rank, ANSWERS[rank]))
-        return rgb if self.paper == "white" else on_dark(rgb)
+    answers: tuple[str, ...] = ANSWERS
 
 
 SCREEN = Medium(720, TEXT, SMALL, 1.0, True, 200)
@@ -89,7 +79,7 @@ PAGE = replace(COLUMN, width=690)
 
 def dark(medium: Medium) -> Medium:
     """The medium for a dark page, in GitHub's colours."""
-    return replace(medium, paper="#0d1117", ink="#e6edf3", muted="#9198a1", faint="#4a525f")
+    return replace(medium, paper="#0d1117", ink="#e6edf3", muted="#9198a1", faint="#4a525f", answers=ANSWERS_ON_DARK)
 
 
 def color(index: int) -> tuple[float, float, float]:
@@ -106,12 +96,6 @@ def color(index: int) -> tuple[float, float, float]:
 def hex_color(index: int) -> str:
     """Return ``color(index)`` as ``#rrggbb``."""
     return to_hex(color(index))
-
-
-def on_dark(rgb: tuple[float, float, float]) -> tuple[float, float, float]:
-    """The colour, lighter if it needs to be to stand out on black."""
-    hue, light, saturation = colorsys.rgb_to_hls(*rgb)
-    return colorsys.hls_to_rgb(hue, max(light, 0.62), saturation)
 
 
 def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:

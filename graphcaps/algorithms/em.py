@@ -40,9 +40,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from ..functional import with_length
 from ..typed import Positive, Size, typed
 from .base import Parents, Routing, per_parent
-from .rule import with_length
 
 if TYPE_CHECKING:
     from ..edges.scatter import Edges

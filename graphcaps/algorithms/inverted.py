@@ -27,9 +27,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import expect
+from ..functional import with_length
 from ..typed import Count, Size, typed
 from .base import Parents, Routing, per_parent
-from .rule import with_length
 
 if TYPE_CHECKING:
     from ..edges.scatter import Edges

@@ -73,7 +73,7 @@ def from_json(content: dict[str, Any]) -> Routing:
         settings = {key: v for key, v in settings.items() if key not in ("unit_votes", "mutual") or v is not False}
     try:
         return kind(**settings)
-    except TypeError as error:
+    except (TypeError, InputError) as error:
         raise GraphcapsError(f"routing {name}: expected settings of its constructor, got {error}") from None
 
 

@@ -28,17 +28,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..functional import squash
+from ..functional import squash, with_length
 from ..typed import Positive, Size, typed
 from .base import Parents, Routing, squashed
-from .rule import Rule, kappa_over_rho, with_length
+from .rule import Rule
 
 if TYPE_CHECKING:
     from ..edges.scatter import Edges
 
+MIN_SQUARED_NORM = 1e-24  # if the votes' mean squared length is at most this, kappa / rho is 0
+
 
 class Spherical(Routing):
     """Routing by a mixture of von Mises-Fisher distributions. The learned concentration kappa sets how much it routes.
+
+    Votes of root mean square length 1e-12 or less count as zero, so that their couplings are those of the prior.
 
     Args:
         iterations: R >= 1.
@@ -86,3 +90,10 @@ class Spherical(Routing):
 
     def rule(self) -> Rule:
         return Rule(self.iterations, "directions", self.kappa) if self.iterations > 1 else Rule(1)
+
+
+def kappa_over_rho(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
+    """Return kappa / rho (J, *) from each parent's sum of |u_hat|^2 and number of votes; 0 if all votes are zero."""
+    mean = squares / count.clamp_min(1)
+    some = mean > MIN_SQUARED_NORM
+    return torch.where(some, kappa.to(mean.dtype) * torch.where(some, mean, 1).rsqrt(), 0)

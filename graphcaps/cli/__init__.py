@@ -11,7 +11,7 @@ import sys
 from types import FrameType
 
 from ..errors import GraphcapsError, InputError
-from ..names import ALLOW_CODE, clean
+from ..names import ALLOW_CODE, escaped
 from .threads import set_waiting
 
 MIN_COLUMNS = 40  # tyro's help hangs on a terminal of two columns
@@ -21,12 +21,15 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line. Return the exit status: 0: success, 1: error, 2: wrong usage, 128 + n: signal n."""
     if argv is None:
         argv = sys.argv[1:]
-        for signum in (signal.SIGINT, signal.SIGTERM):
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(signum, _stop)
-    debug = "--debug" in argv
+    end = argv.index("--") if "--" in argv else len(argv)  # what follows are names, even if they look like flags
+    flags, names = argv[:end], argv[end:]
+    debug = "--debug" in flags
     try:
         try:
-            _call([word for word in argv if word not in ("--debug", "--allow-code")], "--allow-code" in argv)
+            words = [word for word in flags if word not in ("--debug", "--allow-code")]
+            _call(words + names, "--allow-code" in flags)
         finally:
             print(end="", flush=True)  # also of what tyro printed before SystemExit
     except SystemExit as error:  # tyro raises it after help or wrong usage
@@ -35,13 +38,13 @@ def main(argv: list[str] | None = None) -> int:
         if debug:
             raise
         if isinstance(error, GraphcapsError):
-            print(f"graphcaps: {clean(str(error))}", file=sys.stderr)
+            print(f"graphcaps: {escaped(str(error))}", file=sys.stderr)
             stopped = getattr(error, "signum", 0)
             return 128 + stopped if stopped else 2 if isinstance(error, InputError) else 1
         if error.filename is None:  # the output is closed or full: Python would fail again when it flushes it at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if not isinstance(error, BrokenPipeError):
-            print(f"graphcaps: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
+            print(escaped(f"graphcaps: {error.filename or 'output'}: {error.strerror or error}"), file=sys.stderr)
         return 1
     return 0
 
@@ -56,7 +59,9 @@ def _call(words: list[str], allow_code: bool) -> None:
             stream.reconfigure(errors="backslashreplace")  # print \u2022 if the encoding lacks a character
     if shutil.get_terminal_size().columns < MIN_COLUMNS:
         os.environ["COLUMNS"] = str(MIN_COLUMNS)
-    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.format = lambda record: escaped(record.getMessage())  # type: ignore[method-assign]
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("graphcaps").setLevel(logging.INFO)
     if words[:1] in (["--version"], ["-V"]):
         from importlib.metadata import version

@@ -17,6 +17,7 @@ from docstring_parser import parse_from_object
 from ..errors import expect
 from ..images.config import TrainConfig
 from ..names import DATASETS, OWN_KINDS, ROUTINGS
+from .columns import show
 from .threads import set_number
 
 if TYPE_CHECKING:
@@ -83,11 +84,11 @@ def open_run(named: Path | None, out: Path) -> RunFolder:
     run = newest[0] if newest else Run.open(named or "mnist", out)
     if run.pretrained:
         accuracy, command = (run.result() or {})["test_accuracy"], TrainConfig(dataset=run.config.dataset).command()
-        print(
+        show(
             f"network: {run}, {accuracy:.2%} of the test images right; train your own with: {command}", file=sys.stderr
         )
     elif named is None:
-        print(f"network: {run}, the newest run", file=sys.stderr)
+        show(f"network: {run}, the newest run", file=sys.stderr)
     return run
 
 

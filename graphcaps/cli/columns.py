@@ -1,6 +1,14 @@
-"""Rows of text as aligned columns."""
+"""Lines for the terminal, and rows of text as aligned columns."""
 
 from collections.abc import Sequence
+from typing import TextIO
+
+from ..names import escaped
+
+
+def show(*lines: object, file: TextIO | None = None) -> None:
+    """Print lines. Control characters in them, which could change the terminal, are escaped."""
+    print(*(escaped(str(line)) for line in lines), sep="\n", file=file)
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:

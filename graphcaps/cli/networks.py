@@ -13,9 +13,8 @@ import tyro
 
 from ..errors import GraphcapsError, check_whole, expect
 from ..images.config import MACHINE_SETTINGS
-from ..names import clean
 from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, check_data, names_run, open_run
-from .columns import aligned
+from .columns import aligned, show
 from .threads import set_number
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def train(config: Settings, resume: Folder = None) -> None:
     if resume is None:
         config.check()
         if fewer := set_number(leave_busy=not config.deterministic):
-            print(fewer, file=sys.stderr)
+            show(fewer, file=sys.stderr)
     from ..images.training.train import train
 
     flags, may_change = FLAGS.get(), ("epochs", *MACHINE_SETTINGS)
@@ -54,7 +53,7 @@ def train(config: Settings, resume: Folder = None) -> None:
     if rank_and_world()[0] != 0:  # of several processes, the first one prints
         return
     low, high = result["test_interval_95"]
-    print(
+    show(
         f"\ntest accuracy {result['test_accuracy']:.2%} (95 % interval {low:.2%} to {high:.2%}), "
         f"{result['test_images'] - result['test_correct']} of {result['test_images']} wrong\n"
         f"weights of epoch {result['best_epoch']}, best on validation images ({result['val_accuracy']:.2%})\n"
@@ -82,12 +81,12 @@ def evaluate(
 
     model, batches = load_with_test(chosen, data, device)
     done = "" if chosen.result() else " (training has not finished)"
-    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}, weights best on validation images{done}")
+    show(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}, weights best on validation images{done}")
     with bar("test images") as on_progress:
         result = evaluate(model, batches, on_progress)
-    print(accuracy_table(result, model.class_names))
+    show(accuracy_table(result, model.class_names))
     if any(limit is not None for limit in model.limits):
-        print(doubted_line(result, model.limits))
+        show(doubted_line(result, model.limits))
     if model.objects is None:  # a confusion matrix needs one true class per answer
         return
     from ..viz import confusion, save
@@ -95,7 +94,7 @@ def evaluate(
     picture = chosen.results / "figures" / "confusion.png"
     unit = "images" if model.objects == 1 else "objects"
     save(confusion(result.confusion(len(model.class_names)).numpy(), model.class_names, unit), picture)
-    print(f"confusion matrix: {picture}")
+    show(f"confusion matrix: {picture}")
 
 
 def load_with_test(run: run_folder.Run, data: Path | None, device: str) -> tuple[Any, Batches]:
@@ -162,15 +161,15 @@ def predict(
     for prediction in predictions(opened, model, files, invert, top, save_inputs):
         if "error" in prediction:
             bad += 1
-            print(f"graphcaps: {clean(prediction['error'])}", file=sys.stderr)
+            show(f"graphcaps: {prediction['error']}", file=sys.stderr)
         if json:
-            print(dumps(prediction))
+            show(dumps(prediction))
         elif "error" not in prediction:
-            print(clean(prediction_line(prediction, invert)).replace("\n", "\\n"))
+            show(prediction_line(prediction, invert).replace("\n", "\\n"))
     if save_inputs is not None and not json and bad < len(files):
-        print(f"what the network saw: {save_inputs}")
+        show(f"what the network saw: {save_inputs}")
     if all(limit is None for limit in model.limits):
-        print(f"note: only blank images are doubted: too few validation images were right in {opened}", file=sys.stderr)
+        show(f"note: only blank images are doubted: too few validation images were right in {opened}", file=sys.stderr)
     expect(not bad, "images", "files that can be read", f"{bad} of {len(files)} that can't")
 
 
@@ -179,7 +178,7 @@ def runs(out: Out = Path("runs")) -> None:
     from ..images.training.run_folder import find_runs
 
     listed = find_runs(out)
-    print(runs_table(listed) if listed else f"no runs in {out}. Train one: graphcaps train --dataset digits")
+    show(runs_table(listed) if listed else f"no runs in {out}. Train one: graphcaps train --dataset digits")
 
 
 def runs_table(runs: list[run_folder.Run]) -> str:
@@ -226,10 +225,10 @@ def export(
     written = exporting.export(network, to or chosen.results / "export" / "network.onnx", chosen.config.dataset)
     sizes = ", ".join(map(str, network.image_shape))
     outputs = [f"{name} ({', '.join(map(str, ('batch', *shape)))})" for name, shape in written.outputs.items()]
-    print(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}")
-    print(f"images (batch, {sizes}) in [0, 1] -> {', '.join(outputs)}")
+    show(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}")
+    show(f"images (batch, {sizes}) in [0, 1] -> {', '.join(outputs)}")
     if written.difference is None:
-        print("not checked: onnxruntime isn't installed. Run: pip install onnxruntime")
+        show("not checked: onnxruntime isn't installed. Run: pip install onnxruntime")
     else:
-        print(f"{next(iter(written.outputs))} of random images are within {written.difference:.1e} of graphcaps' own")
-    print(written.path)
+        show(f"{next(iter(written.outputs))} of random images are within {written.difference:.1e} of graphcaps' own")
+    show(written.path)

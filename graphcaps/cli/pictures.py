@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from ..atomic import check_links, file_name
+from ..names import clean
 from ..viz import PICTURES
 from .arguments import Data, Device, Folder, Out, Run, names_run, open_run
+from .columns import show
 from .networks import load_with_test
 
 if TYPE_CHECKING:
@@ -53,12 +56,13 @@ def viz(
     if run is not None and run.suffix == ".npz":
         from ..viz.routing_trace import RoutingTrace
 
-        trace, folder = RoutingTrace.load(run), run.parent / f"figures-{run.stem}"
+        trace, folder = RoutingTrace.load(run), run.parent / file_name(f"figures-{run.stem}", "")
+        check_links(folder)
     else:
         chosen = open_run(run, out)
         trace, folder = chosen.trace(), chosen.results / "figures"
     shown: dict[str, Any] = {"image": image, "node": node, "dark": dark}
-    print(*draw(trace, to or folder, what=what, over=over, format=format, **shown), sep="\n")
+    show(*draw(trace, to or folder, what=what, over=over, format=format, **shown))
 
 
 def explain(
@@ -98,7 +102,7 @@ def explain(
         network, batches = load_with_test(chosen, data, device)
         with bar("test images") as on_progress:
             [usage] = capsule_usage(routing_network(network, str(chosen)), batches, on_progress)
-        return print(usage_lines(usage))
+        return show(usage_lines(usage))
     from ..images.analysis.parse_tree import in_words, parse_tree
     from ..viz import picture as draw_picture
 
@@ -108,12 +112,12 @@ def explain(
         from ..images.training.run_folder import load
         from .tables import read_for
 
-        model, image, name, file = load(chosen), 0, picture.name, picture.stem
-        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None], picture.name)
-    tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / f"{file}.png"
-    print(in_words(trace, tree, name))
+        model, image, name, file = load(chosen), 0, clean(picture.name), picture.stem
+        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None], name)
+    tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / file_name(file, ".png")
+    show(in_words(trace, tree, name))
     draw_picture(trace, "graph", path, image=image, shown_edges=tree.edges)
-    print(path)
+    show(path)
 
 
 def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = None, out: Out = Path("runs")) -> None:
@@ -134,7 +138,7 @@ def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = Non
     path = (to or chosen.results / "figures") / "explorer.html"
     trace, network, without = page_parts(chosen)
     write_text(path, explorer_page(trace, image, network, without))
-    print(path)
+    show(path)
     has_display = sys.platform != "linux" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if open and has_display:
         webbrowser.open(path.resolve().as_uri())

@@ -1,13 +1,13 @@
 """Tables and lines that the commands print."""
 
 import itertools
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import torch
 
+from ..atomic import file_name
 from ..errors import InputError
 from ..images.analysis.accuracy import Evaluation, wilson_interval
 from ..images.analysis.capsule_usage import CapsuleUsage
@@ -72,14 +72,14 @@ def predictions(
         with torch.no_grad():
             output = model(image.pixels[None])
         doubted = doubts(model, image.pixels[None], output)[0] + (Doubt("sheet", image.doubt),) * bool(image.doubt)
+        blank = any(doubt.kind == "blank" for doubt in doubted)
         scores, order = output.scores[0].sort(descending=True, stable=True)  # (J,)
         classes = [model.class_names[k] for k in order]
-        threshold = run.threshold if hasattr(output, "lengths") else None  # of a CNN, the highest score is the answer
-        named = classes[: len(classes) if threshold is None else int((scores > threshold).sum())][: model.objects]
-        answer = named if model.objects != 1 else named[0] if named else None
+        threshold = run.threshold if hasattr(output, "lengths") else -1.0  # of a CNN, the highest score is the answer
+        named = classes[: int((scores > threshold).sum())][: model.objects]
         yield {
             "image": str(path),
-            "answer": None if any(doubt.kind == "blank" for doubt in doubted) else answer or None,
+            "answer": None if blank or not named else named[0] if model.objects == 1 else named,
             "threshold": threshold,
             "doubts": [doubt._asdict() for doubt in doubted],
             "classes": [{"class": k, "score": score} for k, score in zip(classes, scores.tolist(), strict=True)][:top],
@@ -99,15 +99,9 @@ def prediction_line(prediction: dict, invert: str) -> str:
     why = "; ".join(doubt["text"] for doubt in prediction["doubts"])
     if any(doubt["kind"] == "blank" for doubt in prediction["doubts"]):
         return f"{prediction['image']}: no answer: {why}"
-    least = -math.inf if prediction["threshold"] is None else prediction["threshold"]
-    named, others = (
-        ", ".join(
-            f"{entry['class']} {entry['score']:.3f}"
-            for entry in prediction["classes"]
-            if (entry["score"] > least) is above
-        )
-        for above in (True, False)
-    )
+    least, scores = prediction["threshold"], [(entry["score"], entry["class"]) for entry in prediction["classes"]]
+    pairs = [[f"{name} {score:.3f}" for score, name in scores if (score > least) is above] for above in (True, False)]
+    named, others = map(", ".join, pairs)
     classes = (named or "no answer") + f" ({others}, not above {least:.2f})" * bool(others)
     note = " (inverted: its background is light)" if prediction["inverted"] and invert == "auto" else ""
     return f"{prediction['image']}: {classes}{note}" + (f". Doubtful: {why}" if why else "")
@@ -117,7 +111,7 @@ def input_names(images: list[Path], folder: Path) -> list[Path]:
     """For each image, a path in the folder, such as a-input.png for a.png, that no other image has or gets."""
     taken, names = {path.resolve() for path in images}, []
     for path in images:
-        tries = (folder / f"{path.stem}-input{'' if k == 1 else f'-{k}'}.png" for k in itertools.count(1))
+        tries = (folder / file_name(path.stem, f"-input{'' if k == 1 else f'-{k}'}.png") for k in itertools.count(1))
         names.append(next(name for name in tries if name.resolve() not in taken))
         taken.add(names[-1].resolve())
     return names

@@ -1,5 +1,10 @@
 """Routing by DGL's message, reduce and apply-edges functions, on any graph."""
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from .. import _dgl
@@ -8,7 +13,7 @@ from ..algorithms.votes import Votes
 from ..graph import Links, bipartite_graph
 from ..tracing import is_tracing, run_untraced
 from .scatter import Edges
-from .second_derivative import refuse_second_derivative
+from .second_derivative import once_differentiable
 
 
 class DGLEdges(Edges):
@@ -37,16 +42,39 @@ class DGLEdges(Edges):
         ).local_var()
 
     def child_softmax(self, b: Tensor) -> Tensor:
-        return _dgl.edge_softmax(self.graph, refuse_second_derivative(b), norm_by="src")
+        return _Once.apply(functools.partial(_dgl.edge_softmax, self.graph, norm_by="src"), b)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
-        c, u_hat = refuse_second_derivative(c), refuse_second_derivative(u_hat)
+        return _Once.apply(self._weighted_sum, c, u_hat)
+
+    def _weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         self.graph.edata["c"], self.graph.edata["u_hat"] = c.unsqueeze(-1), u_hat
         self.graph.update_all(lambda edges: {"m": edges.data["c"] * edges.data["u_hat"]}, _dgl.function.sum("m", "s"))
         return self.graph.dstdata.pop("s")
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
-        u_hat, v = refuse_second_derivative(u_hat), refuse_second_derivative(v)
+        return _Once.apply(self._agreement, u_hat, v)
+
+    def _agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
         self.graph.edata["u_hat"], self.graph.dstdata["v"] = u_hat, v
         self.graph.apply_edges(_dgl.function.e_dot_v("u_hat", "v", "agreement"))
         return self.graph.edata.pop("agreement").squeeze(-1)
+
+
+class _Once(torch.autograd.Function):
+    """A function of DGL, which torch can differentiate once."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors)
+        ctx.inner = [x.detach().requires_grad_(x.requires_grad) for x in tensors]
+        with torch.enable_grad():
+            ctx.result = function(*ctx.inner)
+        return ctx.result.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        needed = [x for x in ctx.inner if x.requires_grad]
+        gradients = iter(torch.autograd.grad(ctx.result, needed, grad, retain_graph=True))
+        return None, *(next(gradients) if x.requires_grad else None for x in ctx.inner)

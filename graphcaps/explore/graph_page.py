@@ -10,6 +10,11 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
     sample     null, or {"edges", "around"} if only a part of the graph is shown: the number of edges of the whole
                graph, and the name of the node in the centre of the part, or null
     two_way    whether each edge has its reverse edge; if so, the page adds and removes them together
+    chance     {"strength", "chosen", "found"}, numbers of the graph, then of random graphs, as in ``chance.Chance``;
+               and "beyond": whether the graph is beyond chance
+    agrees     null, or E bools: whether another training prefers the same capsule for the edge
+    causes     K texts: what the nodes of a capsule's edges have in common, or ""
+    warnings   texts that the command printed
     feat       (N, F) features                matrix   (F, K, D): W             bias   (K, D), or null
     routing, iterations, concentration, unit_votes, mutual, squash, normalise: settings of the layer
     colors     K colours, "#rrggbb"
@@ -17,51 +22,52 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
 Arrays are packed by ``viz.explorer.data.packed``, in float32.
 """
 
-import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import networkx
 import numpy as np
 import torch
 
 from .._dgl import DGLGraph, dgl
 from ..algorithms.names import name_of
 from ..atomic import reading, write_text
-from ..errors import check_tensor, did_you_mean, expect
-from ..graph import check_graph, links_of_graph
+from ..errors import check_tensor, expect
+from ..graph import NamedGraph, links_of_graph, read_graph, read_labels
 from ..nn import CapsuleConv
-from ..typed import Count, typed
+from ..progress import bar
+from ..typed import typed
 from ..viz import style
 from ..viz.explorer.html import graph_page
 from ..viz.routing.layout import laid_out
-from .hidden_edges import train_on_hidden_edges
+from .chance import choose, route_beside_chance, train_beside_chance
 from .network import packed
 
 GRAPH_PAGE_ROUTINGS = ("spherical", "dynamic", "uniform")
 """The routings that the page can compute."""
 MOST_EDGES, SHAPES = 2000, 6
-UNDECIDED = 0.95, 0.8  # shares of the largest entropy from which couplings of a given or a trained layer count as equal
+SHARED, ELSEWHERE, EXAMPLES = 0.8, 0.5, 2  # least share of a capsule's edges with a cause, most of others; values named
+FEW = 0.1  # share of edges that choose a capsule, below which other settings are suggested
+NONE = "edges choose capsules no more than in random graphs with these degrees"
 TRY = "Try unit_votes=True, Spherical(concentration=4.0) and a task of several causes; or explore_graph(2, graph)"
 
 
 @typed
 def explore_graph(
     conv: CapsuleConv | int,
-    graph: DGLGraph | networkx.Graph,
-    feat: torch.Tensor | None = None,
+    graph: Any,
+    feat: Any = None,
     path: str | os.PathLike = "graph.html",
     edge_weight: torch.Tensor | None = None,
-    node_names: Sequence[str] | None = None,
-    labels: torch.Tensor | Sequence | None = None,
-    positions: Mapping[Any, Sequence[float]] | np.ndarray | torch.Tensor | None = None,
-    center: Count | str | None = None,
+    node_names: Any = None,
+    labels: Any = None,
+    positions: Any = None,
+    center: Any = None,
 ) -> Path:
     """Write an HTML page with a layer and a graph. The page routes again when you change the graph.
 
+    Beside the graph's numbers stand those of random graphs with the same degrees: see ``graphcaps.explore.chance``.
     A page has at most 2,000 edges. From a larger graph, it shows only some nodes with all their in-edges: the nodes
     around ``center``, or else the nodes with the largest in-degrees. The capsules of these nodes equal the layer's,
     except with ``mutual``, where they also depend on nodes further away.
@@ -70,13 +76,14 @@ def explore_graph(
         conv: a layer with ``Spherical``, ``Dynamic`` or ``Uniform`` routing and ``num_caps`` >= 2, without
             ``edge_feats``, ``residual`` or ``activation``. The page computes the results of ``conv.eval()``. Or K >= 2:
             a layer of K capsules is trained to predict hidden edges, from the graph alone, whose edges go both ways.
-        graph: a homogeneous graph with N nodes and E edges, or a networkx graph, whose nodes' names are kept.
-        feat: (N, in_feats), the layer's input, in the order of the nodes; None if a layer is trained.
-        edge_weight: (E,), the layer's edge weights.
-        node_names: N names; default: the nodes' numbers.
-        labels: (N,) classes; up to six have their own shape.
-        positions: (N, 2) numbers, y upwards, or a dict of pairs as returned by networkx; default: a networkx layout.
-        center: for a larger graph, the number or name of the node around which it is shown.
+        graph: a graph with N nodes and E edges that ``read_graph`` reads, or its result. Weights of edges are used.
+        feat: (N, in_feats), the layer's input; None if a layer is trained. This and the next arguments of N values are
+            in the order of ``read_graph(graph).names``, dicts by name, or names of attributes of nodes.
+        edge_weight: (E,), the layer's edge weights, in place of the graph's.
+        node_names: N names to show; default: the graph's.
+        labels: N classes; up to six have their own shape.
+        positions: N pairs of numbers, y upwards; default: a networkx layout.
+        center: for a larger graph, the name of the node around which it is shown.
 
     Raises:
         InputError: the page can't compute the layer, or the arguments don't fit each other.
@@ -86,67 +93,101 @@ def explore_graph(
     >>> explore_graph(layer, ring, torch.randn(3, 5), f"{tempfile.mkdtemp()}/ring.html").name
     'ring.html'
     """
-    trained = isinstance(conv, int)
-    if isinstance(graph, networkx.Graph):
-        if node_names is None:
-            node_names = [", ".join(map(str, node)) if isinstance(node, tuple) else str(node) for node in graph]
-        if isinstance(positions, Mapping):
-            positions = {k: positions[name] for k, name in enumerate(graph) if name in positions}
-        numbered = networkx.convert_node_labels_to_integers(graph.to_undirected() if trained else graph)
-        graph = dgl.from_networkx(numbered)
-    check_graph(graph)
-    expect(len(graph.ntypes) == 1 and not graph.is_block, "graph", "one node type, no block", graph.ntypes)
-    count, edges = graph.num_nodes(), graph.num_edges()
+    named = read_graph(graph)
+    graph, count, edges, said = named.dgl, len(named.names), len(named.src), []
     expect(edges > 0, "graph", "edges", "none")
+    names = [str(name) for name in (named.texts if node_names is None else named.rows("node_names", node_names))]
+    if center is not None:
+        center = names.index(center) if center in names else named.place(center)
+    class_names = [] if labels is None else _class_names(named, labels)
+    positions = None if positions is None else named.rows("positions", positions)
+    agrees = None
     if isinstance(conv, int):
         expect(feat is None and edge_weight is None, "feat", "none with a number of capsules", "some")
-        conv, feat = train_on_hidden_edges(graph, conv)
-    _check_layer(conv)
-    feat = check_tensor("feat", feat)
-    expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
-    for name, values in {"node_names": node_names, "labels": labels, "positions": positions}.items():
-        if values is not None:
-            with reading(name, f"one for each of {count} nodes"):
-                length = len(values)
-            expect(length == count, name, f"one for each of {count} nodes", length)
-    names = [str(name) for name in (range(count) if node_names is None else node_names)]
-    if isinstance(center, str):
-        expect(center in names, "center", "a node's number or name", repr(center), did_you_mean(center, names))
-        center = names.index(center)
-    expect(center is None or center < count, "center", f"a node below {count}", center)
+        advice = "If direction doesn't matter, pass graph.to_undirected() of networkx, or dgl.to_bidirected(graph)"
+        expect(not named.one_way, "graph", "edges that go both ways, to train a layer", "some that go one way", advice)
+        edge_weight = None if named.weight is None else named.weight / named.weight.mean()
+        with bar("training on hidden edges") as on_progress:
+            trained, chance = train_beside_chance(graph, conv, edge_weight, on_progress)
+        conv, feat, agrees = trained.conv, trained.feat, trained.agrees
+        advice = "Edges may have more causes, or one: try another number of capsules"
+    else:
+        _check_layer(conv)
+        feat, advice = check_tensor("feat", None if feat is None else named.features(feat)), TRY
+        expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
+        edge_weight = named.weight if edge_weight is None else edge_weight
+        edge_weight = None if edge_weight is None else edge_weight.to(feat.device)
+        chance = route_beside_chance(conv, graph, feat, edge_weight)
     with torch.no_grad():
-        # This raises an error if the arguments don't fit the layer.
-        _, c = conv.capsules(links_of_graph(graph, feat.device), feat, edge_weight, True)
-    if torch.special.entr(c).sum(-1).mean() > UNDECIDED[trained] * math.log(conv.capsules.num_caps):
-        advice = "Edges may have more causes, or one: try another number of capsules" if trained else TRY
-        warnings.warn(f"couplings stay nearly equal. {advice}", stacklevel=3)
+        c = conv.capsules(links_of_graph(graph, feat.device), feat, edge_weight, True)[1].flatten(1).cpu()
+    if not chance.beyond:
+        said.append(f"{NONE}. {advice}" if agrees is not None or chance.chosen[0] < FEW * edges else NONE)
+    decided = choose(c) if agrees is None else choose(c) & agrees
     mutual = conv.capsules.mutual
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
-    src, dst = (end.long().cpu()[chosen] for end in graph.edges(order="eid"))
+    src, dst = named.src[chosen], named.dst[chosen]
     nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
     src, dst = torch.searchsorted(nodes, src), torch.searchsorted(nodes, dst)
-    class_names = [str(label) for label in _listed([] if labels is None else labels)]
     classes, class_of = np.unique(class_names, return_inverse=True)
     if len(classes) > SHAPES:
-        warnings.warn(f"labels: {len(classes)} classes aren't shown, because there are {SHAPES} shapes", stacklevel=3)
-    weight = None if edge_weight is None else packed(edge_weight.cpu().reshape(-1)[chosen], "float32", "edge_weight")
+        said.append(f"labels: {len(classes)} classes aren't shown, because there are {SHAPES} shapes")
+    for text in said:
+        warnings.warn(text, stacklevel=3)
     data = {
         **_layer_data(conv),
         "source": [f"{count} nodes", f"{edges} edges"],
         "names": [names[n] for n in nodes.tolist()],
         "at": _positions(positions, nodes, src, dst),
-        "labels": None if labels is None else class_of[nodes.numpy()].tolist(),
+        "labels": class_of[nodes.numpy()].tolist() if class_names else None,
         "classes": classes.tolist(),
         "src": src.tolist(),
         "dst": dst.tolist(),
-        "weight": weight,
+        "weight": None
+        if edge_weight is None
+        else packed(edge_weight.cpu().flatten()[chosen], "float32", "edge_weight"),
         "whole": None if whole is None else whole[nodes].tolist(),
         "sample": None if whole is None else {"edges": edges, "around": None if center is None else names[center]},
-        "two_way": bool(graph.has_edges_between(*graph.edges()[::-1]).all()),
+        "two_way": not named.one_way,
+        "chance": {**chance._asdict(), "beyond": chance.beyond},
+        "agrees": None if agrees is None else agrees[chosen].tolist(),
+        "causes": _causes(named, class_names, c, decided) if chance.beyond else [""] * conv.capsules.num_caps,
+        "warnings": said,
         "feat": packed(feat.cpu()[nodes], "float32", "feat"),
     }
     write_text(path, graph_page(data))
     return Path(path)
+
+
+def _class_names(named: NamedGraph, labels: Any) -> list[str]:
+    """The name of each node's class."""
+    classes, names = read_labels("labels", named.rows("labels", labels, complete=False), len(named.names))
+    expect(classes.shape[1] == 1, "labels", "one for each node", tuple(classes.shape), "Pass a column")
+    return ["unknown" if k < 0 else names[k] if names else str(k) for k in classes[:, 0].tolist()]
+
+
+def _causes(named: NamedGraph, class_names: list[str], c: torch.Tensor, decided: torch.Tensor) -> list[str]:
+    """For each capsule, what the nodes at its edges have in common more often than those at other edges, or ""."""
+    columns: dict[str, Any] = {f"same {key}": _listed(values) for key, values in named.attributes.items()}
+    columns["same label"] = class_names
+    if all(isinstance(name, tuple) and len(name) == len(named.names[0]) for name in named.names):
+        columns |= {f"part {k}": [*part] for k, part in enumerate(zip(*named.names, strict=True))}
+    columns = {
+        text: np.array(["" if value is None else str(value) for value in values])
+        for text, values in columns.items()
+        if len(values) and all(isinstance(value, (str, int, type(None))) for value in values)
+    }
+    src, dst, causes = named.src.numpy(), named.dst.numpy(), []
+    for capsule in range(c.shape[1]):
+        own, others = (decided & (c.argmax(1) == capsule)).numpy(), (decided & (c.argmax(1) != capsule)).numpy()
+        causes.append("")
+        for text, values in columns.items():
+            same = (values[src] == values[dst]) & (values[src] != "")
+            if own.any() and same[own].mean() >= SHARED and same[others].sum() <= ELSEWHERE * others.sum():
+                found, times = np.unique(values[src[own & same]], return_counts=True)
+                examples = ", ".join(found[np.argsort(-times, kind="stable")[:EXAMPLES]])
+                causes[-1] = text if text.startswith("same") else f"same {examples}, ..."
+                break
+    return causes
 
 
 def _layer_data(conv: CapsuleConv) -> dict:
@@ -200,9 +241,6 @@ def _positions(positions: Any, nodes: torch.Tensor, src: torch.Tensor, dst: torc
     """The position [x, y] of each shown node, as given, or else from a layout of the graph."""
     if positions is None:
         return laid_out(len(nodes), torch.stack([src, dst], 1).numpy()).tolist()
-    if isinstance(positions, Mapping):
-        missing = next((n for n in nodes.tolist() if n not in positions), None)
-        expect(missing is None, "positions", "a pair for each node number, from 0", f"none for node {missing}")
     with reading("positions", "two finite numbers for each node"):
         at = np.array([_listed(positions[n]) for n in nodes.tolist()], dtype=float)
     fits = at.shape == (len(nodes), 2) and bool(np.isfinite(at).all())

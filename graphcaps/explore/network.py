@@ -15,6 +15,7 @@
     decoder    null, or linear layers {"weight": int8, "scale", "bias"}: the integers of a row are multiplied by its
                scale; a ReLU follows each layer but the last, and a sigmoid follows the last
     limits     limits for doubtful answers: {"most", "answer", "other", "likeness", "blank"}; null: no limit
+    measured   numbers of the run's result.json, by their names there, or null
     desk       drawings: {"ink": longer side / side of the image, or null; "detail": pixels per side, or null; "stroke":
                width in pixels}
 
@@ -29,7 +30,8 @@ import torch
 from torch import nn
 
 from ..algorithms.names import name_of
-from ..errors import GraphcapsError
+from ..atomic import reading
+from ..errors import GraphcapsError, check_json, expect
 from ..images.data import DATASETS, DatasetSpec, to_float
 from ..images.models import CapsNet
 from ..images.models.evidence import BLANK, MOST
@@ -43,6 +45,14 @@ from ..viz.explorer.data import packed as packed_array
 NETWORK_PAGE_ROUTINGS = ("dynamic", "uniform", "attention", "spherical")
 """The routings that the page can compute."""
 PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * area / border length
+MEASURED = (
+    "equal_shares",
+    "trained_with_equal_shares",
+    "shown_ranks",
+    "singles_alone_above_threshold",
+    "test_accuracy",
+)
+"""Keys of a run's result.json whose numbers the page's text has."""
 INK = 20 / 28  # longer side of a drawing / side of the image in MNIST; used for data sets where it isn't known
 
 
@@ -58,12 +68,18 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
     model: Any
     model, head = read_model(best)
     run.check_trained(head)
+    with reading(best, "the state of a training", kind=GraphcapsError):
+        check_json(head, state=dict)
+        check_json(head["state"], epoch=int)
     epoch = head["state"]["epoch"]
     try:
         network = network_data(model.eval(), epoch)
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
     network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))
+    network["measured"] = {name: (run.result() or {}).get(name) for name in MEASURED}
+    wanted, got = model.image_shape, "none" if trace.images is None else trace.images.shape[1:]
+    expect(got == wanted, f"{run}: trace.npz", f"images {wanted}", got)
     images = to_float(torch.from_numpy(trace.images))
     return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images)), network, ""
 

@@ -2,6 +2,7 @@
 
 import html
 from pathlib import Path
+from typing import NamedTuple
 
 from ..images.training.run_folder import Run
 from ..viz import explorer_page
@@ -9,30 +10,25 @@ from ..viz.routing_trace import RoutingTrace
 from .network import page_parts
 
 
-class Page:
-    """An HTML page that a notebook displays in a frame of ``height`` pixels. ``text`` is the page."""
+class Page(NamedTuple):
+    """The text of an HTML page, which a notebook displays in a frame."""
 
-    def __init__(self, text: str, height: int = 820):
-        self.text, self.height = text, height
+    text: str
 
     def _repr_html_(self) -> str:
-        looks = f"width: 100%; height: {self.height}px; border: 0"
+        looks = "width: 100%; height: 820px; border: 0"
         return f'<iframe title="Routing explorer" style="{looks}" srcdoc="{html.escape(self.text)}"></iframe>'
 
 
 def show(run: str | Path | Run | RoutingTrace = "mnist", image: int = 0) -> Page:
-    """Show the page of ``graphcaps explore`` at the end of a notebook's cell.
+    """Show the page of ``graphcaps explore`` in a notebook, if this call ends a cell.
 
     Args:
-        run: a run folder, a network that comes with graphcaps, or a trace of ``graphcaps.watch``, whose page can't
-            route drawings.
+        run: a run, as for ``graphcaps.load``; or a trace of ``graphcaps.watch``, whose page can't route drawings.
         image: the image of the trace that is shown first.
 
     Raises:
         GraphcapsError: there is no such run, image or routing.
-
-    >>> show("mnist").text[:15]
-    '<!DOCTYPE html>'
     """
     if isinstance(run, RoutingTrace):
         return Page(explorer_page(run, image))

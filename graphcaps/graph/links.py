@@ -103,11 +103,11 @@ class Links:
         for name, end, count in zip(names, (src, dst), (num_children, num_parents), strict=True):
             whole = check_tensor(name, end, floating=False).dtype in (torch.int32, torch.int64)
             expect(whole and end.dim() == 1, name, "integers (E,)", f"{end.dtype} {tuple(end.shape)}")
-            if end.numel() and not is_tracing():
+            if end.numel() and not (is_tracing() or end.is_meta):
                 low, high = (int(x) for x in end.aminmax())
                 expect(low >= 0 and high < count, name, f"indices in [0, {count})", f"{low} to {high}")
         expect(src.shape == dst.shape, names[1], f"(E={src.shape[0]},) as src", tuple(dst.shape))
-        return cls(src.long(), dst.long(), num_children, num_parents, one_kind, is_tracing())
+        return cls(src.long(), dst.long(), num_children, num_parents, one_kind, is_tracing() or src.is_meta)
 
     @property
     def num_edges(self) -> int:
@@ -241,6 +241,8 @@ def _read(graph: DGLGraph, device: torch.device) -> Links:
     expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), advice)
     src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
     one_kind = len(graph.ntypes) == 1 or bool(graph.is_block)
+    if device.type == "cpu" and graph.is_block and len(dst):
+        expect(int(dst.max()) < graph.num_dst_nodes(), "graph", "a block with all ends of its edges", "one without")
     # Computed on the CPU, because other devices would have to be waited for, and meta has no numbers.
     cache: dict[Hashable, Any] = {} if device.type == "cpu" else {"complete": links_of_graph(graph).complete}
     return Links(src, dst, graph.num_src_nodes(), graph.num_dst_nodes(), one_kind, cache=cache)

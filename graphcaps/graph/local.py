@@ -99,10 +99,11 @@ def _links_of(sizes: tuple[int, ...], device: torch.device) -> Links:
         if len(sizes) == 2:
             src = torch.arange(sizes[0], device=device).repeat_interleave(sizes[1])
             dst = torch.arange(sizes[1], device=device).repeat(sizes[0])
-            return Links(src, dst, *sizes)
+            return Links(src, dst, *sizes, cache={"complete": True})
         height, width, rows, columns, down, across, *types = sizes
         (src, dst, _), counts = _local_ends((height, width), (rows, columns), (down, across), *types)
-        return Links(src.to(device), dst.to(device), *counts)
+        complete = Links(src, dst, *counts).complete  # computed on the CPU, because meta has no numbers
+        return Links(src.to(device), dst.to(device), *counts, cache={"complete": complete})
 
 
 def as_pair(size: Pair) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
+import sys
 import typing
 import unicodedata
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from ..typed import AtLeastZero, Positive, Size, kind_of, refuse
 
 FORMAT_VERSION = 2
 MACHINE_SETTINGS = ("data", "device", "capture")  # settings that may differ when a run is resumed
+OWN_SETTINGS = ("size", "channels", "skip_bad", "label_column", "group_by")  # of the user's own images
 FOLDER_SETTINGS = ("out", "name")  # settings that don't affect weights
 MAX_ITERATIONS = 1_000
 REMOVED = {"protocol": "paper", "coupling_weight": 0.0, "tensorboard": False, "separator": None, "balance": False}
@@ -57,6 +59,11 @@ class TrainConfig:
     """Convert your own images to grey (1) or RGB (3); default: grey if none has colour, else RGB."""
     skip_bad: bool = False
     """Skip files of your own images that can't be read, instead of stopping with an error."""
+    label_column: str = ""
+    """Column with the classes in a table of your own: its name, or first or last; default: found by its name."""
+    group_by: str = ""
+    """Keep images of one group, such as a patient or a writer, in one part of the split. The group is a column of a
+    table of files, or the part of a file's name that matches a regular expression: patient[0-9]+."""
     train_images: Size | None = None
     """Train on this many images only: the same ones for every seed, each class in proportion; default: all images."""
     augment: Augment = "shift"
@@ -174,9 +181,9 @@ class TrainConfig:
             fix = f"Try --dataset folder:{self.dataset}"
             expect(not is_folder, "dataset", "a name, or KIND:PATH", self.dataset, fix)
             check_name("dataset", self.dataset, names)
-            for key in ("size", "channels"):
+            for key in OWN_SETTINGS:
                 value = getattr(self, key)
-                expect(value is None, key, f"none for {self.dataset}", value, "It is for your own images")
+                expect(not value, key, f"none for {self.dataset}", value, "It is for your own images")
         shifted = self.dataset != "multimnist" or self.augment == "shift"
         expect(shifted, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         framed = self.augment != "anywhere" or self.dataset == "mnist40"
@@ -187,7 +194,7 @@ class TrainConfig:
         """Additional arguments of ``load_images`` for the user's own images; empty for a named data set."""
         if own_images(self.dataset) is None:
             return {}
-        settings = {key: getattr(self, key) for key in ("size", "channels", "skip_bad", "seed")}
+        settings = {key: getattr(self, key) for key in (*OWN_SETTINGS, "seed")}
         return {**settings, "recorded": self.out / self.name / "images.csv" if self.name else None}
 
     @property
@@ -210,17 +217,24 @@ class TrainConfig:
         usual = {field.name: field.default for field in dataclasses.fields(self)} | {"routing": self._default_routing()}
         return [key for key, default in usual.items() if getattr(self, key) != default]
 
-    def command(self) -> str:
+    def command(self, here: bool = False) -> str:
         """The command that trains with these settings on any machine. It omits defaults and folders.
+
+        With ``here``, it repeats a run on this machine: it has the folder of the data, and of a routing's module.
 
         >>> TrainConfig(dataset="digits", epochs=3).command()
         'graphcaps train --dataset digits --epochs 3'
         """
-        words = ["graphcaps train"]
+        words, module = ["graphcaps train"], sys.modules.get(self.routing.partition(":")[0])
+        if here and module is not None and (file := getattr(module, "__file__", None)):
+            folder = Path(file).absolute().parents[module.__name__.count(".") + (Path(file).stem == "__init__")]
+            words.insert(0, f"PYTHONPATH={shlex.quote(str(folder))}")
         for key in self.changed():
             if key not in ("data", "out", "name", "capture"):
                 value = getattr(self, key)
                 words.append(f"--{key.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}"))
+        if here and self.dataset != "digits":
+            words.append(f"--data {shlex.quote(str(self.data.absolute()))}")
         return " ".join(words)
 
     def to_json(self, **about) -> str:

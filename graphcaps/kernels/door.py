@@ -8,6 +8,7 @@ because Numba takes half a second to import, and not every machine has Triton.
 import functools
 import importlib.util
 import math
+import os
 from typing import NamedTuple
 
 import torch
@@ -53,6 +54,8 @@ def needs(links: Links, votes: Votes, rule: Rule | None) -> str:
         return "a routing with a rule, as Dynamic, Uniform, Spherical and Attention have one"
     if not is_cuda and votes.device.type != "cpu":
         return "votes on the CPU or on CUDA"
+    if not is_cuda and os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return "Numba's compiler, which the variable NUMBA_DISABLE_JIT turns off"
     if is_cuda and not has_triton():
         return "Triton on CUDA, with torch 2.8 or later"
     if is_cuda and _failures and (error := _failures.get(_kind_of_call(votes, rule))):
@@ -112,7 +115,7 @@ def sums(
     """
     if on_gpu(votes):
         try:
-            return Sums(*_sums_on_gpu(links, votes, rule, prior, mutual, coupling, half))
+            return _sums_on_gpu(links, votes, rule, prior, mutual, coupling, half)
         except Exception as error:
             if not type(error).__module__.startswith("triton") and "C compiler" not in str(error):
                 raise
@@ -137,15 +140,15 @@ def _sums_on_gpu(
     mutual: bool,
     coupling: bool,
     half: torch.dtype | None,
-) -> tuple[Tensor | None, ...]:
+) -> Sums:
     if isinstance(votes, NodeVotes):
         from .gpu.nodes import sums_by_node
 
-        return sums_by_node(links, votes, rule, mutual, coupling)
+        return Sums(*sums_by_node(links, votes, rule, mutual, coupling))
     assert prior is not None
     from .gpu.dense import sums_on_complete
 
-    return sums_on_complete(links, votes, rule, prior, coupling, half)
+    return Sums(*sums_on_complete(links, votes, rule, prior, coupling, half))
 
 
 def prepare(links: Links, mutual: bool) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ..errors import check_labels, check_tensor, expect
-from ..functional import at_least_float32
+from ..functional import at_least_float32, one_hot
 from ..typed import Size, typed
 
 
@@ -59,7 +59,7 @@ class Decoder(nn.Module):
             mask = chosen.to(capsules.dtype)  # (B, J)
         else:
             check_labels(chosen, self.num_parents)
-            mask = nn.functional.one_hot(chosen, self.num_parents).to(capsules.dtype)  # (B, J) or (B, K, J)
+            mask = one_hot(chosen, self.num_parents, capsules.dtype)  # (B, J) or (B, K, J)
             capsules = capsules if chosen.dim() == 1 else capsules.unsqueeze(1)
         pixels = self.layers((capsules * mask.unsqueeze(-1)).flatten(-2))  # (B, C * H * W) or (B, K, C * H * W)
         return torch.sigmoid(at_least_float32(pixels)).unflatten(-1, self.image_shape)

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..algorithms.names import ROUTINGS, as_routing
-from ..algorithms.rule import squash_saving_memory, with_length
 from ..algorithms.votes import NodeVotes
 from ..errors import check_tensor, check_whole, expect, required, warn, warn_of_nan
-from ..functional import at_least_float32
+from ..functional import at_least_float32, squash_saving_memory, with_length
 from ..graph import Links
 from ..layers import DGL, Names, check_dtype, check_edge_weight
 from ..routing import Routing, Uniform, route_nodes

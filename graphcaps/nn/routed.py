@@ -13,8 +13,8 @@ from ..errors import check_tensor, check_unit, expect
 from ..functional import at_least_float32
 from ..graph import Links, graph_of, links_of_graph, links_of_layer
 from ..layers import HasConstants
-from ..routing import LinearVotes, MatrixVotes, Parents, Routing, outside_autocast, route_links
-from ..tracing import exportable, uncompiled
+from ..routing import LinearVotes, MatrixVotes, Parents, Routing, route_links
+from ..tracing import autocast_dtype, exportable, outside_autocast, uncompiled
 
 
 @exportable
@@ -125,7 +125,7 @@ def route_layer(
     """
     device = check_tensor("u", u.pose if isinstance(u, Poses) else u).device
     routing = layer.routing if iterations is None else layer.routing.with_iterations(iterations)
-    half = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
+    half = autocast_dtype(device)
     with outside_autocast(device):
         activation = activation_of(u) if routing.uses_activation else None
         links, votes = layer.links(device), layer.votes(u)

@@ -144,7 +144,7 @@ class CapsuleConv(MessagePassing):
         else:
             out, c = route(edge_weight)
         out = out[: num_nodes[1]]
-        out = out.flatten(-2).movedim(0, -2) if self.concat else out.movedim(0, -3)
+        out = (out.flatten(-2).movedim(0, -2) if self.concat else out.movedim(0, -3)).contiguous()
         if c is None:
             return out
         return out, in_form_of(edge_index, routed, c if return_coupling else c.squeeze(-2), num_nodes)

@@ -114,7 +114,7 @@ class CapsuleReadout(Aggregation):
             index = torch.arange(num_groups, device=ptr.device).repeat_interleave(counts, output_size=x.shape[dim])
         dim = dim % x.dim()
         out, c = self.capsules(members(index, num_groups), x.movedim(dim, 0), None, return_coupling, prior=prior)
-        out = (out.flatten(-2) if self.concat else out).movedim(0, dim)
+        out = (out.flatten(-2) if self.concat else out).movedim(0, dim).contiguous()
         return (out, c.movedim(0, dim)) if return_coupling else out
 
     def __repr__(self) -> str:

@@ -77,7 +77,7 @@ def test_a_graph_of_names_gives_a_layer_the_arrays_that_are_made_by_hand(graph):
 CLUB, FROM_ONE = networkx.karate_club_graph(), networkx.path_graph([1, 2])
 ONE_WAY, TYPES = torch.sparse_coo_tensor([[0], [1]], [1.0], (3, 3)), {("a", "x", "b"): ([0], [0])}
 WRONG = {
-    "either 'b', 'a', 'c' as inserted, or 'a', 'b', 'c' as sorted. Pass": lambda: read_graph(NAMED).rows("x", [1, 2, 3]),
+    "either 'b', 'a', 'c' as inserted, or 'a', 'b', 'c' as sorted": lambda: read_graph(NAMED).rows("x", [1, 2, 3]),
     "differ as texts, got 1 and '1'": lambda: read_graph(networkx.Graph([(1, "1")])),
     "got '2'. The graph's name is 2": lambda: read_graph(FROM_ONE).rows("x", {1: 1, "2": 2}),
     "none for 'c'": lambda: read_graph(NAMED).rows("x", {"a": 1, "b": 2}),
@@ -88,7 +88,7 @@ WRONG = {
     "'weight' on each edge, got some without": lambda: read_graph(networkx.Graph([(0, 1, {"weight": 1}), (1, 2)])),
     "either node 0 has no edges, or the first node is 1. Pass num_nodes=4": lambda: read_graph(EDGES + 1),
     "got torch.int64 (4, 2). Pairs of nodes in rows: edges.T": lambda: read_graph(EDGES.T),
-    "got edges that go one way. Pass matrix.indices() if": lambda: read_graph(ONE_WAY),
+    "got edges that go one way. Pass its indices() if": lambda: read_graph(ONE_WAY),
     'read_graph(data, weight="edge_attr") uses it': lambda: read_graph(data(num_nodes=3, edge_attr=WEIGHTS[:, None])),
     "Pass a part with one kind of nodes: graph[edge_type]": lambda: read_graph(dgl.heterograph(TYPES)),
     "each is counted once, got weights. Read it without": lambda: BeliefConv.from_labels(CLUB, "club"),

@@ -5,7 +5,7 @@ import torch
 import torch.distributed
 
 from graphcaps import complete_graph, dgl, route, squash
-from graphcaps.algorithms.rule import squash_saving_memory
+from graphcaps.functional import squash_saving_memory
 from graphcaps.images.models import from_preset
 from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleLayer, MatrixPrimaryCaps, PrimaryCaps
 

@@ -4,6 +4,7 @@ As a program it makes pictures of pages in viz/gallery: ``python tests/viz/brows
 with karate.html, the page of examples/karate_club.py.
 """
 
+import base64
 import contextlib
 import io
 import shutil
@@ -66,7 +67,9 @@ def opened(
         # Chromium warns of canvases that tests read, which the page doesn't
         expected = ["willReadFrequently", *([trouble] if trouble else [])]
         assert [text for text in messages if not any(part in text for part in expected)] == []
-        assert {url.split("#")[0] for url in requested if not url.startswith("blob:")} == {target.as_uri()}
+        assert {url.split("#")[0].split("?")[0] for url in requested if not url.startswith("blob:")} == {
+            target.as_uri()
+        }
 
 
 AS_BYTES = """const asBytes = (found) => JSON.parse(JSON.stringify(found), (name, value) =>
@@ -92,6 +95,40 @@ def answered(page) -> None:
     """Wait until the page's network, if it has one, has answered and the page has drawn."""
     page.wait_for_selector("#broken:not([hidden]), main[aria-busy=false], body:not(:has(#clean))", state="attached")
     settle(page)
+
+
+SEALED = """(text) => {
+  let hash = Number(document.documentElement.dataset.seal);
+  for (const letter of text) hash = Math.imul(hash ^ letter.codePointAt(0), 16777619) >>> 0;
+  return `${text}&seal=${hash.toString(36)}`;
+}"""
+
+
+def sealed(page, fragment: str) -> str:
+    """The fragment of a link with the seal that the page gives it."""
+    return page.evaluate(SEALED, fragment)
+
+
+def visit(page, fragment: str) -> None:
+    """Open a fragment as it is, as if it were typed into the address."""
+    page.evaluate(
+        """(text) => new Promise((done) => {
+          const before = location.hash;
+          addEventListener("hashchange", done, { once: true });
+          location.hash = text;
+          if (location.hash === before) done();
+        })""",
+        fragment,
+    )
+    answered(page)
+
+
+def pixels_of(canvas) -> np.ndarray:
+    """The red, green, blue and opacity (H, W, 4) of a canvas, read without slowing the canvas down."""
+    from PIL import Image
+
+    png = base64.b64decode(canvas.evaluate("(canvas) => canvas.toDataURL()").split(",")[1])
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGBA")).astype(int)
 
 
 def draw(page, *lines, size: float = 1.0, at: tuple[float, float] = (0.5, 0.5)) -> None:
@@ -169,8 +206,10 @@ def main(shown: str) -> None:
     page = Path(shown)
     target = Path(__file__).parents[2] / "viz" / "gallery" / f"{page.stem}.webp"
     looks = {"height": 720, "device_scale_factor": 1.25, "color_scheme": "light"}
+    if page.stem == "explorer":
+        looks["end"] = "#screen=routing"
     with browser() as chromium, opened(chromium, page.resolve(), **looks) as opened_page:
-        opened_page.wait_for_timeout(2000)  # ms, in which the decoder's pictures come
+        opened_page.wait_for_timeout(5000)  # ms, in which the decoder's pictures come, and the last round
         Image.open(io.BytesIO(opened_page.screenshot())).save(target, quality=82, method=6)
     print(f"{target}: {target.stat().st_size} bytes")
 

@@ -44,12 +44,14 @@ FEW = Images(digits().pixels[FIRST], digits().labels[FIRST])
 
 
 def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist") -> str:
-    """The explorer as ``graphcaps explore`` writes it; drawings are framed as this data set's."""
+    """The explorer as ``graphcaps explore`` writes it; drawings are framed as this data set's; all lengths count."""
     few = images or digits()
-    about = {"run": "test", "dataset": dataset, "model": "compact"}
+    about = {"run": "test", "dataset": dataset, "model": "compact", "threshold": 0.0}
     splits = ImageSplits("digits", model.class_names, few, few, few)
     trace = recording.record(None, model, splits, 3, "cpu", about)
-    return explorer_page(trace, 0, network_data(model, 3) | {"desk": desk_of(model, DATASETS[dataset])})
+    return explorer_page(
+        trace, 0, network_data(model, 3) | {"desk": desk_of(model, DATASETS[dataset]), "threshold": 0.0}
+    )
 
 
 class Answer(NamedTuple):

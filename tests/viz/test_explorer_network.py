@@ -5,7 +5,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from scipy.ndimage import gaussian_filter
 from torch import nn
 from traces import as_base64, stored_in
 
@@ -38,12 +37,10 @@ ASK = """({ found, pixels, rounds }) => {
   const states = last.route(u_hat, rounds), at = states[last.iterations - 1];
   const longest = at.lengths.indexOf(Math.max(...at.lengths));
   const capsule = at.v.slice(longest * last.dim, (longest + 1) * last.dim);
-  const looks = network.layers.length === 1 && last.children < 65 ? [...saliency(network, pixels)] : null;
   return {
     lengths: states.map(({ lengths }) => [...lengths]),
     c: states.map(({ c }) => [...c]),
     picture: [...network.decode(longest, capsule)],
-    looks,
   };
 }"""
 
@@ -51,7 +48,7 @@ ASK = """({ found, pixels, rounds }) => {
 @pytest.fixture(scope="module")
 def ask(chromium):
     """A function that gives the page's numbers of all iterations for a network and pixels (C, H, W)."""
-    page = page_that_computes(chromium, network="Network", origins="saliency")
+    page = page_that_computes(chromium, network="Network")
 
     def answers(model: CapsNet, pixels: np.ndarray) -> dict:
         asked = {"found": as_base64(network_data(model)), "pixels": pixels.ravel().tolist(), "rounds": 10}
@@ -83,7 +80,7 @@ def trained(preset: str, shape: tuple[int, int, int], options: dict) -> CapsNet:
 
 
 @pytest.mark.parametrize(("preset", "shape", "options"), NETWORKS, ids=lambda value: str(value))
-def test_lengths_couplings_pictures_and_looks_are_pytorchs(ask, preset, shape, options):
+def test_lengths_couplings_and_pictures_are_pytorchs(ask, preset, shape, options):
     model = trained(preset, shape, options)
     pixels = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
     got, wanted = ask(model, pixels), answer(model, pixels)
@@ -91,12 +88,6 @@ def test_lengths_couplings_pictures_and_looks_are_pytorchs(ask, preset, shape, o
     np.testing.assert_allclose(got["lengths"], wanted.lengths, atol=2e-4)
     np.testing.assert_allclose(got["c"], wanted.c, atol=1e-3)  # a trace keeps 11 bits of them
     assert np.abs(np.array(got["picture"]) - wanted.tops[0][3].ravel().astype(int)).max() <= 4
-    images = torch.from_numpy(pixels)[None] / 255
-    if got["looks"]:
-        looks = recording.pictures(model, images)["saliency"][0]  # (I, H, W)
-        for spot, slopes in zip(np.array(got["looks"]).reshape(looks.shape), looks, strict=True):
-            blurred = gaussian_filter(slopes.astype(np.float64), 1.5, mode="nearest", truncate=3.4)
-            assert np.corrcoef(spot.ravel(), blurred.ravel())[0, 1] > 0.99
 
 
 def test_what_the_page_cannot_compute_is_named():
@@ -133,7 +124,7 @@ def test_the_page_of_a_run_has_its_best_weights_and_ends_with_their_routing(run)
     np.testing.assert_allclose(trace.lengths[-1, :, 2], wanted.lengths, atol=1e-5)
     data = stored_in(explorer_page(trace, 0, carried))
     assert data["source"] == ["run live", "3 epochs"] and data["network"]["desk"]["detail"] == 8
-    assert data["looks"] and data["without"] == ""
+    assert data["without"] == ""
 
 
 def test_explore_writes_the_page_and_opens_it_where_there_is_a_display(run, monkeypatch, capsys, tmp_path):
@@ -148,37 +139,3 @@ def test_explore_writes_the_page_and_opens_it_where_there_is_a_display(run, monk
         assert cli.main(["explore", str(run.path), "--to", str(tmp_path), *words]) == 0
         assert capsys.readouterr().out == f"{path}\n" and opened == wanted
     assert stored_in(path.read_text(encoding="utf-8"))["network"]["epoch"] == 3
-
-
-def test_what_feeds_a_child_is_what_each_feature_map_adds_and_its_field_is_where_pixels_move_it(chromium):
-    torch.manual_seed(0)
-    model, pixels = network("parts"), torch.randint(256, SIZE, dtype=torch.uint8)
-    image = (pixels / 255)[None].requires_grad_()
-    features, conv = model.stem(image), model.primary.conv
-    whole, bias = conv(features)[0], conv.bias[:, None, None]
-    places = whole[0].numel()
-    child = 3 * places + places // 2
-    types = slice(3 * model.primary.dim, 4 * model.primary.dim)
-    s = whole[types].flatten(1)[:, places // 2]  # (P,)
-    page = page_that_computes(chromium, network="Network", origins="feeds")
-    ask = """({ found, pixels, child }) => {
-      const network = new Network(asBytes(found)), maps = [];
-      network.primaryCapsules(pixels, maps);
-      return feeds(network, maps, child); }"""
-    question = {"found": as_base64(network_data(model)), "pixels": pixels.flatten().tolist(), "child": child}
-    got = page.evaluate(ask, question)
-    page.close()
-    assert got["count"] == features.shape[1] and got["size"] == list(features.shape[2:])
-    shares = torch.empty(got["count"])
-    for channel in range(got["count"]):
-        alone = torch.zeros_like(features)
-        alone[:, channel] = features[:, channel]
-        shares[channel] = ((conv(alone)[0] - bias)[types].flatten(1)[:, places // 2] @ s / (s @ s)).detach()
-    for each in got["maps"]:
-        assert each["share"] == pytest.approx(float(shares[each["channel"]]), abs=2e-3)
-    assert [each["share"] for each in got["maps"]] == sorted((each["share"] for each in got["maps"]), reverse=True)
-    assert got["maps"][0]["share"] == pytest.approx(float(shares.max()), abs=2e-3)
-    s.abs().sum().backward()
-    rows, columns = (image.grad[0, 0].abs().amax(axis).nonzero().flatten() for axis in (1, 0))
-    top, left, high, wide = got["field"]
-    assert (rows[0], rows[-1], columns[0], columns[-1]) == (top, top + high - 1, left, left + wide - 1)

@@ -1,5 +1,7 @@
 """A graph's page: it computes what CapsuleConv does, also after edges are cut or added and features moved."""
 
+import re
+
 import networkx
 import numpy as np
 import pytest
@@ -7,7 +9,8 @@ import torch
 from torch.nn import functional as F
 from traces import as_base64, stored_in
 
-from graphcaps import dgl, explore_graph
+from graphcaps import InputError, dgl, explore_graph, read_graph
+from graphcaps.explore.chance import swapped
 from graphcaps.explore.hidden_edges import train_on_hidden_edges
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical
@@ -141,40 +144,95 @@ def test_of_a_larger_graph_the_page_has_nodes_with_all_that_arrives_there(comput
         agree([out[whole]], [layer_answer(conv, graph, feat)[1][inner]])
 
 
-@pytest.mark.long
-def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined(tmp_path):
-    """Two women's visits are joined if the woman or the event is the same, and no one tells the layer which."""
+def visits() -> networkx.Graph:
+    """The visits of 18 women to 14 events. Two are joined if the woman or the event is the same."""
     unsorted = networkx.line_graph(networkx.davis_southern_women_graph()).edges  # networkx's order varies
-    visits = networkx.Graph(sorted(sorted(tuple(sorted(node)) for node in edge) for edge in unsorted))
-    women = set(networkx.davis_southern_women_graph().graph["top"])
-    data = stored_in(explore_graph(2, visits, path=tmp_path / "visits.html").read_text(encoding="utf-8"))
-    assert "E1, Evelyn Jefferson" in data["names"] and data["two_way"]
-    graph = dgl.from_networkx(networkx.convert_node_labels_to_integers(visits))
-    conv, x = train_on_hidden_edges(graph, 2)
-    _, c = conv(graph, x, get_coupling=True)
-    nodes, ends = [*visits], torch.stack(graph.edges()).T.tolist()
-    by_woman = torch.tensor([bool({*nodes[a]} & {*nodes[b]} & women) for a, b in ends])
+    joined = networkx.Graph(sorted(sorted(edge) for edge in unsorted))
+    networkx.set_node_attributes(joined, {visit: dict(zip(("woman", "event"), visit, strict=True)) for visit in joined})
+    return joined
+
+
+@pytest.mark.long
+def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined_and_nothing_in_a_random_graph(chromium, tmp_path):
+    """No one tells the layer whether the woman or the event is the same."""
+    joined = visits()
+    page = explore_graph(2, joined, path=tmp_path / "visits.html").read_text(encoding="utf-8")
+    data = stored_in(page)
+    assert "Evelyn Jefferson, E1" in data["names"] and data["two_way"] and data["warnings"] == []
+    assert {*data["causes"]} == {"same woman", "same event"} and data["chance"]["beyond"]
+    assert data["chance"]["found"][0] > 0.9 > 0.7 > max(data["chance"]["found"][1:])
+    named = read_graph(joined)
+    trained = train_on_hidden_edges(named.dgl, 2)
+    _, c = trained.conv(named.dgl, trained.feat, get_coupling=True)
+    by_woman = torch.tensor([named.names[u][0] == named.names[v][0] for u, v in named.edge_index.T.tolist()])
     alike = (c[:, 0].argmax(1) == by_woman).double().mean()
     assert max(alike, 1 - alike) > 0.9
-    # In a graph of the same degrees without these causes, couplings stay nearly equal.
-    numbered = networkx.convert_node_labels_to_integers(visits)
-    with pytest.warns(UserWarning, match="couplings stay nearly equal. Edges may have more causes"):
-        explore_graph(2, networkx.double_edge_swap(numbered, 2000, 10**6, seed=0), path=tmp_path / "swapped.html")
+    with opened(chromium, page) as shown:
+        assert re.match(r"Which capsule\? \d+ edges to \d \(same event\), \d+ to \d \(same woman\)", text(shown, "h1"))
+    # In a graph of the same degrees without these causes, another training gives edges to other capsules.
+    numbered = networkx.convert_node_labels_to_integers(joined)
+    random = networkx.Graph(networkx.double_edge_swap(numbered, 2000, 10**6, seed=0).edges)
+    with pytest.warns(UserWarning, match="edges choose capsules no more than in random graphs with these degrees"):
+        page = explore_graph(2, random, path=tmp_path / "swapped.html").read_text(encoding="utf-8")
+    assert not stored_in(page)["chance"]["beyond"] and {*stored_in(page)["causes"]} == {""}
+    with opened(chromium, page) as shown:
+        assert text(shown, "h1") == "Edges choose capsules no more than in a random graph with these degrees"
+        assert "All lines are grey" in text(shown, "#lead") and "try another number of capsules" in text(
+            shown, "#chance"
+        )
 
 
-def test_a_networkx_graph_keeps_its_names_and_equal_couplings_say_what_to_try(chromium, tmp_path):
+@pytest.mark.parametrize("kind", ["plain", "bipartite", "directed"])
+def test_swapped_edges_keep_degrees_loops_and_kinds(kind):
+    random = {
+        "plain": networkx.gnm_random_graph(30, 80, seed=0),
+        "bipartite": networkx.bipartite.gnmk_random_graph(12, 20, 60, seed=0),
+        "directed": networkx.gnm_random_graph(30, 90, seed=0, directed=True),
+    }[kind]
+    if kind != "bipartite":
+        random.add_edge(3, 3)
+    graph = read_graph(random).dgl
+    drawn = swapped(graph, 0)
+    (src, dst), (new_src, new_dst) = graph.edges(order="eid"), drawn.edges(order="eid")
+    assert torch.equal(src.bincount(minlength=32), new_src.bincount(minlength=32))
+    assert torch.equal(dst.bincount(minlength=32), new_dst.bincount(minlength=32))
+    ends = {*zip(new_src.tolist(), new_dst.tolist(), strict=True)}
+    kept = ends & {*zip(src.tolist(), dst.tolist(), strict=True)}
+    assert len(ends) == graph.num_edges() and len(kept) < graph.num_edges() / 2
+    assert [u for u, v in ends if u == v] == [u for u, v in random.edges if u == v]
+    assert kind == "directed" or {(v, u) for u, v in ends} == ends
+    if kind == "bipartite":
+        assert all((u < 12) != (v < 12) for u, v in ends)
+
+
+def test_a_networkx_graph_keeps_its_names_and_what_is_no_more_than_chance_is_called_so(chromium, tmp_path):
     graph = networkx.davis_southern_women_graph()
     at, x = networkx.circular_layout(graph), torch.randn(len(graph), 5)
-    with pytest.warns(UserWarning, match="couplings stay nearly equal. Try unit_votes=True"):
-        page = explore_graph(CapsuleConv(5, 4, 3), graph, x, tmp_path / "page.html", positions=at)
+    named = read_graph(graph, order="inserted")
+    with pytest.warns(UserWarning, match="no more than in random graphs with these degrees. Try unit_votes=True"):
+        page = explore_graph(CapsuleConv(5, 4, 3), named, x, tmp_path / "page.html", positions=at, labels="bipartite")
     data = stored_in(page.read_text(encoding="utf-8"))
-    assert data["names"] == [*graph] and np.allclose(data["at"], [*at.values()])
+    assert data["names"] == [*graph] and np.allclose(data["at"], [*at.values()]) and data["classes"] == ["0", "1"]
+    by_name = dict(zip(named.names, x.tolist(), strict=True))
+    conv = layer().float()
+    one, other = (
+        stored_in(explore_graph(conv, given, feat, page).read_text(encoding="utf-8"))
+        for given, feat in ((named, x), (graph, by_name))
+    )
+    assert one == other
     with opened(chromium, page) as shown:
-        assert "Try unit_votes=True" in text(shown, "#lead")
+        measured = text(shown, "#chance")
+        assert "Try unit_votes=True" in measured and "random graphs with the same degrees" in measured
         shown.locator("#iteration").fill("1", force=True)
         settle(shown)
-        assert "All edges start equal, in round 1" in text(shown, "#lead") and "Try" not in text(shown, "#lead")
-    with pytest.warns(UserWarning, match="couplings stay nearly equal"):
-        explore_graph(CapsuleConv(5, 4, 3, unit_votes=True), graph, x, page)
-    with opened(chromium, page) as shown:
-        assert text(shown, "#lead").endswith("Try another number of capsules.")
+        assert "All edges start equal, in round 1" in text(shown, "#lead")
+
+
+def test_what_the_page_could_read_in_two_ways_is_an_error(tmp_path):
+    weighted, one_way = networkx.karate_club_graph(), networkx.DiGraph([(0, 1), (1, 2)])
+    data = page_of(tmp_path, layer(), weighted, drawn(34, 5))[1]
+    assert data["weight"] is not None
+    with pytest.raises(InputError, match="graph: expected edges that go both ways.*to_undirected"):
+        explore_graph(2, one_way, path=tmp_path / "graph.html")
+    with pytest.raises(InputError, match="feat: expected rows in an order that is certain, got either 'b', 'a'"):
+        explore_graph(layer(), networkx.Graph([("b", "a")]), drawn(2, 5), tmp_path / "graph.html")

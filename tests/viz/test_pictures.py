@@ -99,14 +99,15 @@ def settled(lengths: dict[int, float], **about) -> RoutingTrace:
 def test_classes_below_the_threshold_share_a_grey_bar_and_are_not_named():
     picture = viz.GraphPicture(settled({2: 0.9, 7: 0.8, 4: 0.6}, threshold=0.7))
     shown, colors = words(picture.figure), picture.panels[0].ribbons.ways.get_facecolors()[:, :3]
-    assert picture.shown.tolist() == [2, 7] and "8 other classes:\nnone above 0.60" in shown
+    assert picture.named.tolist() == [2, 7] and "8 other classes:\nnone above 0.60" in shown
     assert "4 parts choose class 2, 2 choose class 7" in shown and "class 2\n0.90" in shown and "class 4" not in shown
     assert "6 of 16 give most of themselves to one class; undecided: 9" in shown
     wanted = {matplotlib.colors.to_rgb(name) for name in ("#1f5fc9", "#b84e00", style.FAINT)}
     assert {tuple(color) for color in colors} == wanted
     assert picture.panels[0].ribbons.bars.tolist() == [1, 1, 0, 1, 1, 1, 1, 2, 1, 1]
+    assert "4 parts choose class 2, 2 others" in words(viz.GraphPicture(settled({2: 0.9})).figure)
     undertrained = viz.GraphPicture(settled({2: 0.4}))
-    assert "No class is longer than 0.50: train on" in words(undertrained.figure) and len(undertrained.shown) == 0
+    assert "No class is longer than 0.50: train on" in words(undertrained.figure) and len(undertrained.named) == 0
 
 
 def test_words_are_counted_from_couplings():
@@ -140,7 +141,7 @@ def test_answers_differ_under_three_kinds_of_colour_blindness():
         "tritanopia": ((1.256, -0.077, -0.179), (-0.078, 0.931, 0.148), (0.005, 0.691, 0.304)),
     }
     for medium in (style.SCREEN, style.dark(style.SCREEN)):
-        colors = np.array([medium.answer(0), medium.answer(1), medium.grey]) ** 2.2
+        colors = np.array([matplotlib.colors.to_rgb(c) for c in (*medium.answers[:2], medium.faint)]) ** 2.2
         for kind, matrix in kinds.items():
             seen = np.clip(colors @ np.array(matrix).T, 0, 1) ** (1 / 2.2)
             apart = [np.linalg.norm(seen[a] - seen[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
@@ -158,9 +159,9 @@ def test_children_and_parents_are_drawn_as_their_decoded_images(trace, channels)
     for step in (0, 2):
         picture.show(step)
         drawn = [np.asarray(image.get_array()) for image in picture.figure.axes[0].images]
-        wanted = [*votes[1], *(parents[1, step, j] for j in picture.shown)]
+        wanted = [*votes[1], *(parents[1, step, j] for j in picture.named)]
         drawn = [image for image in drawn if image.dtype == np.uint8]  # matplotlib would clip other numbers at 1
-        assert len(drawn) == len(wanted) and len(picture.shown) > 1
+        assert len(drawn) == len(wanted) and len(picture.named) > 1
         assert all(any(np.array_equal(image, style.displayed(want)) for image in drawn) for want in wanted)
 
 
@@ -261,7 +262,7 @@ def test_mp4_plays_as_long_as_the_gif(tmp_path):
 
 def test_the_sheet_shows_the_reconstructions_of_a_trained_decoder(trace):
     with pytest.raises(InputError, match="trace: expected .*reconstructions"):
-        viz.sheet(dataclasses.replace(trace, epochs=trace.epochs - trace.epochs[-1]))
+        viz.sheet(with_pictures(make_trace(epochs=(0,))))
     lengths = np.zeros_like(trace.lengths)
     lengths[-1, 2, 0, 0] = lengths[-1, 2, 1, 7] = 0.9  # labels are 0 and 1
     figure = viz.sheet(dataclasses.replace(trace, lengths=lengths))

@@ -33,13 +33,14 @@ def test_a_gate_has_loads_dead_experts_and_choices_of_all_epochs_in_its_words(ch
             c = trace.c[k, 0, 0].astype(float).reshape(200, 4)
             loads = [read(value.split("\u202f")[0]) for value in page.locator("#parents .value").all_inner_texts()]
             assert np.allclose(loads, 100 * c.mean(axis=0), atol=0.06)
-            dead = [n for n, dot in enumerate(page.locator("#parents .dot").all_inner_texts()) if dot == "†"]
+            dead = [n for n, mark in enumerate(page.locator("#parents .mark").all_text_contents()) if mark == "†"]
             assert dead == np.flatnonzero(c.mean(axis=0) < 0.1 / 4).tolist() == [[], [3], [3]][k]
-            counts = np.bincount(c.argmax(axis=1)[c.max(axis=1) > 0.25 + 0.375])  # half of the way from 1/4 to 1
-            said = re.findall(r"(\d+)(?: digits)? choose (\w+)", text(page, "h1"))
+            counts = np.bincount(c.argmax(axis=1)[c.max(axis=1) > 0.5])
+            title = re.sub("of 200 digits gives? most of (?:itself|themselves) ", "", text(page, "h1"))
+            said = re.findall(r"(\d+) to (\w+)", title)
             named = sorted(((int(n), names["expert"][j]) for j, n in enumerate(counts) if n), reverse=True)
-            assert sorted(((int(n), name) for n, name in said), reverse=True) == named
-            assert ("200 digits, all undecided" in text(page, "h1")) == (k == 0)
+            assert [(int(n), name) for n, name in said] == named
+            assert ("No digit of 200 gives most of itself" in text(page, "h1")) == (not named)
             entropy = -(c * np.log(np.maximum(c, 1e-12))).sum(axis=1).mean()
             assert f"mean {entropy:.2f} nat of ln 4 = 1.39" == text(page, "#mean")
         page.locator("[aria-controls=why]").click()

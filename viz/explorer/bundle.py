@@ -16,7 +16,7 @@ from collections.abc import Callable
 _IMPORT = re.compile(r'^import (?:\{ ([\w$, ]+) \} from )?"\./(\w+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) ([\w$]+))", re.MULTILINE)
 _AWAIT = re.compile(r"^(?:const \w+ = )?await ", re.MULTILINE)
-_COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
+_COMMENT = re.compile(r"^ *//.*\n|^ +", re.MULTILINE)
 
 
 def bundled(entry: str, read: Callable[[str], str]) -> str:
@@ -46,7 +46,7 @@ def bundled(entry: str, read: Callable[[str], str]) -> str:
             raise ValueError(f"modules import one another: {' > '.join((*importers, name))}")
         if name in exports:
             return
-        text = _COMMENT.sub("", read(name))  # only browsers read the page
+        text = _COMMENT.sub("", read(name))  # and indents: only browsers read the page
         for names, source in _IMPORT.findall(text):
             add(source, (*importers, name))
             if missing := set(filter(None, names.split(", "))) - set(exports[source]):

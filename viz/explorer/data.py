@@ -16,7 +16,7 @@ Version 1, keys at the top::
     degrees    the different numbers of edges that children have, ascending
     order      the I children from top to bottom. They are sorted by the mean place of the parents they go to, over all
                images, after the trained iterations of the last epoch
-    looks      whether images have saliency
+    threshold  length above which a class is named
     fields     null, or {"places": F times [top, left, height, width] in pixels, "of": the place of each child}
     images     N times:
 
@@ -30,8 +30,7 @@ Version 1, keys at the top::
       entropy    entropy of every child in nats, quantised (K, R, I); 0 for children without edges
       mean_entropy      K times R: the mean over all children with edges, not quantised
       lengths    K times R times J, to 4 digits
-      chosen     null, or for a softmax K times R times J: how many of all children choose the parent
-      saliency   null, or {"shape": [I, H, W], "data"}: uint8, 255 is 1; smoothed for display
+      chosen     null, or for a softmax K times R times J: how many of all children give the parent more than half
 
 A softmax without votes has no agreement, and at the top also the keys::
 
@@ -53,9 +52,8 @@ import numpy as np
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import entropies
-from graphcaps.viz.routing.selection import children_in_order, choices, selected
+from graphcaps.viz.routing.selection import children_in_order, selected
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
-from graphcaps.viz.routing.tint import smooth
 from graphcaps.viz.routing_trace import RoutingTrace
 
 VERSION = 1
@@ -100,7 +98,7 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "unlinked": np.flatnonzero(degrees == 0).tolist(),
         "degrees": present.tolist(),
         "order": order.tolist(),
-        "looks": trace.saliency is not None,
+        "threshold": trace.threshold,
         "fields": fields,
         "images": [_image(trace, n, degrees, order) for n in range(trace.num_images)],
         **softmax,
@@ -133,9 +131,10 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
     pixels = None if trace.images is None else trace.images[n]
     chosen = None
     if trace.agreement is None:
-        by_state = (choices(trace, row) for row in c.reshape(-1, trace.num_edges))
-        counts = [np.bincount(parents[parents >= 0], minlength=trace.num_parents) for parents in by_state]
-        chosen = np.reshape(counts, (*c.shape[:2], -1)).tolist()
+        most = (trace.dst[row > 0.5] for row in c.reshape(-1, trace.num_edges))  # at most one edge of a child
+        chosen = np.reshape(
+            [np.bincount(dst, minlength=trace.num_parents) for dst in most], (*c.shape[:2], -1)
+        ).tolist()
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
         "pixels": None if pixels is None else packed(pixels),
@@ -149,7 +148,6 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
         "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
         "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),
         "chosen": chosen,
-        "saliency": _saliency(trace, n),
     }
 
 
@@ -164,13 +162,6 @@ def _shown_edges(trace: RoutingTrace, last: np.ndarray, lengths: np.ndarray) -> 
         by_parent = (trace.src[strongest[trace.dst[strongest] == j]] for j in range(trace.num_parents))
         children = np.unique(np.concatenate([src[:share] for src in by_parent]))
     return np.flatnonzero(np.isin(trace.src, children))
-
-
-def _saliency(trace: RoutingTrace, n: int) -> dict | None:
-    if trace.saliency is None or trace.images is None:
-        return None
-    spots = np.stack([smooth(np.nan_to_num(child)) for child in trace.saliency[n]])
-    return packed((255 * spots).round().astype(np.uint8))
 
 
 def _quantised(values: np.ndarray) -> dict:

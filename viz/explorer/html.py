@@ -15,11 +15,13 @@ from importlib.resources import files
 
 from graphcaps.viz.explorer.bundle import bundled
 from graphcaps.viz.explorer.data import explorer_data
+from graphcaps.viz.explorer.still import drawn, shares_of
 from graphcaps.viz.routing_trace import RoutingTrace
 
-# Names in page/: the parts of a page that not every page has, and styles in loading order
-PARTS = ["sheet", "explained", "capsule", "figures", "limits", "child", "epochs"]
+# Names in page/: parts that not every page has, and styles in loading order
+PARTS = ["explained", "capsule", "figures", "limits", "child", "epochs"]
 STYLES = "page drawers"
+COUNTS = {1: "one", 2: "two", 3: "three"}
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
@@ -34,19 +36,30 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
         GraphcapsError: numbers that are not finite.
     """
-    return with_data(explorer_data(trace, image) | {"network": network, "without": without})
+    data = explorer_data(trace, image)
+    if network is not None:
+        data["stills"] = shares_of(trace, image, network["objects"])
+        if len(data["epochs"]) == 1:  # the page computes them
+            data["images"] = [shown | {"b": None, "agreement": None} for shown in data["images"]]
+    return with_data(data | {"network": network, "without": without})
 
 
 def with_data(data: dict) -> str:
-    """The page of ``explorer_data``'s dict, to which "network" and "without" of ``explorer_page`` were added."""
+    """The page of the dict that ``explorer_page`` makes."""
+    images, doors = _read("images.html"), _read("doors.html")
     if data["network"] is None:
-        return _filled("page.html", ["child", "epochs"], data, STYLES, "recorded")
-    return _filled("page.html", PARTS, data, STYLES, "explorer", worker=script("worker"))
+        slots = {"desk_images": images, "head_doors": doors}
+        return _filled("page.html", ["child", "epochs"], data, STYLES, "recorded", slots)
+    texts = _texts(data) | {"images": images, "step_doors": doors, "sheet": _read("sheet.html")}
+    slots = {name: string.Template(_read(f"{name}.html")).substitute(texts) for name in ("top", "article")}
+    slots |= {"kind": "article", "noscript": ""}
+    return _filled("page.html", PARTS, data, f"{STYLES} article", "explorer", slots, script("worker"))
 
 
 def graph_page(data: dict) -> str:
     """The page of the data that ``graphcaps.explore.graph_page`` describes, as HTML text."""
-    return _filled("nodes.html", ["explained", "figures"], data, f"{STYLES} nodes", "graph_page")
+    slots = {"head_doors": _read("doors.html")}
+    return _filled("nodes.html", ["explained", "figures"], data, f"{STYLES} nodes", "graph_page", slots)
 
 
 def script(entry: str) -> str:
@@ -54,8 +67,29 @@ def script(entry: str) -> str:
     return bundled(entry, lambda name: _read(f"{name}.js"))
 
 
-def _filled(body: str, parts: list[str], data: dict, styles: str, entry: str, worker: str = "") -> str:
-    """Fill the frame with a body, these parts, the data and a script, and with a policy for the styles and scripts."""
+def _texts(data: dict) -> dict:
+    """The article's texts by name, with this network's numbers, the numbers, and three stills."""
+    objects, rounds, words = data["network"]["objects"], data["trained"], json.loads(_read("words.json"))
+    digits = all(parent["name"] in set("0123456789") for parent in data["parents"])
+    thing, things = ("digit", "digits") if digits else ("class", "classes")
+    count = COUNTS.get(objects, str(objects))
+    numbers = {"rounds": rounds, "children": data["children"], "parents": len(data["parents"]), "round": "{round}"}
+    numbers |= {"thing": thing, "things": things, "count": count, "Count": count.capitalize()}
+    numbers |= {"chance": f"1/{data['choices'] or 'n'}", "field": '<span data-live="field"></span>'}
+    texts = words["article"] | (words["article_one"] if objects == 1 else {})
+    stills = [drawn(shares, texts["still"].format(round=r, rounds=rounds)) for r, shares in data["stills"].items()]
+    texts = {name: text.format(**numbers) for name, text in texts.items()}
+    return numbers | texts | {f"still_{n}": still for n, still in enumerate(stills, 1)}
+
+
+def _filled(
+    body: str, parts: list[str], data: dict, styles: str, entry: str, slots: dict[str, str], worker: str = ""
+) -> str:
+    """Fill the frame with a body, parts, the data, a script and slots, and with a policy for the styles and scripts."""
+    words, sections = (
+        json.loads(_read("words.json")),
+        ["common", "graph" if body == "nodes.html" else "image", "screens"],
+    )
     style, main = "\n".join(_read(f"{name}.css") for name in styles.split()), script(entry)
     assembly = " 'wasm-unsafe-eval'" if worker else ""  # page/network.js assembles WebAssembly; eval stays forbidden
     policy = (
@@ -69,7 +103,11 @@ def _filled(body: str, parts: list[str], data: dict, styles: str, entry: str, wo
         "script": main,
         "data": _compressed(data),
         "worker": worker,
+        "words": json.dumps({name: words[name] for name in sections}, separators=(",", ":")).replace("<", "\\u003c"),
         **{name: _read(f"{name}.html") if name in parts else "" for name in PARTS},
+        **dict.fromkeys(["kind", "top", "article", "head_doors", "desk_images"], ""),
+        "noscript": _read("noscript.html"),
+        **slots,
     }
     frame = _read("frame.html").replace("$body", _read(body))
     return string.Template(frame).substitute(filled)

@@ -8,7 +8,7 @@ from matplotlib.collections import LineCollection
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
-from graphcaps.viz.routing.timeline import until
+from graphcaps.viz.routing.timeline import between
 from graphcaps.viz.routing_trace import RoutingTrace
 
 _MOST_CURVES = 60  # at most this many children have a curve
@@ -40,7 +40,7 @@ def _per_child(trace: RoutingTrace, values: np.ndarray) -> np.ndarray:
 
 
 class EntropyPicture(Picture):
-    """Coupling entropy over iterations or epochs. Curves end at the current position.
+    """Coupling entropy over iterations or epochs, with a dot at the current position.
 
     Attributes:
         children: LineCollection of up to 60 children, in the colours of the parents that they are coupled with most.
@@ -71,20 +71,20 @@ class EntropyPicture(Picture):
         strongest = np.zeros(trace.num_children, int)
         strongest[trace.src[order]] = trace.dst[order]  # the strongest come last
         colors = [self.color(j) for j in strongest[np.unique(trace.src)][:_MOST_CURVES]]
-        self.children = LineCollection([], colors=colors, linewidths=1.6 * medium.line)
+        curves = self._entropies.T[:_MOST_CURVES]
+        lines = [np.column_stack((time.x, curve)) for curve in curves]
+        self.children = LineCollection(lines, colors=colors, linewidths=1.6 * medium.line)
         axes.add_collection(self.children, autolim=False)
-        self.mean = axes.plot([], [], color=medium.ink, lw=2.6 * medium.line, clip_on=False)[0]
-        self._tip = axes.plot([], [], "o", color=medium.ink, ms=6 * medium.line, clip_on=False)[0]
+        (self.mean,) = axes.plot(time.x, self._entropies.mean(axis=1), color=medium.ink, lw=2.6 * medium.line)
+        (self._tip,) = axes.plot([], [], "o", color=medium.ink, ms=6 * medium.line, clip_on=False)
         self._value = axes.annotate("", (0, 0), (6, 0), va="top", textcoords="offset points", size=medium.small)
 
     def show(self, position: float) -> None:
-        x, curves = until(position, self.timeline.x, self._entropies)
-        self.children.set_segments([np.column_stack((x, curve)) for curve in curves.T[:_MOST_CURVES]])
-        means, values = curves.mean(axis=1), curves[-1]
-        self.mean.set_data(x, means)
-        self._tip.set_data(x[-1:], means[-1:])
-        self._value.xy = (x[-1], means[-1])
-        self._value.set_text(f"mean {means[-1]:.2f}")
-        share = f", {means[-1] / self._level:.1%} of uniform" if self._level > 0 else ""
-        line = f"{self.timeline.title(position)}: mean entropy {means[-1]:.3f} ± {values.std():.3f} nat{share}"
+        values, x = between(self._entropies, position), float(between(self.timeline.x, position))
+        mean = float(values.mean())
+        self._tip.set_data([x], [mean])
+        self._value.xy = (x, mean)
+        self._value.set_text(f"mean {mean:.2f}")
+        share = f", {mean / self._level:.1%} of uniform" if self._level > 0 else ""
+        line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} ± {values.std():.3f} nat{share}"
         self._heading.say(self.choice(position), line)

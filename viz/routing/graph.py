@@ -42,13 +42,12 @@ class GraphPicture(Picture):
             None if images is None or time.over == "epochs" else images[self.image]
             for images in (trace.decoded_votes, trace.decoded_parents)
         )
-        self.tint = tinted(trace, self.image, time.c[-1], self.parents, self.shown, [self.color(j) for j in self.shown])
-        self.truth = ""
-        if self.true is not None and medium.heading:
-            answer = int(time.lengths[-1].argmax())
-            named = self.names[answer] if answer in self.shown else "none"
-            self.truth = f"true label: {self.names[self.true]}, answer: {named}"
-        rows = max(min(MOST_STRIPS, len(np.unique(trace.src))), 3 * len(self.shown))
+        self.tint = tinted(trace, self.image, time.c[-1], self.parents, self.named, [self.color(j) for j in self.named])
+        longest = int(time.lengths[-1].argmax())
+        self.truth = f"answer: {self.names[longest] if longest in self.named else 'none'}"
+        is_told = self.true is not None and medium.heading
+        self.truth = f"true label: {self.names[self.true or 0]}, {self.truth}" if is_told else ""
+        rows = max(min(MOST_STRIPS, len(np.unique(trace.src))), 3 * len(self.named))
         tall = np.clip(23 * rows, 230, 560) if medium.heading else np.clip(14 * rows, 130, 400)
         places = self._places(float(tall))
         self._height = round(max(top + high for *_, (_, top, _, high) in places) + (38 if medium.heading else 17))

@@ -95,20 +95,18 @@ class NodesPicture(Picture):
         return what + (f"; {recorded} votes are recorded" if recorded else "")
 
     def _lay_out(self, size_in_words: str) -> None:
-        medium, screen = self.medium, self.medium is style.SCREEN
-        side, top, left = (470, 72, 22) if screen else (324, 6, 8)
-        rows = self.trace.num_caps if screen else -(-self.trace.num_caps // 2)
-        height = max(top + side + 34, top + 90 + 16 * rows) if screen else top + side + 56 + 16 * rows
-        self.figure = style.blank(medium.width, height)
+        """Make the figure: the graph, its size in words, and a key of the capsules below it."""
+        medium, top = self.medium, 72 if self.medium.heading else 6
+        side, in_row = 0.78 * medium.width, medium.width // 84
+        left, below = (medium.width - side) / 2, top + side + 6
+        self.figure = style.blank(medium.width, round(below + 44 + 16 * -(-self.trace.num_caps // in_row)))
         self._heading = style.Heading(self.figure, medium)
         self._main = style.panel(self.figure, "graph", left, top, side, side)
-        looks: dict[str, Any] = {"size": medium.small, "color": style.MUTED}
-        style.write(self.figure, left, top + side + 6, size_in_words, **looks)
-        left, top = (516, top + 26) if screen else (left, top + side + 24)
-        text = f"width and colour: the largest\ncoupling c, from {self.low:.2f} to 1.00"
-        style.write(self.figure, left, top, text if screen else text.replace("\n", " "), **looks)
+        looks: dict[str, Any] = {"size": medium.small, "color": medium.muted}
+        text = f"width and colour: the largest coupling c, from {self.low:.2f} to 1.00"
+        style.write(self.figure, 8, below, f"{size_in_words}\n{text}", linespacing=1.4, **looks)
         for k in range(self.trace.num_caps):
-            x, y = (left, top + 44 + 16 * k) if screen else (left + 68 * (k % 2), top + 20 + 16 * (k // 2))
+            x, y = 8 + 80 * (k % in_row), below + 38 + 16 * (k // in_row)
             style.write(self.figure, x, y - 2, "■", color=self._colors[k], size=medium.small)
             style.write(self.figure, x + 13, y, f"capsule {k}", size=medium.small)
 

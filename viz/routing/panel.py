@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.patches import Rectangle
 
 from graphcaps.viz import style
@@ -79,7 +79,7 @@ class Panel:
         return image
 
     def _draw_graph(self, left: float, top: float, width: float, height: float) -> None:
-        trace, medium, picture, shown = self._trace, self._medium, self._picture, self._picture.shown
+        trace, medium, picture, shown = self._trace, self._medium, self._picture, self._picture.named
         letter, small = (0.62 * size * 100 / 72 for size in (medium.text, medium.small))  # pixels
         bars, row = len(shown) + (len(shown) < trace.num_parents), height / len(np.unique(trace.src))
         self._side = min(0.2 * width, 84, 0.8 * height / bars) if self._parents is not None else 0.0
@@ -91,7 +91,7 @@ class Panel:
             names = []
         starts = left + small * max(map(len, names), default=0) + self._thumb + 6
         box = (starts, top, ends - starts - 6, height)
-        colors = [*(picture.color(j) for j in shown), medium.grey]
+        colors = [*(picture.color(j) for j in shown), to_rgb(medium.faint)]
         self.ribbons = Ribbons(self._axes, trace, picture.timeline.c[-1], shown, colors, box, picture.shown_edges)
         for (i, *_), y in zip(self.ribbons.strips, self.ribbons.middles, strict=True):
             looks: dict[str, Any] = {"va": "center", "ha": "right", "size": medium.small, "color": medium.muted}
@@ -108,7 +108,7 @@ class Panel:
         """Draw the name and the decoded image of each parent that is shown, and one text for all others."""
         self._decoded: list[tuple[Any, Rectangle]] = []
         looks: dict[str, Any] = {"va": "center", "linespacing": 1.3}
-        for j, color in zip(self._picture.shown if self._parents is not None else (), colors, strict=False):
+        for j, color in zip(self._picture.named if self._parents is not None else (), colors, strict=False):
             image = self._show(style.displayed(self._parents[0, j][self._view]), left, 0, self._side, self._side)
             frame = Rectangle((left, 0), self._side, self._side, ec=color, lw=2 * self._medium.line, zorder=4)
             frame.set_fill(False)
@@ -141,15 +141,15 @@ class Panel:
             self._below.set_text(f"entropy {entropy:.2f} of {levels:.2f} nat\n{self._picture.truth}")
         room = max(self._side + 4, 4 * self._medium.text)
         middles = pushed_apart(self.ribbons.ends.mean(axis=1), room, *self._bounds)[self.ribbons.bars]
-        for j, label in zip(self._picture.shown, self._labels, strict=True):
+        for j, label in zip(self._picture.named, self._labels, strict=True):
             label.set(y=middles[j], text=f"{self._picture.names[j]}\n{self._size.format(lengths[j])}")
-        for j, (image, frame) in zip(self._picture.shown, self._decoded, strict=False):
+        for j, (image, frame) in zip(self._picture.named, self._decoded, strict=False):
             now = between(self._parents[:, j].astype(np.float64), position).round().astype(np.uint8)
             image.set_data(style.displayed(now[self._view]))
             top = middles[j] - self._side / 2
             image.set_extent((*image.get_extent()[:2], top + self._side, top))
             frame.set_y(top)
-        others = np.setdiff1d(np.arange(len(lengths)), self._picture.shown)
+        others = np.setdiff1d(np.arange(len(lengths)), self._picture.named)
         if len(others):
             most = self._size.format(np.ceil(100 * lengths[others].max() - 1e-3) / 100)
             text = f"{len(others):,} other {self._trace.parent_word[len(others) > 1]}:\nnone above {most}"

@@ -1,6 +1,7 @@
 """The base class of moving pictures. ``viz/__init__.py`` explains how to add one."""
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
@@ -26,7 +27,7 @@ class Picture:
     Attributes:
         figure: the matplotlib figure.
         timeline: the steps that it moves through.
-        shown: (P,) the parents that have names and colours of their own.
+        named: (P,) the parents that have names and colours of their own.
         words: for a child and for several.
 
     Raises:
@@ -57,7 +58,7 @@ class Picture:
         self.trace, self.image, self.medium = trace, image, medium or self.film
         self.node, self.shown_edges = node, shown_edges
         self.timeline = Timeline.of(trace, over, image)
-        self.shown = shown_parents(trace, self.timeline.lengths[-1])
+        self.named = shown_parents(trace, self.timeline.lengths[-1])
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]
         label = -1 if trace.labels is None else int(trace.labels[image])
@@ -74,10 +75,9 @@ class Picture:
         return True
 
     def color(self, parent: int) -> tuple[float, float, float]:
-        """The colour of a parent on this medium's paper: grey if it isn't ``shown``."""
-        return (
-            self.medium.answer(int(np.searchsorted(self.shown, parent))) if parent in self.shown else self.medium.grey
-        )
+        """The colour of a parent on this medium's paper: grey if it isn't ``named``."""
+        colors = dict(zip(self.named.tolist(), self.medium.answers, strict=False))
+        return to_rgb(colors.get(int(parent), self.medium.faint))
 
     def draw(self) -> None:
         """Make the figure with everything that stays the same."""
@@ -89,9 +89,9 @@ class Picture:
 
     def choice(self, position: float) -> str:
         """How many children choose which parents, for the title; or that no class is named."""
-        if self.trace.has_classes and not len(self.shown):
+        if self.trace.has_classes and not len(self.named):
             return none_named(self.trace).capitalize()
-        return choice_by_name(self.trace, self.timeline.at(position)[0], self.names, *self.words)
+        return choice_by_name(self.trace, self.timeline.at(position)[0], self.names, *self.words, self.named)
 
     def show(self, position: float) -> None:
         """Move the figure to ``position``, counted in steps from 0; fractions lie between two steps."""

@@ -47,7 +47,7 @@ class StoryPicture(GraphPicture):
         if not self.medium.heading:
             return
         (_, digits), parts, title = self.trace.parent_word, self.words[1], "Whose is this ink?"
-        if position < 0 and len(self.shown) == 2:
+        if position < 0 and len(self.named) == 2:
             title = f"Two {digits} share this ink. Whose stroke is whose?"
         elif position >= self.timeline.end:
             title = f"The ink is divided: {self.choice(step)}"

@@ -121,11 +121,6 @@ def between(values: np.ndarray, position: float) -> np.ndarray:
     return values[low] * (1 - part) + values[high] * part if part else values[low]
 
 
-def until(position: float, *arrays: np.ndarray) -> list[np.ndarray]:
-    """The part of each array (S, ...) up to ``position``, along the first axis: all steps before, and the position."""
-    return [np.stack([between(values, at) for at in (*range(math.ceil(position)), position)]) for values in arrays]
-
-
 def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
     """The source of the numbers, a few words each: data set, model, layer, image, epochs of training."""
     parts = [str(trace.about[name]) for name in ("dataset", "model", "layer") if name in trace.about]
@@ -144,7 +139,8 @@ def count(number: int, one: str, many: str | None = None) -> str:
 def size_in_words(trace: RoutingTrace) -> str:
     """``200 edges, 3 iterations, 2 images``."""
     counts = {"edge": trace.num_edges, "iteration": trace.num_iterations}
-    counts[str(trace.about.get("image", "image"))] = trace.num_images
+    image = str(trace.about.get("image", "image"))
+    counts[image.replace(", ", "-")] = trace.num_images  # of several dims, such as image-head
     if len(trace.epochs) > 1:
         counts["epoch"] = len(trace.epochs)
     return ", ".join(count(number, name) for name, number in counts.items())

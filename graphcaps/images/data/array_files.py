@@ -16,15 +16,21 @@ import numpy as np
 
 from ...atomic import checked, contents, reading, replacing
 from ...errors import expect
-from .listing import HEADERS, PART_OF, read_csv
+from .listing import PART_OF
 from .splits import PARTS
+from .tables import NUMBERS_OF_IMAGES, Table, label_of_pixels
 from .user_images import common_size, fit_pixels
 
 # The name of a file with images consists of an optional prefix, the part (such as "train"), and the format's ending.
 PART_NAMES = PART_OF | {"t10k": "test"}
 FILE_NAME = rf"((?:.*?[-_.])?)({'|'.join(PART_NAMES)})[-_.](?:.*[-_.])?"
 ENDINGS = {"idx": r"images[-_.]idx3[-_.]ubyte(\.gz)?", "csv": r"csv(\.gz)?"}
-NUMBER, WHOLE = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"), re.compile(r"-?(0|[1-9]\d{0,17})")
+WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
+UNITS = (1, 15, 16, 31, 63, 100, 127, 255, 1023, 4095, 65535)  # usual numbers of white
+ALIKE, LONG = (
+    0.9,
+    4,
+)  # rows of pixels are alike if their difference is below this share of another's; longest proportion
 NPZ_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
 
 if TYPE_CHECKING:
@@ -37,12 +43,12 @@ log = logging.getLogger(__name__)
 
 
 def read_arrays(
-    kind: str, path: Path, size: int | None, channels: int | None
+    kind: str, path: Path, size: int | None, channels: int | None, label_column: str
 ) -> tuple[np.ndarray, np.ndarray, pandas.DataFrame]:
     """Read images of the kind ``"idx"``, ``"npz"`` or ``"csv"``, for ``split``. A single part is for training."""
     import pandas
 
-    arrays = _read_npz(path) if kind == "npz" else _read_files(kind, path)
+    arrays = _read_npz(path) if kind == "npz" else _read_files(kind, path, label_column)
     if len(arrays) == 1:
         arrays = {"train": next(iter(arrays.values()))}
     pixels = {part: as_pixels(images, f"{path}: {part} images") for part, (images, _) in arrays.items()}
@@ -83,10 +89,17 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
     fits = images.ndim == 4 and images.size > 0 and images.shape[3] in (1, 3)
     expect(fits, name, "(N, H, W), (N, H, W, C) or (N, C, H, W), 1 or 3 channels", shape)
     expect(images.dtype.kind in "biuf", name, "numbers", images.dtype)
-    white, low, high = 1 if images.dtype.kind in "bf" else 255, images.min(), images.max()
-    advice = f"Divide them by the largest possible value: images / {255 if high > 16 else 16}"
+    white, low, high = 1 if images.dtype.kind in "bf" else 255, float(images.min()), float(images.max())
+    unit = next((n for n in UNITS if max(high, -low) <= n), 65535)
+    fits = bool(low >= 0 and white / 2 < high <= white) or low == high == 0  # false for NaN
     wanted, got = "integers from 0 to 255, or fractions from 0 to 1", f"{images.dtype} from {low:g} to {high:g}"
-    expect(bool(low >= 0 and high <= white), name, wanted, got, advice)  # also false for NaN
+    advice = f"Divide them by the largest possible value: images / {unit}" if unit > 1 else "Use images.astype(float)"
+    if low < 0:
+        advice = f"If {-unit} is black: (images + {unit}) / {2 * unit}. If 0 is black: abs(images) / {unit}"
+    elif 0 < high <= white / 2:
+        got += ", which would be nearly black"
+        advice += ", or by 255 if they are so dark" * (white == 255)
+    expect(fits, name, wanted, got, advice)
     return images if images.dtype == np.uint8 else np.rint(images * (255 // white)).astype(np.uint8)
 
 
@@ -95,9 +108,61 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
     if labels.ndim == 2 and labels.shape[1] > 1 and len(labels) == count and np.isin(labels, (0, 1)).all():
         return labels.astype(bool)
     wanted = f"({count},), one per image, or ({count}, J) of 0 and 1"
-    expect(labels.shape in ((count,), (count, 1)), name, wanted, labels.shape)
-    expect(labels.dtype.kind in "iuU", name, "whole numbers or text", labels.dtype)
+    got = f"{labels.shape}"
+    if labels.ndim == 2 and labels.size and labels.dtype.kind in "iuf":
+        got += f" from {labels.min()} to {labels.max()}"
+    expect(labels.shape in ((count,), (count, 1)), name, wanted, got)
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.flat):
+        labels = labels.astype(str)
+    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
+        labels = labels.astype(np.int64)
+    advice = "Convert them: numpy.asarray(labels).astype(str)"
+    expect(labels.dtype.kind in "iuU", name, "whole numbers or text", labels.dtype, advice)
+    if labels.dtype.kind in "iu":
+        # -1 marks images without a label; as uint8, it is 255.
+        numbers = np.unique(labels)
+        unknown = numbers[0] if numbers[0] < 0 else numbers[-1]
+        hidden = bool(labels.dtype == np.uint8 and unknown == 255 and len(numbers) < 200)
+        got = f"{int((labels == unknown).sum())} of {unknown}" + ", which is -1 as uint8" * hidden
+        advice = f"Leave out the images without a label: labels != {unknown}. If it is a class, write labels as text"
+        expect(bool(unknown >= 0) and not hidden, name, "numbers of classes", got, advice)
     return labels.reshape(-1)
+
+
+def shape_of_rows(rows: np.ndarray, name: str) -> np.ndarray:
+    """Turn rows (N, K) into images (N, side, side, 1 or 3): the shape in which a row of pixels is most like the next.
+
+    Raises:
+        InputError: K fits no square image, or another shape fits as well or better.
+    """
+    count = rows.shape[1]
+    channels = 1 if math.isqrt(count) ** 2 == count else 3
+    side = math.isqrt(count // channels)
+    wanted, got = "a label, and pixels of a square grey or RGB image", f"{count} numbers beside the label in each row"
+    expect(0 < side**2 * channels == count, name, wanted, got, "A table of files has the columns file,label")
+    some = rows[:: max(1, len(rows) // 500)].astype(np.float32)
+
+    def unlike(width: int) -> float:
+        return float(np.abs(some[:, width:] - some[:, :-width]).mean()) if width < count else math.inf
+
+    fix = "Save them as arrays with their shape: npz:PATH, images (N, H, W, C)"
+    if channels == 1 and side < 8:
+        return rows.reshape(-1, side, side, 1)
+    if channels == 1:
+        widths = [
+            n for n in range(1, count + 1) if count % n == 0 and count / LONG <= n * n <= count * LONG and n != side
+        ]
+        better = min(widths, key=unlike, default=side)
+        got = f"rows of {better} numbers that fit better: {count // better} x {better} grey"
+        got += f", or {side // 2} x {side // 2} with 4 channels" * (side % 2 == 0 and better in (2 * side, side // 2))
+        expect(unlike(better) >= ALIKE * unlike(side), name, f"{side} x {side} grey pixels", got, fix)
+        return rows.reshape(-1, side, side, 1)
+    mixed, planar = unlike(3 * side), unlike(side)
+    got = "numbers that may also be 3 planes of colour"
+    clear = mixed == planar == 0 or min(mixed, planar) < ALIKE * max(mixed, planar)
+    expect(clear, name, f"{side} x {side} pixels of 3 numbers", got, fix)
+    shape = (-1, side, side, 3) if mixed <= planar else (-1, 3, side, side)
+    return rows.reshape(shape) if mixed <= planar else rows.reshape(shape).transpose(0, 2, 3, 1)
 
 
 def read_bytes(path: Path, magic: int, dims: int) -> np.ndarray:
@@ -110,8 +175,11 @@ def read_bytes(path: Path, magic: int, dims: int) -> np.ndarray:
         return np.frombuffer(data, np.uint8, offset=4 * (1 + dims)).reshape(shape)
 
 
-def _read_files(kind: str, path: Path) -> Arrays:
-    """Read a file; or, in a folder, all files whose names contain a part. Files without labels are left out."""
+def _read_files(kind: str, path: Path, label_column: str) -> Arrays:
+    """Read a file; or, in a folder, all files whose names contain a part. Files without labels are left out.
+
+    EMNIST's files store rows as columns: they are turned upright.
+    """
     pattern, files = re.compile(FILE_NAME + ENDINGS[kind], re.IGNORECASE), {"train": {"": path}}
     if path.is_dir():
         files = {}
@@ -123,7 +191,11 @@ def _read_files(kind: str, path: Path) -> Arrays:
     for part, (first, *others) in ((part, copies.values()) for part, copies in files.items()):
         several = f"also {', '.join(other.name for other in others)}"
         expect(not others, f"{first}", f"no other file of {part} images", several, "Use a folder for each data set")
-        if (pair := _read_idx(first, path) if kind == "idx" else _read_csv(first)) is not None:
+        pair = _read_idx(first, path) if kind == "idx" else _read_csv(first, label_column)
+        if pair is not None and "emnist" in str(first.name).lower() and pair[0].shape[1] == pair[0].shape[2]:
+            log.warning("read as EMNIST, whose images lie on their side, and turned upright: %s", first)
+            pair = pair[0].swapaxes(1, 2), pair[1]
+        if pair is not None:
             arrays[part] = pair
         else:
             log.warning("left out, because it has no labels: %s", first)
@@ -142,30 +214,22 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return read_bytes(path, 0x803, 3), read_bytes(labels[0], 0x801, 1)
 
 
-def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Read a CSV whose rows have a label and pixels. Return None if there are no labels.
-
-    The labels are in the column called as in ``HEADERS``, else in the first column. The first row is a header if it has
-    no number beside the label, or the numbers of the columns.
-    """
-    first = [cell.strip().lower() for cell in read_csv(path, nrows=1).iloc[0]]
-    named = next((k for k, cell in enumerate(first) if cell in HEADERS["label"]), None)
-    column = named or 0
-    others = [cell for k, cell in enumerate(first) if k != column]
-    numbered = named is not None and others in ([str(k + start) for k in range(len(others))] for start in (0, 1))
-    has_header = numbered or not any(NUMBER.fullmatch(cell) for cell in others)
-    if has_header and named is None and (first[0].startswith("pixel") or first[0] in ("", "id", "index")):
+def _read_csv(path: Path, label_column: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """Read a table whose rows have a label and pixels. Return None if there are no labels."""
+    table = Table.open(path)
+    column, header = label_of_pixels(table, label_column)
+    if column is None:
         return None
-    table = read_csv(path, skiprows=int(has_header), dtype={column: str})
-    labels, values = table[column].str.strip().to_numpy(str), table.drop(columns=column).to_numpy()
+    head = table.cells(0) if header else []
+    ids = [k for k, cell in enumerate(head) if k != column and cell.lower() in NUMBERS_OF_IMAGES]
+    values = table.values(header, [column, *ids])
+    labels = values[column].str.strip().to_numpy(str)
+    if (labels == "").any():
+        row, got = int((labels == "").argmax()) + header, f"{int((labels == '').sum())} of {len(labels)} without"
+        table.refuse(row, column, "a label for each image", got)
     if all(WHOLE.fullmatch(label) for label in labels):
         labels = labels.astype(np.int64)
-    count = values.shape[1]
-    channels = 1 if math.isqrt(count) ** 2 == count else 3
-    side = math.isqrt(count // channels)
-    wanted, got = "a label, and pixels of a square grey or RGB image", f"{count} numbers beside the label in each row"
-    expect(0 < side**2 * channels == count, str(path), wanted, got, "A CSV of files has the columns file,label")
-    return values.reshape(-1, side, side, channels), labels
+    return shape_of_rows(values.drop(columns=[column, *ids]).to_numpy(), str(path)), labels
 
 
 def _read_npz(path: Path) -> Arrays:

@@ -93,6 +93,8 @@ def load_images(
     skip_bad: bool = False,
     seed: int = 0,
     recorded: Path | None = None,
+    label_column: str = "",
+    group_by: str = "",
 ) -> ImageSplits:
     """Read a data set and split it. Every command that needs a data set calls this function.
 
@@ -103,7 +105,8 @@ def load_images(
         name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
         root: the folder with the files, in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs no files.
         download: whether to download missing files.
-        size, channels, skip_bad, seed: for your own images, as in ``TrainConfig``. The seed determines their split.
+        size, channels, skip_bad, seed, label_column, group_by: for your own images, as in ``TrainConfig``. The seed
+            determines their split.
         recorded: the file images.csv of a run. If it exists, its images are taken.
 
     Raises:
@@ -112,7 +115,7 @@ def load_images(
     """
     root = Path(root).expanduser()
     if own_images(name):
-        return read_user_dataset(name, root, size, channels, skip_bad, seed, recorded)
+        return read_user_dataset(name, root, size, channels, skip_bad, seed, recorded, label_column, group_by)
     check_name("dataset", name, list(DATASETS))
     spec = DATASETS[name]
     if spec.source == "digits":

@@ -154,7 +154,8 @@ def _parts(ink: np.ndarray, contrast: np.ndarray, sheet: np.ndarray) -> np.ndarr
     """The pixels (h, w) bool of a drawing's parts, without frames and dust; None if there are no parts.
 
     A part is a connected area of ink; small gaps don't separate parts. If a part that doesn't touch the sheet's border
-    is large, or the sheet is only a part of the image, parts that touch the border are left out.
+    is large, or the sheet is only a part of the image, parts that touch the border are left out. A part of the image
+    into which a long part leads is no sheet.
     """
     mask = ink > _threshold(ink[contrast >= MIN_CONTRAST])
     bridged = ndimage.binary_dilation(mask, NEIGHBOURS, iterations=1 + max(ink.shape) // 128)
@@ -167,7 +168,10 @@ def _parts(ink: np.ndarray, contrast: np.ndarray, sheet: np.ndarray) -> np.ndarr
     parts -= {n for n in parts if any(_frames(labels, n, boxes[n], boxes[m]) for m in parts if sides[m] > sides[n] / 8)}
     border = ~ndimage.binary_erosion(sheet)
     inside = parts - {*labels[border].tolist()}
-    if not sheet.all() or any(sides[n] > max(ink.shape) / 5 for n in inside):
+    longest = max((sides[n] for n in inside), default=0)
+    if not sheet.all() and any(sides[n] > longest / 4 for n in parts - inside):
+        return None  # the edge of a shadow runs through the drawing
+    if not sheet.all() or longest > max(ink.shape) / 5:
         parts = inside
     longest = max((sides[n] for n in parts), default=0)
     parts = {n for n in parts if sides[n] >= 4 * MIN_PART * longest}

@@ -6,17 +6,19 @@ validation and testing. The layout is decided from the whole tree. Where it can 
 
 from __future__ import annotations
 
-import io
+import contextlib
+import functools
 import logging
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...atomic import MADE_HERE, MOST_TEXT, checked, contents, reading
+from ...atomic import MADE_HERE
 from ...errors import expect
 from ...names import clean
+from .tables import HEADERS, NUMBERS_OF_IMAGES, Table, named
 from .user_images import decodable
 
 if TYPE_CHECKING:
@@ -29,13 +31,6 @@ JUNK = ("__MACOSX", "@eaDir", "$RECYCLE.BIN")  # folders in which other programs
 UNREADABLE = [".heic", ".heif", ".jxl", ".svg", ".dng", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".pdf"]
 """Endings of pictures that Pillow can't read. They count as bad images, so that none is missing without a word."""
 MAX_NAMES = 8  # names that a message lists
-
-HEADERS = {
-    "file": ("file", "filename", "file_name", "filepath", "path", "image", "img"),
-    "label": ("label", "labels", "class", "classes", "target", "category"),
-    "split": ("split", "part", "subset", "set"),
-}
-"""The names of the columns in a CSV of files, in lower case."""
 
 Omitted = dict[str, list[str]]  # why something isn't read -> its names
 
@@ -85,50 +80,92 @@ def list_folder(path: Path) -> pandas.DataFrame:
     return pandas.DataFrame(rows, columns=[*HEADERS])
 
 
-def list_csv(path: Path) -> pandas.DataFrame | None:
-    """List the images of a CSV with columns of files, which are beside it, labels and perhaps parts.
+def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.DataFrame | None:
+    """List the images of a table with columns of files, which are beside it, labels and perhaps parts.
 
-    The columns are called as in ``HEADERS``; without a header, they are files and labels. Returns None if the first row
-    names neither a file nor a column of files: it is a CSV of pixels.
+    Columns are called as in ``HEADERS``. The classes may also be columns of 0 and 1. Without a header, the columns are
+    files and labels. Files may be named without their folders and endings. Returns None if no column names files: it is
+    a table of pixels.
     """
     import pandas
 
     if path.is_dir():
         return None
-    first = [cell.strip() for cell in read_csv(path, nrows=1).iloc[0]]
-    names = [cell.lower() for cell in first]
-    at = {kind: next((k for k, name in enumerate(names) if name in titles), None) for kind, titles in HEADERS.items()}
-    has_header = not any(cell and (path.parent / cell).is_file() for cell in first)
-    if has_header and at["file"] is None:
+    table = Table.open(path)
+    first = [cell.lower() for cell in table.cells(0)]
+    finder = _Finder(path.parent)
+    header = not any(map(finder.by_path, table.cells(0)))
+    at = {kind: named(first, kind) if header else None for kind in HEADERS}
+    if header and at["file"] is None and len(table.lines) > 1 and not any("pixel" in cell for cell in first):
+        ids = (k for k, cell in enumerate(first) if cell in NUMBERS_OF_IMAGES and finder(table.cells(1)[k]))
+        at["file"] = next(ids, None)
+    if header and at["file"] is None:
         return None
-    if len(names) == 2 and (not has_header or at["label"] is None):
-        file = at["file"] or 0 if has_header else int((path.parent / first[1]).is_file())
-        at |= {"file": file, "label": 1 - file}
-    wanted = f"a column of labels, called {' or '.join(HEADERS['label'])}"
-    expect(None not in (at["file"], at["label"]), str(path), wanted, ", ".join(first))
-    table = read_csv(path, skiprows=int(has_header))
-    expect(len(table) > 0, str(path), "a row for each image", "none")
-    listed = pandas.DataFrame({kind: "train" if k is None else table[k].str.strip() for kind, k in at.items()})
-    parts = listed["split"].str.lower()
-    wrong = sorted({*parts} - {*PART_OF})
-    expect(not wrong, str(path), f"{', '.join(PART_OF)} in column {at['split']}", short(wrong))
-    files = [path.parent / file for file in listed["file"]]
-    return listed.assign(file=files, label=listed["label"].map(clean), split=parts.map(PART_OF))
+    if at["file"] is None:
+        at["file"] = next(k for k, cell in enumerate(table.cells(0)) if finder.by_path(cell))
+    if label_column:
+        at["label"] = table.column(label_column, "label_column")
+    frame = table.values(header)
+    frame = frame.apply(lambda column: column.str.strip())
+    others = [k for k in range(len(first)) if k not in (at["file"], at["split"])]
+    others = [k for k in others if first[k] not in ("", group_by.lower())] if header else others
+    if at["label"] is None and len(others) == 1:
+        at["label"] = others[0]
+    if at["label"] is not None:
+        labels = frame[at["label"]]
+    else:
+        wanted = f"a column of labels, called {' or '.join(HEADERS['label'])}, or a column of 0 and 1 for each class"
+        ones = frame[others] == "1"
+        fits = len(others) > 1 and bool((ones | (frame[others] == "0")).all(axis=None))
+        expect(header and fits, str(path), wanted, ", ".join(table.cells(0)), "Name it with --label-column")
+        if not (single := ones.sum(axis=1) == 1).all():
+            row, advice = int(single.argmin()) + 1, "Save images of several classes as arrays: npz:PATH"
+            table.refuse(row, others[0], "a 1 for one class", f"{int(ones.iloc[row - 1].sum())} of them", advice)
+        labels = ones.set_axis([table.cells(0)[k] for k in others], axis=1).idxmax(axis=1)
+    if (blank := labels == "").any():
+        where, column = int(blank.argmax()) + header, 0 if at["label"] is None else at["label"]
+        table.refuse(where, column, "a label for each image", f"{int(blank.sum())} of {len(labels)} without")
+    parts = pandas.Series("train", frame.index) if at["split"] is None else frame[at["split"]].str.lower()
+    if (wrong := ~parts.isin(list(PART_OF))).any():
+        row = int(wrong.argmax()) + header
+        table.refuse(row, at["split"] or 0, ", ".join(PART_OF), table.cells(row)[at["split"] or 0])
+    files = [finder(cell) or path.parent / cell for cell in frame[at["file"]]]
+    listed = pandas.DataFrame({"file": files, "label": labels.map(clean), "split": parts.map(PART_OF)})
+    if header and group_by.lower() in first:
+        listed["group"] = frame[first.index(group_by.lower())]
+    repeated = listed["file"].duplicated(keep=False)
+    for file, rows in listed[repeated].groupby("file"):
+        if rows["label"].nunique() > 1:
+            classes = ", ".join(f"{label} (row {table.numbers[k + header]})" for k, label in rows["label"].items())
+            table.refuse(rows.index[-1] + header, at["file"] or 0, "each image in one class", f"{file} in {classes}")
+    return listed.drop_duplicates("file").reset_index(drop=True)
 
 
-def read_csv(path: Path, **options: Any) -> pandas.DataFrame:
-    """Read a CSV without a header in which every cell is text: "NA" is a name, and blank is blank."""
-    import pandas
+class _Finder:
+    """Finds the images in a folder by their paths, or by their names with or without their endings, if these differ."""
 
-    settings = {"header": None, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", **options}
-    with (
-        reading(path, "rows of a label and pixels, or of a file and its label"),
-        io.BytesIO(contents(path)) if path.suffix == ".gz" else checked(path).open("rb") as file,
-    ):
-        if len(file.readline(MOST_TEXT)) == MOST_TEXT:
-            raise ValueError(f"a line of {MOST_TEXT:,} bytes or more")
-        file.seek(0)
-        return pandas.read_csv(file, **settings)
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __call__(self, name: str) -> Path | None:
+        found = self.by_name.get(name, ())
+        return self.by_path(name) or (found[0] if len(found) == 1 else None)
+
+    def by_path(self, name: str) -> Path | None:
+        """The file of this path in the folder; None if there is none."""
+        path = self.folder / name
+        with contextlib.suppress(OSError, ValueError):  # a name that is too long for a file
+            return path if name and path.is_file() else None
+        return None
+
+    @functools.cached_property
+    def by_name(self) -> dict[str, list[Path]]:
+        """The images of each name, and of each name without its ending."""
+        places = defaultdict[str, list[Path]](list)
+        for file in find_images(self.folder)[0]:
+            for name in {file.name, file.stem}:
+                places[name].append(file)
+        return places
 
 
 def _parts(path: str, inner: dict[str, set[str]]) -> dict[str, str]:

@@ -145,7 +145,11 @@ def split(
         wanted = f"{1 + len(missing)} images or more of each class, one for each of {', '.join(['train', *missing])}"
         got = f"{counts.min()} of {names[counts.argmin()]}"
         expect(int(counts.min()) > len(missing), dataset, wanted, got, "Add some, or leave the class out")
-    _hold_out(rows, missing, labels, seed)
+    groups = table["group"].to_numpy(str) if "group" in table else None
+    if groups is None:
+        _hold_out(rows, missing, labels, seed)
+    elif recorded is None:
+        _hold_out_groups(rows, missing, labels, groups, seed, dataset)
     if labels.ndim == 2:
         unseen = ", ".join(map(str, names[~labels[rows["train"]].any(axis=0)]))
         expect(not unseen, dataset, "training images of each class", f"none of {unseen}", "Add some, or another --seed")
@@ -153,6 +157,10 @@ def split(
     loaded = {part: images.take(torch.from_numpy(k)) for part, k in rows.items()}
     files = table.iloc[np.concatenate([*rows.values()])].assign(split=np.repeat(PARTS, [*map(len, rows.values())]))
     file_of = dict(files.loc[files["split"] == "train", ["sha256", "file"]].to_numpy().tolist())
+    several = files.groupby("sha256")["label"].transform("nunique") > 1
+    if several.any():
+        shown = short(files["file"][several] + " of " + files["label"][several])
+        log.warning("%d images have the content of an image of another class: %s", int(several.sum()), shown)
     twice = files[files["sha256"].isin(file_of) & (files["split"] != "train")]
     if len(twice):
         shown = short(twice["sha256"].map(file_of) + " = " + twice["file"] + " (" + twice["split"] + ")")
@@ -191,6 +199,35 @@ def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarra
             state = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
             rows[part] = train[stratified_split(torch.from_numpy(labels[train]), count, state)[1].numpy()]
         train = np.setdiff1d(train, rows[part])
+    rows["train"] = train
+
+
+def _hold_out_groups(
+    rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarray, groups: np.ndarray, seed: int, dataset: str
+) -> None:
+    """Move whole groups of training rows, at random, to each missing part, up to ``HELD_OUT_SHARE`` of the rows.
+
+    Raises:
+        InputError: a group is in two parts, or too few groups leave training images of each class.
+    """
+    for part in ("val", "test"):
+        shared = {*groups[rows[part]]} & {*np.concatenate([groups[rows[other]] for other in PARTS if other != part])}
+        expect(not shared, dataset, "each group in one part", f"{short(sorted(shared))} in {part} and another part")
+    random, train, wanted = (
+        np.random.RandomState(seed % 2**32),
+        rows["train"],
+        max(1, HELD_OUT_SHARE * len(rows["train"])),
+    )
+    order = random.permutation(np.unique(groups[train]))
+    for part in missing:
+        for group in order:
+            of_group = train[groups[train] == group]
+            rest = np.setdiff1d(train, of_group)
+            is_small = not len(rows[part]) or len(rows[part]) + len(of_group) <= 1.5 * wanted
+            if len(rows[part]) < wanted and is_small and {*labels[rest]} == {*labels[rows["train"]]}:
+                rows[part], train = np.sort(np.concatenate([rows[part], of_group])).astype(int), rest
+        fix = "Name smaller groups, or leave out --group-by"
+        expect(len(rows[part]) > 0, dataset, f"groups for {part}, and each class in the others", short(order), fix)
     rows["train"] = train
 
 

@@ -6,13 +6,12 @@ files' names and hashes. You can delete it.
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +19,12 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ...atomic import checked, replacing
-from ...errors import GraphcapsError, InputError, did_you_mean, expect, read_json, required
+from ...atomic import checked, reading, replacing
+from ...errors import GraphcapsError, InputError, did_you_mean, expect, required
 from ...names import clean, own_images
 from ...progress import bar
 from .array_files import read_arrays
-from .listing import list_csv, list_folder, read_csv
+from .listing import list_csv, list_folder
 from .splits import PARTS, ImageSplits, split
 from .user_images import common_size, read_pixels, size_and_colour
 
@@ -33,18 +32,29 @@ if TYPE_CHECKING:
     import pandas
 
 MAX_LISTED = 10  # number of bad files that an error message lists
+DARK = 32  # images whose lightest pixel is below this are probably in other units
 DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile)  # errors of reading a damaged cache
 
 log = logging.getLogger(__name__)
 
 
 def read_user_dataset(
-    name: str, root: Path, size: int | None, channels: int | None, skip_bad: bool, seed: int, recorded: Path | None
+    name: str,
+    root: Path,
+    size: int | None,
+    channels: int | None,
+    skip_bad: bool,
+    seed: int,
+    recorded: Path | None,
+    label_column: str,
+    group_by: str,
 ) -> ImageSplits:
     """Read and split ``KIND:PATH``, or take the images in the file ``recorded``, if it exists.
 
     If PATH has moved, look in ``root``. Files are decoded into ``root/cache``.
     """
+    import pandas
+
     kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
     if not path.exists() and (root / path.name).exists():
         path = root / path.name
@@ -53,18 +63,47 @@ def read_user_dataset(
     expect(path.exists(), name, wanted, "nothing there", f"{near}It may also be in {root}")
     of_run = None
     if recorded is not None and recorded.exists():
-        of_run = read_csv(recorded, names=["file", "label", "split", "sha256"])[1:]
-        fits = {*of_run["split"]} == {*PARTS}
+        with reading(recorded, "the images of a run in three parts"):
+            of_run = pandas.read_csv(checked(recorded), dtype=str, keep_default_na=False)
+        fits = {*of_run.get("split", ())} == {*PARTS}
         expect(fits, str(recorded), "the images of a run in three parts", f"{len(of_run)} rows that aren't")
-    listed = list_folder(path) if kind == "folder" else list_csv(path) if kind == "csv" else None
+    listed = list_csv(path, label_column, group_by) if kind == "csv" else None
+    fits = not label_column or kind == "csv"
+    expect(fits, "label_column", f"none for {kind}:PATH", repr(label_column), "It is for tables: csv:PATH")
+    if kind == "folder":
+        listed = list_folder(path)
     if listed is None:
-        images = read_arrays(kind, path, size, channels)
+        expect(not group_by, "group_by", "none for arrays", repr(group_by), "It is for image files")
+        images = read_arrays(kind, path, size, channels, label_column)
     else:
         cache = root / "cache"
         if path.resolve() in cache.resolve().parents:  # never write into the folder that is read
             cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphcaps"
+        if group_by and "group" not in listed:
+            listed["group"] = _groups(listed["file"], path if path.is_dir() else path.parent, group_by)
         images = _read_files(path, listed, cache, size, channels, skip_bad, of_run)
     return split(*images, f"{kind}:{path}", seed, of_run)
+
+
+def _groups(files: Iterable[Path], top: Path, pattern: str) -> list[str]:
+    """The part of each file's name, with its folders, that matches a regular expression."""
+    groups = []
+    for file in files:
+        name = Path(os.path.relpath(file, top)).as_posix()
+        advice = "For a table, it may also be the name of a column"
+        try:
+            match = re.search(pattern, name)
+        except re.error as error:
+            raise InputError(f"group_by: expected a regular expression, got {pattern!r}: {error}") from None
+        expect(
+            match is not None,
+            "group_by",
+            f"a part of the name of each file, such as patient[0-9]+, in {name}",
+            f"{pattern!r}, which isn't",
+            advice,
+        )
+        groups.append(match[0] if match else "")
+    return groups
 
 
 def _read_files(
@@ -78,28 +117,27 @@ def _read_files(
 ) -> tuple[np.ndarray, np.ndarray, pandas.DataFrame]:
     """Decode the ``listed`` files for ``split``, or only those that have the hashes of a run's images."""
     place, top = path.resolve(), path if path.is_dir() else path.parent
-    name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
-    caches = _caches(cache, name)
-    hashes = {tuple(file[:-1]): file[-1] for about in caches.values() for file in about["files"]}
-    table = listed.assign(about=[_identity(top, file, hashes) for file in listed["file"]])
-    table["sha256"] = table["about"].str[-1]
+    name = f"{place.name[:50]}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
+    with ThreadPoolExecutor() as pool:
+        table = listed.assign(sha256=[*pool.map(_hash, listed["file"])])
     if of_run is not None and (is_of_run := table["sha256"].isin(of_run["sha256"])).any():
         if more := int((~is_of_run).sum()):
             log.info("%s: %d images that the run was not trained or tested with are left out", clean(str(path)), more)
         table = table[is_of_run].reset_index(drop=True)
-    named = [[file[0], file[-1]] for file in table["about"]]
-    for stored, about in caches.items():
-        # A cache that was made with defaults also fits if its actual size and channels are asked for.
-        fits = size in (about["size"], max(about["shape"][1:])) and channels in (about["channels"], about["shape"][0])
-        if fits and [[file[0], file[-1]] for file in about["files"]] == named:
-            with contextlib.suppress(*DAMAGED), np.load(stored) as arrays:
-                pixels, bad = arrays["pixels"], about["bad"]
-                break
-    else:
+    names = [os.path.relpath(file, top) for file in table["file"]]
+    about = {"size": size, "channels": channels, "names": names, "sha256": [*table["sha256"]]}
+    stored = cache / f"{name}-{size or 'auto'}-{channels or 'auto'}.npz"
+    try:
+        with np.load(checked(stored)) as arrays:
+            of_stored = json.loads(bytes(arrays["about"]))
+            pixels, bad = arrays["pixels"], of_stored.pop("bad")
+    except DAMAGED:
+        of_stored = None
+    if of_stored != about:
         pixels, bad = _decode([*table["file"]], size, channels)
-        about = {"size": size, "channels": channels, "shape": pixels.shape[1:], "bad": bad, "files": [*table["about"]]}
-        with replacing(cache / f"{name}-{size or 'auto'}-{channels or 'auto'}.npz") as temporary:
-            np.savez(temporary, pixels=pixels, about=np.frombuffer(json.dumps(about).encode(), np.uint8))
+        with replacing(stored) as temporary:
+            text = json.dumps({**about, "bad": bad})
+            np.savez(temporary, pixels=pixels, about=np.frombuffer(text.encode(), np.uint8))
     if bad:
         reasons = clean("\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)]))
         if not skip_bad:
@@ -108,28 +146,16 @@ def _read_files(
             raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{reasons}\n{advice}")
         log.warning("left out %d files that can't be read:%s", len(bad), reasons)
         table.loc[[*map(int, bad)], "split"] = ""
-    table["file"] = table["about"].str[0].map(clean)
-    return pixels, table["label"].to_numpy(str), table.drop(columns="about")
+    table["file"] = [*map(clean, names)]
+    return pixels, table["label"].to_numpy(str), table
 
 
-def _caches(folder: Path, name: str) -> dict[Path, dict]:
-    """The path and the description of each cache with this name that isn't damaged."""
-    caches = {}
-    for path in sorted(folder.glob(f"{glob.escape(name)}-*.npz")):
-        with contextlib.suppress(*DAMAGED), np.load(path) as arrays:
-            caches[path] = read_json(bytes(arrays["about"]).decode(), bad=dict, shape=list, files=list)
-    return caches
-
-
-def _identity(top: Path, file: Path, hashes: dict[tuple, str]) -> tuple:
-    """A file's name, size, times, inode and hash, which is computed unless the others are a key of ``hashes``."""
-    name = os.path.relpath(file, top)
-    with contextlib.suppress(OSError, ValueError):  # a link to nothing, a device, or a file that may not be read
-        stat = checked(file).stat()
-        # A program can set back the time of the last change of the content, but not that of the inode.
-        about = (name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-        return *about, hashes.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-    return name, ""
+def _hash(file: Path) -> str:
+    """The hash of a file's content, or "" if it can't be read: a link to nothing, a device, or not permitted."""
+    try:
+        return hashlib.sha256(checked(file).read_bytes()).hexdigest()[:16]
+    except (OSError, ValueError):
+        return ""
 
 
 def _decode(files: list[Path], size: int | None, channels: int | None) -> tuple[np.ndarray, dict[str, str]]:
@@ -151,6 +177,8 @@ def _decode(files: list[Path], size: int | None, channels: int | None) -> tuple[
                 bad[str(k)] = result
             else:
                 pixels[k] = result[0]
+    if 0 < pixels.max() < DARK:
+        log.warning("nearly black: no pixel is above %d of 255. If they are in other units, rescale them", pixels.max())
     coloured = channels is not None or any((image != image[:1]).any() for image in pixels)
     return pixels if coloured else pixels[:, :1], bad  # files in a colour format may contain only greys
 

@@ -11,13 +11,15 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from ...atomic import reading, replacing
+from ...atomic import checked, reading, replacing
 from ...errors import expect
 from .drawing import MIN_CONTRAST, Drawing, cut_ink
 from .images import to_float
 
 Invert = Literal["auto"] | bool
 
+WHITE_IS_ZERO = 262  # the TIFF tag that is 0 if the number 0 means white
+STACKS = ("TIFF", "GIF", "WEBP", "PNG")  # formats with pages or frames; an MPO of a camera contains previews
 NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
 """Formats that Pillow can open but doesn't decode itself. An EPS file is a program, which Ghostscript would run."""
 
@@ -39,7 +41,6 @@ def read_image(
     """Read an image file as grey or RGB, fit it into ``image_shape`` undistorted, and pad it with its border's colour.
 
     Transparent pixels count as white. If ``ink`` is given, the image is a drawing: its ink becomes 1 on a ground of 0.
-    If a file has several frames, the first is read.
 
     Args:
         path: a file in any format that Pillow reads, with 8 or 16 bits, up to Pillow's limit of 178 million pixels.
@@ -50,10 +51,10 @@ def read_image(
             drawing is centred. But if the file has exactly H x W pixels, the drawing is not moved or resized.
 
     Raises:
-        InputError: the file is missing, not an image, damaged or too large.
+        InputError: the file is missing, not an image, a stack of several, damaged or too large.
     """
-    pixels, *about = read_pixels(Path(path), image_shape, invert, ink)
-    return ImageFile(to_float(torch.from_numpy(pixels)), *about)
+    pixels, inverted, doubt = read_pixels(Path(path), image_shape, invert, ink)
+    return ImageFile(to_float(torch.from_numpy(pixels)), inverted, doubt)
 
 
 def read_pixels(
@@ -65,9 +66,11 @@ def read_pixels(
     expect(invert in ("auto", True, False), "invert", '"auto", True or False', repr(invert))
     with _opened(path) as image:
         frame = ImageOps.exif_transpose(image)
+        if image.mode.startswith("I;16") and getattr(image, "tag_v2", {}).get(WHITE_IS_ZERO) == 0:
+            frame = Image.fromarray(65535 - np.asarray(frame, np.uint16))  # Pillow does this only for 8 bits
         if ink is not None:
-            drawn, *about = _fit_drawing(_grey(frame), height, width, invert, ink)
-            return (drawn * 255).round().astype(np.uint8)[None], *about
+            drawing = _fit_drawing(_grey(frame), height, width, invert, ink)
+            return (drawing.ink * 255).round().astype(np.uint8)[None], drawing.dark, drawing.doubt
         values = _converted(_eight_bits(frame), channels)
     background = _background(values)  # (C,)
     inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
@@ -170,7 +173,9 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     got = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "nothing there"
     expect(path.is_file(), str(path), "an image file", got)
     formats = sorted(set(decodable().values()))
-    with reading(path, "an image file that Pillow reads"), Image.open(path, formats=formats) as image:
+    with reading(path, "an image file that Pillow reads"), Image.open(checked(path), formats=formats) as image:
+        if image.format in STACKS and (count := getattr(image, "n_frames", 1)) > 1:
+            raise ValueError(f"a stack of {count} images. Save those that you mean as files of their own")
         yield image
 
 

@@ -99,8 +99,8 @@ class CapturedStep:
 
     def _capture(self, graph: Graph, images: Tensor, labels: Tensor) -> None:
         optimizer = self.learner.optimizer
-        generator = torch.cuda.default_generators[images.device.index] if images.is_cuda else None
-        random_state = generator.clone_state() if generator is not None else None
+        generators = [torch.cuda.default_generators[images.device.index]] if images.is_cuda else []
+        random_states = [generator.clone_state() for generator in generators]
         self.images, self.labels = images.clone(), labels.clone()
         self.progress = torch.zeros((), dtype=torch.float64, device=images.device)
         for group in optimizer.param_groups:  # torch wants it set during a capture, and only then
@@ -109,8 +109,8 @@ class CapturedStep:
             self.loss = graph.capture(lambda: self.step(self.images, self.labels, self.progress))
         except Exception as error:  # a user's own routing may raise anything
             self._stay_eager(str(error).partition("\n")[0])
-            if generator is not None:  # torch leaves the generator in the state of a capture
-                generator.graphsafe_set_state(random_state)
+            for generator, state in zip(generators, random_states, strict=True):
+                generator.graphsafe_set_state(state)  # torch leaves the generator in the state of a capture
             optimizer.zero_grad(set_to_none=True)  # these gradients were never computed
         for group in optimizer.param_groups:
             group["capturable"] = False

@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ...algorithms.names import from_json
-from ...atomic import reading, replacing
-from ...errors import GraphcapsError, read_json
+from ...atomic import checked, reading, replacing
+from ...errors import GraphcapsError, InputError, check_json, read_json
 from ...names import clean
 from ...nn import Decoder
 from ..config import MAX_ITERATIONS, OTHER_VERSION, REMOVED, without_removed
@@ -44,11 +44,12 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
             fix = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {shlex.quote(str(run))}"
         raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {fix}")
     with reading("checkpoint", f"weights written by graphcaps at {path}", kind=GraphcapsError):
-        with safe_open(path, framework="pt") as file:
+        with safe_open(checked(path), framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         text, checksum = metadata["graphcaps"], metadata["sha256"]
         head = read_json(text, format_version=int)
+        check_json({"settings": {}, "state": {}} | head, settings=dict, state=dict)
     version = head["format_version"]
     if version != FORMAT_VERSION:
         raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. {OTHER_VERSION}")
@@ -150,7 +151,9 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         model.class_names, model.limits = tuple(map(clean, head["class_names"])), Limits(*head["limits"])
         if len(model.class_names) != preset["num_classes"]:
             raise ValueError(f"{len(model.class_names)} class names for {preset['num_classes']} classes")
-    except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
+    except Exception as error:  # a forged description fails in any way
+        if isinstance(error, GraphcapsError) and not isinstance(error, InputError):
+            raise
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
     if model.reconstructs:  # a network that comes with graphcaps has a small decoder, or none
         biases = (tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2))

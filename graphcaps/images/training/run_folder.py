@@ -24,7 +24,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ...atomic import UNFINISHED, checked, reading, replacing, write_text
+from ...atomic import (
+    UNFINISHED,
+    check_links,
+    checked,
+    file_name,
+    reading,
+    remove_leftovers,
+    replacing,
+    unfinished,
+    write_text,
+)
 from ...errors import GraphcapsError, check_json, did_you_mean, read_json
 from ...names import short_name
 from ...typed import Device, Size, typed
@@ -60,10 +70,11 @@ class Run:
 
         Raises ``GraphcapsError`` if the name is taken or the folder can't be written.
         """
-        numbered = (f"{config.dataset_name}-{config.model}-{k}" for k in itertools.count(1))
+        numbered = (file_name(config.dataset_name, f"-{config.model}-{k}") for k in itertools.count(1))
         try:
             config.out.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=config.out) as hidden:
+            remove_leftovers(config.out)
+            with tempfile.TemporaryDirectory(prefix=f"{unfinished()}-", dir=config.out) as hidden:
                 path = Path(hidden, "run")  # unlike the hidden folder itself, it gets the usual permissions
                 write_text(path / "config.json", config.to_json(**about))
                 for name in [config.name] if config.name else numbered:
@@ -110,6 +121,7 @@ class Run:
             fix = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
             near = did_you_mean(path.name, names)
             raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {near}{fix}") from None
+        check_links(results or path)
         place = {"out": path.absolute().parent, "name": path.absolute().name}  # wherever the folder was moved
         own_images = (path / "images.csv").exists()  # ``of_images`` finds this file by the place
         config = TrainConfig.from_json(text, str(path / "config.json"), **place if own_images else {})
@@ -127,7 +139,7 @@ class Run:
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
         try:
-            held = open(self.path / ".lock", "w")  # noqa: SIM115 (the caller closes it)
+            held = open(self.path / ".lock", "a")  # noqa: SIM115 (the caller closes it)
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
@@ -290,13 +302,15 @@ def load(
 
     from ..models import for_other_classes
     from .checkpoint import read_model
+    from .hardware import usual_torch
 
-    if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
-        model, _ = read_model(Path(run))
-    else:
-        run = run if isinstance(run, Run) else Run.open(run)
-        model, head = read_model(run.checkpoint(which))
-        run.check_trained(head)
-    if num_classes is not None:
-        model = for_other_classes(model, num_classes)
+    with usual_torch():
+        if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
+            model, _ = read_model(Path(run))
+        else:
+            run = run if isinstance(run, Run) else Run.open(run)
+            model, head = read_model(run.checkpoint(which))
+            run.check_trained(head)
+        if num_classes is not None:
+            model = for_other_classes(model, num_classes)
     return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format used in training

@@ -107,7 +107,11 @@ class Saving:
         expect(wanted == [*got], str(self.run), f"the classes of its training, {wanted}", f"{[*got]}")
         checkpoint.restore_model(self.network, tensors, path)
         with reading("checkpoint", f"the state of a training in {path}", kind=GraphcapsError):
-            check_json(head["state"], epoch=int, step=int, best_epoch=int, history=list)
+            epochs = 0, self.config.epochs
+            check_json(head["state"], epoch=int, step=int, best_epoch=int, threads=int, history=list)
+            check_json(head["state"], epoch=epochs, step=(0, 2**40), best_epoch=epochs, threads=(0, 2**20))
+            for row in head["state"]["history"]:
+                check_json(row, epoch=epochs, val_accuracy=(0, 1))
             self.state, self.limits = State(**head["state"]), Limits(*head["limits"])
             checkpoint.restore_training(self.learner.optimizer, self.device, tensors)
         if not self.main:  # the restored sums are over all processes, so only the main process keeps them

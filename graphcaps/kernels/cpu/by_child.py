@@ -9,11 +9,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ...algorithms.rule import Rule, ratio_of
+from ...algorithms.rule import Rule
 from ...algorithms.votes import LinearVotes, Votes
 from ...functional import squash
 from ...graph import ByChild, Links
 from ..operators import operator, or_none
+from ..ratio import ratio_of
 from .kernels_by_child import iterate_backward, votes_gradient
 from .passes import Passes, empty, sum_of, zeros
 from .tiles import EQUAL, ONE, SOFTMAX

@@ -10,7 +10,8 @@ computes a node's s together with its rows' products for the next iteration, whi
 
 import math
 
-from ...algorithms.rule import MIN_NORM, MIN_SQUARED_NORM
+from ...algorithms.spherical import MIN_SQUARED_NORM
+from ...functional import MIN_NORM
 from .arguments import Kept, Slopes
 from .kernel_cache import compiled
 from .parts import inlined

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
-from ...algorithms.rule import Rule, ratio_of
+from ...algorithms.rule import Rule
 from ...algorithms.votes import LinearVotes, Votes
 from ...graph import Links
 from ..operators import new_results, operator, or_none
+from ..ratio import ratio_of
 from . import kernels_dense as kernels
 
 PROGRAMS = 256  # tiles get smaller until there are this many, as many as keep a large GPU busy

@@ -3,7 +3,8 @@
 import triton
 import triton.language as tl
 
-from ...algorithms.rule import MIN_NORM, MIN_SQUARED_NORM
+from ...algorithms.spherical import MIN_SQUARED_NORM
+from ...functional import MIN_NORM
 
 SHORTEST, LEAST_SQUARE = tl.constexpr(MIN_NORM), tl.constexpr(MIN_SQUARED_NORM)
 

@@ -3,8 +3,8 @@
 
 const MOST_CHILDREN = 120; // shown of a larger graph; more lines would run into one another
 
-// An image as `unpacked` gives it, of an answer's states and, where it is known, where children look.
-export function computed({ states, saliency = null }, layer, trace, pixels, label, edges = shownEdges(states.at(-1).c, layer)) {
+// An image as `unpacked` gives it, of an answer's states.
+export function computed({ states }, layer, trace, pixels, label, edges = shownEdges(states.at(-1).c, layer)) {
   const { src, dst, children } = layer,
     drawnChildren = new Set(edges.map((e) => src[e])),
     linked = [...Array(children).keys()].filter((i) => !trace.unlinked.includes(i));
@@ -22,7 +22,6 @@ export function computed({ states, saliency = null }, layer, trace, pixels, labe
     dst: edges.map((e) => dst[e]),
     order: trace.order.filter((child) => drawnChildren.has(child)),
     pixels,
-    saliency,
     c: taken("c"),
     b: taken("b"),
     agreement: taken("agreement"),

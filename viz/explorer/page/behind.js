@@ -1,13 +1,11 @@
 // What lies behind a capsule, in pictures. The decoder draws a child as its vote for the parent that it chooses, and a parent
-// as its capsule in each round. Below the numbers of one edge its vote is drawn. Feature maps lead from the pixels to a child.
-// Sliders bend the longest capsule.
+// as its capsule in each round. Sliders bend the longest capsule.
 
-import { explanations } from "./formulas.js";
 import { PICTURED, rgbOf } from "./graph.js";
 import { arrivals, ask, network, newest, showPixels } from "./live.js";
 import { photograph, raster } from "./picture.js";
 import { follow } from "./share.js";
-import { childName, drawings, redraw } from "./shell.js";
+import { drawings, redraw } from "./shell.js";
 import { edgesFrom, edgeTo, lengthOf, now, parentAt, state, voteOf } from "./state.js";
 import { $, fill, fixed } from "./tools.js";
 import { at } from "./trace.js";
@@ -31,19 +29,18 @@ function squashedVote(e) {
 // The parent that a child chooses after the rounds of training, or the one it couples with most.
 function chosenBy(child) {
   const { c } = state.routed.states[state.layer.iterations - 1];
-  return state.fold.choices.get(child)?.[0] ?? state.layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
+  return state.order.choices.get(child)?.[0] ?? state.layer.dst[edgesFrom(child).reduce((best, e) => (c[e] > c[best] ? e : best))];
 }
 
 // Everything that can be shown of this answer now, as [name, parent, capsule].
-function decodable(edge) {
-  const children = state.fold.children.length <= PICTURED ? state.fold.children : [],
+function decodable() {
+  const children = state.order.children.length <= PICTURED ? state.order.children : [],
     here = Math.round(now.r),
     rounds = [here, ...[...Array(state.trace.iterations).keys()].filter((r) => r !== here)];
   return [
-    ...rounds.slice(0, 1).flatMap((r) => state.fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
+    ...rounds.slice(0, 1).flatMap((r) => state.order.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
     ...children.map((child) => [child, chosenBy(child)]).map(([child, j]) => [`c ${child} ${j}`, j, squashedVote(edgeTo(j, child))]),
-    ...(edge === undefined ? [] : [[`c ${state.layer.src[edge]} ${state.layer.dst[edge]}`, state.layer.dst[edge], squashedVote(edge)]]),
-    ...(state.asked.rested ? rounds.slice(1) : []).flatMap((r) => state.fold.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
+    ...(state.asked.rested ? rounds.slice(1) : []).flatMap((r) => state.order.parents.map((j) => [`r ${r} ${j}`, j, [...parentAt(r, j)]])),
   ];
 }
 
@@ -54,7 +51,7 @@ function decodeShown() {
     known = { of: state.routed, pictures: new Map(), portraits: known.portraits };
     for (const { parent, picture } of state.routed.tops) known.pictures.set(`r ${state.layer.iterations - 1} ${parent}`, picture);
   }
-  const missing = decodable(state.explained?.edge).filter(([name]) => !known.pictures.has(name)),
+  const missing = decodable().filter(([name]) => !known.pictures.has(name)),
     names = missing.map(([name]) => name),
     question = `${state.questions} ${names.join()}`;
   if (names.length && question !== pending) {
@@ -66,7 +63,7 @@ function decodeShown() {
 // Pictures of the children's votes, as far as they are known.
 function portraitsByDecoder() {
   if (!state.routed || known.of !== state.routed) return known.portraits ?? null; // until the new ones are drawn
-  const found = state.fold.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${chosenBy(child)}`))]);
+  const found = state.order.children.map((child) => [child, inked(known.pictures.get(`c ${child} ${chosenBy(child)}`))]);
   return (known.portraits = new Map(found.filter(([, picture]) => picture)));
 }
 
@@ -84,89 +81,30 @@ function inked(picture) {
   return raster(shape[1], shape[2], (x) => [...ink, picture[x]]);
 }
 
-// The vote of an edge as if it were the parent, squashed, and the parent.
-function drawDecoded({ edge, parent }, r) {
-  const from = childName(state.layer.src[edge]),
-    { name } = state.trace.parents[parent],
-    n = lengthOf(voteOf(edge)),
-    texts = [words.voteAlone(from, fixed((n * n) / (1 + n * n), 2)), words.parentDrawn(name, r + 1)];
-  [`c ${state.layer.src[edge]} ${parent}`, `r ${r} ${parent}`].forEach((key, at) => {
-    const [canvas, caption] = $("#decoded").children[at].children,
-      picture = known.pictures.get(key);
-    if (picture) showPixels(canvas, picture);
-    canvas.setAttribute("aria-label", texts[at]);
-    caption.textContent = texts[at];
-  });
-}
+const DRAWN = 0.35, // pixels this light count as drawn
+  LITTLE = 0.1; // of all that children could give beyond chance: if parents receive less, colours stay pale
 
-// Maps of the parents' pictures, as strong as children have decided for them; the most of any parent after training is 1.
+// Maps of the parents' pictures for tint(), as strong as children have moved to them from equal shares: viz/routing/tint.py.
 function paintedByDecoder(parents, moment) {
   const pictures = parents.map((j) => known.pictures.get(`r ${Math.round(moment.r)} ${j}`));
   if (known.of !== state.routed || pictures.includes(undefined) || now.k !== state.trace.epochs.length - 1) return null;
-  const decided = (r) => {
-    const sums = new Float64Array(state.layer.parents),
-      c = at(state.image.c, { k: moment.k, r });
-    c.forEach((value, e) => (sums[state.image.dst[e]] += Math.max(0, value - 1 / state.image.choices.get(state.image.src[e]))));
-    return sums;
-  };
-  const most = Math.max(0.1, ...decided(state.trace.trained - 1)),
-    strengths = decided(moment.r).map((sum) => Math.min(1, Math.sqrt(sum / most)));
-  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (strengths[parents[at]] * byte) / 255));
+  const { src, dst, choices } = state.image,
+    beyond = (r) => {
+      const sums = parents.map(() => 0);
+      at(state.image.c, { k: moment.k, r }).forEach((value, e) => (sums[parents.indexOf(dst[e])] += Math.max(0, value - 1 / choices.get(src[e]))));
+      return sums;
+    };
+  const all = [...choices.values()].reduce((sum, count) => sum + 1 - 1 / count, 0),
+    full = Math.max(LITTLE * all, ...beyond(state.trace.trained - 1)),
+    here = beyond(moment.r),
+    top = Math.max(...here);
+  return pictures.map((picture, at) => Float64Array.from(picture, (byte) => (Math.sqrt(here[at] * top) / full) * Math.min(1, byte / 255 / DRAWN)));
 }
 
-$("#decoded").hidden = !network.decoder;
 if (network.decoder) {
-  explanations.push(drawDecoded);
   drawings.push(decodeShown);
   state.decoder = { portraits: portraitsByDecoder, pictureOf, painted: paintedByDecoder };
 }
-
-let way = { child: null, of: null, found: null }, // what is shown: the child, of which answer, and what feeds it
-  wanted = way; // what was asked for last
-
-const findFeeds = newest(ask, "feeds", ({ feeds }, { child, of }) => {
-  way = { child, of, found: feeds };
-  redraw();
-});
-
-function drawWay({ child }) {
-  $("#way").hidden = network.layers.length > 1;
-  if (network.layers.length > 1) return;
-  if (way.child !== child || way.of !== state.routed) {
-    if (wanted.child === child && wanted.of === state.routed) return;
-    wanted = { child, of: state.routed };
-    return findFeeds({ pixels: state.image.pixels.data, child }, wanted);
-  }
-  const { field, window, size, count, maps } = way.found,
-    [, , high, wide] = field,
-    percent = (part) => `${Math.round(100 * part)} %`;
-  $("#way h3").textContent = words.wayTo(childName(child));
-  $("#way figcaption").textContent = words.wayNote(high, wide, maps.length, count);
-  windowed($("#way > div > canvas"), state.photo, field);
-  fill($("#way ol"), maps.length, '<li><canvas role="img"></canvas><span></span></li>');
-  maps.forEach((map, at) => {
-    const [canvas, text] = $("#way ol").children[at].children,
-      grey = raster(...size, (x) => [map.picture[x], map.picture[x], map.picture[x], 255]);
-    windowed(canvas, grey, window);
-    text.textContent = percent(map.share);
-    canvas.setAttribute("aria-label", words.mapOf(map.channel, percent(map.share)));
-  });
-}
-
-// A picture with a frame around a part of it, unless that is all.
-function windowed(canvas, picture, [top, left, high, wide]) {
-  const unit = 128 / picture.width;
-  Object.assign(canvas, { width: 128, height: Math.round(unit * picture.height) });
-  const context = canvas.getContext("2d");
-  context.imageSmoothingEnabled = false;
-  context.drawImage(picture, 0, 0, canvas.width, canvas.height);
-  Object.assign(context, { strokeStyle: `rgb(${state.look.glow.join(" ")})`, lineWidth: 5 });
-  if (high < picture.height || wide < picture.width) {
-    context.strokeRect(left * unit + 2, top * unit + 2, wide * unit - 4, high * unit - 4);
-  }
-}
-
-explanations.push(drawWay);
 
 // The sliders of the longest capsule, which bend the decoder's drawing.
 export const BEND = 0.25; // added to a number of the longest capsule, or taken away, at most

@@ -65,7 +65,7 @@ function drawCompared({ sides, voted: { label, blank }, filled }) {
       cells[side + 1].classList.toggle("longest", !blank && answered[side].includes(j));
     });
   });
-  const names = answered.map((found) => found.map((j) => parents[j].name).join(" + ")),
+  const names = answered.map((found) => found.map((j) => parents[j].name).join(" + ") || words.none),
     [answerRow, entropyRow] = $("#compare tfoot").rows,
     linked = [...Array(state.layer.children).keys()].filter((i) => !stored.unlinked.includes(i));
   states.forEach(({ c }, side) => {
@@ -75,7 +75,7 @@ function drawCompared({ sides, voted: { label, blank }, filled }) {
     const mean = linked.reduce((sum, i) => sum + each[i], 0) / linked.length;
     entropyRow.cells[side + 1].textContent = `${mean.toFixed(3)} nat`;
   });
-  const same = answered[0].every((j) => answered[1].includes(j));
+  const same = names[0] === names[1];
   const changes = words.answerChanges(names, sides.map(named));
   const verdict = blank ? words.blankSheet : same ? words.bothAnswer(names[0]) : changes;
   if ($("#differs").textContent !== verdict) $("#differs").textContent = verdict;

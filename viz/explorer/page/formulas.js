@@ -11,7 +11,6 @@ import { words } from "./words.js";
 const view = new VoteView($("#votes canvas"));
 export const explanations = []; // functions that explain more, each called with the subject and the iteration
 export const own = {}; // what a page adds: outputLine(parent, r) in place of squash, and rule(usual, e, r) of a logit
-let line = null; // the one of the four that is highlighted
 
 // The child that couples most strongly with a parent after the iterations of training, among those drawn.
 function strongestOf(parent) {
@@ -177,15 +176,7 @@ function drawLines(subject, r) {
     item.dataset.panel = texts[3];
     [...item.children].forEach((part, k) => raised(part, k ? texts[k] : words.lines[texts[0]]));
     item.firstChild.dataset.term = { softmax: "coupling", sum: "vote" }[texts[0]] ?? texts[0];
-    if (at === line) item.setAttribute("aria-current", "step");
-    else item.removeAttribute("aria-current");
   });
-  for (const panel of ["#softmax", "#votes", "#edge"]) {
-    $(panel).classList.toggle("spoken", line !== null && lines[line][3] === panel);
-  }
-  $("#line-back").disabled = line === null || (line === 0 && (r === 0 || isOnePass(state.layer.routing)));
-  $("#line-next").disabled = line === 3 && (isOnePass(state.layer.routing) || r === state.trace.iterations - 1);
-  $("#line-next").textContent = line === null ? words.stepThrough : line === 3 && !isOnePass(state.layer.routing) ? words.nextIteration : words.nextLine;
 }
 
 // A text whose ^ raises what follows it, up to a blank.
@@ -305,13 +296,6 @@ function drawWhy() {
   }
 }
 
-function stepLine(by) {
-  const next = line === null ? 0 : line + by;
-  if (next < 0 || next > 3) go({ r: Math.round(now.r) + by });
-  line = (next + 4) % 4;
-  redraw();
-}
-
 // Pointing at a row of a list lights up what it speaks of in the graph, the image, the curve and the parents.
 function lights(list, of) {
   for (const kind of ["pointerover", "focusin"]) {
@@ -328,8 +312,6 @@ lights($("#lines ol"), ({ child, edge, parent }, at) => {
 });
 lights($("#softmax tbody"), ({ child }, at) => ({ child, parent: state.layer.dst[edgesFrom(child)[at]] }));
 $("#round").addEventListener("input", ({ target }) => go({ r: target.value - 1 }));
-$("#line-next").addEventListener("click", () => stepLine(1));
-$("#line-back").addEventListener("click", () => stepLine(-1));
 $("#elsewhen button").addEventListener("click", () => go({ k: state.trace.epochs.length - 1 }));
 $("#votes details").addEventListener("toggle", redraw);
 drawings.push(drawWhy);

@@ -2,7 +2,7 @@
 
 import { computed, doubtOf, reanswered } from "./answer.js";
 import { Desk, NEUTRAL } from "./desk.js";
-import { chooserInput, show, showImages, stepChild, takeImage } from "./page.js";
+import { chooserInput, show, showImages, stepChild } from "./page.js";
 import { answers, noun, RIGHT, WRONG, wrongOf } from "./panels.js";
 import { paste, photograph } from "./picture.js";
 import { resume } from "./share.js";
@@ -85,7 +85,6 @@ const [, high, wide] = network.shape,
   REST = 350; // milliseconds after which a drawing is taken to be done
 state.layer = lastLayer(network);
 state.shown = EMPTY;
-stored.looks &&= network.layers.length === 1; // origins.js goes back from primary capsules
 
 // Ends of the last layer's edges, as the page has them; the network's arrays stay in its thread.
 function lastLayer({ layers }) {
@@ -100,7 +99,6 @@ function shelved(each, n) {
   return { name: name ?? `image ${n}`, classes: [each.label], pixels: each.pixels, wrong: name && wrongOf(stored, each) };
 }
 
-const findLooks = stored.looks && !network.decoder ? newest(thread(), "saliency", addLooks) : null; // it takes a second
 const explain = newest(ask, "explain", (answer, about) => showAnswer(answer, about));
 
 export function showPixels(canvas, data) {
@@ -113,7 +111,8 @@ state.desk = new Desk($("#sheet canvas"), options, () => changed(), snapshot);
 // Lay an image of the shelf on the desk, without showing it yet.
 export function layOut(at) {
   const { name, classes, pixels } = shelf[at];
-  chooserInput(at).parentElement.scrollIntoView({ block: "nearest", inline: "center" });
+  const { offsetLeft, offsetWidth, parentElement: row } = chooserInput(at).parentElement;
+  row.scrollLeft = offsetLeft - (row.clientWidth - offsetWidth) / 2; // not the page
   state.shown = { at, label: classes.length === 1 ? classes[0] : null, name: /^image \d/.test(name) ? sentence(`test ${name}`) : words.testImageOf(name) };
   state.held = {};
   Object.assign(state.desk, { picture: photograph(pixels), lines: [], adjust: { ...NEUTRAL } });
@@ -152,8 +151,9 @@ export function changed(moment = null) {
   const empty = !state.desk.picture && !state.desk.lines.length;
   if (!state.desk.picture) {
     state.shown = { ...EMPTY, name: empty ? "" : words.drawing };
-    for (const input of document.querySelectorAll("#images input")) input.checked = false;
   }
+  if (state.shown.at === null) for (const input of document.querySelectorAll("#images input")) input.checked = false;
+  if (!state.shown.typed && document.activeElement !== $("#typed")) $("#typed").value = "";
   if (empty) state.held = {};
   const altered = state.desk.lines.length > 0 || Object.values(state.desk.adjust).some((value) => value !== 0),
     { label, at } = state.shown,
@@ -182,8 +182,7 @@ function showAnswer(answer, about) {
     blank = doubt === "blank";
   $("main").classList.toggle("blank", blank);
   const names = answers([...answer.states[state.layer.iterations - 1].lengths]).map((parent) => stored.parents[parent].name),
-    pairs = network.objects > 1 && state.desk.lines.length ? words.always(noun(), network.objects) : "",
-    text = { blank: words.blank, short: words.short(names.at(-1), network.limits.most) + pairs, unlike: words.unlike(network.limits.most) }[doubt] ?? pairs;
+    text = { blank: words.blank, unlike: words.unlike(network.limits.most) }[doubt] ?? "";
   $("#doubts").hidden = !text;
   if ($("#doubts").textContent !== text) $("#doubts").textContent = text; // a screen reader reads each change aloud
   if (page !== null) {
@@ -198,7 +197,7 @@ function showAnswer(answer, about) {
   clearTimeout(resting);
   resting = setTimeout(() => rest(about), REST);
   const mark = label === null || blank ? "" : answer.tops[0].parent === label ? ` ${RIGHT}` : ` ${WRONG}`;
-  $("#verdict").textContent = blank ? "" : words.readAs(names, doubt) + mark;
+  $("#verdict").textContent = blank ? "" : words.readAs(names, doubt, noun()) + mark;
   if (moment) resume(moment);
   for (const arrival of arrivals) arrival(answer, { label, blank, moment });
 }
@@ -211,23 +210,14 @@ function reconstructionOf({ tops }) {
 }
 
 let resting = 0;
-function drawnImage({ saliency, data, label }, answer) {
-  const spots = saliency && { shape: [state.layer.children, high, wide], data: saliency };
-  return computed({ ...answer, saliency: spots }, state.layer, stored, { shape: network.shape, data }, label);
+function drawnImage({ data, label }, answer) {
+  return computed(answer, state.layer, stored, { shape: network.shape, data }, label);
 }
 
 // The drawing is done: what takes longer than an answer is asked.
 function rest(about) {
   about.rested = true;
-  if (about.page === null) findLooks?.({ pixels: about.data }, about);
   redraw();
-}
-
-// Take where children look into the image that it is asked of.
-function addLooks({ saliency }, about) {
-  if (about !== state.asked) return;
-  state.trace.images[0] = drawnImage({ ...about, saliency }, state.routed);
-  takeImage(now.n);
 }
 
 for (const [id, most] of [

@@ -116,7 +116,7 @@ function plainProducts(rows, others, K, start) {
   });
 }
 
-export const products = productsByLanes() ?? plainProducts;
+const products = productsByLanes() ?? plainProducts;
 
 // A map {values, shape: [channels, height, width]}, convolved without padding.
 function convolved({ values, shape: [channels, height, width] }, { weight, bias, stride, groups }) {
@@ -168,13 +168,10 @@ export class Network {
     this.last = this.layers.at(-1);
   }
 
-  // u of the primary capsules, types outermost; `maps`, where given, gets what went into each step.
-  primaryCapsules(pixels, maps = []) {
+  // u of the primary capsules, types outermost.
+  primaryCapsules(pixels) {
     let map = { values: Float64Array.from(pixels, (value) => value / 255), shape: this.shape };
-    for (const step of this.stem) {
-      maps.push(map);
-      map = STEPS[step.kind](map, step);
-    }
+    for (const step of this.stem) map = STEPS[step.kind](map, step);
     const { dim, types } = this.primary,
       { values } = map,
       size = values.length / (types * dim); // positions
@@ -186,9 +183,9 @@ export class Network {
     return squashed(s, dim);
   }
 
-  // u_hat of the last layer, routed to by the layers before it as in training; `maps` as above.
-  votes(pixels, maps = []) {
-    let u = this.primaryCapsules(pixels, maps);
+  // u_hat of the last layer, routed to by the layers before it as in training.
+  votes(pixels) {
+    let u = this.primaryCapsules(pixels);
     for (const layer of this.layers.slice(0, -1)) u = layer.route(layer.votes(u)).at(-1).v;
     return this.last.votes(u);
   }

@@ -125,10 +125,12 @@ export class NodeGraph extends Graph {
     return { l, c: own[l] };
   }
 
-  // Grey where the couplings are equal, the capsule's colour where the edge has chosen it.
+  // Grey where the couplings are equal, or differ from training to training as in random graphs; the capsule's colour where
+  // the edge has chosen it.
   color(l, c, look) {
-    const equal = 1 / this.conv.K,
-      part = Math.min(1, Math.max(0, (c - equal) / (1 - equal))) ** 0.5,
+    const { K, agrees, chance } = this.conv,
+      equal = agrees && !chance.beyond ? 1 : 1 / K,
+      part = equal < 1 ? Math.min(1, Math.max(0, (c - equal) / (1 - equal))) ** 0.5 : 0,
       grey = rgbOf(look.muted);
     return `rgb(${rgbOf(look.parents[l]).map((channel, k) => Math.round(part * channel + (1 - part) * grey[k])).join(" ")})`;
   }

@@ -16,6 +16,7 @@ export const conv = new NodeConv(stored);
 export const ROUNDS = Math.max(10, stored.iterations); // iterations shown
 const SLIDERS = 12, // features that have one each, at most
   NAMED = 4, // edges that a sentence names
+  CHOSEN = 0.5, // of the way from equal couplings to 1, above which an edge chooses a capsule, as viz.routing.selection has it
   PLAINLY = 0.01; // by which the coupling with another capsule is larger, or it would be a tie
 const graph = (state.graph = new NodeGraph($(".stage > canvas")));
 let given, // for each edge of the given graph the capsule with its largest coupling, and whether it has chosen it
@@ -129,25 +130,29 @@ function couplingsOf(c, e) {
   return [...c.subarray(e * conv.K, (e + 1) * conv.K)];
 }
 
-// How many edges choose each capsule.
+function chooses(c) {
+  return c > 1 / conv.K + CHOSEN * (1 - 1 / conv.K);
+}
+
+// How many edges choose each capsule; of those given only where another training agrees.
 function countsOf(c) {
   const counts = Array(conv.K).fill(0);
   for (const e of state.image.linked) {
     const own = couplingsOf(c, e),
       l = indexOfLargest(own);
-    if (own[l] > leastToChoose(conv.K)) counts[l]++;
+    if (chooses(own[l]) && (conv.agrees?.[conv.edges.number[e]] ?? true)) counts[l]++;
   }
   return counts;
 }
 
 function drawHead(c) {
-  const title = words.title(countsOf(c), state.trace.edges),
-    { routing, iterations, unit_votes: unit } = conv,
-    r = Math.round(now.r);
-  const early = r ? "grow" : "start", // equal couplings need a reason in the layer's answer alone
-    equal = routing === "uniform" ? routing : r !== iterations - 1 ? early : unit ? "unit" : "given";
+  const { agrees, causes, chance, routing, warnings } = conv,
+    title = chance.beyond ? words.title(countsOf(c), state.trace.edges, causes) : words.noMore,
+    what = agrees && !chance.beyond ? "grey" : routing === "uniform" ? routing : Math.round(now.r) ? "grow" : "start",
+    measured = words.chance(chance, agrees, conv.sample?.edges ?? stored.src.length);
   if ($("h1").textContent !== title) $("h1").textContent = title;
-  $("#lead").textContent = words.lead(conv.K, title.endsWith("all undecided") ? equal : "grow");
+  $("#lead").textContent = words.lead(conv.K, what);
+  $("#chance").textContent = [measured, ...warnings.map((text) => `${sentence(text)}.`)].join(" ");
   $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, state.trace.edges)].join(" · ");
   $("#graph-head").textContent = words.head(conv.two_way);
 }
@@ -186,6 +191,7 @@ function drawCapsules(c) {
     row.style.setProperty("--of", state.look.parents[l]);
     row.setAttribute("aria-pressed", l === now.capsule);
     row.querySelector(".name").textContent = words.capsule(l);
+    row.title = conv.causes[l];
     row.querySelector(".bar").style.setProperty("--share", value / most);
     row.querySelector(".value").textContent = texts[l];
   });

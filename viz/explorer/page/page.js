@@ -2,31 +2,32 @@
 // Called by recorded.js for a trace, and by live.js for a trace and after each answer of the network.
 
 import { drawEntropy } from "./charts.js";
-import { drawScale, Graph, PICTURED } from "./graph.js";
-import { drawChildTable, drawImage, drawNumbers, drawParents, drawTime, drawTitle, folded, isLastEpoch, isWrong, noun, tipLines, WRONG } from "./panels.js";
-import { Heat, multiply, paste, photograph, raster, tint } from "./picture.js";
+import { PICTURED } from "./graph.js";
+import { drawChildTable, drawImage, drawNumbers, drawParents, drawTime, drawTitle, isLastEpoch, isWrong, noun, ordered, tipLines, WRONG } from "./panels.js";
+import { paste, photograph } from "./picture.js";
+import { OTHERS, Ribbons } from "./ribbons.js";
 import { childName, choose, drawings, drawTip, go, lookWith, redraw, renewals, spokenOf, step, stop, toggle } from "./shell.js";
 import { now, state } from "./state.js";
-import { $, indexOfLargest, leastToChoose } from "./tools.js";
+import { $, channels, indexOfLargest } from "./tools.js";
 import { at, unpacked } from "./trace.js";
 import { words } from "./words.js";
 
-const graph = (state.graph = new Graph($(".stage > canvas")));
+const graph = (state.graph = new Ribbons($(".stage > canvas")));
 
 // Draw a trace, at round r and epoch k from 0. A selection stays where the new one has the same child or parent.
 export function show(data, r = data.trained - 1, k = data.epochs.length - 1) {
-  stop();
+  if (now.playing?.over !== "screen") stop(); // a screen of the article goes on to its round
   state.trace = data;
   now.n = Math.min(state.trace.start, state.trace.images.length - 1);
   now.k = Math.min(k, state.trace.epochs.length - 1);
-  now.r = Math.min(r, state.trace.iterations - 1);
+  if (!now.playing) now.r = Math.min(r, state.trace.iterations - 1);
   if (now.parent >= state.trace.parents.length) now.parent = null;
   $("#epochs").hidden = state.trace.epochs.length < 2;
   $("#epoch").max = state.trace.epochs.length - 1;
   $("#sheet").hidden = !state.trace.images[0].pixels;
   $("#desk").hidden = !state.trace.images[0].pixels && state.trace.images.length < 2;
   $("main").classList.toggle("unpictured", $("#sheet").hidden);
-  recolor();
+  colored = null;
   takeImage(now.n);
 }
 
@@ -61,10 +62,8 @@ export function takeImage(n) {
   if (!state.image.order.includes(now.child)) now.child = null;
   now.hovered = null;
   state.photo = state.image.pixels && photograph(state.image.pixels);
-  state.heat = state.photo && state.image.saliency && new Heat(state.trace, state.image);
-  state.looks = state.trace.network?.decoder ? null : portraitsByHeat();
   $("#lead").textContent = words.lead(noun(), Boolean(state.photo));
-  const columns = words.columns(Boolean(state.trace.network?.decoder), Boolean(state.looks));
+  const columns = words.columns(Boolean(state.trace.network?.decoder));
   columns.forEach((text, at) => ($("#columns").children[at].textContent = text));
   $("#source").textContent = [state.trace.title, ...state.trace.source].join(" · ");
   $("#shown-edges").textContent =
@@ -72,49 +71,51 @@ export function takeImage(n) {
   redraw();
 }
 
-// Without a decoder, where each child looks; dots where children are many.
-function portraitsByHeat() {
-  if (!state.heat || state.image.order.length > PICTURED) return null;
-  const portrait = (child) => {
-    const { width, height } = state.photo,
-      canvas = raster(height, width, () => [0, 0, 0, 255]),
-      context = canvas.getContext("2d");
-    context.drawImage(state.photo, 0, 0);
-    multiply(context, tint([state.heat.spot(child)], [state.look.glow], 255, height, width), 0, 0, width, height);
-    return canvas;
-  };
-  return new Map(state.image.order.map((child) => [child, portrait(child)]));
-}
+let colored = null; // the parents that have colours now, as text
 
-function recolor() {
-  state.look = lookWith(state.trace.parents.map(({ color }) => color));
+// The parents that are named are blue and orange, and more of them as the trace has it; the others are grey, the longest the
+// darkest. The parents of loads have the trace's colours.
+function recolor({ outer: named, loads }, lengths) {
+  const key = named.join();
+  if (key === colored) return;
+  colored = key;
+  const given = state.trace.parents.map(({ color }) => color),
+    { first, second, rest, muted, parents, ...look } = lookWith(given),
+    rank = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a]),
+    grey = (j) => {
+      const part = (rank.indexOf(j) / lengths.length) * 0.8,
+        [dark, light] = [muted, rest].map(channels);
+      return `rgb(${dark.map((channel, k) => Math.round(channel + part * 0.5 * (light[k] - channel))).join(" ")})`;
+    };
+  const colorOf = (j) => (loads ? parents[j] : named.includes(j) ? [first, second][named.indexOf(j)] ?? parents[named.indexOf(j)] : grey(j));
+  state.look = { ...look, rest, muted, named: loads ? [...given.keys()] : named, parents: given.map((_, j) => colorOf(j)) };
 }
 
 function drawPage() {
   const c = at(state.image.c, now),
     lengths = at(state.image.lengths, now);
-  state.fold = folded();
+  state.order = ordered();
+  recolor(state.order, at(state.image.lengths, { k: Math.round(now.k), r: state.trace.trained - 1 }));
   const longest = indexOfLargest(lengths);
-  state.parentShown = now.parent ?? state.fold.choices.get(spokenOf())?.[0] ?? longest;
+  state.parentShown = now.parent ?? state.order.choices.get(spokenOf())?.[0] ?? longest;
   const blank = $("main").classList.contains("blank"), // set by live.js for an empty sheet
     untrained = state.trace.epochs.length > 1 && state.trace.epochs[Math.round(now.k)] === 0, // the longest parent means nothing
     verdict = { blank, untrained, wrong: isWrong(state.image, longest) && !untrained && !blank };
-  $(".stage").style.setProperty("--least", `${24 * state.fold.parents.length}px`);
-  graph.take(state.image, state.fold, state.fold.children.length <= PICTURED && isLastEpoch() ? (state.decoder ? state.decoder.portraits() : state.looks) : null);
+  $(".stage").style.setProperty("--least", `${24 * state.order.columns.length}px`);
+  graph.take(state.image, state.order, state.order.children.length <= PICTURED && isLastEpoch() ? (state.decoder?.portraits() ?? null) : null);
   graph.draw(c, now, now.hovered, state.look);
   drawTitle(blank);
   drawTime();
-  drawScale($("#scale"), graph, state.trace.choices, state.look, state.trace.choices && leastToChoose(state.trace.choices));
   drawParents(lengths, longest, verdict);
   drawTip(tipLines);
   if (state.photo) drawImage();
-  const chosenColor = (child) => state.look.parents[state.fold.choices.get(child)?.[0]];
+  const chosenColor = (child) => state.look.parents[state.order.choices.get(child)?.[0]];
   state.curve = drawEntropy($("#entropy canvas"), state.trace, state.image, now, chosenColor, state.look);
   drawNumbers(longest, lengths, verdict);
   $("#clear").hidden = now.parent === null && now.child === null;
-  $("#folded").hidden = !state.fold.undecided || (state.fold.all && !now.all);
-  $("#folded").textContent = now.all ? words.fold : `+ ${words.undecidedParts(state.fold.undecided)}: ${words.unfold}`;
-  $("#folded").setAttribute("aria-pressed", now.all);
+  $("#all").hidden = state.order.loads || (!now.all && !state.order.others.length);
+  $("#all").textContent = now.all ? words.fold : words.unfold;
+  $("#all").setAttribute("aria-pressed", now.all);
   drawPin();
   if (!$("#why").hidden) drawChildTable(c);
 }
@@ -140,7 +141,7 @@ $("#name").addEventListener("input", ({ target }) => {
 });
 $("#epoch").addEventListener("input", (event) => go({ k: Number(event.target.value) }));
 $("#epochs button").addEventListener("click", () => toggle("epochs"));
-$("#folded").addEventListener("click", () => choose({ all: !now.all, hovered: null }));
+$("#all").addEventListener("click", () => choose({ all: !now.all, hovered: null }));
 
 graph.canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y }) => {
   if (graph.pull) return;
@@ -152,18 +153,19 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
   if (graph.pulled) return (graph.pulled = false); // the end of a pull isn't a click
   const under = graph.under(x, y, now);
   if (!under) choose({ child: null, parent: null });
-  else if (under.edge === undefined) choose({ child: under.child === now.child ? null : under.child });
+  else if (state.silences(under.child)) return;
+  else if (under.parent === undefined || under.parent === OTHERS) choose({ child: under.child === now.child ? null : under.child });
   else if (under.child === now.child && under.parent === now.parent) choose({ child: null, parent: null });
   else choose({ child: under.child, parent: under.parent });
 });
 graph.canvas.addEventListener("keydown", stepChild);
 
 export function stepChild(event) {
-  step(event, state.fold.children, now.child, (child) => choose({ child, hovered: null }));
+  step(event, state.order.children, now.child, (child) => choose({ child, hovered: null }));
 }
 
 drawings.push(drawPage);
 renewals.push(() => {
-  recolor();
+  colored = null;
   takeImage(now.n);
 });

@@ -2,19 +2,20 @@
 
 import { rgbOf } from "./graph.js";
 import { drawPhoto, paste, tint } from "./picture.js";
+import { OTHERS } from "./ribbons.js";
 import { childName, choose, drawRound, writtenLogit } from "./shell.js";
 import { now, state } from "./state.js";
-import { $, fill, fixed, indexOfLargest, leastToChoose, lighter, sentence, setBar } from "./tools.js";
+import { $, decision, fill, fixed, indexOfLargest, lighter, sentence, setBar } from "./tools.js";
 import { at } from "./trace.js";
 import { words } from "./words.js";
 
 export const WRONG = "✗";
 export const RIGHT = "✓";
 const DEAD = "†";
-const ENOUGH = 0.3, // share of a pixel that must belong to parents for their full colour
-  MOST_ROWS = 24, // parents that all have a row where their loads are shown
+const MOST_ROWS = 24, // parents that all have a row where their loads are shown
   LEAST_SIDE = 12, // pixels of a parent's picture
-  LARGEST_SIDE = 104,
+  LARGEST_SIDE = 96,
+  ROW = 24, // pixels of a row without a picture
   ROOMY = 60; // pixels of a picture beside which an old length has room
 
 // Pictures of children and parents are known of the last epoch alone.
@@ -33,72 +34,80 @@ export function isWrong({ label }, longest, parents = state.trace.parents) {
   return label in parents && label !== longest;
 }
 
-// The parents that are the answer: of several objects as many of the longest.
+// The parents that the network names, in their order: of several objects as many of the longest, as far as they are longer
+// than the network's threshold.
 export function answers(lengths) {
-  const order = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b);
-  return order.slice(0, state.trace.network?.objects ?? 1);
+  const { objects = 1 } = state.trace.network ?? {},
+    { threshold } = state.trace,
+    order = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b);
+  return order.slice(0, objects).filter((j) => lengths[j] > threshold).sort((a, b) => a - b);
 }
 
 // child -> [parent, coupling] of its largest coupling at a moment; the parent is null while the child is undecided.
-function choicesAt(moment) {
+export function choicesAt(moment) {
   const { src, dst, choices } = state.image,
     c = at(state.image.c, moment),
     best = new Map();
   src.forEach((child, e) => c[e] <= c[best.get(child)] || best.set(child, e));
   for (const [child, e] of best) {
-    best.set(child, [c[e] > leastToChoose(choices.get(child)) ? dst[e] : null, c[e]]);
+    best.set(child, [decision(c[e], choices.get(child)).undecided ? null : dst[e], c[e]]);
   }
   return best;
 }
 
-// The children and parents shown: those that decide after the rounds of training and the parents they choose, or all. The
-// order is that of the pictures: by the mean place of the parents, weighed by the couplings.
-export function folded() {
+// The children and the columns of parents from top to bottom, as the answer has them: the parents that are named outside,
+// the others between them, in one column unless all are asked for; children by the mean place of their shares.
+export function ordered() {
   const answer = { k: Math.round(now.k), r: state.trace.trained - 1 },
-    choices = choicesAt(answer),
-    decided = state.image.order.filter((child) => choices.get(child)[0] !== null || child in state.held || child in now.pinned || child === now.child),
-    chosen = new Set([...answers(at(state.image.lengths, answer)), ...decided.map((child) => choices.get(child)[0]), ...Object.values(state.held), now.parent]),
-    linked = new Set(state.image.dst),
-    parents = [...state.trace.parents.keys()].filter((j) => linked.has(j) || chosen.has(j)),
-    place = meanPlaces(at(state.image.c, answer), chosen);
-  const old = beforePulls()?.fold ?? { children: [], parents: [] }, // stay where they were
-    joined = (some, more) => [...some, ...more.filter((each) => !some.includes(each))],
-    shown = joined(old.children, decided.sort((a, b) => place(a) - place(b))),
-    all = now.all || !shown.length;
+    named = answers(at(state.image.lengths, answer)),
+    linked = [...new Set(state.image.dst)].sort((a, b) => a - b),
+    loads = Boolean(state.trace.dead),
+    all = now.all || (loads && linked.length <= MOST_ROWS),
+    before = beforePulls()?.order;
+  const outer = loads ? [] : before?.outer ?? named,
+    asked = [now.parent, ...named, ...Object.values(state.held)].filter((j) => linked.includes(j) && !outer.includes(j)),
+    inner = all ? linked.filter((j) => !outer.includes(j)) : [...new Set(asked)].sort((a, b) => a - b),
+    others = linked.filter((j) => !outer.includes(j) && !inner.includes(j)),
+    columns = [...outer.slice(0, 1), ...inner, ...(others.length ? [OTHERS] : []), ...outer.slice(1)];
+  const place = meanPlaces(at(state.image.c, answer), loads ? linked : [...outer.slice(0, 1), OTHERS, ...outer.slice(1)]);
   return {
-    choices,
+    choices: choicesAt(answer),
+    named,
+    outer,
     all,
-    undecided: state.image.order.length - shown.length,
-    children: all ? state.image.order : shown,
-    parents: all || (state.trace.dead && parents.length <= MOST_ROWS) ? parents : joined(old.parents, parents.filter((j) => chosen.has(j))),
+    loads,
+    others,
+    columns,
+    parents: columns.filter((j) => j !== OTHERS),
+    children: before?.children ?? [...state.image.order].sort((a, b) => place(a) - place(b)),
   };
 }
 
-// {lengths, fold} of the answer before lines were pulled, or null where none is.
+// {lengths, order} of the answer before ribbons were pulled, or null where none is.
 export function beforePulls() {
   if (!Object.keys(state.held).length || !state.unpulled?.data.every((value, x) => value === state.asked.data[x])) return null;
-  return { fold: state.unpulled.fold, lengths: state.unpulled.states[Math.round(now.r)].lengths };
+  return { order: state.unpulled.order, lengths: state.unpulled.states[Math.round(now.r)].lengths };
 }
 
-// The mean place of each child's parents among those that are `shown`, weighed by couplings c.
-function meanPlaces(c, shown) {
-  const weights = new Map();
+// The mean place of each child's shares among columns.
+function meanPlaces(c, columns) {
+  const sums = new Map();
   state.image.src.forEach((child, e) => {
-    const [weight, sum] = weights.get(child) ?? [0, 0];
-    if (shown.has(state.image.dst[e])) weights.set(child, [weight + c[e], sum + c[e] * state.image.dst[e]]);
+    const place = columns.indexOf(columns.includes(state.image.dst[e]) ? state.image.dst[e] : OTHERS);
+    sums.set(child, (sums.get(child) ?? 0) + c[e] * place);
   });
-  return (child) => (weights.has(child) ? weights.get(child)[1] / weights.get(child)[0] : state.trace.parents.length);
+  return (child) => sums.get(child) ?? 0;
 }
 
-// A question, and how many children choose which parent at this moment.
+// A question, and how many children give most of themselves to which parent at this moment.
 export function drawTitle(blank) {
   const [k, r] = [Math.round(now.k), Math.round(now.r)],
     counts = Array(state.trace.parents.length).fill(0);
-  for (const [parent] of choicesAt({ k, r }).values()) if (parent !== null) counts[parent]++;
+  for (const [parent, c] of choicesAt({ k, r }).values()) if (decision(c, 2).most) counts[parent]++;
   const all = state.image.chosen?.(k, r) ?? counts, // of children that aren't shown too
-    chosen = [...all.keys()].filter((j) => all[j]).sort((a, b) => all[b] - all[a]),
-    named = chosen.map((j) => [state.trace.parents[j].name, all[j]]),
-    title = words.title(noun(), state.trace.network?.objects ?? 1, blank ? null : named, state.image.chosen ? state.image.linked.length : state.image.order.length);
+    given = [...all.keys()].filter((j) => all[j]).sort((a, b) => all[b] - all[a]),
+    counted = given.map((j) => [state.trace.parents[j].name, all[j]]),
+    title = words.title(noun(), state.trace.network?.objects ?? 1, blank ? null : counted, state.image.chosen ? state.image.linked.length : state.image.order.length);
   if ($("h1").textContent !== title) $("h1").textContent = title;
 }
 
@@ -116,45 +125,54 @@ export function drawTime() {
   $("#epochs button").setAttribute("aria-pressed", now.playing?.over === "epochs");
 }
 
-// The rows of the parents shown, each with its picture by the decoder, where there is one.
+// The rows of the parents beside their bars, each with its picture by the decoder, where there is one; and the row of the
+// others, which shows them.
 export function drawParents(lengths, longest, { blank, untrained, wrong }) {
-  const answer = blank || untrained ? [] : answers(lengths),
+  const { columns, named, others } = state.order,
     before = beforePulls(),
     largest = state.trace.parents.some(({ name }) => name.length > 3) ? 72 : LARGEST_SIDE, // a word needs room beside it
-    side = Math.max(LEAST_SIDE, Math.min(largest, $(".stage").clientHeight / state.fold.parents.length - 8));
+    side = Math.max(LEAST_SIDE, Math.min(largest, $(".stage").clientHeight / columns.length - 8)),
+    pictured = !blank && isLastEpoch() && state.decoder;
   $("#parents").style.setProperty("--side", `${side}px`);
   $("#parents").classList.toggle("filtered", now.parent !== null);
-  const [dot, name, value, unseen, bar, was] = ["dot", "name", "value", "unseen", "bar", "was"].map((part) => `<span class="${part}"></span>`),
-    html = `<button type="button"><canvas hidden></canvas>${dot} ${name} ${value}${unseen}${bar}${was}</button>`;
-  fill($("#parents"), state.fold.parents.length, html, (row) => {
-    row.addEventListener("click", () => choose({ parent: now.parent === Number(row.dataset.parent) ? null : Number(row.dataset.parent) }));
+  const [name, value, mark, unseen, was] = ["name", "value", "mark", "unseen", "was"].map((part) => `<span class="${part}"></span>`),
+    html = `<button type="button"><canvas hidden></canvas>${name} ${value} ${mark}${unseen}${was}</button>`;
+  fill($("#parents"), columns.length, html, (row) => {
+    row.addEventListener("click", () => {
+      const parent = Number(row.dataset.parent);
+      choose(parent === OTHERS ? { all: true } : { parent: now.parent === parent ? null : parent });
+    });
   });
-  state.fold.parents.forEach((j, at) => {
+  const places = state.graph.labels((j) => (j === OTHERS ? 2 * ROW : pictured ? side + 6 : ROW));
+  columns.forEach((j, at) => {
     const row = $("#parents").children[at],
-      { name } = state.trace.parents[j],
+      part = (name) => row.querySelector(`.${name}`),
       dead = state.trace.dead?.[Math.round(now.k)][Math.round(now.r)][j],
-      value = blank ? "" : words.amount(lengths[j]),
-      picture = blank || !isLastEpoch() ? null : state.decoder?.pictureOf(j) ?? null;
+      picture = (pictured && state.decoder.pictureOf(j)) || null,
+      shown = j === OTHERS ? "" : blank ? "" : words.amount(lengths[j]);
     row.dataset.parent = j;
-    row.title = name;
-    row.style.setProperty("--of", state.look.parents[j]);
-    row.classList.toggle("longest", answer.includes(j));
+    row.title = j === OTHERS ? words.unfold : state.trace.parents[j].name;
+    row.style.setProperty("--of", j === OTHERS ? state.look.rest : state.look.parents[j]);
+    row.style.top = `${places[at].y}px`;
+    row.style.height = `${places[at].tall}px`;
+    row.classList.toggle("longest", named.includes(j) && !blank && !untrained);
+    row.classList.toggle("others", j === OTHERS);
     row.classList.toggle("target", (state.graph.pull?.to ?? now.hovered?.parent) === j);
     row.setAttribute("aria-pressed", j === now.parent);
     row.querySelector("canvas").hidden = !picture;
     if (picture) paste(row.querySelector("canvas"), picture);
-    row.querySelector(".dot").textContent = dead ? DEAD : wrong ? { [longest]: WRONG, [state.image.label]: RIGHT }[j] ?? "" : "";
-    row.querySelector(".name").textContent = name;
-    row.querySelector(".value").textContent = value;
-    row.querySelector(".bar").style.setProperty("--share", blank ? 0 : lengths[j]);
-    row.querySelector(".was").textContent = side >= ROOMY && before && value !== words.amount(before.lengths[j]) ? words.was(before.lengths[j]) : "";
-    row.querySelector(".unseen").textContent = words.marks(answer.includes(j), wrong && j === longest, wrong && j === state.image.label, dead);
+    part("name").textContent = j === OTHERS ? words.others(others.length, noun(), Math.max(...others.map((other) => lengths[other]))) : state.trace.parents[j].name;
+    part("value").textContent = shown;
+    part("mark").textContent = dead ? DEAD : wrong ? { [longest]: WRONG, [state.image.label]: RIGHT }[j] ?? "" : "";
+    part("was").textContent = side >= ROOMY && before && shown && shown !== words.amount(before.lengths[j]) ? words.was(before.lengths[j]) : "";
+    part("unseen").textContent = words.marks(named.includes(j), wrong && j === longest, wrong && j === state.image.label, dead);
   });
 }
 
 // The lines of the tip at a child or an edge.
 export function tipLines({ child, parent, edge }) {
   const name = childName(child);
+  if (parent === OTHERS) return [words.givesOthers(name, state.order.others.length)];
   if (edge === undefined) return [sentence(name), words.tipChild(at(state.image.entropy, now)[child].toFixed(3))];
   const share = at(state.image.c, now)[edge];
   return [words.gives(name, share, state.trace.parents[parent].name), ...words.tipEdge(...numbersAt(now)(edge))];
@@ -166,24 +184,19 @@ function numbersAt(moment) {
   return (edge) => [fixed(c[edge], 3), ...(agreement ? [writtenLogit(b[edge], state.image.src[edge], state.image.dst[edge]), fixed(agreement[edge], 2)] : [])];
 }
 
-// The image, its strokes in the colours of the parents that get them; or those that move the child under the pointer.
+// The image, its strokes in the colours of the parents that get them, and the field of the child that is spoken of.
 export function drawImage() {
   const child = now.hovered?.child ?? now.child,
     { fields } = state.trace,
-    parents = now.parent === null ? state.fold.parents : [now.parent],
+    parents = now.parent === null ? state.order.named : [now.parent],
     [, height, width] = state.image.pixels.shape,
-    lit = parents.map((j) => rgbOf(lighter(state.trace.parents[j].color, "#000000")));
+    lit = parents.map((j) => rgbOf(lighter(rgbOf(state.look.parents[j]), "#000000", 0)));
   let tinted = null,
     note = "";
-  if (child !== null && state.heat && isLastEpoch()) {
-    tinted = tint([state.heat.spot(child)], [state.look.glow], 255, height, width);
-    note = words.glowOfChild(childName(child));
-  } else {
-    const maps = state.decoder?.painted(parents, now) ?? state.heat?.maps(parents, now);
-    if (maps) tinted = tint(maps, lit, ENOUGH, height, width);
-    if (maps) note = words.colors;
-  }
-  const frame = child !== null && fields && !state.heat ? fields.places[fields.of[child]] : null;
+  const maps = state.decoder?.painted(parents, now);
+  if (maps) tinted = tint(maps, lit, height, width);
+  if (maps) note = words.colors;
+  const frame = child !== null && fields ? fields.places[fields.of[child]] : null;
   if (frame) note = words.frame(frame[2], frame[3], childName(child));
   if (state.desk) state.desk.show(tinted, frame);
   else drawPhoto($("#sheet canvas"), state.photo, tinted, frame);
@@ -219,7 +232,7 @@ export function drawNumbers(longest, lengths, { blank, untrained, wrong }) {
   $("#entropy canvas").setAttribute("aria-label", `${$("#entropy h2").textContent}. ${$("#mean").textContent}`);
   const place = words.moment(Math.round(now.r) + 1, state.trace.epochs[Math.round(now.k)]);
   const chosen = now.child === null ? "" : words.isSelected(childName(now.child));
-  state.graph.canvas.setAttribute("aria-label", words.graphLabel(words.children(state.fold.children.length), words.parents(state.fold.parents.length), chosen));
+  state.graph.canvas.setAttribute("aria-label", words.graphLabel(words.children(state.order.children.length), words.parents(state.order.parents.length), chosen));
   const answer = blank ? words.noAnswer : words.longestIs(state.trace.parents[longest].name, words.amount(lengths[longest]), wrong);
   const text = `${place}: ${untrained ? words.untrained : answer}.${chosen}`;
   if (!now.playing && $("#status").textContent !== text) $("#status").textContent = text;

@@ -1,9 +1,10 @@
-// Grab a child's line and pull it to another parent, where the child is then held; or let it go, and it votes for none. All
+// Grab a child's ribbon and pull it to another parent, where the child is then held; or let it go, and it votes for none. All
 // rounds are routed again. The list below the graph does the same for a chosen child.
 
 import { LET_GO } from "./layer.js";
 import { changed, hold } from "./live.js";
 import { beforePulls } from "./panels.js";
+import { OTHERS } from "./ribbons.js";
 import { childName, drawings } from "./shell.js";
 import { dot, edgeTo, lengthOf, now, parentAt, state, sumAt, voteOf } from "./state.js";
 import { $, setOptions } from "./tools.js";
@@ -13,12 +14,12 @@ import { words } from "./words.js";
 function dropAt({ clientX, clientY }) {
   const under = document.elementFromPoint(clientX, clientY),
     row = under?.closest("#parents button");
-  if (row) return Number(row.dataset.parent);
+  if (row) return Number(row.dataset.parent) === OTHERS ? null : Number(row.dataset.parent);
   return under?.closest(".stage") ? LET_GO : null;
 }
 
 state.graph.grabs(
-  (under) => under?.edge !== undefined && { child: under.child },
+  (under) => under?.parent !== undefined && { child: under.child },
   dropAt,
   ({ child }, parent) => parent !== null && hold(child, parent),
 );
@@ -44,7 +45,7 @@ function pulledEnds() {
 function sayPulled(some) {
   const last = state.layer.iterations - 1,
     lengths = state.routed?.states[last].lengths;
-  if (!some) state.unpulled = state.routed && { data: state.asked.data, states: state.routed.states, choices: state.fold.choices, fold: state.fold.all ? null : state.fold };
+  if (!some) state.unpulled = state.routed && { data: state.asked.data, states: state.routed.states, choices: state.order.choices, order: state.order };
   const before = beforePulls() && state.unpulled.states[last].lengths,
     change = (j) => Math.abs(lengths[j] - before[j]),
     ends = before ? pulledEnds() : new Map(),

@@ -21,6 +21,7 @@ showImages(
 );
 
 share({
+  sealed: true,
   limits: { images: stored.images.length },
   read: () => ({ image: now.n === stored.start ? null : now.n }),
   restore({ image: n = stored.start }, moment) {

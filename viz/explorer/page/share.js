@@ -1,7 +1,8 @@
 // The state of the page as text for the end of a link, "image=3&turn=-20&iteration=2&child=5", and back. Every part may be
 // missing. Whoever sends a link may have written anything into it, so only what fits this page is taken.
 //
-//   image      place in the chooser, from 0       draw       lines on the desk, packed
+//   screen     of the article
+//   image      place in the chooser, from 0       draw       lines on the desk, packed      type   signs that were typed
 //   turn, right, down, thick   sliders            iteration, epoch, child, parent   as the page names them
 //   compare    "dynamic.3.uniform.1": two routings and their iterations
 //   view       "all": undecided children too
@@ -22,7 +23,7 @@ import { choose, drawings, stop } from "./shell.js";
 import { now, state } from "./state.js";
 import { $ } from "./tools.js";
 import { stored } from "./trace.js";
-import { words } from "./words.js";
+import { screens, words } from "./words.js";
 
 const LONGEST_TEXT = 60000; // letters
 const FARTHEST = 2048; // pixels that a line may leave the middle of the sheet
@@ -52,7 +53,9 @@ function unpackedLines(text, grid) {
 // children, parents, grid where there is a desk, sliders {name: most}, bend {numbers, most} where there is a decoder, and
 // the names of routings.
 const PARTS = {
+  screen: (text, { screens }) => (screens?.includes(text) ? text : null),
   image: (text, { images }) => wholeBelow(text, images),
+  type: (text, { grid }) => (grid && /^[\p{L}\p{N}]{1,3}$/u.test(text) ? text : null),
   draw: (text, { grid }) => (grid ? unpackedLines(text, grid) : null),
   ...Object.fromEntries(["turn", "right", "down", "thick"].map((name) => [name, (text, { sliders }) => within(text, sliders[name])])),
   iteration: (text, { iterations }) => (text === "0" ? null : wholeBelow(text, iterations + 1)),
@@ -125,6 +128,7 @@ function parsedState(text, limits) {
 function stateText(state, { grid }) {
   const text = {
     ...state,
+    type: state.type && encodeURIComponent(state.type),
     draw: state.draw && packedLines(state.draw, grid),
     compare: state.compare?.map(({ routing, iterations }) => `${routing}.${iterations}`).join("."),
     bend: state.bend && Object.entries(state.bend).flat().join("."),
@@ -134,6 +138,25 @@ function stateText(state, { grid }) {
   for (const name of ["cut", "add", "hold"]) text[name] = state[name]?.length ? state[name].flat().join(".") : null;
   const parts = Object.entries(text).filter(([, value]) => value !== null && value !== undefined);
   return parts.map(([name, value]) => `${name}=${value}`).join("&");
+}
+
+// A link ends in a seal of its text and of the page's data, so that one that was cut short, changed, or made for another
+// page isn't taken for the sender's. The name of a screen alone needs none.
+const SEAL = /^(.*)&seal=([0-9a-z]+)$/s,
+  PLAIN = /^screen=[a-z]+$/;
+
+function hashed(text, start = 2166136261) {
+  return [...text].reduce((hash, letter) => Math.imul(hash ^ letter.codePointAt(0), 16777619) >>> 0, start);
+}
+
+function sealed(text) {
+  return !subject.sealed || !text || PLAIN.test(text) ? text : `${text}&seal=${hashed(text, subject.seal).toString(36)}`;
+}
+
+// The text within a seal, or null where the seal is missing or broken.
+function unsealed(text) {
+  const [, inner = text] = SEAL.exec(text) ?? [];
+  return sealed(inner) === text ? inner : null;
 }
 
 const SETTLED = 400; // milliseconds without a change after which the address follows
@@ -147,11 +170,13 @@ function stateNow() {
   const k = Math.round(now.k),
     r = Math.round(now.r),
     { child, parent, all, pinned = {} } = subject.limits.children ? now : {};
+  const usual = subject.usual?.() ?? { r: state.trace.trained - 1, child: null };
   const epoch = k === state.trace.epochs.length - 1 ? null : state.trace.epochs[k],
-    iteration = r === state.trace.trained - 1 ? null : r + 1;
+    iteration = r === usual.r ? null : r + 1;
   const view = all ? "all" : null;
   const pin = Object.keys(pinned ?? {}).length ? pinned : null;
-  return stateText({ ...subject.read(), iteration, epoch, child, parent, view, pin }, subject.limits);
+  if (subject.isForeign?.()) return "";
+  return sealed(stateText({ ...subject.read(), iteration, epoch, child: child === usual.child ? null : child, parent, view, pin }, subject.limits));
 }
 
 // Go to {iteration, epoch, child, parent, view, pin}, as far as the image on the page has them.
@@ -194,13 +219,11 @@ export function follow() {
 function readAddress() {
   const text = location.hash.slice(1);
   if (text === written) return;
-  const state = parsedState(text, subject.limits);
+  const inner = unsealed(text),
+    state = inner === null ? null : parsedState(inner, subject.limits);
   written = text;
-  if (state === null) {
-    note(words.doesntFit);
-    return follow();
-  }
-  note("");
+  Object.assign($("#unread"), { hidden: state !== null, textContent: state === null ? words.doesntFit : "" });
+  if (state === null) return; // nor is it written over
   const { iteration, epoch, child, parent, view, pin, ...rest } = state;
   subject.restore(rest, { iteration, epoch, child, parent, view, pin });
 }
@@ -211,6 +234,7 @@ export function note(text) {
 
 // Copy to the clipboard, or where a browser refuses it, offer a field whose text is selected.
 async function copyLink() {
+  if (subject.isForeign?.()) return note(screens.noLink);
   if (stateNow().length > LONGEST_TEXT) return note(words.tooLong);
   const link = linkNow(),
     copied = await navigator.clipboard?.writeText(link).then(() => true, () => false);
@@ -224,7 +248,10 @@ async function copyLink() {
 export function share(what) {
   const { iterations, epochs, children, parents } = stored,
     usual = { iterations, epochs, children, parents: parents?.length, sliders: {}, routings: [] };
-  subject = { ...what, limits: { ...usual, ...what.limits } };
+  const made = [stored.title, ...stored.source, ...(stored.parents ?? []).map(({ name }) => name), stored.children, stored.edges],
+    weights = stored.network?.layers.at(-1).weight.data.subarray(0, 64) ?? [];
+  subject = { ...what, seal: hashed([...made, ...weights].join()), limits: { ...usual, ...what.limits } };
+  document.documentElement.dataset.seal = subject.seal;
   drawings.push(follow);
   $("#copy").addEventListener("click", copyLink);
   addEventListener("hashchange", readAddress);

@@ -5,10 +5,10 @@ import { NOTHING, now, state } from "./state.js";
 import { $, channels, fixed, lighter } from "./tools.js";
 import { words } from "./words.js";
 
-const still = matchMedia("(prefers-reduced-motion: reduce)"),
-  systemNight = matchMedia("(prefers-color-scheme: dark)");
-const STEP = 1100,
-  MOVE = 700; // milliseconds from step to step of a play, and of them in motion
+export const still = matchMedia("(prefers-reduced-motion: reduce)");
+const systemNight = matchMedia("(prefers-color-scheme: dark)");
+const LONGEST = 5500, // milliseconds of a play
+  STEP = 1100; // and of a step of it, at most
 export const drawings = []; // functions that draw the moment `now`, in this order
 export const renewals = []; // functions that follow a change of colours
 let waiting = false;
@@ -77,6 +77,25 @@ export function stop() {
   now.playing = null;
 }
 
+// Go along an axis of time, "r" or "k", in fractions on the way, or in steps where motion is to be reduced.
+export function travel(over, axis, to, milliseconds, after = () => {}) {
+  stop();
+  const from = now[axis];
+  now.playing = { over };
+  let started = null;
+  const tick = (time) => {
+    started ??= time;
+    const part = milliseconds ? Math.min(1, (time - started) / milliseconds) : 1,
+      place = from + (to - from) * part;
+    now[axis] = still.matches ? Math.round(place) : place;
+    if (part < 1) now.playing.frame = requestAnimationFrame(tick);
+    else now.playing = null;
+    draw();
+    if (part === 1) after();
+  };
+  now.playing.frame = requestAnimationFrame(tick);
+}
+
 // Play what `over` names from here to its end, or from its start where this is the end: "rounds" up to the answer, "beyond"
 // from there, or "epochs".
 function play(over) {
@@ -85,23 +104,9 @@ function play(over) {
     beyond: ["r", state.trace.trained - 1, state.trace.iterations - 1],
     epochs: ["k", 0, state.trace.epochs.length - 1],
   }[over];
-  const here = Math.round(now[axis]),
-    from = here < start || here >= end ? start : here;
-  stop();
-  now.playing = { over };
-  let started = null;
-  const tick = (time) => {
-    started ??= time;
-    const steps = Math.floor((time - started) / STEP),
-      into = (time - started - steps * STEP - (STEP - MOVE)) / MOVE;
-    const part = still.matches || into <= 0 ? 0 : (1 - Math.cos(Math.PI * into)) / 2;
-    now[axis] = Math.min(end, from + steps + part);
-    if (now[axis] >= end) stop();
-    else now.playing.frame = requestAnimationFrame(tick);
-    draw();
-  };
-  now[axis] = from;
-  now.playing.frame = requestAnimationFrame(tick);
+  const here = Math.round(now[axis]);
+  now[axis] = here < start || here >= end ? start : here;
+  travel(over, axis, end, Math.min(LONGEST, STEP * (end - now[axis])));
 }
 
 export function toggle(over) {
@@ -204,7 +209,7 @@ function storage(use) {
 export function lookWith(colors) {
   const css = getComputedStyle(document.documentElement),
     value = (name) => css.getPropertyValue(`--${name}`).trim(),
-    named = Object.fromEntries(["paper", "ink", "muted", "faint", "shade", "accent"].map((name) => [name, value(name)]));
+    named = Object.fromEntries(["paper", "ink", "muted", "faint", "shade", "accent", "first", "second", "rest"].map((name) => [name, value(name)]));
   const parents = colors.map((color) => (isNight() ? lighter(color, named.paper) : color));
   return { ...named, parents, glow: channels(value("glow")), family: css.fontFamily, font: `12px ${css.fontFamily}` };
 }
@@ -233,6 +238,7 @@ function showCard(element) {
     { left, top, bottom } = element.getBoundingClientRect();
   const { term } = element.dataset;
   card.textContent = words.terms[term][1];
+  choose({ term });
   card.hidden = false;
   for (const same of document.querySelectorAll(`[data-term="${term}"], [data-shows~="${term}"]`)) same.classList.add("lit");
   element.setAttribute("aria-describedby", "card");
@@ -244,6 +250,7 @@ function showCard(element) {
 function hideCard() {
   spoken?.removeAttribute("aria-describedby");
   spoken = null;
+  if (now.term) choose({ term: null });
   for (const same of document.querySelectorAll(".lit")) same.classList.remove("lit");
   $("#card").hidden = true;
 }

@@ -14,9 +14,10 @@ if (stored.words) {
     share = (part) => `${(100 * part).toFixed(1)}\u202f%`;
   Object.assign(words, {
     parent,
+    part: child,
+    plurals: { ...words.plurals, [parent]: many(parent) },
     parts: (n) => counted(n, child, many(child)),
-    undecidedParts: (n) => `${counted(n, child, many(child))} undecided at the last ${step}`,
-    fold: `Hide the undecided ${many(child)}`,
+    others: (n, noun, most) => `${counted(n, `other ${parent}`, `other ${many(parent)}`)}: none above ${share(most)}`,
     children: (n) => counted(n, child, many(child)),
     parents: (n) => counted(n, parent, many(parent)),
     someChildren: (some, all) => `The graph shows ${some} of ${words.children(all)}, those that choose most clearly`,
@@ -29,7 +30,7 @@ if (stored.words) {
     round: (r) => `${steps[r - 1]}${r === steps.length ? ", the last" : ""}`,
     moment: (r) => `${sentence(step)} ${steps[r - 1]}`,
     oneChild: `One ${child}`,
-    chooseChild: `Choose ${one(child)} or a line in the graph to see how it divides itself among the ${many(parent)}.`,
+    chooseChild: `Choose ${one(child)} or a ribbon in the graph to see how it divides itself among the ${many(parent)}.`,
     divides: (named) => `${sentence(named)} divides itself`,
     gives: (named, c, name) => `${sentence(named)} gives ${share(c)} to ${name}`,
     tipEdge: (c) => [`coupling c  ${c}`],
@@ -37,9 +38,8 @@ if (stored.words) {
     longestIs: (name, load) => `the largest load is that of ${name}, ${load}`,
     marks: (largest, wrong, truth, dead) => (dead ? ", dead" : largest ? ", the largest load" : ""),
     reading: [
-      ["A line", `joins ${one(child)} to ${one(parent)}. Its width shows the coupling c, from 0 to 1, which is the
-        softmax of this ${child}. ${sentence(one(child))} chooses ${one(parent)} if c has gone more than a tenth of the
-        way from an equal share to 1.`],
+      ["A strip", `is ${one(child)}, cut into the shares that flow to the ${many(parent)}. A share is a coupling c, from 0
+        to 1, and the shares of one ${child} are its softmax.`],
       ["A load", `is the sum of ${one(parent)}'s couplings, divided by the number of ${many(child)}.
         ${sentence(one(parent))} is dead (†) if its load, over the whole record, is under a tenth of its load with equal
         couplings.`],

@@ -21,10 +21,11 @@ function contrast(one, other) {
   return (high + 0.05) / (low + 0.05);
 }
 
-// A colour mixed with white until it stands out from dark paper; at least a little, since lines are thin.
-export function lighter(hex, paper) {
-  const mixed = (part) => channels(hex).map((channel) => Math.round(channel + part * (255 - channel)));
-  let part = 0.2;
+// A colour mixed with white until it stands out from dark paper; at least a little, since lines are thin, unless `least` is 0.
+export function lighter(color, paper, least = 0.2) {
+  const own = typeof color === "string" ? channels(color) : color,
+    mixed = (part) => own.map((channel) => Math.round(channel + part * (255 - channel)));
+  let part = least;
   while (contrast(mixed(part), channels(paper)) < STANDS_OUT) part += 0.02;
   return `rgb(${mixed(part).join(" ")})`;
 }
@@ -50,10 +51,11 @@ export function setBar(element, share, color) {
   element.style.setProperty("--of", color);
 }
 
-// The coupling above which a child has chosen one of so many parents: a tenth of the way from an equal share to 1, as
-// viz.routing.selection has it.
-export function leastToChoose(choices) {
-  return 1 / choices + 0.1 * (1 - 1 / choices);
+// What a child's largest coupling c with one of so many parents is called, as in Python: it gives most of itself above one
+// half; it chooses above one half of the way from chance to 1; it is undecided below a tenth of that way.
+export function decision(c, choices) {
+  const beyond = (c - 1 / choices) / (1 - 1 / choices);
+  return { most: c > 0.5, chooses: beyond > 0.5, undecided: beyond < 0.1 };
 }
 
 export function indexOfLargest(lengths) {

@@ -2,10 +2,15 @@
 // or {id, error}. The first one is {kind: "load", network}.
 
 import { Network } from "./network.js";
-import { feeds, saliency } from "./origins.js";
 
 let network,
-  seen = { pixels: [], maps: [] }; // the newest image, and what went into each step of the stem
+  seen = { pixels: [], u_hat: null }; // the newest image and its votes
+
+function votesOf(pixels) {
+  const known = seen.pixels.length === pixels.length && pixels.every((value, x) => value === seen.pixels[x]);
+  if (!known) seen = { pixels, u_hat: network.votes(pixels) };
+  return seen.u_hat.slice(); // route() silences votes in it
+}
 
 const ANSWERS = {
   load: (question) => {
@@ -15,9 +20,8 @@ const ANSWERS = {
   // How pixels (C, H, W) in 0 to 255 are routed, `rounds` times, with children held as route() of layer.js has it; and what
   // the decoder makes of the longest parents.
   explain: ({ pixels, rounds, held, tops }) => {
-    seen = { pixels, maps: [] };
     const { last } = network,
-      u_hat = network.votes(pixels, seen.maps),
+      u_hat = votesOf(pixels),
       states = last.route(u_hat, Math.max(rounds, last.iterations), last.routing, held),
       { v, lengths } = states[last.iterations - 1];
     const longest = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b).slice(0, tops);
@@ -33,14 +37,6 @@ const ANSWERS = {
   // The states of votes u_hat (E, D) under any routing.
   route: ({ u_hat, rounds, routing, held }) => ({ states: network.last.route(Float64Array.from(u_hat), rounds, routing, held) }),
   decode: ({ capsules }) => ({ pictures: capsules.map(({ parent, capsule }) => network.decode(parent, capsule)) }),
-  feeds: ({ pixels, child }) => {
-    if (seen.pixels.length !== pixels.length || pixels.some((value, x) => value !== seen.pixels[x])) {
-      seen = { pixels, maps: [] };
-      network.primaryCapsules(pixels, seen.maps);
-    }
-    return { feeds: feeds(network, seen.maps, child) };
-  },
-  saliency: ({ pixels }) => ({ saliency: saliency(network, pixels) }),
 };
 
 onmessage = ({ data: { id, kind, ...question } }) => {

@@ -1,0 +1,180 @@
+"""The article: each number in its text is recomputed from the weights; screens, links, keys, embedding, no scripts."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import load
+from graphcaps.images.data import Batches, load_images, to_float
+from graphcaps.images.models.answers import is_correct, longest, overlaid
+from graphcaps.images.training.run_folder import Run
+from graphcaps.nn.routed import route_layer
+
+from .browser import check_axe, check_fits, opened, settle, text, visit
+
+PAGE = Path(__file__).parents[2] / "docs" / "explorer.html"
+SCREENS = ["ink", "votes", "round", "agreement", "routing", "silence", "without", "yours"]
+LAST = 13  # of 14 rounds, from 0
+
+
+@pytest.fixture(scope="module")
+def page(chromium):
+    with opened(chromium, PAGE, reduced_motion="reduce") as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+@torch.no_grad()
+def routed() -> list[dict[str, np.ndarray]]:
+    """Of the pair that the page opens with, c (I, J), agreement (I, J) and lengths (J,) in each round."""
+    net, image = load("multimnist"), to_float(torch.from_numpy(Run.open("multimnist").trace().images[10:11]))
+    states = []
+
+    def observe(r, b, c, v, agreement):
+        state = {"c": c.reshape(16, 10), "agreement": agreement.reshape(16, 10), "lengths": v[:, 0].norm(dim=-1)}
+        states.append({name: value.numpy() for name, value in state.items()})
+
+    route_layer(net.capsules, net.children_of(image), observe)
+    return states
+
+
+def enter(page, screen: str) -> str:
+    """Open a screen by its link, and return its text."""
+    visit(page, f"screen={screen}")
+    page.wait_for_timeout(100)
+    settle(page)
+    assert page.evaluate("document.body.dataset.screen") == screen
+    return text(page, f"[data-screen={screen}].step")
+
+
+def decimals(words: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d+\.\d+", words)]
+
+
+@pytest.mark.parametrize("equal", [False, True], ids=["routed", "equal shares"])
+@torch.no_grad()
+def test_what_equal_shares_change_is_measured_on_2000_pairs(equal, mnist_root):
+    net, found = load("multimnist"), Run.open("multimnist").result()["equal_shares"]
+    test = load_images("multimnist", mnist_root, download=False).test
+    layers, labels = Batches(test, 1).at(torch.arange(found["pairs"]))
+    u = [net.children_of(overlaid(part)) for part in layers.split(250)]
+    routed, other = (
+        torch.cat([route_layer(net.capsules, part, iterations=n).v.norm(dim=-1) for part in u], dim=1).t()
+        for n in (None, 1)
+    )
+    lengths, name = (other, "_with_equal_shares") if equal else (routed, "")
+    assert int(is_correct(longest(lengths, 2), labels).sum()) == found[f"right{name}"]
+    assert int((longest(routed, 2) == longest(other, 2)).all(dim=1).sum()) == found["same"]
+    second, third = lengths.sort(dim=1, descending=True).values.mean(dim=0)[1:3].tolist()
+    assert (second, third) == pytest.approx((found[f"second{name}"], found[f"third{name}"]), abs=1e-4)
+
+
+def test_the_numbers_of_each_screen_are_those_of_the_weights(page, routed):
+    first, last = routed[0], routed[LAST]
+    one, nine = 1, 9
+    others = np.delete(np.arange(10), [one, nine])
+    shown = decimals(enter(page, "round"))
+    assert shown == pytest.approx([*first["lengths"][[one, nine]], first["lengths"][others].max()], abs=0.0051)
+    child = int(last["c"][:, nine].argmax())
+    share = np.array([state["c"][child, nine] for state in routed])
+    turn = int(np.diff(share).argmax())
+    words = enter(page, "agreement")
+    assert f"In round {turn + 1}, the vote of part #{child} for the 9" in words
+    agreement = routed[turn]["agreement"][child, nine]
+    wanted = [agreement, share[turn], share[turn + 1], agreement, share[turn + 1]]
+    assert decimals(words) == pytest.approx(wanted, abs=0.0051)
+    most, undecided = (last["c"].max(axis=1) > 0.5).sum(), (last["c"].max(axis=1) < 0.19).sum()
+    assert f"{most} of 16 parts end with more than half of themselves in one whole, and {undecided} stay" in enter(
+        page, "routing"
+    )
+    assert f"Part #{child} gives {100 * share[-1]:.0f} % of itself to the 9" in enter(page, "silence")
+    shown = decimals(enter(page, "without"))
+    wanted = [state["lengths"][j] for state in (first, last) for j in (one, nine)]
+    assert shown[:4] == pytest.approx(wanted, abs=0.0051)
+    found = Run.open("multimnist").result()
+    percent = [found["equal_shares"][name] / 20 for name in ("same", "right_with_equal_shares", "right")]
+    assert shown[4:7] == pytest.approx(percent, abs=0.051)
+    ends = [found["equal_shares"][f"{name}{how}"] for how in ("_with_equal_shares", "") for name in ("second", "third")]
+    assert shown[7:11] == pytest.approx(ends, abs=0.0051)
+    control, accuracy = (
+        found["trained_with_equal_shares"],
+        found["test_accuracy"],
+    )  # the control is in experiments/LOG.md
+    rates = [100 * rate for rate in (control, accuracy, found["singles_alone_above_threshold"], 1 - accuracy)]
+    assert shown[11:] == pytest.approx(rates, abs=0.051) and found["empty_without_answer"] == 1
+    assert f"number {found['shown_ranks'][10]} of 1,000" in text(page, "[data-live=rank]")
+
+
+@torch.no_grad()
+def test_a_part_is_silenced_and_the_prediction_answered(page, routed):
+    enter(page, "silence")
+    page.locator("#predict [value=stays]").click()
+    page.wait_for_function("() => document.querySelector('#silenced').textContent")
+    net, image = load("multimnist"), to_float(torch.from_numpy(Run.open("multimnist").trace().images[10:11]))
+    child, u = int(routed[LAST]["c"][:, 9].argmax()), net.children_of(image)
+    u[child] = 0
+    lengths = route_layer(net.capsules, u).v[:, 0].norm(dim=-1).numpy()
+    wanted = [routed[LAST]["lengths"][1], lengths[1], routed[LAST]["lengths"][9], lengths[9]]
+    assert decimals(text(page, "#silenced")) == pytest.approx(wanted, abs=0.0051)
+    assert ("You were right." in text(page, "#silenced")) == (abs(wanted[1] - wanted[0]) <= 0.02)
+    page.locator("#heard").click()
+    page.wait_for_function("() => !document.querySelector('#silenced').textContent")
+
+
+def test_screens_are_reached_by_keys_and_scrolling_and_a_stroke_leads_to_the_sheet(page):
+    enter(page, "ink")
+    for screen in SCREENS[1:]:
+        page.keyboard.press("j")
+        page.wait_for_function("(screen) => document.body.dataset.screen === screen", arg=screen)
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_function("() => document.body.dataset.screen === 'ink'")
+    check_axe(page)
+    box = page.locator("#sheet canvas").bounding_box()
+    page.mouse.click(box["x"] + 90, box["y"] + 90)
+    page.wait_for_function("() => document.body.dataset.screen === 'yours'")
+    page.keyboard.press("Control+z")
+
+
+def test_digits_that_are_typed_are_read_and_a_link_holds_them(chromium, page):
+    enter(page, "yours")
+    page.locator("#typed").fill("38")
+    page.wait_for_function("() => document.querySelector('#shown').textContent === 'Typed: 38'")
+    page.wait_for_function("() => location.hash.includes('type=38')")
+    settle(page)
+    with opened(chromium, PAGE, end=page.evaluate("location.hash"), reduced_motion="reduce") as other:
+        assert text(other, "#shown") == "Typed: 38"
+        assert text(other, "#parents") == text(page, "#parents")
+    page.locator("#clean").click()
+
+
+@pytest.mark.parametrize("width", [320, 640])
+def test_the_stage_alone_fits_a_frame(chromium, width):
+    with opened(chromium, PAGE, width=width, height=400, end="?embed#screen=routing", reduced_motion="reduce") as page:
+        assert page.locator(".step").first.is_hidden() and page.locator("#top").is_hidden()
+        box = page.locator("#iteration").bounding_box()
+        assert box["y"] + box["height"] <= 400
+        assert page.locator(".stage > canvas").bounding_box()["height"] >= 16 * 8 / 0.76  # strips of 8 pixels
+        check_fits(page)
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (320, 640)])
+def test_every_screen_fits_a_phone_and_strips_have_8_pixels(chromium, width, height):
+    with opened(chromium, PAGE, width=width, height=height, reduced_motion="reduce") as page:
+        for screen in SCREENS:
+            enter(page, screen)
+            check_fits(page)
+            tall = page.locator(".stage > canvas").bounding_box()["height"]
+            assert screen in ("ink", "votes") or tall >= 16 * 8 / 0.76, screen
+
+
+def test_without_scripts_text_and_three_stills_remain(chromium):
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(PAGE.as_uri())
+    assert page.locator(".step").count() == 8 and page.locator(".still svg").count() == 3
+    assert page.locator("#screen").is_hidden() and page.locator(".live:visible").count() == 0
+    assert page.locator(".still path").count() == 3 * 16 * 3
+    context.close()
