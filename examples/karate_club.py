@@ -17,7 +17,6 @@ from torch import nn
 from torch.nn import functional as F
 
 import graphcaps
-from graphcaps import dgl
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Spherical, Uniform
 
@@ -43,8 +42,7 @@ def club():
         group[list(members)] = k
     laplacian = nx.normalized_laplacian_matrix(friends, range(len(friends)))
     x = torch.linalg.eigh(torch.tensor(laplacian.toarray()))[1][:, 1 : FEATURES + 1].float()
-    ends = torch.tensor(list(friends.edges)).T
-    return dgl.to_bidirected(dgl.graph((ends[0], ends[1]))), x / x.std(0), group
+    return graphcaps.read_graph(friends, order="sorted").dgl, x / x.std(0), group
 
 
 def train(routing, epochs, seed):

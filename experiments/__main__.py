@@ -132,6 +132,13 @@ def write(name: str, result: dict, text: str, folder: Path) -> str:
     """Write a result to ``NAME.json``, its table to ``NAME.md``, and its pictures. Return the table and their paths."""
     write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
     write_text(folder / f"{name}.md", text + "\n")
+    if "plan" in result:
+        from experiments.figure import compared
+        from graphcaps.viz import save, style
+
+        for file in (folder / f"{name}.svg", folder / f"{name}.pdf"):
+            save(compared(result), file, style.PAGE)
+            text += f"\n{file}"
     for row in (row for row in result.get("factors", []) if "picture" in row):
         from experiments.figure import recovered
         from graphcaps.viz import save
@@ -144,10 +151,13 @@ def write(name: str, result: dict, text: str, folder: Path) -> str:
 
 def add_trainings(runs: list[Path]) -> str:
     """Add finished runs to results/trainings.json. A run replaces an older one with the same command and device."""
+    from graphcaps.images.training.run_folder import Run
+
     rows = table.read("trainings")
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=PLANS, text=True).strip()
     for run in runs:
         row = {**json.loads((run / "result.json").read_text()), "commit": commit}
+        row["command"] = Run.open(run).config.command()  # without the folders of this machine
         rows = [old for old in rows if (old["command"], old["device"]) != (row["command"], row["device"])] + [row]
     (table.RESULTS / "trainings.json").write_text(json.dumps(rows, indent=2) + "\n")
     return f"{len(runs)} runs added"

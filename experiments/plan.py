@@ -6,7 +6,7 @@
       uniform: {model: compact, routing: uniform}
     seeds: [0, 1, 2]
     test_on: [affnist]                     # optional: networks are also evaluated on these images
-    against: dynamic                       # optional: the row with which others are compared; default: the first
+    against: dynamic                       # optional: the reference, with which others are compared; default: the first
 
 All networks must have the same data set, because they are compared image by image. Names and settings are checked
 before training starts. This module doesn't import torch.

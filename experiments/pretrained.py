@@ -62,6 +62,7 @@ def write(run: Run, data: Path) -> str:
     tensors, after = rounded(model), evaluate(model, batches)
     numbers = {
         **result,
+        "command": run.config.command(),  # without the folders of this machine
         "date": date.fromtimestamp((run.path / "result.json").stat().st_mtime).isoformat(),
         "test_accuracy": after.accuracy,
         "test_interval_95": list(after.interval),

@@ -19,12 +19,13 @@ __all__ += ["bipartite_graph", "complete_graph", "coupling_entropy", "local_grap
 __all__ += ["to_networkx"]
 __all__ += ["LinearVotes", "MatrixVotes", "Parents", "choose_engine", "dynamic_routing", "engine", "route"]
 __all__ += ["CapsNet", "margin_loss", "spread_loss", "squash"]
-__all__ += ["RoutingTrace", "TrainConfig", "explore_graph", "load", "show", "train", "watch"]
+__all__ += ["RoutingTrace", "TrainConfig", "explore_graph", "load", "show", "smooth", "train", "watch"]
 __all__ += ["GraphcapsError", "InputError"]
 
 if TYPE_CHECKING:
     from . import nn, routing, viz
     from ._dgl import dgl
+    from .beliefs import smooth
     from .errors import GraphcapsError, InputError
     from .explore.graph_page import explore_graph
     from .explore.notebook import show
@@ -51,6 +52,7 @@ if not TYPE_CHECKING:  # hidden from type checkers, so that they report misspelt
     _MODULES = {
         "": "nn routing viz",
         "_dgl": "dgl",
+        "beliefs": "smooth",
         "images.config": "TrainConfig",
         "errors": "GraphcapsError InputError",
         "explore.graph_page": "explore_graph",

@@ -209,7 +209,7 @@ def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys,
     (tmp_path / "sub" / "notes.txt").touch()
     monkeypatch.setattr("sys.stdin", io.StringIO("c.png\n\nnone.png\n"))
     run = Path(finished[0])
-    code, out, printed = call(capsys, "predict", "sub", "-", "--json", "--top", "2", "--out", run.parent)
+    code, out, printed = call(capsys, "predict", "--top", "2", "sub", "--json", "-", "--out", run.parent)
     answers = [json.loads(line) for line in out.splitlines()]
     assert [each["image"] for each in answers] == ["sub/a.png", "sub/deeper/b.png", "c.png", "none.png"]
     assert code == 2 and answers[3]["error"] == "none.png: expected an image file, got nothing there"

@@ -58,13 +58,19 @@ def interrupted(config: TrainConfig, step: int, signum: int = signal.SIGTERM, re
 
 @pytest.mark.parametrize("step", [3, 5])
 def test_stopped_at_any_step_moved_and_resumed_is_as_if_never_stopped(tmp_path, whole, step):
-    run = interrupted(small.config(tmp_path), step, signal.SIGINT if step % 2 else signal.SIGTERM)
+    run = interrupted(small.config(tmp_path), step, signal.SIGUSR1 if step == 3 else signal.SIGTERM)
     state = checkpoint.read(Run.open(run).checkpoint("last"))[1]["state"]
     assert 3 * state["epoch"] + state["step"] == step
     assert Run.open(run).result() is None
     torch.manual_seed(99), random.seed(99), np.random.seed(99)
     moved = run.rename(tmp_path / "moved to: ümlaut")
-    train(TrainConfig(), resume=moved, progress=False)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode():  # the caller's settings change nothing
+            train(TrainConfig(), resume=moved, progress=False)
+            assert graphcaps.load(moved)(torch.zeros(2, 1, 12, 12)).scores.dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
     assert small.differences(small.content(moved), whole) == []
 
 

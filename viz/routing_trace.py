@@ -16,6 +16,7 @@ import numpy as np
 
 from graphcaps.atomic import checked, replacing
 from graphcaps.errors import ROUNDING, GraphcapsError, InputError, check_json, check_whole, expect, read_json
+from graphcaps.names import clean
 
 FORMAT_VERSION = 2
 _BY_EPOCH = ("b", "c", "agreement", "lengths")
@@ -26,6 +27,7 @@ THRESHOLD = 0.5  # of lengths; the margin loss trains lengths >= 0.9 or <= 0.1
 MOST_ALONE = 2**20  # children without edges
 MOST_LETTERS = 10_000  # of a name
 FAR = 2**31 - 1
+BLOCKED = float(np.finfo(np.float16).min)  # what is stored for a masked logit, -inf
 DEAD_BELOW = 0.1  # a parent is dead if it gets less than this share of what it would get of equal couplings
 
 
@@ -134,12 +136,34 @@ class RoutingTrace:
         per_edge = -c * np.log(c, out=np.zeros_like(c), where=c > 0)
         return per_edge.sum(axis=-1) / max(1, len(np.unique(self.src)))
 
+    def equal_couplings(self) -> np.ndarray:
+        """(K, N, E) 1 / the number of parents that the edge's child may choose. Masked logits allow no choice."""
+        allowed = self.b[:, self.answer_at] > BLOCKED
+        equal = np.zeros(allowed.shape)
+        for at in np.ndindex(*allowed.shape[:2]):
+            counts = np.bincount(self.src, allowed[at], self.num_children)
+            equal[at] = allowed[at] / np.maximum(1, counts)[self.src]
+        return equal
+
+    def dispatch(self) -> np.ndarray:
+        """(K, N, J) the share of children whose largest coupling is with each parent. Equal ones share the child."""
+        c = self.c[:, self.answer_at].astype(np.float64)
+        shares = np.zeros((*c.shape[:2], self.num_parents))
+        for at in np.ndindex(*c.shape[:2]):
+            most = np.zeros(self.num_children)
+            np.maximum.at(most, self.src, c[at])
+            first = (c[at] == most[self.src]) & (c[at] > 0)
+            votes = first / np.maximum(1, np.bincount(self.src, first, self.num_children))[self.src]
+            shares[at] = np.bincount(self.dst, votes, self.num_parents) / max(1, (most > 0).sum())
+        return shares
+
     def dead(self) -> np.ndarray:
         """(K, J) bool: parents that get less than a tenth of what they would get of equal couplings, on all images."""
-        mean = self.c[:, self.answer_at].mean(axis=1, dtype=np.float64)  # (K, E)
-        equal = 1 / np.bincount(self.src)[self.src]
-        *loads, at_equal = (np.bincount(self.dst, c, self.num_parents) for c in (*mean, equal))
-        return np.stack(loads) < DEAD_BELOW * at_equal
+        loads, at_equal = (
+            np.stack([np.bincount(self.dst, row, self.num_parents) for row in couplings.mean(axis=1, dtype=np.float64)])
+            for couplings in (self.c[:, self.answer_at], self.equal_couplings())
+        )
+        return loads < DEAD_BELOW * at_equal
 
     def couplings_of_links(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Couplings of each pair of linked nodes in a user's graph: means over parallel edges and source capsules.
@@ -216,7 +240,8 @@ class RoutingTrace:
             for name in _INTEGERS:  # NumPy counts no uint64
                 if name in arrays and arrays[name].dtype.kind == "u":
                     arrays[name] = arrays[name].astype(np.int64)
-            trace = cls(**head | {name: tuple(head[name]) for name in _NAMES}, **arrays)
+            head["about"] = {clean(k): clean(v) if isinstance(v, str) else v for k, v in head["about"].items()}
+            trace = cls(**head | {name: tuple(map(clean, head[name])) for name in _NAMES}, **arrays)
             trace.check()
         except InputError:
             raise

@@ -46,6 +46,14 @@ def cora(root: Path, seed: int) -> Related:
     return replace(data, features=_components(sparse.csr_matrix(data.features.numpy()), seed))
 
 
+def plain(path: Path) -> Related:
+    """A graph whose nodes have classes and no features: arrays ``edges`` (2, M) and ``labels`` (N,)."""
+    arrays = read_archive(path)
+    labels, none = torch.from_numpy(arrays["labels"].astype(np.int64)), torch.zeros(0, dtype=torch.int64)
+    graph = joined(arrays["edges"].astype(np.int64), len(labels))[0]
+    return of_nodes(graph, torch.zeros(len(labels), 0), labels, none, none, none)
+
+
 def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") -> Related:
     """A graph of HeCo (Wang et al. 2021, https://github.com/liun-online/HeCo): papers, authors or films, with a class.
 

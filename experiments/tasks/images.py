@@ -141,11 +141,23 @@ def _compared(key: str, fits: list[dict], others: list[dict]) -> dict:
 
 
 def markdown(result: dict) -> str:
-    """A row per network of a plan.
+    """A row per network of a plan, below a caption with the numbers of images and seeds, and the settings."""
+    return f"{caption(result)}\n\n{table.table(_cells(row, result) for row in result['rows'])}"
 
-    Accuracies are in %, mean ± sd over seeds. Differences are in points, with their 95 % interval.
-    """
-    return table.table(_cells(row, result) for row in result["rows"])
+
+def caption(result: dict) -> str:
+    """What the table and the picture of a plan show."""
+    rows, first = result["rows"], result["rows"][0]
+    common = {key: v for key, v in first["settings"].items() if all(row["settings"].get(key) == v for row in rows)}
+    sizes = ", ".join(f"{first['images'][key]['count']:,} ({title})" for key, title in result["images"].items())
+    seeds = ", ".join(str(seed["seed"]) for seed in first["seeds"])
+    spread = "mean ± standard deviation over seeds" if len(first["seeds"]) > 1 else "of one training each"
+    covers = "other seeds and other images" if len(first["seeds"]) > 1 else "other images, for these trained networks"
+    return (
+        f"Accuracy in %, {spread} ({seeds}). Test images: {sizes}. Settings of all networks: "
+        f"{table.settings_text(common)}. Differences to the reference, {result['against']}, are in points, with 95 % "
+        f"intervals for {covers}."
+    )
 
 
 def _cells(row: dict, result: dict) -> dict[str, object]:
@@ -153,7 +165,7 @@ def _cells(row: dict, result: dict) -> dict[str, object]:
     texts["seeds"] = len(row["seeds"])
     for key, title in result["images"].items():
         numbers = row["images"][key]
-        gap = table.interval(numbers["difference"], *numbers["interval"]) if "difference" in numbers else "-"
+        gap = table.interval(numbers["difference"], *numbers["interval"]) if "difference" in numbers else "reference"
         texts[f"{title} accuracy ({numbers['count']:,})"] = table.percent(numbers["mean"], numbers["sd"])
         texts[f"{title} against {result['against']}"] = gap
     for key, title in (("seconds", "seconds"), ("images_per_second", "images/s")):

@@ -1,5 +1,6 @@
 """``BeliefConv``: a graph layer that exchanges beliefs along edges."""
 
 from .layer import BeliefConv, NodeBeliefs
+from .smoothing import Smoothed, smooth
 
-__all__ = ["BeliefConv", "NodeBeliefs"]
+__all__ = ["BeliefConv", "NodeBeliefs", "Smoothed", "smooth"]

@@ -48,6 +48,7 @@ class NodeBeliefs(HasConstants):
         self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, max(sizes), num_caps, iterations
         self.names, self.hide = names, nn.Dropout(hide)
         self.hidden: Tensor | None = None
+        self.unexplained: Tensor | None = None
         of_states = num_caps, self.out_feats
         self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, *of_states))
         self.bias = nn.Parameter(torch.empty(of_states))
@@ -103,6 +104,8 @@ class NodeBeliefs(HasConstants):
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
                 observer(r, shares.log(), c, h.detach(), explained.detach())
+        epsilon = exchange.rates.epsilon.detach()
+        self.unexplained = epsilon / (epsilon + explained.detach().sum(1))
         warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
@@ -124,7 +127,7 @@ class NodeBeliefs(HasConstants):
         check_tensor(self.names.feat, feat, floating=False, sparse=self.weight is not None)
         shape = tuple(feat.shape)
         if self.weight is None and feat.dim() < 3:
-            return self._logits_of_labels(labels_of(self.names.feat, feat, num_nodes, self.num_caps))
+            return self.logits_of_labels(labels_of(self.names.feat, feat, num_nodes, self.num_caps))
         if self.weight is None:
             logits = num_nodes, self.num_caps, self.out_feats
             expect(shape == logits, self.names.feat, f"logits (N, K, D) = {logits}, or labels (N, K)", shape)
@@ -134,7 +137,7 @@ class NodeBeliefs(HasConstants):
         check_dtype(self.names.feat, feat, self.weight)
         return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
 
-    def _logits_of_labels(self, labels: Tensor) -> Tensor:
+    def logits_of_labels(self, labels: Tensor) -> Tensor:
         """Logits (N, K, D) of labels (N, K). In training, the labels of the share ``hide`` of nodes are hidden."""
         kept = self.hide(self.bias.new_ones(len(labels), 1)) > 0
         self.hidden = ~kept.flatten()
@@ -185,9 +188,10 @@ class BeliefConv(nn.Module):
     So an edge moves capsule k of v towards the states that are often joined to that of u, strongly if no other capsule
     explains the edge. S_k (D, D) is symmetric; in a new layer, it is the identity, and edges join equal states.
     1 + A_k rho_k / epsilon is the power S_k of 1 + rho_k / epsilon. The coupling is c_ek = rho_k a_ek / sum over l of
-    rho_l a_el, from the messages before the last iteration. n_k accounts for the pairs of nodes without an edge: it is
-    the mean of d_u h_uk / d over the graph's nodes u, where d_u is u's in-degree and d the mean in-degree. epsilon, g,
-    nu, rho (K,) and S are learned: ``beliefs.learned``, ``beliefs.rates`` and ``beliefs.table``.
+    rho_l a_el, from the messages before the last iteration, and ``beliefs.unexplained`` (E,), the share of an edge that
+    no capsule explains, is epsilon / (epsilon + sum over l of rho_l a_el). n_k accounts for the pairs of nodes without
+    an edge: it is the mean of d_u h_uk / d over the graph's nodes u, where d_u is u's in-degree and d the mean
+    in-degree. epsilon, g, nu, rho (K,) and S are learned: ``beliefs.learned``, ``beliefs.rates``, ``beliefs.table``.
 
     This is belief propagation for overlapping groups. Decelle et al. 2011 (Physical Review E 84, 066106) describe it
     for one grouping. Differs: a function linear in m replaces the logarithm. The two are equal if m is 0 or 1. rho_k is

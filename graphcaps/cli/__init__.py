@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line. Return the exit status: 0: success, 1: error, 2: wrong usage, 128 + n: signal n."""
     if argv is None:
         argv = sys.argv[1:]
-        for signum in (signal.SIGINT, signal.SIGTERM):
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(signum, _stop)
     end = argv.index("--") if "--" in argv else len(argv)  # what follows are names, even if they look like flags
     flags, names = argv[:end], argv[end:]

@@ -29,12 +29,25 @@ def call(words: list[str]) -> None:
     options = words[: words.index("--")] if "--" in words else words
     FLAGS.set([word[2:].partition("=")[0].replace("_", "-") for word in options if word.startswith("--")])
     config = (tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone)
+    if words[0] == "predict":
+        words = _flags_first(words)
     try:
         tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="graphcaps", description=SUMMARY, args=words, config=config)
     except SystemExit as end:
         for paragraph in DETAILS.get(words[0], DETAILS[""]) if end.code == 0 else ():
             print(textwrap.fill(paragraph, shutil.get_terminal_size().columns, break_on_hyphens=False))
         raise
+
+
+def _flags_first(words: list[str]) -> list[str]:
+    """Move flags before the other words, because tyro wants a list of words, such as images, in one piece."""
+    flags, others, rest = list[str](), list[str](), words[1:]
+    while rest:
+        word = rest.pop(0)
+        (flags if word.startswith("--") else others).append(word)
+        if word.startswith("--") and "=" not in word and word not in ("--json", "--no-json", "--help") and rest:
+            flags.append(rest.pop(0))
+    return [words[0], *flags, *others]
 
 
 def _shorten(command: Callable[..., None]) -> list[str]:

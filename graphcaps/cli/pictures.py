@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ..atomic import check_links, file_name
+from ..names import clean
 from ..viz import PICTURES
 from .arguments import Data, Device, Folder, Out, Run, names_run, open_run
 from .columns import show
@@ -111,8 +112,8 @@ def explain(
         from ..images.training.run_folder import load
         from .tables import read_for
 
-        model, image, name, file = load(chosen), 0, picture.name, picture.stem
-        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None], picture.name)
+        model, image, name, file = load(chosen), 0, clean(picture.name), picture.stem
+        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None], name)
     tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / file_name(file, ".png")
     show(in_words(trace, tree, name))
     draw_picture(trace, "graph", path, image=image, shown_edges=tree.edges)

@@ -24,7 +24,6 @@ Arrays are packed by ``viz.explorer.data.packed``, in float32.
 
 import os
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,7 @@ from .._dgl import DGLGraph, dgl
 from ..algorithms.names import name_of
 from ..atomic import reading, write_text
 from ..errors import check_tensor, expect
-from ..graph import NamedGraph, links_of_graph, read_graph
-from ..graph.labels import is_unknown
+from ..graph import NamedGraph, links_of_graph, read_graph, read_labels
 from ..nn import CapsuleConv
 from ..progress import bar
 from ..typed import typed
@@ -50,6 +48,7 @@ GRAPH_PAGE_ROUTINGS = ("spherical", "dynamic", "uniform")
 """The routings that the page can compute."""
 MOST_EDGES, SHAPES = 2000, 6
 SHARED, ELSEWHERE, EXAMPLES = 0.8, 0.5, 2  # least share of a capsule's edges with a cause, most of others; values named
+FEW = 0.1  # share of edges that choose a capsule, below which other settings are suggested
 NONE = "edges choose capsules no more than in random graphs with these degrees"
 TRY = "Try unit_votes=True, Spherical(concentration=4.0) and a task of several causes; or explore_graph(2, graph)"
 
@@ -97,9 +96,10 @@ def explore_graph(
     named = read_graph(graph)
     graph, count, edges, said = named.dgl, len(named.names), len(named.src), []
     expect(edges > 0, "graph", "edges", "none")
-    center = None if center is None else named.place(center)
     names = [str(name) for name in (named.texts if node_names is None else named.rows("node_names", node_names))]
-    class_names = [] if labels is None else _class_names(named.rows("labels", labels, complete=False))
+    if center is not None:
+        center = names.index(center) if center in names else named.place(center)
+    class_names = [] if labels is None else _class_names(named, labels)
     positions = None if positions is None else named.rows("positions", positions)
     agrees = None
     if isinstance(conv, int):
@@ -121,7 +121,7 @@ def explore_graph(
     with torch.no_grad():
         c = conv.capsules(links_of_graph(graph, feat.device), feat, edge_weight, True)[1].flatten(1).cpu()
     if not chance.beyond:
-        said.append(f"{NONE}. {advice}")
+        said.append(f"{NONE}. {advice}" if agrees is not None or chance.chosen[0] < FEW * edges else NONE)
     decided = choose(c) if agrees is None else choose(c) & agrees
     mutual = conv.capsules.mutual
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
@@ -158,14 +158,17 @@ def explore_graph(
     return Path(path)
 
 
-def _class_names(labels: Sequence) -> list[str]:
-    """The labels as texts."""
-    return ["unknown" if is_unknown(label) else str(label) for label in _listed(labels)]
+def _class_names(named: NamedGraph, labels: Any) -> list[str]:
+    """The name of each node's class."""
+    classes, names = read_labels("labels", named.rows("labels", labels, complete=False), len(named.names))
+    expect(classes.shape[1] == 1, "labels", "one for each node", tuple(classes.shape), "Pass a column")
+    return ["unknown" if k < 0 else names[k] if names else str(k) for k in classes[:, 0].tolist()]
 
 
 def _causes(named: NamedGraph, class_names: list[str], c: torch.Tensor, decided: torch.Tensor) -> list[str]:
     """For each capsule, what the nodes at its edges have in common more often than those at other edges, or ""."""
-    columns = {f"same {key}": _listed(values) for key, values in named.attributes.items()} | {"same label": class_names}
+    columns: dict[str, Any] = {f"same {key}": _listed(values) for key, values in named.attributes.items()}
+    columns["same label"] = class_names
     if all(isinstance(name, tuple) and len(name) == len(named.names[0]) for name in named.names):
         columns |= {f"part {k}": [*part] for k, part in enumerate(zip(*named.names, strict=True))}
     columns = {

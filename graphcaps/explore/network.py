@@ -30,7 +30,8 @@ import torch
 from torch import nn
 
 from ..algorithms.names import name_of
-from ..errors import GraphcapsError, expect
+from ..atomic import reading
+from ..errors import GraphcapsError, check_json, expect
 from ..images.data import DATASETS, DatasetSpec, to_float
 from ..images.models import CapsNet
 from ..images.models.evidence import BLANK, MOST
@@ -67,6 +68,9 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
     model: Any
     model, head = read_model(best)
     run.check_trained(head)
+    with reading(best, "the state of a training", kind=GraphcapsError):
+        check_json(head, state=dict)
+        check_json(head["state"], epoch=int)
     epoch = head["state"]["epoch"]
     try:
         network = network_data(model.eval(), epoch)

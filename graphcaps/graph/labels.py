@@ -34,9 +34,9 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
     expect(table.shape[:1] == (count,) and table.ndim < 3, name, f"labels (N={count}, K)", table.shape)
     plain = f"Pass {name} as int64, with -1 where a label is unknown"
     expect(table.dtype.kind in "bifOU", name, "a type that can hold -1", table.dtype, plain)
-    table, names = table.reshape(count, -1), []
+    names: list[str] = []
     if table.dtype.kind in "OU":
-        cells = table.astype(object).filled(None)
+        cells = np.ma.filled(table.astype(object), None).reshape(count, -1)
         unknown = np.array([[is_unknown(label) for label in row] for row in cells], dtype=bool).reshape(cells.shape)
         texts = {isinstance(label, str) for label in cells[~unknown]}
         expect(len(texts) < 2, name, "either texts or numbers", "both")
@@ -46,7 +46,8 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
         cells[unknown] = -1
         with reading(name, "classes as whole numbers or texts"):
             table = np.ma.asarray(cells.astype(float))
-    numbers = np.nan_to_num(table.astype(float).filled(-1), nan=-1.0, posinf=np.inf, neginf=-np.inf)
+    numbers = np.ma.filled(table.astype(float), -1).reshape(count, -1)
+    numbers = np.where(np.isnan(numbers), -1, numbers)
     whole = bool(np.isfinite(numbers).all()) and bool((numbers == np.floor(numbers)).all())
     expect(whole, name, "whole numbers, or NaN", "fractions or infinity")
     least = numbers.min(initial=0)

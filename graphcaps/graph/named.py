@@ -37,7 +37,7 @@ class NamedGraph:
     """N names of nodes, as the graph has them, in the order of rows."""
     weight: Tensor | None = None
     """(E,) float32 >= 0, or None if there are none, or all are 1."""
-    attributes: Mapping[str, Sequence] = field(default_factory=dict, repr=False)
+    attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """For each attribute of nodes, N values, None where a node has none."""
     doubt: str = ""
     """Why the order of rows is ambiguous, with both readings; "" if it isn't."""
@@ -111,7 +111,7 @@ class NamedGraph:
         """Return classes (N, K) for layers, -1 if unknown: see ``graphcaps.graph.labels.read_labels``."""
         return read_labels(name, self.rows(name, values, complete=False), len(self.names)).classes
 
-    def place(self, node: Hashable, name: str = "center") -> int:
+    def place(self, node: Any, name: str = "center") -> int:
         """Return the number of a node, given by its name, or by its number if this can't be another node's name."""
         count, number = len(self.names), isinstance(node, (int, np.integer)) and 0 <= node < len(self.names)
         named = self.places.get(node, self.places.get(self.alike.get(node)) if isinstance(node, str) else None)
@@ -120,10 +120,10 @@ class NamedGraph:
             expect(False, name, "a node that is certain", both, "Pass its name as text")
         if named is None and number:
             expect(not self.doubt, name, "a node that is certain", self.doubt, "Pass its name")
-            named = int(node)  # type: ignore[call-overload]
+            named = int(node)
         near = did_you_mean(str(node), self.texts)
         expect(named is not None, name, f"a node's name, or a number below {count}", repr(node), near)
-        return named  # type: ignore[return-value]
+        return int(named or 0)
 
     @functools.cached_property
     def places(self) -> dict[Hashable, int]:
@@ -189,7 +189,8 @@ def text_of(name: Hashable) -> str:
 
 
 def _of_networkx(graph: networkx.Graph, weight: str | None, order: Any) -> NamedGraph:
-    inserted, by_text = list(graph), {}
+    inserted = list(graph)
+    by_text: dict[str, Hashable] = {}
     for node in inserted:
         twin = by_text.setdefault(text_of(node), node)
         advice = "Rename one: networkx.relabel_nodes(graph, {old: new})"
@@ -230,33 +231,25 @@ def _of_dgl(graph: DGLGraph, weight: str | None) -> NamedGraph:
 
 
 def _of_data(data: Any, weight: str | None) -> NamedGraph:
-    found = {key: getattr(data, key, None) for key in (weight, "edge_weight", "edge_attr") if key is not None}
-    found = {key: values for key, values in found.items() if isinstance(values, Tensor)}
-    scalars = weight is not None and {*found} == {"edge_attr"} and found["edge_attr"].numel() == data.num_edges
+    values = {key: value for key, value in data.to_dict().items() if isinstance(value, (Tensor, list, np.ndarray))}
+    name = next((key for key in (weight, "edge_weight") if key in values), None) if weight else None
+    scalars = (
+        weight is not None and name is None and np.prod(np.shape(values.get("edge_attr", ()))) == data.num_edges > 0
+    )
     both = 'edge_attr with a number for each edge. read_graph(data, weight="edge_attr") uses it, weight=None doesn\'t'
-    expect(not scalars or weight == "edge_attr", "graph", "edge_weight, or no weights", both)
-    values = next((found[key] for key in (weight, "edge_weight") if key in found), None) if weight else None
-    edges = _of_edge_index(data.edge_index, data.num_nodes)
-    count = data.num_nodes
-    attributes = {
-        key: values.cpu() if isinstance(values, Tensor) else values
-        for key, values in data.to_dict().items()
-        if key not in ("edge_index", "edge_attr", "edge_weight", weight) and _length(values) == count
-    }
-    return NamedGraph(edges.src, edges.dst, edges.names, _weights(values, weight), attributes)
+    expect(not scalars, "graph", "edge_weight, or no weights", both)
+    edges, of_edges = (
+        _of_edge_index(data.edge_index, data.num_nodes),
+        ("edge_index", "edge_attr", "edge_weight", weight),
+    )
+    rows = {key: value for key, value in values.items() if key not in of_edges and len(value) == data.num_nodes}
+    return NamedGraph(edges.src, edges.dst, edges.names, _weights(values.get(name), weight), rows)
 
 
 def _of_matrix(matrix: Any, weight: str | None) -> NamedGraph:
     rows, columns = matrix.shape
-    expect(
-        rows == columns,
-        "graph",
-        "a square matrix (N, N)",
-        f"({rows}, {columns})",
-        "Two kinds of nodes: bipartite_graph",
-    )
-    of_torch = isinstance(matrix, Tensor)
-    if of_torch:
+    expect(rows == columns, "graph", "a matrix (N, N)", matrix.shape, "Two kinds of nodes: bipartite_graph")
+    if of_torch := isinstance(matrix, Tensor):
         matrix = matrix.to_sparse_coo().coalesce()
         (src, dst), values = matrix.indices().cpu(), matrix.values().detach().cpu()
     else:
@@ -266,17 +259,14 @@ def _of_matrix(matrix: Any, weight: str | None) -> NamedGraph:
         values = torch.as_tensor(matrix.data.astype(np.float64))
     src, dst, values = (numbers[values != 0] for numbers in (src, dst, values))
     graph = NamedGraph(src, dst, [*range(rows)], _weights(values if weight else None, "values"))
-    advice = (
-        "Pass matrix.indices() if a row is where an edge begins, as in networkx, or matrix.indices().flip(0) as in PyG"
-    )
+    advice = "Pass its indices() if edges go from rows to columns, as in networkx, or indices().flip(0) as in PyG"
     expect(not (of_torch and graph.one_way), "graph", "a symmetric matrix of torch", "edges that go one way", advice)
     return graph
 
 
 def _of_edge_index(edges: Any, num_nodes: int | None) -> NamedGraph:
-    if isinstance(edges, (np.ndarray, Tensor)):
-        whole = isinstance(edges, np.ndarray) and edges.dtype.kind in "iu"  # torch lacks some of numpy's integers
-        edges = torch.as_tensor(edges.astype(np.int64) if whole else edges).as_subclass(Tensor)
+    if isinstance(edges, np.ndarray):
+        edges = torch.as_tensor(edges.astype(np.int64) if edges.dtype.kind in "iu" else edges)  # torch lacks uint16
     kind = f"{edges.dtype} {tuple(edges.shape)}" if isinstance(edges, Tensor) else type(edges).__name__
     fits = isinstance(edges, Tensor) and edges.dim() == 2 and len(edges) == 2 and not edges.dtype.is_floating_point
     advice = "Pairs of nodes in rows: edges.T. An adjacency matrix: scipy.sparse.coo_array(matrix)"
@@ -286,7 +276,7 @@ def _of_edge_index(edges: Any, num_nodes: int | None) -> NamedGraph:
     pick = f"Pass num_nodes={high + 1}, or edge_index - 1"
     expect(low != 1 or num_nodes is not None, "graph", "numbers of nodes from 0", both, pick)
     count = high + 1 if num_nodes is None else num_nodes
-    src, dst = edges.cpu().long()
+    src, dst = edges.as_subclass(Tensor).cpu().long()  # of PyG's EdgeIndex
     links = Links.of(src, dst, count, count, names=("edge_index[0]", "edge_index[1]"))
     return NamedGraph(links.src, links.dst, [*range(count)])
 
@@ -306,10 +296,6 @@ def _weights(values: Any, name: str | None) -> Tensor | None:
     advice = f"A vote can't count against its node: leave out these edges, or their weights: {ignore}"
     expect(bool((values >= 0).all()), "weight", f"numbers >= 0 as {name!r}", f"{float(values.min()):g}", advice)
     return None if bool((values == 1).all()) else values
-
-
-def _length(values: Any) -> int:
-    return len(values) if isinstance(values, (Tensor, list, np.ndarray)) and np.ndim(values) else -1
 
 
 def _first(names: list) -> str:

@@ -2,62 +2,164 @@
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..errors import InputError, required
+from .._dgl import DGLGraph
+from ..errors import expect, required
+from ..graph import read_graph
 
 ATTENTION = ("return_attention_weights", "get_attention")  # with these, layers of PyG and DGL return it too
+WORDS = re.compile(r"(?:(?P<image>\w+(?:, \w+)*): )?(?P<child>\w+) -> (?P<parent>\w+)")
 ROUNDING = 0.01  # in half precision, a softmax sums to 1 within this
 
 
-def read_softmax(name: str, module: nn.Module, given: Any, found: Callable[..., None]) -> tuple:
-    """Hook a module, whose softmax is ``given`` to ``watch``, and return the two hooks. Its output stays the same.
+class Choices(NamedTuple):
+    """What a softmax chose: children among parents, along E edges, in N images."""
 
-    In each call, ``found`` gets the words, the child and the parent of each edge (E,), and the couplings (E, N).
+    src: Tensor
+    """(E,), the child of each edge."""
+    dst: Tensor
+    """(E,), the parent."""
+    c: Tensor
+    """(E, N), the couplings."""
+    allowed: Tensor
+    """(E, N) bool: False where the logit was -inf, so that the child couldn't choose this parent."""
+    trailing: tuple[int, ...]
+    """The sizes of the dims that make up N."""
+
+
+class Softmax:
+    """A softmax that was named to ``watch``, for the length of its block.
+
+    Args:
+        name, module: the module that computes it, and its name.
+        given: the words; or words and a function that reads the softmax; or words, function or None, and dim.
+        record: called in each call of the module with the words and the choices.
     """
-    words, read = (given, None) if isinstance(given, str) else given
-    match = re.fullmatch(r"(?:(?P<image>\w+): )?(?P<child>\w+) -> (?P<parent>\w+)", words)
-    match = required(match, f"softmax of {name}", "words such as 'token -> expert'", repr(words))
-    signature = inspect.signature(module.forward)
-    flags = [flag for flag in ATTENTION if read is None and flag in signature.parameters]
-    asked, graph = None, None
 
-    def before(module: nn.Module, args: tuple, named: dict[str, Any]) -> Any:
-        nonlocal asked, graph
-        for flag in flags:
-            call = signature.bind(*args, **named)
-            asked, graph = call.arguments.get(flag), next(iter(call.arguments.values()))
+    def __init__(self, name: str, module: nn.Module, given: Any, record: Callable[[dict[str, str], Choices], None]):
+        words, self.read, self.dim = (given, None, None) if isinstance(given, str) else (*given, None)[:3]
+        self.name, self.words = f"softmax of {name}", words
+        match = required(WORDS.fullmatch(words), self.name, "words such as 'token -> expert'", repr(words))
+        self.kinds: dict[str, str] = match.groupdict("image")
+        self.signature, self.record = inspect.signature(module.forward), record
+        self.flags = [flag for flag in ATTENTION if self.read is None and flag in self.signature.parameters]
+        self.asked: Any = None
+        self.graph: Any = None
+        self.calls: list[_Calls] = []
+
+    def hooks(self, module: nn.Module) -> tuple:
+        """Hook the module. Its output stays the same."""
+        after = module.register_forward_hook(self._after, prepend=True, always_call=True)
+        return module.register_forward_pre_hook(self._before, with_kwargs=True), after
+
+    def _before(self, module: nn.Module, args: tuple, named: dict[str, Any]) -> Any:
+        self.calls.append(_Calls())
+        self.calls[-1].__enter__()
+        for flag in self.flags:
+            call = self.signature.bind(*args, **named)
+            self.asked, self.graph = call.arguments.get(flag), next(iter(call.arguments.values()))
             call.arguments[flag] = True
             return call.args, call.kwargs
 
-    def after(module: nn.Module, args: tuple, output: Any) -> Any:
-        softmax = output if read is None else read(module, args, output)
-        if flags:
-            softmax = output[1] if isinstance(output[1], tuple) else (graph, output[1])  # of PyG, of DGL
-            output = output if asked else output[0]
-        pair = isinstance(softmax, tuple) and (hasattr(softmax[0], "edges") or not softmax[0].is_floating_point())
-        for dim in range(softmax.dim())[::-1] if isinstance(softmax, Tensor) else (1, 0) if pair else ():
-            src, dst, c = _couplings(softmax, dim)
-            sums = c.new_zeros(int(src.max()) + 1, c.shape[1]).index_add(0, src, c)[src]
-            if ((sums - 1).abs() < ROUNDING).all() and (c >= 0).all():
-                found(match.groupdict("image"), src, dst, c)
-                return output
+    def _after(self, module: nn.Module, args: tuple, output: Any) -> Any:
+        if not self.calls:
+            return output
+        calls = self.calls.pop()
+        calls.__exit__(None, None, None)
+        if output is None:  # the module failed
+            return None
+        softmax = output if self.read is None else self.read(module, args, output)
+        if self.flags:
+            pair = isinstance(output, tuple) and len(output) == 2
+            expect(pair, self.name, "a layer that returns its attention", type(output).__name__)
+            softmax = output[1] if isinstance(output[1], tuple) else (self.graph, output[1])  # of PyG, of DGL
+            output = output if self.asked else output[0]
+        self.record(self.kinds, self._choices(softmax, calls))
+        return output
+
+    def _choices(self, softmax: Any, calls: "_Calls") -> Choices:
+        """Read a tensor (*, I, J) or a pair of edges and numbers (E, *)."""
+        dim, allowed, dims = self.dim, None, range(0)
+        if isinstance(softmax, Tensor):
+            softmax = torch.atleast_2d(softmax)
+            computed = calls.of(softmax)
+            dim, allowed = (dim, None) if computed is None else (computed[0] if dim is None else dim, computed[1])
+            dims = range(softmax.dim())
+        elif isinstance(softmax, tuple) and len(softmax) == 2 and isinstance(softmax[1], Tensor):
+            dim = 1 if self.flags else dim  # in attention, the target of an edge chooses
+            dims = range(0 if isinstance(softmax[0], Tensor) and softmax[0].is_floating_point() else 2)
+        read = {k: self._along(softmax, allowed, k) for k in (dims if dim is None or not dims else [dim])}
+        fits = {k: choices for k, choices in read.items() if choices is not None}
         advice = "Give a function that returns them, and watch in eval mode, because dropout changes attention"
-        raise InputError(f"softmax of {name}: expected numbers >= 0 that sum to 1 over a set, got others. {advice}")
+        expect(len(fits) > 0, self.name, "numbers >= 0 that sum to 1 over a set", "others", advice)
+        advice = f"Give the dim of the set: ({self.words!r}, {'None' if self.read is None else 'the function'}, dim)"
+        expect(len(fits) == 1, self.name, "one dim over which numbers sum to 1", f"dims {[*fits]}", advice)
+        (choices,) = fits.values()
+        sizes, kinds = choices.trailing, self.kinds
+        example = ", ".join(["image", "head", *map("dim{}".format, range(len(sizes)))][: len(sizes)])
+        advice = f"Write '{example}: {kinds['child']} -> {kinds['parent']}'"
+        fits_words = len(sizes) < 2 or kinds["image"].count(",") + 1 == len(sizes)
+        expect(fits_words, self.name, f"a word for each of the dims {sizes}", f"'{kinds['image']}'", advice)
+        return choices
 
-    return module.register_forward_pre_hook(before, with_kwargs=True), module.register_forward_hook(after, prepend=True)
+    def _along(self, softmax: Any, allowed: Tensor | None, dim: int) -> Choices | None:
+        """Return the choices among what lies along ``dim``, or None if the numbers don't sum to 1 there."""
+        if isinstance(softmax, Tensor):
+            src, dst = torch.cartesian_prod(*map(torch.arange, softmax.movedim(dim, -1).shape[-2:])).T
+            trailing = tuple(softmax.movedim(dim, -1).shape[:-2])
+            free = torch.ones_like(softmax, dtype=torch.bool) if allowed is None else allowed
+            c, free = (x.movedim(dim, -1).reshape(-1, len(src)).T.detach().cpu() for x in (softmax, free))
+        else:
+            edges, numbers = softmax
+            ends = edges
+            if not isinstance(edges, Tensor):
+                ends = edges.edges(order="eid") if isinstance(edges, DGLGraph) else read_graph(edges).edge_index
+            src, dst = ends[dim].long().cpu(), ends[1 - dim].long().cpu()
+            c = numbers.reshape(len(numbers), -1).detach().cpu()
+            trailing = tuple(size for size in numbers.shape[1:] if size > 1)
+            free = torch.ones_like(c, dtype=torch.bool)
+        c = torch.where(free, c.float(), 0)  # if nothing is allowed, torch's softmax is NaN
+        sums, choosing = (_sums(x, src)[src] for x in (c, free.float()))
+        fits = len(src) > 0 and bool((((sums - 1).abs() < ROUNDING) | (choosing == 0)).all() and (c >= 0).all())
+        return Choices(src, dst, c, free, trailing) if fits else None
 
 
-def _couplings(softmax: Any, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Child and parent of each edge (E,), and numbers (E, N), if children choose among what lies along ``dim``."""
-    if isinstance(softmax, Tensor):
-        c = torch.atleast_2d(softmax).movedim(dim, -1)  # (*, I, J)
-        ends = torch.cartesian_prod(*map(torch.arange, c.shape[-2:])).T
-        return *ends, c.detach().float().cpu().reshape(-1, ends.shape[1]).T
-    edges, c = softmax
-    ends = edges.edges(order="eid") if hasattr(edges, "edges") else edges
-    return ends[dim].long().cpu(), ends[1 - dim].long().cpu(), c.detach().float().cpu().reshape(len(c), -1)
+def _sums(values: Tensor, src: Tensor) -> Tensor:
+    """The sum of values (E, N) over each child's edges, (I, N)."""
+    children = int(src.max()) + 1 if len(src) else 0
+    return values.new_zeros(children, values.shape[1]).index_add(0, src, values)
+
+
+class _Calls(TorchDispatchMode):
+    """The softmaxes that torch computes: logits, result and dim of each."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls: list[tuple[Tensor, Tensor, int]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func in (torch.ops.aten._softmax.default, torch.ops.aten._safe_softmax.default):
+            self.calls.append((args[0].detach(), result.detach(), args[1] % max(1, result.dim()) - result.dim()))
+        return result
+
+    def of(self, c: Tensor) -> tuple[int, Tensor] | None:
+        """Return the dim of the softmax that gave c (*, I, J), from the end, and where its logits were finite.
+
+        The result may also be the mean over heads.
+        """
+        size = c.shape[-2:].numel()
+        for logits, result, dim in reversed(self.calls):
+            whole = torch.atleast_2d(result)
+            if whole.shape[-2:] == c.shape[-2:] and dim >= -2 and c.numel() and whole.numel() % c.numel() == 0:
+                shape = c.numel() // size, -1, *c.shape[-2:]
+                if torch.allclose(whole.reshape(shape).mean(1).reshape(c.shape).to(c.dtype), c, atol=1e-3):
+                    allowed = torch.atleast_2d(logits).reshape(shape) > -torch.inf
+                    return dim, allowed.any(1).reshape(c.shape)
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -18,13 +19,14 @@ from torch import Tensor, nn
 from ..algorithms.observers import Observer, recording
 from ..atomic import file_name
 from ..beliefs.layer import NodeBeliefs
-from ..errors import check_name, check_whole, expect
+from ..errors import check_name, check_whole, expect, warn
 from ..graph import Links, bipartite_graph, to_networkx
 from ..nn.node_caps import NodeCapsules
+from ..nn.routed import RoutedLayer
 from ..typed import Size, typed
-from ..viz.routing_trace import RoutingTrace
+from ..viz.routing_trace import BLOCKED, RoutingTrace
 from .layer_record import LayerRecord
-from .softmax import read_softmax
+from .softmax import Choices, Softmax
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,11 +54,14 @@ def watch(
         softmax: for modules that compute a softmax over a set, by their names, words for a child and a parent, such as
             "token -> expert", or for a trailing dim too: "head: node -> node". The softmax is the attention of a layer
             that can return it, such as GATConv of PyG or DGL, or else the module's output. ``("pixel -> slot", lambda
-            module, args, output: output[1])`` reads another: a tensor (*, I, J), or a pair of edges (DGL's graph, or
-            sources and targets (2, E)) and numbers (E, *). It runs over the last dim over which it sums to 1, and in a
-            pair over a target's in-edges or else a source's out-edges. Calls in one call of the network are iterations.
+            module, args, output: output[1])`` reads another: a tensor (*, I, J), or a pair of edges (a graph, or
+            sources and targets (2, E)) and numbers (E, *). If torch's softmax computed it, its dim is known, and logits
+            of -inf are no choices. Otherwise it runs over the dim over which it sums to 1; in a pair, dim 1 is a
+            target's in-edges, and 0 a source's out-edges. If both fit, name it last: ``("a -> b", None, 1)``. For
+            several trailing dims, write a word for each: "image, head: query -> key". Calls in one call of the network
+            are iterations.
         names: for layers, by their names, names of all parents or children, by words as ``{"expert": [...]}``;
-            capsules are "parent" and "child".
+            capsules are "parent" and "child". A wrong number of names is an error.
         images: number of images (all trailing dims together) to record of each routing; None: all.
         edges: number of edges to record; None: all. The first children are recorded, each with all of its edges. If a
             layer has more parents than this number, only the parents of recorded edges are recorded. ``v`` is recorded
@@ -97,10 +102,20 @@ class Watched:
                 if not isinstance(part, (NodeCapsules, NodeBeliefs)):  # parts of a layer, whose name is used
                     stack.callback(part.register_forward_pre_hook(partial(self._enter, name)).remove)
                     stack.callback(part.register_forward_hook(self._leave, always_call=True).remove)
+            words = defaultdict[str, dict[str, str]](lambda: {"parent": "parent", "child": "child"})
             for name, given in self._softmax.items():
                 check_name("softmax", name, tuple(parts))
-                for hook in read_softmax(name, parts[name], given, partial(self._record_softmax, name)):
+                softmax = Softmax(name, parts[name], given, partial(self._record_softmax, name))
+                words[name] = softmax.kinds
+                for hook in softmax.hooks(parts[name]):
                     stack.callback(hook.remove)
+            for name, named in self._names.items():
+                check_name("names", name, (*parts, NO_LAYER))
+                for kind in named:
+                    check_name(f"names of {name}", kind, [words[name][kind] for kind in ("parent", "child")])
+                layer = parts.get(name)
+                if isinstance(layer, RoutedLayer):
+                    self._check_names(name, layer.num_children, layer.num_parents)
             stack.enter_context(recording(self._record))
             self._blocks.append(stack.pop_all())
         return self
@@ -117,8 +132,6 @@ class Watched:
         expect(name in self.names, "name", f"one of {self.names}, which have routed", repr(name))
         trace = self._snapshots[name] if name in self._snapshots else self._records[name].trace()
         given, kinds = self._names.get(name, {}), [str(trace.about.get(kind, kind)) for kind in ("parent", "child")]
-        for word in given:
-            check_name(f"names of {name}", word, kinds)
         parents, children = (np.array(given.get(kind, ()), str) for kind in kinds)
         chosen = slice(None) if trace.parents is None else trace.parents[: len(parents)]
         class_names, child_names = parents[chosen].tolist(), children[: trace.num_children].tolist()
@@ -178,18 +191,22 @@ class Watched:
         """Convert a layer's last couplings to a networkx graph.
 
         For ``CapsuleConv``, this is the user's graph; on each edge, ``c`` is the largest coupling, and ``capsule`` the
-        capsule that has it. For other layers, it is the graph of votes, as ``graphcaps.to_networkx`` returns it.
+        capsule that has it. For other layers, it is the graph of votes, as ``graphcaps.to_networkx`` returns it. A
+        warning reports edges beyond the limit of ``watch``, which are missing.
         """
         trace = self._trace(layer)
         trace.check(image)
         b, c = (torch.from_numpy(values[-1, -1, image].astype(np.float32)) for values in (trace.b, trace.c))
+        if "edges" in trace.about:
+            warn(f"the graph has {trace.about['edges']} votes. Record all: watch(net, edges=None)")
         if trace.nodes is None:
             routed = bipartite_graph(trace.src, trace.dst, trace.num_children, trace.num_parents)
             routed.edata["b"], routed.edata["c"] = b, c
             return to_networkx(routed)
         pairs, couplings = trace.couplings_of_links(c.numpy()[None])
         drawn = networkx.DiGraph()
-        drawn.add_nodes_from(range(int(trace.nodes.max()) + 1))
+        parents = str(trace.about.get("parents", trace.num_parents)).split()[-1]  # "10 of 12" if some aren't recorded
+        drawn.add_nodes_from(range(int(parents) // trace.num_caps))
         for (u, v), by_capsule in zip(pairs.tolist(), couplings[0], strict=True):
             drawn.add_edge(u, v, capsule=int(by_capsule.argmax()), c=float(by_capsule.max()))
         return drawn
@@ -199,18 +216,21 @@ class Watched:
 
         ``NAME/entropy`` is the coupling entropy in nats. ``NAME/undecided`` is its ratio to the entropy of equal
         couplings. ``NAME/agreement`` is the agreement of votes with their parents, weighted by couplings.
-        ``NAME/length`` is the length of the longest parent. A softmax without votes has ``NAME/load``, the largest load
-        of a parent, and ``NAME/dead``, the number of dead parents, instead of these two.
+        ``NAME/length`` is the length of the longest parent. Instead of these two, a softmax without votes has
+        ``NAME/mass``, the largest share of all couplings that a parent has; ``NAME/dispatch``, the largest share of
+        children whose first choice is the same parent; and ``NAME/dead``, the number of dead parents.
         """
         numbers = {}
         for name, trace in self.traces().items():
-            _, degrees = np.unique(trace.src, return_counts=True)
-            entropy, uniform = trace.entropy()[-1, -1].mean(), np.log(degrees).mean()
+            equal, children = trace.equal_couplings()[-1], max(1, len(np.unique(trace.src)))
+            uniform = -(equal * np.log(np.where(equal > 0, equal, 1))).sum(axis=-1).mean() / children
+            entropy = trace.entropy()[-1, -1].mean()
             numbers[f"{name}/entropy"] = float(entropy)
             numbers[f"{name}/undecided"] = float(entropy / uniform) if uniform > 0 else 1.0
             longest = float(trace.lengths[-1, -1].max(axis=-1).mean())
             if trace.agreement is None:
-                numbers |= {f"{name}/load": longest, f"{name}/dead": float(trace.dead()[-1].sum())}
+                dispatch, dead = trace.dispatch()[-1].max(axis=-1).mean(), trace.dead()[-1].sum()
+                numbers |= {f"{name}/mass": longest, f"{name}/dispatch": float(dispatch), f"{name}/dead": float(dead)}
             else:
                 c, agreement = (values[-1, -1].astype(np.float64) for values in (trace.c, trace.agreement))
                 numbers |= {f"{name}/agreement": float(np.average(agreement, weights=c)), f"{name}/length": longest}
@@ -238,6 +258,7 @@ class Watched:
     def _record(self, links: Links, nodes: Links | None) -> Observer:
         layer = self._running[-1] if self._running else ""
         record = LayerRecord(layer, links, nodes, *self._limits)
+        self._check_names(layer or NO_LAYER, links.num_children, links.num_parents)
 
         def add(r: int, b: Tensor, c: Tensor, v: Tensor, agreement: Tensor) -> None:
             self._records[layer or NO_LAYER] = record
@@ -245,13 +266,25 @@ class Watched:
 
         return add
 
-    def _record_softmax(self, layer: str, words: dict[str, str], src: Tensor, dst: Tensor, c: Tensor) -> None:
-        ends = torch.stack((src, dst))
+    def _record_softmax(self, layer: str, kinds: dict[str, str], choices: Choices) -> None:
+        ends = torch.stack((choices.src, choices.dst))
         children, parents = (ends.amax(dim=1) + 1).tolist()
         if not torch.equal(ends, self._ends.get(layer, ends[:0])):
             self._ends[layer] = ends
-            self._records[layer] = LayerRecord(layer, Links(src, dst, children, parents), None, *self._limits)
-            self._records[layer].about |= words
-        load = c.new_zeros(parents, c.shape[1]).index_add(0, dst, c) / len(src.unique())
-        self._records[layer].add(load.unsqueeze(-1), b=c.clamp_min(2**-24).log(), c=c)  # float16 begins at 2**-24
+            record = LayerRecord(layer, Links(choices.src, choices.dst, children, parents), None, *self._limits)
+            record.about |= kinds
+            if len(choices.trailing) > 1:
+                record.about["dims"] = " x ".join(map(str, choices.trailing))
+            self._check_names(layer, children, parents, kinds)
+            self._records[layer] = record
+        c = choices.c
+        load = c.new_zeros(parents, c.shape[1]).index_add(0, choices.dst, c) / len(choices.src.unique())
+        b = torch.where(choices.allowed, c.clamp_min(2**-24).log(), BLOCKED)  # float16 begins at 2**-24
+        self._records[layer].add(load.unsqueeze(-1), b=b, c=c)
         self._records[layer].arrays["v"].clear()
+
+    def _check_names(self, layer: str, children: int, parents: int, kinds: Mapping[str, str] = {}) -> None:
+        for kind, count in (("child", children), ("parent", parents)):
+            word = kinds.get(kind, kind)
+            if (names := self._names.get(layer, {}).get(word)) is not None:
+                expect(len(names) == count, f"names of {layer}", f"{count} of {word}", len(names))

@@ -7,6 +7,7 @@ import gzip
 import os
 import shutil
 import signal
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from PIL import Image
 
 from graphcaps import atomic
 from graphcaps.cli import main
-from graphcaps.images.data import listing
+from graphcaps.images.data import tables
 from graphcaps.images.training import checkpoint
 from graphcaps.images.training.run_folder import PRETRAINED
 
@@ -36,6 +37,11 @@ def large(path: Path) -> None:
     checkpoint.write(path, tensors, head)
 
 
+def packed(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("images.npy", ZEROS)
+
+
 def fifo(path: Path) -> None:
     path.unlink(missing_ok=True)
     os.mkfifo(path)
@@ -52,7 +58,9 @@ def endless_beside_an_image(path: Path) -> None:
     [
         ("run/trace.npz", lambda path: np.savez_compressed(path, head=np.frombuffer(ZEROS, np.uint8)), "viz run"),
         ("train-images-idx3-ubyte.gz", lambda path: path.write_bytes(gzip.compress(ZEROS)), f"{TRAIN} idx:."),
+        *((name, packed, f"{TRAIN} npz:{name}") for name in ("x.NPZ", "x", "x.npy")),
         ("x.csv", lambda path: path.write_bytes(ZEROS), f"{TRAIN} csv:x.csv"),
+        ("x.csv", lambda path: path.write_bytes(gzip.compress(ZEROS)), f"{TRAIN} csv:x.csv"),
         (CONFIG, lambda path: path.write_bytes(ZEROS), "evaluate run"),
         ("x.png", png, "predict x.png"),
         *((name, fifo, "evaluate run") for name in (CONFIG, WEIGHTS)),
@@ -65,7 +73,7 @@ def endless_beside_an_image(path: Path) -> None:
 def test_a_strangers_file_is_refused_before_it_takes_memory_or_time(tmp_path, monkeypatch, capsys, name, make, command):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(atomic, "MOST_BYTES", 2**16)
-    for module in (atomic, listing):
+    for module in (atomic, tables):
         monkeypatch.setattr(module, "MOST_TEXT", 2**16)
     shutil.copytree(PRETRAINED / "mnist", "run")
     make(Path(name))

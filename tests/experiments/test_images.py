@@ -58,5 +58,8 @@ def test_a_table_is_that_of_the_runs_and_a_stopped_command_goes_on_to_it(tmp_pat
     assert main(words) == 0
     again = json.loads((tmp_path / "to" / "tiny.json").read_text())
     assert [row["images"] for row in again["rows"]] == [row["images"] for row in results["rows"]]
+    assert all((tmp_path / "to" / f"tiny.{kind}").stat().st_size > 1000 for kind in ("svg", "pdf"))
+    text = (tmp_path / "to" / "tiny.md").read_text()
+    assert "| reference |" in text and "over seeds (0, 1). Test images: 41 (test). Settings of all networks: " in text
     monkeypatch.setattr(images, "train", None)
     assert main(words) == 0  # trains nothing

@@ -88,7 +88,7 @@ WRONG = {
     "'weight' on each edge, got some without": lambda: read_graph(networkx.Graph([(0, 1, {"weight": 1}), (1, 2)])),
     "either node 0 has no edges, or the first node is 1. Pass num_nodes=4": lambda: read_graph(EDGES + 1),
     "got torch.int64 (4, 2). Pairs of nodes in rows: edges.T": lambda: read_graph(EDGES.T),
-    "got edges that go one way. Pass matrix.indices() if": lambda: read_graph(ONE_WAY),
+    "got edges that go one way. Pass its indices() if": lambda: read_graph(ONE_WAY),
     'read_graph(data, weight="edge_attr") uses it': lambda: read_graph(data(num_nodes=3, edge_attr=WEIGHTS[:, None])),
     "Pass a part with one kind of nodes: graph[edge_type]": lambda: read_graph(dgl.heterograph(TYPES)),
     "each is counted once, got weights. Read it without": lambda: BeliefConv.from_labels(CLUB, "club"),

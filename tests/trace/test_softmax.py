@@ -7,6 +7,7 @@ from torch import nn
 
 from graphcaps import RoutingTrace, dgl, viz, watch
 from graphcaps.errors import InputError
+from graphcaps.nn import CapsuleLayer
 
 from ..traces import words
 
@@ -44,8 +45,9 @@ def test_a_gate_has_loads_dead_experts_names_and_pictures_in_its_words(tmp_path)
     np.testing.assert_allclose(trace.lengths[:, 0, 0], [[0.25] * 4, c.mean(0).tolist()], rtol=1e-5)
     assert trace.dead().tolist() == [[False] * 4, [False] * 3 + [True]] and trace.v is None
     entropy, load = torch.special.entr(c).sum(1).mean().item(), c.mean(0).max().item()
-    numbers = {"0/entropy": entropy, "0/undecided": entropy / np.log(4), "0/load": load, "0/dead": 1}
-    assert seen.scalars() == pytest.approx(numbers, rel=1e-3)
+    chosen = torch.bincount(c.argmax(1)).max().item() / 30
+    numbers = {"entropy": entropy, "undecided": entropy / np.log(4), "mass": load, "dispatch": chosen, "dead": 1}
+    assert seen.scalars() == pytest.approx({f"0/{name}": number for name, number in numbers.items()}, rel=1e-3)
     picture = words(viz.GraphPicture(trace, "epochs").figure)
     wanted = ("choose ace", "Each digit divides itself among experts; dead (under a tenth of an equal load): 1 of 4")
     for text in (*wanted, "experts,\nand their loads", f"ace\n{load:.1%}", f"a{c.max(1)[0].argmax()} |"):
@@ -71,3 +73,42 @@ def test_calls_in_one_call_of_the_network_are_iterations_and_the_set_is_what_sum
     with pytest.raises(InputError, match="softmax: expected one of Sequential, 0, 1"), watch(net, softmax={"gate": ""}):
         pass
     assert not net._forward_hooks and not attend._forward_hooks and not attend._forward_pre_hooks
+
+
+class Attention(nn.Module):
+    """Equal attention of each query to all keys that a mask allows."""
+
+    def __init__(self, blocked):
+        super().__init__()
+        self.blocked = blocked
+
+    def forward(self, x):
+        return torch.zeros(*x.shape, x.shape[-1]).masked_fill(self.blocked, -torch.inf).softmax(-1)
+
+
+def test_masked_keys_are_no_choices_and_mass_and_dispatch_are_told_apart():
+    blocked = torch.ones(5, 5).triu(1).bool() | (torch.arange(5) == 3)  # later keys, and a key of padding
+    with watch(attention := Attention(blocked), softmax={"Attention": "query -> key"}) as seen:
+        attention(torch.rand(2, 5))
+    assert seen.scalars()["Attention/undecided"] == pytest.approx(1, abs=1e-3) and not seen["Attention"].dead().any()
+    dispatched = torch.eye(4)[torch.tensor([0, 0, 0, 1, 1, 2])]
+    for c, mass, dispatch, dead in ((0.1 * dispatched + 0.225, 0.275, 0.5, 0), (dispatched, 0.5, 0.5, 1)):
+        with watch(gate := nn.Identity(), softmax={"Identity": ("token -> expert", None, -1)}) as seen:
+            gate(c)
+        numbers = [seen.scalars()[f"Identity/{name}"] for name in ("mass", "dispatch", "dead")]
+        assert numbers == pytest.approx([mass, dispatch, dead], rel=1e-3)
+
+
+def test_what_fits_twice_is_asked_for_and_names_are_counted():
+    attention, gate, words = Attention(torch.tensor(False)), nn.Identity(), {"Identity": "a -> b"}
+    asked = [
+        (attention, (2, 3, 5), {"Attention": "a -> b"}, {}, r"a word for each of the dims \(2, 3\), got 'image'"),
+        (gate, (4, 4), words, {}, r"one dim over which numbers sum to 1, got dims \[0, 1\]. Give the dim"),
+        (gate, (6, 4), words, {"Identity": {"b": ["x"] * 3}}, "names of Identity: expected 4 of b, got 3"),
+    ]
+    for module, shape, softmax, names, text in asked:
+        with pytest.raises(InputError, match=text), watch(module, softmax=softmax, names=names):
+            module(torch.full(shape, 0.25))
+    for names, text in (({"0": {"parent": ["x"]}}, "expected 3 of parent, got 1"), ({"1": {}}, "expected one of")):
+        with pytest.raises(InputError, match=text), watch(nn.Sequential(CapsuleLayer(4, 3)), names=names):
+            pass

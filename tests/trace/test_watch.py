@@ -199,4 +199,8 @@ def test_what_is_seen_shows_itself_and_gives_plain_numbers_and_networkx(tmp_path
     share = shares[0][(ends == (1, 2)).all(1)][0]
     assert conv.edges[1, 2] == {"capsule": share.argmax(), "c": share.max()}
     assert votes.edges[("child", 1), ("parent", 1), 3]["c"] == pytest.approx(c[3])
+    with watch(net, edges=10) as limited:
+        net(graph, torch.randn(6, 5))
+    with pytest.warns(UserWarning, match="the graph has 9 of 54 votes. Record all: watch"):
+        assert {*limited.to_networkx("conv")} == {*range(6)}
     assert repr(watch()) == "Watched()" and watch()._repr_html_() == "Nothing has routed in watch's block"

@@ -105,6 +105,7 @@ def test_classes_below_the_threshold_share_a_grey_bar_and_are_not_named():
     wanted = {matplotlib.colors.to_rgb(name) for name in ("#1f5fc9", "#b84e00", style.FAINT)}
     assert {tuple(color) for color in colors} == wanted
     assert picture.panels[0].ribbons.bars.tolist() == [1, 1, 0, 1, 1, 1, 1, 2, 1, 1]
+    assert "4 parts choose class 2, 2 others" in words(viz.GraphPicture(settled({2: 0.9})).figure)
     undertrained = viz.GraphPicture(settled({2: 0.4}))
     assert "No class is longer than 0.50: train on" in words(undertrained.figure) and len(undertrained.named) == 0
 
@@ -261,7 +262,7 @@ def test_mp4_plays_as_long_as_the_gif(tmp_path):
 
 def test_the_sheet_shows_the_reconstructions_of_a_trained_decoder(trace):
     with pytest.raises(InputError, match="trace: expected .*reconstructions"):
-        viz.sheet(dataclasses.replace(trace, epochs=trace.epochs - trace.epochs[-1]))
+        viz.sheet(with_pictures(make_trace(epochs=(0,))))
     lengths = np.zeros_like(trace.lengths)
     lengths[-1, 2, 0, 0] = lengths[-1, 2, 1, 7] = 0.9  # labels are 0 and 1
     figure = viz.sheet(dataclasses.replace(trace, lengths=lengths))

@@ -55,7 +55,7 @@ def write_gif(picture: Picture, path: Path, on_frame: Callable[[], object]) -> N
 
         first, *others = images()
         milliseconds = [round(1000 * frame.seconds) for frame in frames]
-        kind: dict[str, Any] = {"format": "GIF", "disposal": 1} if palette else {"format": "WEBP", "quality": 90}
+        kind: dict[str, Any] = {"format": "GIF", "disposal": 1} if palette else {"format": "WEBP", "quality": 70}
         first.save(temporary, save_all=True, append_images=others, duration=milliseconds, loop=0, **kind)
 
 

@@ -91,7 +91,7 @@ class Picture:
         """How many children choose which parents, for the title; or that no class is named."""
         if self.trace.has_classes and not len(self.named):
             return none_named(self.trace).capitalize()
-        return choice_by_name(self.trace, self.timeline.at(position)[0], self.names, *self.words)
+        return choice_by_name(self.trace, self.timeline.at(position)[0], self.names, *self.words, self.named)
 
     def show(self, position: float) -> None:
         """Move the figure to ``position``, counted in steps from 0; fractions lie between two steps."""

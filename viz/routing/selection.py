@@ -49,44 +49,47 @@ def decisions(trace: RoutingTrace, c: np.ndarray) -> Decisions:
     return Decisions(child, trace.dst[strongest], largest, word)
 
 
-def choices(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
-    """(I,) the parent that each child chooses under couplings ``c`` (E,); -1 if it chooses none."""
-    chosen, said = np.full(trace.num_children, -1), decisions(trace, c)
-    chooses = said.word == "chooses"
-    chosen[said.child[chooses]] = said.parent[chooses]
-    return chosen
-
-
-def choice_by_name(trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one: str, many: str) -> str:
+def choice_by_name(
+    trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one: str, many: str, named: np.ndarray
+) -> str:
     """How many children choose which parents: ``5 parts choose 2, 4 choose 7``.
 
     Args:
         c: (E,) couplings.
         names: J names of the parents.
         one, many: the word for a child and for several.
+        named: the parents that may be named, if parents are classes.
     """
     said = decisions(trace, c)
     if not len(said.child):
         return f"One parent for each {one}: nothing to choose"
-    chosen = Counter(names[j] for j in said.parent[said.word == "chooses"].tolist()).most_common()
-    if not chosen:
+    chosen = said.parent[said.word == "chooses"]
+    shown = chosen[np.isin(chosen, named)] if trace.has_classes else chosen
+    counts = Counter(names[j] for j in shown.tolist()).most_common()
+    if not len(chosen):
         leaning = int((said.word == "leans").sum())
         return f"No {one} chooses, {leaning:,} lean{'s' * (leaning == 1)}" if leaning else f"All {many} are undecided"
-    texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {name}" for name, number in chosen[:2]]
-    texts[0] = texts[0].replace(" ", f" {many if chosen[0][1] > 1 else one} ", 1)
-    others = sum(number for _, number in chosen[2:])
-    return ", ".join([*texts, *[f"{others:,} other{'s' * (others > 1)}"] * (others > 0)])
+    texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {name}" for name, number in counts[:2]]
+    if not texts:
+        return f"No {one} chooses a {trace.parent_word[0]} above {trace.threshold:.2f}"
+    texts[0] = texts[0].replace(" ", f" {many if counts[0][1] > 1 else one} ", 1)
+    lines = []
+    for told in (2, 1):
+        others = len(chosen) - sum(number for _, number in counts[:told])
+        lines.append(", ".join([*texts[:told], *[f"{others:,} other{'s' * (others > 1)}"] * (others > 0)]))
+    return lines[0] if len(lines[0]) <= 54 else lines[1]  # 55 letters are wider than a picture
 
 
 def shown_parents(trace: RoutingTrace, lengths: np.ndarray) -> np.ndarray:
     """The parents that a picture names and colours, ascending, for lengths (J,). The others share one grey bar.
 
-    These are the eight longest, and of classes only those that are longer than the network's threshold.
+    These are the eight longest that are longer than the network's threshold. If parents aren't classes and none is
+    longer, or a softmax has no lengths, they are the eight longest.
     """
     longest = np.argsort(-lengths, kind="stable")
-    if trace.has_classes:
-        longest = longest[lengths[longest] > trace.threshold]
-    return np.sort(longest[:MOST_COLOURS])
+    above = longest[lengths[longest] > trace.threshold]
+    has_lengths = trace.has_classes or (trace.agreement is not None and len(above) > 0)
+    return np.sort((above if has_lengths else longest)[:MOST_COLOURS])
 
 
 def none_named(trace: RoutingTrace) -> str:

@@ -139,7 +139,8 @@ def count(number: int, one: str, many: str | None = None) -> str:
 def size_in_words(trace: RoutingTrace) -> str:
     """``200 edges, 3 iterations, 2 images``."""
     counts = {"edge": trace.num_edges, "iteration": trace.num_iterations}
-    counts[str(trace.about.get("image", "image"))] = trace.num_images
+    image = str(trace.about.get("image", "image"))
+    counts[image.replace(", ", "-")] = trace.num_images  # of several dims, such as image-head
     if len(trace.epochs) > 1:
         counts["epoch"] = len(trace.epochs)
     return ", ".join(count(number, name) for name, number in counts.items())

@@ -89,7 +89,7 @@ def in_words(trace: RoutingTrace, tree: ParseTree, name: str = "image") -> str:
         lines = [f"{name}: {none_named(trace)}; the longest has {lengths[order[0]]:.2f}{label}"]
     said = decisions(trace, trace.c[at])
     most = f"{said.gives_most.sum():,} of {count(len(said.child), 'child', 'children')} give most of themselves to one"
-    lines.append(f"{choice_by_name(trace, trace.c[at], names, 'child', 'children')}; {most}")
+    lines.append(f"{choice_by_name(trace, trace.c[at], names, 'child', 'children', named)}; {most}")
     if len(tree.edges):
         children = np.unique(trace.src[tree.edges])
         words = count(len(children), "child", "children")

@@ -112,6 +112,8 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
     if labels.ndim == 2 and labels.size and labels.dtype.kind in "iuf":
         got += f" from {labels.min()} to {labels.max()}"
     expect(labels.shape in ((count,), (count, 1)), name, wanted, got)
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.flat):
+        labels = labels.astype(str)
     if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
         labels = labels.astype(np.int64)
     advice = "Convert them: numpy.asarray(labels).astype(str)"

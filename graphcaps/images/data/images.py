@@ -32,8 +32,8 @@ class Images:
         InputError: a dtype or rank is wrong, there is no image, or the numbers of images and labels differ.
 
     >>> images = Images(torch.zeros(5, 1, 28, 28, dtype=torch.uint8), torch.arange(5))
-    >>> len(images)
-    5
+    >>> len(images), images[4][0].shape, images[4][1]
+    (5, torch.Size([1, 28, 28]), tensor(4))
     """
 
     pixels: Tensor
@@ -57,6 +57,11 @@ class Images:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        """An image, float32 in [0, 1], and its label, for torch's ``DataLoader``."""
+        expect(self.objects != 2, "images", "one object per image", "pairs", "Batches draws pairs")
+        return to_float(self.pixels[row]), self.labels[row]
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -136,8 +136,8 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
     repeated = listed["file"].duplicated(keep=False)
     for file, rows in listed[repeated].groupby("file"):
         if rows["label"].nunique() > 1:
-            where = ", ".join(f"{label} (row {table.numbers[k + header]})" for k, label in rows["label"].items())
-            table.refuse(rows.index[-1] + header, at["file"], "each image in one class", f"{file} in {where}")
+            classes = ", ".join(f"{label} (row {table.numbers[k + header]})" for k, label in rows["label"].items())
+            table.refuse(rows.index[-1] + header, at["file"] or 0, "each image in one class", f"{file} in {classes}")
     return listed.drop_duplicates("file").reset_index(drop=True)
 
 

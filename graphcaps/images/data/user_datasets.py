@@ -6,8 +6,6 @@ files' names and hashes. You can delete it.
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import hashlib
 import json
 import logging
@@ -22,7 +20,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ...atomic import checked, reading, replacing
-from ...errors import GraphcapsError, InputError, did_you_mean, expect, read_json, required
+from ...errors import GraphcapsError, InputError, did_you_mean, expect, required
 from ...names import clean, own_images
 from ...progress import bar
 from .array_files import read_arrays
@@ -119,28 +117,27 @@ def _read_files(
 ) -> tuple[np.ndarray, np.ndarray, pandas.DataFrame]:
     """Decode the ``listed`` files for ``split``, or only those that have the hashes of a run's images."""
     place, top = path.resolve(), path if path.is_dir() else path.parent
-    name = f"{place.name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
-    caches = _caches(cache, name)
-    hashes = {tuple(file[:-1]): file[-1] for about in caches.values() for file in about["files"]}
-    table = listed.assign(about=[_identity(top, file, hashes) for file in listed["file"]])
-    table["sha256"] = table["about"].str[-1]
+    name = f"{place.name[:50]}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
+    with ThreadPoolExecutor() as pool:
+        table = listed.assign(sha256=[*pool.map(_hash, listed["file"])])
     if of_run is not None and (is_of_run := table["sha256"].isin(of_run["sha256"])).any():
         if more := int((~is_of_run).sum()):
             log.info("%s: %d images that the run was not trained or tested with are left out", clean(str(path)), more)
         table = table[is_of_run].reset_index(drop=True)
-    named = [[file[0], file[-1]] for file in table["about"]]
-    for stored, about in caches.items():
-        # A cache that was made with defaults also fits if its actual size and channels are asked for.
-        fits = size in (about["size"], max(about["shape"][1:])) and channels in (about["channels"], about["shape"][0])
-        if fits and [[file[0], file[-1]] for file in about["files"]] == named:
-            with contextlib.suppress(*DAMAGED), np.load(stored) as arrays:
-                pixels, bad = arrays["pixels"], about["bad"]
-                break
-    else:
+    names = [os.path.relpath(file, top) for file in table["file"]]
+    about = {"size": size, "channels": channels, "names": names, "sha256": [*table["sha256"]]}
+    stored = cache / f"{name}-{size or 'auto'}-{channels or 'auto'}.npz"
+    try:
+        with np.load(checked(stored)) as arrays:
+            of_stored = json.loads(bytes(arrays["about"]))
+            pixels, bad = arrays["pixels"], of_stored.pop("bad")
+    except DAMAGED:
+        of_stored = None
+    if of_stored != about:
         pixels, bad = _decode([*table["file"]], size, channels)
-        about = {"size": size, "channels": channels, "shape": pixels.shape[1:], "bad": bad, "files": [*table["about"]]}
-        with replacing(cache / f"{name}-{size or 'auto'}-{channels or 'auto'}.npz") as temporary:
-            np.savez(temporary, pixels=pixels, about=np.frombuffer(json.dumps(about).encode(), np.uint8))
+        with replacing(stored) as temporary:
+            text = json.dumps({**about, "bad": bad})
+            np.savez(temporary, pixels=pixels, about=np.frombuffer(text.encode(), np.uint8))
     if bad:
         reasons = clean("\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)]))
         if not skip_bad:
@@ -149,28 +146,16 @@ def _read_files(
             raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{reasons}\n{advice}")
         log.warning("left out %d files that can't be read:%s", len(bad), reasons)
         table.loc[[*map(int, bad)], "split"] = ""
-    table["file"] = table["about"].str[0].map(clean)
-    return pixels, table["label"].to_numpy(str), table.drop(columns="about")
+    table["file"] = [*map(clean, names)]
+    return pixels, table["label"].to_numpy(str), table
 
 
-def _caches(folder: Path, name: str) -> dict[Path, dict]:
-    """The path and the description of each cache with this name that isn't damaged."""
-    caches = {}
-    for path in sorted(folder.glob(f"{glob.escape(name)}-*.npz")):
-        with contextlib.suppress(*DAMAGED), np.load(path) as arrays:
-            caches[path] = read_json(bytes(arrays["about"]).decode(), bad=dict, shape=list, files=list)
-    return caches
-
-
-def _identity(top: Path, file: Path, hashes: dict[tuple, str]) -> tuple:
-    """A file's name, size, times, inode and hash, which is computed unless the others are a key of ``hashes``."""
-    name = os.path.relpath(file, top)
-    with contextlib.suppress(OSError, ValueError):  # a link to nothing, a device, or a file that may not be read
-        stat = checked(file).stat()
-        # A program can set back the time of the last change of the content, but not that of the inode.
-        about = (name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-        return *about, hashes.get(about) or hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-    return name, ""
+def _hash(file: Path) -> str:
+    """The hash of a file's content, or "" if it can't be read: a link to nothing, a device, or not permitted."""
+    try:
+        return hashlib.sha256(checked(file).read_bytes()).hexdigest()[:16]
+    except (OSError, ValueError):
+        return ""
 
 
 def _decode(files: list[Path], size: int | None, channels: int | None) -> tuple[np.ndarray, dict[str, str]]:

@@ -53,8 +53,8 @@ def read_image(
     Raises:
         InputError: the file is missing, not an image, a stack of several, damaged or too large.
     """
-    pixels, *about = read_pixels(Path(path), image_shape, invert, ink)
-    return ImageFile(to_float(torch.from_numpy(pixels)), *about)
+    pixels, inverted, doubt = read_pixels(Path(path), image_shape, invert, ink)
+    return ImageFile(to_float(torch.from_numpy(pixels)), inverted, doubt)
 
 
 def read_pixels(
@@ -69,8 +69,8 @@ def read_pixels(
         if image.mode.startswith("I;16") and getattr(image, "tag_v2", {}).get(WHITE_IS_ZERO) == 0:
             frame = Image.fromarray(65535 - np.asarray(frame, np.uint16))  # Pillow does this only for 8 bits
         if ink is not None:
-            drawn, *about = _fit_drawing(_grey(frame), height, width, invert, ink)
-            return (drawn * 255).round().astype(np.uint8)[None], *about
+            drawing = _fit_drawing(_grey(frame), height, width, invert, ink)
+            return (drawing.ink * 255).round().astype(np.uint8)[None], drawing.dark, drawing.doubt
         values = _converted(_eight_bits(frame), channels)
     background = _background(values)  # (C,)
     inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)

@@ -58,7 +58,7 @@ class RoutingNetwork(ImageNetwork):
 
     def children_of(self, images: Tensor) -> Any:
         """The last layer's input for images (B, C, H, W): u (I, B, P), or ``Poses``."""
-        check_images(images, self.image_shape)
+        images = check_images(images, self.image_shape).to(next(self.parameters()).dtype)
         return self.between(self.primary(self.stem(images)))
 
     def receptive_fields(self) -> Tensor:
@@ -105,8 +105,8 @@ def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int]) -
     return presets[name]
 
 
-def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> None:
-    """Raise ``InputError`` unless images are floating point of shape (B, C, H, W) and, on the CPU, in [0, 1].
+def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> torch.Tensor:
+    """Return images. Raise ``InputError`` unless they are floats of shape (B, C, H, W) and, on the CPU, in [0, 1].
 
     On a GPU, a check of the values would wait for the device. So images in [0, 255] pass there and get wrong answers.
     """
@@ -123,3 +123,4 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> Non
         advice = "Divide them: images / 255" if low >= 0 and high > 2 else advice
         fits = low >= -ROUNDING and high <= 1 + ROUNDING
         expect(fits, "images", "numbers in [0, 1]", f"{low:g} to {high:g}", advice)
+    return images

@@ -49,6 +49,7 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         text, checksum = metadata["graphcaps"], metadata["sha256"]
         head = read_json(text, format_version=int)
+        check_json({"settings": {}, "state": {}} | head, settings=dict, state=dict)
     version = head["format_version"]
     if version != FORMAT_VERSION:
         raise GraphcapsError(f"checkpoint: expected format {FORMAT_VERSION} in {path}, got {version}. {OTHER_VERSION}")
@@ -150,8 +151,6 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         model.class_names, model.limits = tuple(map(clean, head["class_names"])), Limits(*head["limits"])
         if len(model.class_names) != preset["num_classes"]:
             raise ValueError(f"{len(model.class_names)} class names for {preset['num_classes']} classes")
-        check_json(head, state=dict)
-        check_json(head["state"], epoch=int)
     except Exception as error:  # a forged description fails in any way
         if isinstance(error, GraphcapsError) and not isinstance(error, InputError):
             raise

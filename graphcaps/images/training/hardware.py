@@ -85,6 +85,18 @@ def rank_and_world() -> tuple[int, int]:
 
 
 @contextlib.contextmanager
+def usual_torch() -> Iterator[None]:
+    """While the block runs, new tensors are float32 and have gradients, whatever the caller has set."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+@contextlib.contextmanager
 def determinism(wanted: bool) -> Iterator[None]:
     """If ``wanted``, torch uses only deterministic kernels while the block runs."""
     before = torch.are_deterministic_algorithms_enabled()

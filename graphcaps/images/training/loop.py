@@ -37,6 +37,7 @@ from .run_folder import Run, load
 from .saving import Saving
 from .step import one_cycle, prepare, risen, set_rate, training_step
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 SCALE_POWER = 0.6
 """Votes are scaled by this power of the ratio of iterations. Measured on pairs of digits, for 1 to 12 iterations."""
 
@@ -124,7 +125,9 @@ def _fitted(config: TrainConfig, splits: ImageSplits, world: int) -> TrainConfig
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Callable[[], int]]:
-    """Let Ctrl-C and SIGTERM stop nothing while the block runs. A second Ctrl-C raises ``KeyboardInterrupt``.
+    """Let Ctrl-C, SIGTERM and SIGUSR1, which Slurm sends, stop nothing while the block runs.
+
+    A second Ctrl-C raises ``KeyboardInterrupt``.
 
     Yield a function that returns the signal that was received, or 0.
     """
@@ -137,7 +140,7 @@ def stop_signals() -> Iterator[Callable[[], int]]:
 
     handlers = {}
     if threading.current_thread() is threading.main_thread():  # Python sets handlers in no other thread
-        handlers = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {signum: signal.signal(signum, note) for signum in STOPPING}
     try:
         yield lambda: received[-1] if received else 0
     finally:

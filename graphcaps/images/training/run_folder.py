@@ -302,13 +302,15 @@ def load(
 
     from ..models import for_other_classes
     from .checkpoint import read_model
+    from .hardware import usual_torch
 
-    if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
-        model, _ = read_model(Path(run))
-    else:
-        run = run if isinstance(run, Run) else Run.open(run)
-        model, head = read_model(run.checkpoint(which))
-        run.check_trained(head)
-    if num_classes is not None:
-        model = for_other_classes(model, num_classes)
+    with usual_torch():
+        if not isinstance(run, Run) and Path(run).suffix == ".safetensors":
+            model, _ = read_model(Path(run))
+        else:
+            run = run if isinstance(run, Run) else Run.open(run)
+            model, head = read_model(run.checkpoint(which))
+            run.check_trained(head)
+        if num_classes is not None:
+            model = for_other_classes(model, num_classes)
     return model.to(device).to(memory_format=torch.channels_last).eval()  # the memory format used in training

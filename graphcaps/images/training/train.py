@@ -55,10 +55,10 @@ def train(
         run.config = config = _resumed(run, config, overrides)
         config.check()
     from ...routing import engine
-    from .hardware import determinism
+    from .hardware import determinism, usual_torch
     from .loop import fit
 
-    with determinism(config.deterministic), engine(config.engine):
+    with usual_torch(), determinism(config.deterministic), engine(config.engine):
         return fit(config, run, progress)
 
 

@@ -10,11 +10,11 @@ Object.assign(words, wordsOf("graph"), {
     const chosen = counts.map((count, l) => [count, l]).filter(([count]) => count).sort(([a], [b]) => b - a),
       cause = (l) => (causes[l] ? ` (${causes[l]})` : ""),
       texts = chosen.slice(0, SHOWN).map(([count, l], at) => `${at ? thousands(count) : counted(count, "edge", "edges")} to ${l}${cause(l)}`),
-      undecided = edges - counts.reduce((sum, count) => sum + count, 0),
+      rest = edges - counts.reduce((sum, count) => sum + count, 0),
       others = chosen.slice(SHOWN).reduce((sum, [count]) => sum + count, 0);
-    if (others) texts.push(`${thousands(others)} to others`);
-    if (chosen.length && undecided) texts.push(`${thousands(undecided)} undecided or by chance`);
-    return `Which capsule? ${texts.join(", ") || `${counted(edges, "edge", "edges")}, all undecided`}`;
+    if (others) texts.push(`${thousands(others)} to other capsules`);
+    if (chosen.length && rest) texts.push(`${thousands(rest)} others`);
+    return `Which capsule? ${texts.join(", ") || `${counted(edges, "edge", "edges")}, none chooses`}`;
   },
   lead: (K, what) => `Along each edge, a node sends its neighbour a vote for each of ${K} capsules. ${words.leads[what]}`,
   // What random graphs show, beside the numbers of the graph, which come first.

@@ -8,7 +8,7 @@ import { NodeConv } from "./node_conv.js";
 import { NodeGraph } from "./node_graph.js";
 import { childName, choose, drawings, drawRound, drawTip, lookWith, redraw, renewals, step, writtenLogit } from "./shell.js";
 import { NOTHING, now, state } from "./state.js";
-import { $, counted, fill, fixed, indexOfLargest, sentence, setBar, setOptions, thousands } from "./tools.js";
+import { $, counted, fill, fixed, indexOfLargest, leastToChoose, sentence, setBar, setOptions, thousands } from "./tools.js";
 import { at, stored } from "./trace.js";
 import { words } from "./words.js";
 
@@ -16,7 +16,7 @@ export const conv = new NodeConv(stored);
 export const ROUNDS = Math.max(10, stored.iterations); // iterations shown
 const SLIDERS = 12, // features that have one each, at most
   NAMED = 4, // edges that a sentence names
-  CHOSEN = 0.5, // of the way from equal couplings to 1, above which an edge chooses a capsule, as in explore/chance.py
+  CHOSEN = 0.5, // of the way from equal couplings to 1, above which an edge chooses a capsule, as viz.routing.selection has it
   PLAINLY = 0.01; // by which the coupling with another capsule is larger, or it would be a tie
 const graph = (state.graph = new NodeGraph($(".stage > canvas")));
 let given, // for each edge of the given graph the capsule with its largest coupling, and whether it has chosen it
@@ -50,7 +50,7 @@ function route() {
   graph.take(conv, state.layer, order);
   const { c } = states[conv.iterations - 1],
     chosen = state.image.linked.map((e) => indexOfLargest(couplingsOf(c, e))),
-    decided = chosen.map((l, e) => chooses(c[e * K + l]));
+    decided = chosen.map((l, e) => c[e * K + l] > leastToChoose(K));
   given ??= { chosen, decided };
   const { number } = conv.edges,
     before = number.map((n, e) => given.chosen[n] ?? chosen[e]),
@@ -151,7 +151,8 @@ function drawHead(c) {
     what = agrees && !chance.beyond ? "grey" : routing === "uniform" ? routing : Math.round(now.r) ? "grow" : "start",
     measured = words.chance(chance, agrees, conv.sample?.edges ?? stored.src.length);
   if ($("h1").textContent !== title) $("h1").textContent = title;
-  $("#lead").textContent = [words.lead(conv.K, what), measured, ...warnings.map((text) => `${sentence(text)}.`)].join(" ");
+  $("#lead").textContent = words.lead(conv.K, what);
+  $("#chance").textContent = [measured, ...warnings.map((text) => `${sentence(text)}.`)].join(" ");
   $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, state.trace.edges)].join(" · ");
   $("#graph-head").textContent = words.head(conv.two_way);
 }

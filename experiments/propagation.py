@@ -1,0 +1,127 @@
+"""Classical methods that find the classes of unknown nodes by propagation along edges, for the task ``known``.
+
+Each takes a graph's adjacency matrix A (N, N), labels (N,) with -1 where they are unknown, and its options, and returns
+scores (N, C) of classes. ``METHODS`` has the options to choose from, which are those that the papers tried.
+"""
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import torch
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.sparse.linalg import eigsh
+from torch import Tensor
+from torch.nn import functional as F
+
+ROUNDS, PATHS, WEIGHT, LEAST = 100, 5, 10.0, 1e-12
+
+
+def zhou(a: sparse.csr_array, truth: np.ndarray, alpha: float) -> np.ndarray:
+    """Label propagation by a symmetrically normalised matrix (Zhou et al. 2004, NIPS).
+
+    ``truth`` (N, C) has a one for each known class.
+    """
+    scale, h = sparse.diags_array(degrees(a) ** -0.5), truth
+    for _ in range(ROUNDS):
+        h = alpha * (scale @ (a @ (scale @ h))) + (1 - alpha) * truth
+    return h
+
+
+def harmonic(a: sparse.csr_array, truth: np.ndarray) -> np.ndarray:
+    """Label propagation by means over neighbours, with known classes in place (Zhu et al. 2003, ICML)."""
+    h, known = truth, truth.any(1, keepdims=True)
+    for _ in range(ROUNDS):
+        h = np.where(known, truth, (a @ h) / degrees(a)[:, None])
+    return h
+
+
+def compatible(a: sparse.csr_array, truth: np.ndarray, alpha: float, prior: bool, normal: bool) -> np.ndarray:
+    """Compatible label propagation (Zhong et al. 2022, arXiv 2205.09389), with classes' frequencies as base prediction.
+
+    An edge's weight for class c is the belief of its target in c times what its source's belief says of c by the
+    counted table of classes. ``prior``: frequencies are propagated too; ``normal``: degrees normalise the weights.
+    """
+    known, often = truth.any(1, keepdims=True), truth.mean(0) / truth.mean(0).sum().clip(LEAST)
+    base, target, source = np.where(known, truth, often), *a.nonzero()
+    weight = (base @ stochastic((a @ truth).T @ base + 1e-7))[source] * base[target]
+    if normal:
+        weight *= (degrees(a)[source] * degrees(a)[target])[:, None] ** -0.5
+    matrices = [sparse.csr_array((column, (target, source)), a.shape) for column in weight.T]
+    start = h = base if prior else truth
+    for _ in range(20):
+        h = np.stack([matrix @ column for matrix, column in zip(matrices, h.T, strict=True)], axis=1)
+        h = alpha * h / h.sum(1, keepdims=True).clip(LEAST) + (1 - alpha) * start
+    return h
+
+
+def linearized(a: sparse.csr_array, truth: np.ndarray, strength: float) -> np.ndarray:
+    """Linearized belief propagation with distant compatibility estimation (Kumar et al. 2020, arXiv 2003.02829)."""
+    size, known = truth.shape[1], truth.any(1, keepdims=True)
+    table = distant(a, truth) - 1 / size
+    largest = float(eigsh(a.astype(float), 1, return_eigenvectors=False, tol=0.01)[0])
+    start = h = np.where(known, truth - 1 / size, 0)
+    step = strength / (largest * np.abs(np.linalg.eigvals(table)).max()).clip(LEAST)
+    for _ in range(20):
+        h = start + step * (a @ h @ table)
+    return h - h.min(1, keepdims=True)
+
+
+def distant(a: sparse.csr_array, truth: np.ndarray) -> np.ndarray:
+    """The doubly stochastic, symmetric table (C, C) whose powers are nearest to how often paths join known classes.
+
+    The paths don't turn back. A path of up to ``PATHS`` edges has a weight of ``WEIGHT`` to the power of its length.
+    """
+    degree, size = np.asarray(a.sum(1)).reshape(-1, 1), truth.shape[1]
+    reached = [truth, a @ truth, a @ (a @ truth) - degree * truth]
+    while len(reached) <= PATHS:
+        reached.append(a @ reached[-1] - (degree - 1) * reached[-2])
+    counts = [truth.T @ x for x in reached[1:]]
+    seen = [torch.from_numpy(x / x.sum(1, keepdims=True).clip(LEAST)) for x in counts]
+    places = torch.tril_indices(size - 1, size - 1)
+
+    def whole(free: Tensor) -> Tensor:
+        lower = free.new_zeros(size - 1, size - 1).index_put(tuple(places), free)
+        inner = lower + lower.tril(-1).T
+        edge = 1 - inner.sum(1, keepdim=True)
+        return torch.cat([torch.cat([inner, edge], 1), torch.cat([edge.T, (1 - edge.sum()).view(1, 1)], 1)])
+
+    def energy(free: np.ndarray) -> tuple[float, np.ndarray]:
+        leaf = torch.tensor(free, requires_grad=True)
+        table, total = whole(leaf), torch.zeros((), dtype=leaf.dtype)
+        power = table
+        for length, frequencies in enumerate(seen):
+            total, power = total + WEIGHT**length * (power - frequencies).square().sum(), power @ table
+        return float(total), torch.autograd.grad(total, leaf)[0].numpy()
+
+    starts = [np.full((size, size), 1 / size), stochastic(counts[0] + counts[0].T + 1e-6)]
+    found = [minimize(energy, start[tuple(places)], jac=True, method="L-BFGS-B") for start in starts]
+    return whole(torch.from_numpy(min(found, key=lambda result: result.fun).x)).numpy()
+
+
+def stochastic(table: np.ndarray) -> np.ndarray:
+    """A table whose rows and columns sum to 1."""
+    for _ in range(ROUNDS):
+        table = table / table.sum(0, keepdims=True)
+        table = table / table.sum(1, keepdims=True)
+    return table
+
+
+def degrees(a: sparse.csr_array) -> np.ndarray:
+    return np.asarray(a.sum(1)).ravel().clip(1)
+
+
+METHODS: dict[str, tuple[Callable[..., np.ndarray], list[tuple]]] = {
+    "label propagation, Zhou": (zhou, [(0.5,), (0.9,), (0.99,)]),
+    "label propagation, harmonic": (harmonic, [()]),
+    "compatible label propagation": (compatible, [*product((0.3, 0.6, 0.9, 1.0), (True, False), (False, True))]),
+    "linearized belief propagation": (linearized, [(0.1,), (0.5,), (0.9,)]),
+}
+
+
+def scores(a: sparse.csr_array, labels: Tensor, classes: int, method: Callable[..., np.ndarray], *options) -> Tensor:
+    """Scores (N, C) by a method. Where it has no answer, they are the frequencies of the known classes."""
+    truth = (F.one_hot(labels.clamp_min(0), classes) * (labels >= 0)[:, None]).double().numpy()
+    h = method(a, truth, *options)
+    return torch.from_numpy(h / h.sum(1, keepdims=True).clip(LEAST) + 1e-9 * truth.mean(0))

@@ -1,0 +1,52 @@
+"""Beliefs about nodes of which a classifier has an opinion."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import check_tensor, expect, min_max
+from ..graph import Links, read_graph
+from .layer import NodeBeliefs
+
+
+class Smoothed(NamedTuple):
+    """What ``smooth`` returns."""
+
+    p: Tensor
+    """Probabilities in the shape of ``log_p``; 1 for known classes."""
+    unexplained: Tensor
+    """(E,): the share of each edge that no class explains. It is large for edges that are wrong."""
+
+
+@torch.no_grad()
+def smooth(graph: Any, log_p: Tensor, labels: Any, iterations: int = 16) -> Smoothed:
+    """Improve a classifier's answers by the edges of a graph, some of which may be wrong.
+
+    ``BeliefConv`` counts on the known nodes which classes edges join, and how often they join any. Nothing is trained.
+
+    Args:
+        graph: any graph that ``read_graph`` reads. Each edge needs its reverse. Weights are ignored.
+        log_p: the classifier's log-probabilities for each node, (N, C), or (N, K, C) if a node has K classes.
+        labels: the known classes, (N,) or (N, K), -1 or NaN if unknown.
+
+    >>> edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    >>> log_p = torch.tensor([[0.5, 0.5], [0.6, 0.4], [0.5, 0.5], [0.5, 0.5]]).log()
+    >>> smooth(edges, log_p, [0, -1, -1, 1]).p.argmax(1)
+    tensor([0, 0, 1, 1])
+    """
+    named, dims = read_graph(graph, weight=None), check_tensor("log_p", log_p).dim()
+    classes, count = named.labels(labels).to(log_p.device), len(named.names)
+    num_caps = classes.shape[1]
+    wanted = (count, "C") if num_caps == 1 and dims < 3 else (count, num_caps, "C")
+    expect(tuple(log_p.shape[:-1]) == wanted[:-1], "log_p", f"log-probabilities {wanted}", tuple(log_p.shape))
+    highest = (min_max(log_p) or (0.0, 0.0))[1]
+    expect(highest < 1e-3, "log_p", "logarithms of probabilities, so none above 0", highest, "Use log_softmax")
+    z = log_p.view(*classes.shape, -1)
+    beliefs = NodeBeliefs(None, z.shape[2], z.shape[1], iterations, 0.0).to(z.device, z.dtype)
+    links = Links.of(named.src.to(z.device), named.dst.to(z.device), count, count, one_kind=True)
+    known = beliefs.logits_of_labels(classes)
+    beliefs.count(links, classes)
+    own = torch.where(classes.unsqueeze(2) >= 0, known, z - beliefs.bias)  # the layer adds the bias again
+    h, _ = beliefs(links, own, None, torch.zeros_like(classes[:, 0]), 1)
+    return Smoothed(h.view_as(log_p), beliefs.unexplained)
