@@ -160,8 +160,8 @@ def test_the_stage_alone_fits_a_frame(chromium, width):
         check_fits(page)
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (320, 640)])
-def test_every_screen_fits_a_phone_and_strips_have_8_pixels(chromium, width, height):
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844), (320, 640)])
+def test_every_screen_fits_its_window_and_strips_have_8_pixels(chromium, width, height):
     with opened(chromium, PAGE, width=width, height=height, reduced_motion="reduce") as page:
         for screen in SCREENS:
             enter(page, screen)

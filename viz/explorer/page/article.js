@@ -2,6 +2,7 @@
 // image on the sheet. A screen is entered by scrolling, by a link, or with the keys J and K.
 
 import { isOnePass } from "./formulas.js";
+import { PICTURED } from "./graph.js";
 import { arrivals, changed, hold, layOut, network } from "./live.js";
 import { LET_GO } from "./layer.js";
 import { beforePulls, choicesAt } from "./panels.js";
@@ -16,8 +17,9 @@ const texts = screens,
 if (isOnePass(state.layer.routing)) leave(":is([data-screen=round], [data-screen=agreement], [data-screen=routing], [data-screen=without]).step");
 if (state.layer.learnedPrior) leave(":is([data-screen=round], [data-screen=without]).step"); // shares start unequal
 if (state.layer.routing !== "dynamic") leave(".by-agreement");
-if (!network.decoder) leave(".pictured");
-document.body.classList.toggle("decoded", Boolean(network.decoder));
+const pictured = Boolean(network.decoder) && stored.children <= PICTURED;
+if (!pictured) leave(".pictured");
+document.body.classList.toggle("decoded", pictured);
 const steps = [...document.querySelectorAll(".step")];
 export const SCREENS = steps.map((step) => step.dataset.screen);
 const last = stored.trained - 1,
@@ -48,7 +50,7 @@ function strongestFor(parent) {
   return state.order.children.reduce((best, child) => (c[edgeTo(parent, child)] > c[edgeTo(parent, best)] ? child : best));
 }
 
-const second = () => state.order.named.at(-1);
+const second = () => state.order.outer.at(-1);
 const name = (parent) => stored.parents[parent]?.name ?? "";
 const length = (r, parent) => state.routed.states[r].lengths[parent];
 
@@ -151,7 +153,7 @@ const LIVE = {
     const parent = second(),
       child = strongestFor(parent),
       { c } = (beforePulls() ? state.unpulled : state.routed).states[last];
-    return texts.ask(sentence(childName(child)), percent(c[edgeTo(parent, child)]), name(parent), name(state.order.named[0]));
+    return texts.ask(sentence(childName(child)), percent(c[edgeTo(parent, child)]), name(parent), name(state.order.outer[0]));
   },
   equalLengths() {
     const top = (r) => [...state.routed.states[r].lengths.keys()].sort((a, b) => length(r, b) - length(r, a)).slice(0, state.order.named.length).sort((a, b) => a - b);
@@ -286,7 +288,7 @@ function drawSilence() {
   let text = "";
   if (before && state.asked.count === state.questions) {
     const old = state.unpulled.states[last].lengths,
-      { named } = state.order,
+      named = state.order.outer, // those before
       by = length(last, named[0]) - old[named[0]],
       happened = by > UNCHANGED ? "grows" : by < -UNCHANGED ? "falls" : "stays";
     text = texts.silenced(silent.map(shortName).join(", "), named.map((j) => `${name(j)} ${fixed(old[j], 2)} → ${fixed(length(last, j), 2)}`).join(", "));
@@ -322,6 +324,14 @@ export function usual() {
   }
   return { r: ["votes", "round", "without"].includes(now.screen) ? 0 : last, child: null };
 }
+
+// Links to screens, also where the page stands within another one, as in a notebook.
+document.addEventListener("click", (event) => {
+  const link = event.target instanceof Element && event.target.closest('a[href^="#screen="]');
+  if (!link) return;
+  event.preventDefault();
+  scrollToScreen(link.getAttribute("href").slice("#screen=".length));
+});
 
 // A stroke on the sheet leads to the last screen.
 $("#sheet canvas").addEventListener("pointerdown", () => now.screen !== "yours" && scrollToScreen("yours"));
