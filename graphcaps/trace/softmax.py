@@ -9,13 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-<<<<<<< HEAD
 from .._dgl import DGLGraph
-from ..errors import InputError, required
-from ..graph import read_graph
-=======
 from ..errors import expect, required
->>>>>>> robust
+from ..graph import read_graph
 
 ATTENTION = ("return_attention_weights", "get_attention")  # with these, layers of PyG and DGL return it too
 WORDS = re.compile(r"(?:(?P<image>\w+(?:, \w+)*): )?(?P<child>\w+) -> (?P<parent>\w+)")
@@ -71,20 +67,6 @@ class Softmax:
             call.arguments[flag] = True
             return call.args, call.kwargs
 
-<<<<<<< HEAD
-    def after(module: nn.Module, args: tuple, output: Any) -> Any:
-        softmax = output if read is None else read(module, args, output)
-        if flags:
-            softmax = output[1] if isinstance(output[1], tuple) else (graph, output[1])  # of PyG, of DGL
-            output = output if asked else output[0]
-        pair = isinstance(softmax, tuple) and not (isinstance(softmax[0], Tensor) and softmax[0].is_floating_point())
-        for dim in range(softmax.dim())[::-1] if isinstance(softmax, Tensor) else (1, 0) if pair else ():
-            src, dst, c = _couplings(softmax, dim)
-            sums = c.new_zeros(int(src.max()) + 1, c.shape[1]).index_add(0, src, c)[src]
-            if ((sums - 1).abs() < ROUNDING).all() and (c >= 0).all():
-                found(match.groupdict("image"), src, dst, c)
-                return output
-=======
     def _after(self, module: nn.Module, args: tuple, output: Any) -> Any:
         if not self.calls:
             return output
@@ -111,10 +93,9 @@ class Softmax:
             dims = range(softmax.dim())
         elif isinstance(softmax, tuple) and len(softmax) == 2 and isinstance(softmax[1], Tensor):
             dim = 1 if self.flags else dim  # in attention, the target of an edge chooses
-            dims = range(2 if hasattr(softmax[0], "edges") or not softmax[0].is_floating_point() else 0)
+            dims = range(0 if isinstance(softmax[0], Tensor) and softmax[0].is_floating_point() else 2)
         read = {k: self._along(softmax, allowed, k) for k in (dims if dim is None or not dims else [dim])}
         fits = {k: choices for k, choices in read.items() if choices is not None}
->>>>>>> robust
         advice = "Give a function that returns them, and watch in eval mode, because dropout changes attention"
         expect(len(fits) > 0, self.name, "numbers >= 0 that sum to 1 over a set", "others", advice)
         advice = f"Give the dim of the set: ({self.words!r}, {'None' if self.read is None else 'the function'}, dim)"
@@ -136,8 +117,9 @@ class Softmax:
             c, free = (x.movedim(dim, -1).reshape(-1, len(src)).T.detach().cpu() for x in (softmax, free))
         else:
             edges, numbers = softmax
-            ends = edges.edges(order="eid") if hasattr(edges, "edges") else edges
-            src, dst = ends[dim].long().cpu(), ends[1 - dim].long().cpu()
+            if not isinstance(edges, Tensor):
+                edges = edges.edges(order="eid") if isinstance(edges, DGLGraph) else read_graph(edges).edge_index
+            src, dst = edges[dim].long().cpu(), edges[1 - dim].long().cpu()
             c = numbers.reshape(len(numbers), -1).detach().cpu()
             trailing = tuple(size for size in numbers.shape[1:] if size > 1)
             free = torch.ones_like(c, dtype=torch.bool)
@@ -147,18 +129,6 @@ class Softmax:
         return Choices(src, dst, c, free, trailing) if fits else None
 
 
-<<<<<<< HEAD
-def _couplings(softmax: Any, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Child and parent of each edge (E,), and numbers (E, N), if children choose among what lies along ``dim``."""
-    if isinstance(softmax, Tensor):
-        c = torch.atleast_2d(softmax).movedim(dim, -1)  # (*, I, J)
-        ends = torch.cartesian_prod(*map(torch.arange, c.shape[-2:])).T
-        return *ends, c.detach().float().cpu().reshape(-1, ends.shape[1]).T
-    edges, c = softmax
-    if not isinstance(edges, Tensor):
-        edges = edges.edges(order="eid") if isinstance(edges, DGLGraph) else read_graph(edges).edge_index
-    return edges[dim].long().cpu(), edges[1 - dim].long().cpu(), c.detach().float().cpu().reshape(len(c), -1)
-=======
 def _sums(values: Tensor, src: Tensor) -> Tensor:
     """The sum of values (E, N) over each child's edges, (I, N)."""
     children = int(src.max()) + 1 if len(src) else 0
@@ -192,4 +162,3 @@ class _Calls(TorchDispatchMode):
                     allowed = torch.atleast_2d(logits).reshape(shape) > -torch.inf
                     return dim, allowed.any(1).reshape(c.shape)
         return None
->>>>>>> robust

@@ -54,18 +54,12 @@ def watch(
         softmax: for modules that compute a softmax over a set, by their names, words for a child and a parent, such as
             "token -> expert", or for a trailing dim too: "head: node -> node". The softmax is the attention of a layer
             that can return it, such as GATConv of PyG or DGL, or else the module's output. ``("pixel -> slot", lambda
-<<<<<<< HEAD
             module, args, output: output[1])`` reads another: a tensor (*, I, J), or a pair of edges (a graph, or
-            sources and targets (2, E)) and numbers (E, *). It runs over the last dim over which it sums to 1, and in a
-            pair over a target's in-edges or else a source's out-edges. Calls in one call of the network are iterations.
-=======
-            module, args, output: output[1])`` reads another: a tensor (*, I, J), or a pair of edges (DGL's graph, or
             sources and targets (2, E)) and numbers (E, *). If torch's softmax computed it, its dim is known, and logits
             of -inf are no choices. Otherwise it runs over the dim over which it sums to 1; in a pair, dim 1 is a
             target's in-edges, and 0 a source's out-edges. If both fit, name it last: ``("a -> b", None, 1)``. For
             several trailing dims, write a word for each: "image, head: query -> key". Calls in one call of the network
             are iterations.
->>>>>>> robust
         names: for layers, by their names, names of all parents or children, by words as ``{"expert": [...]}``;
             capsules are "parent" and "child". A wrong number of names is an error.
         images: number of images (all trailing dims together) to record of each routing; None: all.
