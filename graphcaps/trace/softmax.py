@@ -117,9 +117,10 @@ class Softmax:
             c, free = (x.movedim(dim, -1).reshape(-1, len(src)).T.detach().cpu() for x in (softmax, free))
         else:
             edges, numbers = softmax
+            ends = edges
             if not isinstance(edges, Tensor):
-                edges = edges.edges(order="eid") if isinstance(edges, DGLGraph) else read_graph(edges).edge_index
-            src, dst = edges[dim].long().cpu(), edges[1 - dim].long().cpu()
+                ends = edges.edges(order="eid") if isinstance(edges, DGLGraph) else read_graph(edges).edge_index
+            src, dst = ends[dim].long().cpu(), ends[1 - dim].long().cpu()
             c = numbers.reshape(len(numbers), -1).detach().cpu()
             trailing = tuple(size for size in numbers.shape[1:] if size > 1)
             free = torch.ones_like(c, dtype=torch.bool)
