@@ -8,7 +8,7 @@ from traces import stored_in
 from graphcaps import CapsNet, train
 from graphcaps.cli import main
 
-SIZE = 19  # 8 types at 4 x 4 positions: too many children for saliency
+SIZE = 19  # 8 types at 4 x 4 positions: too many children for pictures of their votes
 
 
 @pytest.fixture(autouse=True)
