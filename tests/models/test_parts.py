@@ -5,7 +5,7 @@ import small
 import torch
 from traces import stored_in
 
-from graphcaps import CapsNet, train
+from graphcaps import CapsNet, RoutingTrace, train
 from graphcaps.cli import main
 
 SIZE = 19  # 8 types at 4 x 4 positions: too many children for pictures of their votes
@@ -29,6 +29,8 @@ def test_larger_images_have_more_positions_and_no_more_weights():
 def test_pictures_explanations_and_the_explorer_are_made_of_it(tmp_path):
     train(small.config(tmp_path, model="parts"), progress=False)
     run = tmp_path / "run"
+    trace = RoutingTrace.load(run / "trace.npz")
+    assert trace.decoded_votes is None and trace.decoded_parents.shape[:3] == (10, 3, 10)  # with which strokes are tinted
     assert main(["viz", str(run), "--what", "graph", "--format", "png", "--to", str(tmp_path / "to")]) == 0
     assert (tmp_path / "to" / "graph.png").is_file()
     assert main(["explain", str(run), "--image", "1"]) == 0
