@@ -29,7 +29,6 @@ from experiments.task import Task
 from experiments.tasks.relations import DATA as RELATIONS
 from experiments.tasks.relations import HECO
 from graphcaps import dgl
-from graphcaps.beliefs.layer import KNOWN
 from graphcaps.graph import links_of_graph
 from graphcaps.nn import BeliefConv
 
@@ -41,7 +40,7 @@ RECORDED = FEATURED | {
     name: lambda root, seed, name=name: plain(root / "graphs" / f"{name.lower()}.npz") for name in PLAIN
 }
 DATA |= RECORDED
-SHARES, ROUNDS = (0.1, 0.3, 0.6), 30
+SHARES, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), (0.25, 0.5, 1.0, 2.0), 30
 TRAINED = ("8 factors, published", *FEATURED)
 """The graphs on which networks are trained, for hours. Other methods are tried on all graphs."""
 COUNTED = ("BeliefConv", "belief propagation")
@@ -52,14 +51,6 @@ def by_layer(data: Related, labels: Tensor) -> Tensor:
     """Classes (N, K) by ``BeliefConv.from_labels``, untrained."""
     with torch.no_grad():
         return counted(data, labels)(data.graph, labels).argmax(2)
-
-
-def by_both(data: Related, labels: Tensor) -> Tensor:
-    """Classes (N, K) by the same layer, whose logits of the other nodes come from a perceptron on features."""
-    layer, logits = counted(data, labels), trained("perceptron")(data, labels)
-    known = KNOWN * one_hot(labels, logits.shape[2])
-    with torch.no_grad():  # the layer adds the bias again
-        return layer(data.graph, torch.where(labels.unsqueeze(2) >= 0, known, logits - layer.beliefs.bias)).argmax(2)
 
 
 def counted(data: Related, labels: Tensor) -> BeliefConv:
@@ -91,6 +82,26 @@ def by_edges(name: str) -> Callable[[Related, Tensor], Tensor]:
         return torch.cat([best_of(column, options, classes) for column in labels.split(1, dim=1)], dim=1)
 
     return found
+
+
+def by_neighbours(data: Related, labels: Tensor) -> Tensor:
+    """Classes (N, K) by label propagation whose sums over neighbours are sharpened.
+
+    In a round, a node takes the softmax of strength times the sum over its neighbours, less what a node with neighbours
+    drawn at random would get, and perhaps the logarithms of the frequencies of the known classes.
+    """
+    src, dst = data.graph.edges()
+
+    def classes(labels: Tensor, strength: float, prior: float) -> Tensor:
+        truth, known = one_hot(labels, data.num_classes), labels.unsqueeze(2) >= 0
+        often = prior * truth[labels[:, 0] >= 0].mean(0).clamp_min(1e-9).log()
+        h = torch.where(known, truth, often.softmax(1))
+        for _ in range(ROUNDS):
+            total = torch.zeros_like(h).index_add(0, dst, h[src]) - len(src) / len(h) * h.mean(0)
+            h = torch.where(known, truth, (often + strength * total).softmax(2))
+        return h.argmax(2)
+
+    return best_of(labels, [*product(STRENGTHS, (0.0, 1.0))], classes)
 
 
 def best_of(labels: Tensor, choices: Sequence[tuple], classes: Callable[..., Tensor]) -> Tensor:
@@ -194,10 +205,10 @@ def correct_and_smooth(data: Related, labels: Tensor) -> Tensor:
 METHODS: dict[str, Callable[[Related, Tensor], Tensor]] = {
     "BeliefConv": by_layer,
     "belief propagation": by_propagation,
+    "label propagation, sharpened": by_neighbours,
     **{name: by_edges(name) for name in propagation.METHODS},
 }
 FITTED: dict[str, Callable[[Related, Tensor], Tensor]] = {
-    "perceptron, BeliefConv": by_both,
     "Correct and Smooth": correct_and_smooth,
     **{
         name: lambda data, labels, name=name: trained(name)(data, labels).argmax(2)
@@ -217,6 +228,12 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
     return {"test": float(right[labels[:, 0] < 0].double().mean())}
 
 
+def methods(data: str) -> list[str]:
+    """The names of the methods that are tried on a graph."""
+    bare = [name for name in METHODS if name != "belief propagation" or "factors" in data]
+    return bare + [*FITTED] * (data in TRAINED)
+
+
 def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
     for row in rows:
         mean, sd, _ = table.spread(row["test"]).values()
@@ -226,7 +243,7 @@ def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
 TASK = Task(
     "known",
     fit,
-    lambda data, share: dict.fromkeys([*METHODS, *(FITTED if data in TRAINED else ())], [{}]),
+    lambda data, share: dict.fromkeys(methods(data), [{}]),
     cases=[{"data": data, "share": share} for data, share in product(DATA, SHARES)],
     seeds=lambda case, method: 5 if "factors" in case["data"] and method in COUNTED else 3,
     row=lambda method, fits, settings: {"name": method, "test": [fit["test"] for fit in fits]},

@@ -48,7 +48,7 @@ class NodeBeliefs(HasConstants):
         self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, max(sizes), num_caps, iterations
         self.names, self.hide = names, nn.Dropout(hide)
         self.hidden: Tensor | None = None
-        self.unexplained: Tensor | None = None
+        self.unexplained = torch.empty(0)
         of_states = num_caps, self.out_feats
         self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, *of_states))
         self.bias = nn.Parameter(torch.empty(of_states))

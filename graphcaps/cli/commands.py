@@ -40,14 +40,18 @@ def call(words: list[str]) -> None:
 
 
 def _flags_first(words: list[str]) -> list[str]:
-    """Move flags before the other words, because tyro wants a list of words, such as images, in one piece."""
-    flags, others, rest = list[str](), list[str](), words[1:]
+    """Move flags before the other words, because tyro wants a list of words, such as images, in one piece.
+
+    What follows "--" are names.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    flags, others, rest = list[str](), list[str](), words[1:end]
     while rest:
         word = rest.pop(0)
         (flags if word.startswith("--") else others).append(word)
         if word.startswith("--") and "=" not in word and word not in ("--json", "--no-json", "--help") and rest:
             flags.append(rest.pop(0))
-    return [words[0], *flags, *others]
+    return [words[0], *flags, *others, *words[end:]]
 
 
 def _shorten(command: Callable[..., None]) -> list[str]:

@@ -78,7 +78,6 @@ def test_the_users_of_a_test_are_in_no_training_and_no_history_shows_what_comes_
 @pytest.mark.parametrize("method", [*known.METHODS, *known.FITTED])
 def test_no_method_sees_the_classes_that_it_is_to_find(place, monkeypatch, method):
     monkeypatch.setattr(known, "EPOCHS", 2)
-    monkeypatch.setattr(known, "LAYER_EPOCHS", 2)
     data = known.DATA["4 factors, published"](place.data, 0)
     labels = data.labels.index_fill(0, torch.arange(0, len(data.labels), 3), -1)
     results = []

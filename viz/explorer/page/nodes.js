@@ -8,7 +8,7 @@ import { NodeConv } from "./node_conv.js";
 import { NodeGraph } from "./node_graph.js";
 import { childName, choose, drawings, drawRound, drawTip, lookWith, redraw, renewals, step, writtenLogit } from "./shell.js";
 import { NOTHING, now, state } from "./state.js";
-import { $, counted, fill, fixed, indexOfLargest, leastToChoose, sentence, setBar, setOptions, thousands } from "./tools.js";
+import { $, counted, decision, fill, fixed, indexOfLargest, sentence, setBar, setOptions, thousands } from "./tools.js";
 import { at, stored } from "./trace.js";
 import { words } from "./words.js";
 
@@ -16,7 +16,6 @@ export const conv = new NodeConv(stored);
 export const ROUNDS = Math.max(10, stored.iterations); // iterations shown
 const SLIDERS = 12, // features that have one each, at most
   NAMED = 4, // edges that a sentence names
-  CHOSEN = 0.5, // of the way from equal couplings to 1, above which an edge chooses a capsule, as viz.routing.selection has it
   PLAINLY = 0.01; // by which the coupling with another capsule is larger, or it would be a tie
 const graph = (state.graph = new NodeGraph($(".stage > canvas")));
 let given, // for each edge of the given graph the capsule with its largest coupling, and whether it has chosen it
@@ -50,7 +49,7 @@ function route() {
   graph.take(conv, state.layer, order);
   const { c } = states[conv.iterations - 1],
     chosen = state.image.linked.map((e) => indexOfLargest(couplingsOf(c, e))),
-    decided = chosen.map((l, e) => c[e * K + l] > leastToChoose(K));
+    decided = chosen.map((l, e) => !decision(c[e * K + l], K).undecided);
   given ??= { chosen, decided };
   const { number } = conv.edges,
     before = number.map((n, e) => given.chosen[n] ?? chosen[e]),
@@ -130,17 +129,13 @@ function couplingsOf(c, e) {
   return [...c.subarray(e * conv.K, (e + 1) * conv.K)];
 }
 
-function chooses(c) {
-  return c > 1 / conv.K + CHOSEN * (1 - 1 / conv.K);
-}
-
 // How many edges choose each capsule; of those given only where another training agrees.
 function countsOf(c) {
   const counts = Array(conv.K).fill(0);
   for (const e of state.image.linked) {
     const own = couplingsOf(c, e),
       l = indexOfLargest(own);
-    if (chooses(own[l]) && (conv.agrees?.[conv.edges.number[e]] ?? true)) counts[l]++;
+    if (decision(own[l], conv.K).chooses && (conv.agrees?.[conv.edges.number[e]] ?? true)) counts[l]++;
   }
   return counts;
 }
