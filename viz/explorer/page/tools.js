@@ -58,11 +58,6 @@ export function decision(c, choices) {
   return { most: c > 0.5, chooses: beyond > 0.5, undecided: beyond < 0.1 };
 }
 
-// The coupling from which a child isn't undecided among so many parents.
-export function leastToChoose(choices) {
-  return 1 / choices + 0.1 * (1 - 1 / choices);
-}
-
 export function indexOfLargest(lengths) {
   return lengths.indexOf(Math.max(...lengths));
 }
