@@ -124,8 +124,7 @@ class TrainConfig:
     """Precision of the convolutions and the decoder; auto: bfloat16 if the hardware supports it, else float32. Routing
     is always in float32. On a GPU, float32 allows tf32 in convolutions, except with --deterministic."""
     deterministic: bool = False
-    """Use only deterministic kernels, which are slower on a GPU. On a CPU, use one thread per core, even if other
-    programs keep some cores busy."""
+    """Use only deterministic kernels, which are slower on a GPU."""
     capture: bool = True
     """With CUDA, launch the kernels of a training step together, as a CUDA graph; results are the same. --no-capture
     launches them one by one, to find errors. Several processes, and routings that wait for the GPU, always do so."""
