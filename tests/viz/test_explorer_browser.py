@@ -14,7 +14,7 @@ from .browser import check_fits, contrast, opened, read, sealed, settle, text, v
 TRACE = with_pictures(make_trace(speed=0.04))  # 16 children, 10 parents, 2 images, 3 epochs, 10 rounds
 FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
 LARGE = with_pictures(make_trace(1152, 10, images=2, epochs=(0, 2), iterations=4, speed=0.4), size=16)
-LARGE = dataclasses.replace(LARGE, saliency=None, fields=FIELDS)
+LARGE = dataclasses.replace(LARGE, fields=FIELDS)
 
 
 def page_of(trace, path):
