@@ -121,15 +121,6 @@ def test_a_mistake_is_answered_in_words(capsys, words, code, text):
     assert printed.startswith(f"graphcaps: {text}") and len(printed.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "nearest"), [("train --epoch 3", "--epochs"), ("trian", "train"), ("train --model papre", "paper")]
-)
-def test_an_unknown_word_is_answered_with_the_nearest_right_one(capsys, words, nearest):
-    code, out, printed = call(capsys, *words.split())
-    assert (code, out) == (2, "")
-    assert nearest in printed and "Traceback" not in printed
-
-
 def test_help_lists_the_commands_and_what_each_of_their_flags_does(capsys):
     for words in ([], ["--help"]):
         code, out, _ = call(capsys, *words)

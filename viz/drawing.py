@@ -15,13 +15,13 @@ from graphcaps.errors import check_name, expect
 from graphcaps.progress import bar
 from graphcaps.viz import PICTURES, style
 from graphcaps.viz.results.reconstructions import has_reconstructions, sheet
-from graphcaps.viz.routing.film import write_film
+from graphcaps.viz.routing.film import write_gif, write_mp4
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import OVER, size_in_words
 from graphcaps.viz.routing_trace import RoutingTrace
 
 STILL = ("png", "svg", "pdf")
-FORMATS = ("gif", "webp", *STILL)
+FORMATS = ("gif", "webp", "mp4", *STILL)
 
 
 def draw(
@@ -42,9 +42,9 @@ def draw(
         folder: made if it is missing; files of the same names are replaced.
         what: a name of ``viz.PICTURES``, sheet or all.
         over: iterations, epochs or both. Both leaves epochs out if the trace has one, and for stills but entropy's.
-        format: gif or webp for films, and png, svg or pdf for stills. A still shows the network's answer in the last
-            epoch, or all of the entropy's curves. It is 3.4 inches wide for a column of a paper. The graph is 6.9
-            inches wide for a page, and the sheet 9 inches.
+        format: gif, webp or mp4 (needs ``pip install -e ".[video]"``) for films, and png, svg or pdf for stills. A
+            still shows the network's answer in the last epoch, or all of the entropy's curves. It is 3.4 inches wide
+            for a column of a paper. The graph is 6.9 inches wide for a page, and the sheet 9 inches.
         image: index of the image that is drawn.
         node: draw this node of a graph and those that vote for it; None: the whole graph, or as much as fits.
         dark: make the pictures of the graph and the story for a dark page.
@@ -54,7 +54,7 @@ def draw(
 
     Raises:
         InputError: an argument that doesn't fit the trace.
-        GraphcapsError: a folder that can't be written, couplings that are not finite.
+        GraphcapsError: a folder that can't be written, mp4 without imageio-ffmpeg, couplings that are not finite.
     """
     check_name("what", what, (*PICTURES, "sheet", "all"))
     check_name("over", over, ("both", *OVER))
@@ -94,7 +94,7 @@ def picture(
 
     Args:
         what: a name of ``viz.PICTURES``; auto: nodes if routing follows the edges of a graph, else graph.
-        path: a file to write that ends in .gif, .webp, .png, .svg or .pdf; None: return a figure.
+        path: a file to write that ends in .gif, .webp, .mp4, .png, .svg or .pdf; None: return a figure.
         options: ``over`` ("iterations" or "epochs"), ``image``, ``medium``; for graph also ``shown_edges``;
             for nodes also ``node``.
 
@@ -113,7 +113,8 @@ def picture(
         return path
     frames, done = len(drawn.frames()), count(1)
     with bar(path.name) as on_progress:
-        write_film(drawn, path, lambda: on_progress(next(done) / frames))
+        film = write_mp4 if path.suffix == ".mp4" else write_gif
+        film(drawn, path, lambda: on_progress(next(done) / frames))
     return path
 
 

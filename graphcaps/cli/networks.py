@@ -38,8 +38,7 @@ def train(config: Settings, resume: Folder = None) -> None:
     check_data(config.data)
     if resume is None:
         config.check()
-        if fewer := set_number(leave_busy=not config.deterministic):
-            show(fewer, file=sys.stderr)
+        set_number()
     from ..images.training.train import train
 
     flags, may_change = FLAGS.get(), ("epochs", *MACHINE_SETTINGS)

@@ -29,7 +29,7 @@ def viz(
     run: Run = None,
     what: Annotated[What, tyro.conf.arg(help=_WHAT)] = "all",
     over: Literal["both", "iterations", "epochs"] = "both",
-    format: Literal["gif", "webp", "png", "svg", "pdf"] = "gif",
+    format: Literal["gif", "webp", "mp4", "png", "svg", "pdf"] = "gif",
     image: int = 0,
     node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
     dark: bool = False,
@@ -42,7 +42,7 @@ def viz(
 
     Args:
         over: Animate over routing iterations, over epochs of training, or both.
-        format: gif, webp: animations.
+        format: gif, webp, mp4: animations; mp4 needs pip install -e ".[video]".
             png, svg, pdf: stills sized for a paper: the network's answer (in the last epoch, after the last iteration
             used in training), and the complete curves of the entropy.
         image: The number of the test image to draw, from 0; the trace has one image per class.

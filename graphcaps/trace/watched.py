@@ -170,7 +170,7 @@ class Watched:
         """Draw how a layer's couplings settle: on the user's graph for ``CapsuleConv``, else on the graph of votes.
 
         Args:
-            path: the file to write (.gif, .webp, .png, .svg or .pdf); its path is returned. None: return a matplotlib
+            path: the file to write (.gif, .mp4, .png, .svg or .pdf); its path is returned. None: return a matplotlib
                 figure of the last iteration instead.
             layer: name of a layer; None: the last layer in ``names``.
             options: options of ``graphcaps.viz.picture``: ``over``, ``image``, ``what="entropy"`` to draw that, ...

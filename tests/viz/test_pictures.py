@@ -247,6 +247,15 @@ def test_a_gif_is_small_has_every_frame_and_its_last_is_the_figure_as_matplotlib
     assert off.mean() < 3 and (off > 24).mean() < 0.001  # on a scale to 255: noise has more colours than a palette
 
 
+def test_mp4_plays_as_long_as_the_gif(tmp_path):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg", reason='mp4 needs pip install -e ".[video]"')
+    short = make_trace(4, 3, iterations=3, epochs=(0,))
+    (path,) = viz.draw(short, tmp_path, what="entropy", format="mp4")
+    _, seconds = ffmpeg.count_frames_and_secs(str(path))
+    frames = viz.EntropyPicture(short).timeline.frames()
+    assert seconds == pytest.approx(sum(frame.seconds for frame in frames), rel=0.1)
+
+
 def test_the_sheet_shows_the_reconstructions_of_a_trained_decoder(trace):
     with pytest.raises(InputError, match="trace: expected .*reconstructions"):
         viz.sheet(with_pictures(make_trace(epochs=(0,))))
