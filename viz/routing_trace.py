@@ -79,8 +79,6 @@ class RoutingTrace:
     """int64: true classes."""
     fields: Annotated[np.ndarray | None, "I 4"] = None
     """int32: top, left, height, width in pixels of each child's receptive field, which may cross the border."""
-    saliency: Annotated[np.ndarray | None, "N I H W"] = None
-    """float16 >= 0, last epoch: |d length of u_i / d pixel|, each child scaled to a maximum of 1."""
     reconstructions: Annotated[np.ndarray | None, "N C H W"] = None
     """uint8, last epoch: the decoder's picture of the longest capsule."""
     decoded_votes: Annotated[np.ndarray | None, "N I C H W"] = None

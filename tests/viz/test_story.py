@@ -21,7 +21,7 @@ def trace():
     return Run.open("multimnist").trace()
 
 
-def test_the_story_goes_from_the_ink_alone_to_the_ink_divided_in_eight_seconds(trace):
+def test_the_story_goes_from_the_ink_alone_to_the_ink_tinted_in_eight_seconds(trace):
     picture = viz.StoryPicture(trace, image=10)
     frames, image = picture.frames(), picture.panels[0].image
     assert sum(frame.seconds for frame in frames) == pytest.approx(8, abs=0.3)
@@ -30,12 +30,13 @@ def test_the_story_goes_from_the_ink_alone_to_the_ink_divided_in_eight_seconds(t
     for position, title, alone in (
         (-1, "Two digits share this ink. Whose stroke is whose?", True),
         (0, "At first, all parts divide themselves equally among 10 digits", False),
-        (6.5, "Votes that agree receive larger shares of their parts", False),
-        (13, "The ink is divided: 8 parts choose 9, 7 choose 1", False),
-        (14, "The ink is divided: 8 parts choose 9, 7 choose 1", True),
+        (6.5, "Parts side with the digit that they agree on", False),
+        (13, "8 parts choose 9, 7 choose 1", False),
+        (14, "8 parts choose 9, 7 choose 1", True),
     ):
         picture.show(position)
         assert title in words(picture.figure)
+        assert (f"Round {round(position) + 1} of 14" in words(picture.figure)) == (0 <= position < 14)
         assert [artist.get_visible() for artist in picture.panels[0].graph].count(alone) == 0
         assert (np.abs(image.get_array() - pixels).max() < 1e-6) == (position <= 0)
     alone = image.get_extent()
@@ -53,7 +54,7 @@ def test_the_command_writes_the_film_and_a_still_of_three_rounds(tmp_path, capsy
 
 
 def test_a_trace_without_an_image_has_no_story():
-    with pytest.raises(InputError, match="trace: expected images, and a decoder, saliency or fields, for a story"):
+    with pytest.raises(InputError, match="trace: expected images and decoded parents, for a story"):
         viz.StoryPicture(make_trace())
 
 

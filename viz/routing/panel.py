@@ -49,6 +49,7 @@ class Panel:
         ribbons: the ``Ribbons``.
         image: the tinted image, or None.
         graph: all artists but the image.
+        below: the text below the image.
     """
 
     def __init__(self, picture: GraphPicture, axes: Axes, square: Box, box: Box):
@@ -70,7 +71,7 @@ class Panel:
         top += (tall - high) / 2
         self.image = self._show(pixels, left, top, wide, high)
         looks: dict[str, Any] = {"size": self._medium.small, "va": "top", "linespacing": 1.4}
-        self._below = self._axes.text(left, top + high + 6, "", color=self._medium.muted, **looks)
+        self.below = self._axes.text(left, top + high + 6, "", color=self._medium.muted, **looks)
 
     def _show(self, pixels: np.ndarray, x: float, y: float, wide: float, high: float) -> Any:
         looks: dict[str, Any] = {"aspect": "auto", "zorder": 3, "vmin": 0, "vmax": 255, "cmap": self._ink}
@@ -121,7 +122,7 @@ class Panel:
     def _write_headings(self, left: float, right: float, bottom: float) -> None:
         trace, strips, number = self._trace, len(self.ribbons.strips), sum(map(len, self.ribbons.strips))
         field = (" (child capsules)", " (parent capsules)") if self._picture.words[0] == "part" else ("", "")
-        cut = "strips cut into their couplings" if strips == number else f"{strips} strips of mean couplings"
+        cut = "strips cut into their shares" if strips == number else f"{strips} strips of mean shares"
         votes, also = (" their votes,", "and ") if self._thumb else ("", "")
         sizes = "loads" if trace.agreement is None else "lengths"
         looks: dict[str, Any] = {"va": "bottom", "size": self._medium.small, "color": self._medium.muted}
@@ -138,7 +139,7 @@ class Panel:
             assert self._picture.tint is not None
             self.image.set_data(self._picture.tint(couplings, position))
             entropy, levels = (values.mean() for values in entropies(self._trace, couplings[None]))
-            self._below.set_text(f"entropy {entropy:.2f} of {levels:.2f} nat\n{self._picture.truth}")
+            self.below.set_text(f"entropy {entropy:.2f} of {levels:.2f} nat\n{self._picture.truth}")
         room = max(self._side + 4, 4 * self._medium.text)
         middles = pushed_apart(self.ribbons.ends.mean(axis=1), room, *self._bounds)[self.ribbons.bars]
         for j, label in zip(self._picture.named, self._labels, strict=True):

@@ -1,4 +1,4 @@
-"""Eight seconds for a README: ink, equal shares, shares that flow, and the ink divided among the answers."""
+"""Eight seconds for a README: ink, equal shares, shares that flow, and the ink tinted by the answers."""
 
 from dataclasses import replace
 
@@ -27,8 +27,10 @@ class StoryPicture(GraphPicture):
         return False  # it shows what GraphPicture shows, so that it is drawn only if it is named
 
     def draw(self) -> None:
+        self.source = ""  # a story has no footer
         super().draw()
-        expect(self.tint is not None, "trace", "images, and a decoder, saliency or fields, for a story", "none")
+        has_both = self.tint is not None and self.parents is not None
+        expect(has_both, "trace", "images and decoded parents, for a story over iterations", "none")
         self._place = self.panels[0].image.get_extent()
 
     def frames(self) -> list[Frame]:
@@ -46,17 +48,20 @@ class StoryPicture(GraphPicture):
         super().show(step)
         if not self.medium.heading:
             return
-        (_, digits), parts, title = self.trace.parent_word, self.words[1], "Whose is this ink?"
+        (digit, digits), parts, title = self.trace.parent_word, self.words[1], "Whose is this ink?"
         if position < 0 and len(self.named) == 2:
             title = f"Two {digits} share this ink. Whose stroke is whose?"
         elif position >= self.timeline.end:
-            title = f"The ink is divided: {self.choice(step)}"
+            title = self.choice(step)
         elif position >= 0:
-            title = f"Votes that agree receive larger shares of their {parts}"
+            title = f"{parts.capitalize()} side with the {digit} that they agree on"
             title = (
                 title if step else f"At first, all {parts} divide themselves equally among {len(self.names)} {digits}"
             )
-        self._heading.say(title, f"Routing {self.timeline.title(step)}" if position >= 0 else "")
+        self._heading.say(title, f"Round {round(step) + 1} of {len(self.timeline)}" if position >= 0 else "")
+        if self.parents is not None:
+            rule = f"A pixel is tinted by how strongly\neach {digit}'s decoded picture covers\n"
+            self.panels[0].below.set_text(rule + "it, weighted by its gained shares.")
         panel, share = self.panels[0], (1 - np.cos(np.pi * (position - step))) / 2
         left, right, bottom, top = self._place
         size = min((self._height - 130) / (bottom - top), 1.8)

@@ -5,17 +5,17 @@ import { isOnePass } from "./formulas.js";
 import { PICTURED } from "./graph.js";
 import { arrivals, changed, hold, layOut, network } from "./live.js";
 import { LET_GO } from "./layer.js";
-import { beforePulls, choicesAt } from "./panels.js";
+import { beforePulls, choicesAt, noun } from "./panels.js";
 import { childName, choose, drawings, redraw, shortName, still, travel } from "./shell.js";
 import { edgeTo, NOTHING, now, state } from "./state.js";
-import { $, decision, fixed, sentence, thousands } from "./tools.js";
+import { $, decision, fill, fixed, sentence, thousands } from "./tools.js";
 import { stored } from "./trace.js";
 import { screens } from "./words.js";
 
 const texts = screens,
   leave = (selector) => document.querySelectorAll(selector).forEach((part) => part.remove());
 if (isOnePass(state.layer.routing)) leave(":is([data-screen=round], [data-screen=agreement], [data-screen=routing], [data-screen=without]).step");
-if (state.layer.learnedPrior) leave(":is([data-screen=round], [data-screen=without]).step"); // shares start unequal
+if (state.layer.learnedPrior) leave(":is([data-screen=round], [data-screen=without]).step, .zero"); // shares start unequal
 if (state.layer.routing !== "dynamic") leave(".by-agreement");
 const pictured = Boolean(network.decoder) && stored.children <= PICTURED;
 if (!pictured) leave(".pictured");
@@ -25,7 +25,9 @@ export const SCREENS = steps.map((step) => step.dataset.screen);
 const last = stored.trained - 1,
   PROMPT = 900, // milliseconds
   RING = 5, // pixels of the side of the ink in the ring
-  UNCHANGED = 0.02; // of a length
+  UNCHANGED = 0.02, // of a length
+  FEW = 3, // parts that a sentence lists
+  SHARED = 1 / 3; // of the ink's colour, from which it belongs to both
 let gliding = 0;
 
 if (new URLSearchParams(location.search).has("embed")) document.body.dataset.embed = ""; // the stage alone
@@ -36,12 +38,12 @@ function glide(r, milliseconds = PROMPT, after = () => {}) {
   travel("screen", "r", r, still.matches || r === now.r ? 0 : milliseconds, after);
 }
 
-// On the first screen, strokes take sides again and again.
+// On the first screen, strokes take sides again and again, once the reader has guessed.
 function loop() {
   if (now.screen !== "ink") return;
   now.r = 0;
   redraw();
-  gliding = setTimeout(() => glide(last, 3200, () => !still.matches && (gliding = setTimeout(loop, 4000))), PROMPT);
+  gliding = setTimeout(() => asks() || glide(last, 3200, () => !still.matches && (gliding = setTimeout(loop, 4000))), PROMPT);
 }
 
 // The child that gives most to a parent in the answer.
@@ -139,15 +141,16 @@ const LIVE = {
   },
   agreement() {
     const { child, parent, turn, agreement, before, after } = subject();
-    return texts.agreement(turn + 1, childName(child), name(parent), fixed(agreement, 2), fixed(before, 2), fixed(after, 2));
+    return texts.agreement(turn + 1, childName(child), name(parent), fixed(agreement, 2), fixed(before, 2), fixed(after, 2), turn + 2);
   },
   a: () => fixed(subject().agreement, 2),
   c: () => fixed(subject().after, 2),
   now: () => texts.now(Math.round(now.r) + 1, lengths(Math.round(now.r))),
   most() {
-    const found = [...choicesAt({ k: now.k, r: last }).values()],
-      chance = 1 / stored.choices;
-    return texts.most(found.filter(([, c]) => decision(c, stored.choices).most).length, found.length, found.filter(([parent]) => parent === null).length, fixed(chance + 0.1 * (1 - chance), 2));
+    const largest = [...choicesAt({ k: now.k, r: last })],
+      spread = largest.filter(([, [, c]]) => !decision(c, stored.choices).most).map(([child]) => shortName(child)),
+      rest = spread.length > FEW ? texts.spreadMany(spread.length) : spread.length ? texts.spread(spread.join(", "), spread.length === 1) : "";
+    return texts.most(largest.length - spread.length, largest.length, noun(), rest);
   },
   ask() {
     const parent = second(),
@@ -159,26 +162,21 @@ const LIVE = {
     const top = (r) => [...state.routed.states[r].lengths.keys()].sort((a, b) => length(r, b) - length(r, a)).slice(0, state.order.named.length).sort((a, b) => a - b);
     return texts.equalLengths(lengths(0, top(0)), lengths(last)) + (top(0).join() === top(last).join() ? texts.sameNames : texts.otherNames);
   },
-  measured() {
-    const { equal_shares: found } = network.measured ?? {};
-    if (!found) return "";
-    const part = (count) => percent(count / found.pairs, 1);
-    const numbers = [thousands(found.pairs), part(found.same), part(found.right_with_equal_shares), part(found.right)],
-      ends = [found.second_with_equal_shares, found.third_with_equal_shares, found.second, found.third].map((value) => fixed(value, 2));
-    return texts.measured(...numbers, ...ends);
-  },
-  trained() {
-    const { trained_with_equal_shares: control, test_accuracy: right } = network.measured ?? {};
-    return control ? texts.trained(percent(control, 1), percent(right, 1)) : "";
-  },
-  fails() {
-    const { singles_alone_above_threshold: alone, test_accuracy: right } = network.measured ?? {};
-    return alone ? texts.fails(percent(alone, 1), percent(1 - right, 1)) : "";
-  },
-  rank: () => (rankOf(state.shown.at) ? texts.rank(rankOf(state.shown.at)) : ""),
+  fails: () => (alone ? texts.fails(percent(alone, 1), percent(1 - test_accuracy, 1)) : ""),
+  rank: (rank = shown_ranks?.[state.shown.at]) => (rank ? texts.rank(rank, Math.abs(rank - 500) < 100) : ""),
 };
 
-const rankOf = (at) => network.measured?.shown_ranks?.[at];
+// What routing is worth, measured: rows of a text, a value with equal shares, and one with routing.
+const { equal_shares: pairs, trained_with_equal_shares: control, singles_alone_above_threshold: alone, test_accuracy, shown_ranks } = network.measured ?? {},
+  rate = (part) => `${percent(part, 1)} %`,
+  ends = (...values) => values.map((value) => fixed(value, 2)).join(", "),
+  rows = [
+    pairs && [texts.switchedOff(thousands(pairs.pairs)), rate(pairs.right_with_equal_shares / pairs.pairs), rate(pairs.right / pairs.pairs)],
+    control && [texts.trained, rate(control), rate(test_accuracy)],
+    pairs && [texts.ends, ends(pairs.second_with_equal_shares, pairs.third_with_equal_shares), ends(pairs.second, pairs.third)],
+  ].filter(Boolean);
+if (!rows.length) leave("#measured");
+else fill($("#measured tbody"), rows.length, "<tr><td></td><td></td><td></td></tr>", ({ cells }, at) => rows[at].forEach((text, n) => (cells[n].textContent = text)));
 
 // Write the numbers into the screen on view, or for a printer into all.
 function writeNumbers(within = ".step.on") {
@@ -195,21 +193,17 @@ function drawArticle() {
   if (!writeNumbers()) return;
   if (now.screen === "silence") drawSilence();
   if (now.screen === "ink") drawGuess();
-  const ranks = network.measured?.shown_ranks;
-  if (!ranks || now.screen !== "without") return;
-  const clearest = ranks.indexOf(Math.min(...ranks)),
-    [to, text] = state.shown.at === clearest ? [ranks.indexOf(Math.max(...ranks)), texts.median] : [clearest, texts.clearest];
-  Object.assign($("#other-pair"), { hidden: false, textContent: text, value: to });
 }
 
-$("#other-pair")?.addEventListener("click", ({ target }) => {
-  layOut(Number(target.value));
-  changed();
-});
 $("#equal")?.addEventListener("click", ({ target }) => showEqual(target.ariaPressed !== "true"));
 
 // The guess: whose is the ink where both pictures of the answer are strong?
-let guess = { of: null }; // the answer, the place of the ring, and the first parent's part of its colour
+let guess = { of: null, answered: false }; // the answer, the place of the ring, and the first parent's part of its colour
+
+// Whether a guess is awaited, or the pictures that the question needs.
+function asks() {
+  return pictured && state.order.named.length > 1 && !("embed" in document.body.dataset) && !(guess.of === state.routed && guess.answered);
+}
 
 function findInk() {
   const [, high, wide] = network.shape,
@@ -228,38 +222,40 @@ function findInk() {
       if (both > best.both) best = { both, x, y };
     }
   }
-  if (!best.both) return null;
+  if (!best.both) return { share: null };
   const [one, two] = maps.map((map) => around((p) => pixels[p] * map[p] ** 2, best.x, best.y));
   return { ...best, share: one / (one + two), high, wide };
 }
 
 function drawGuess() {
   if (guess.of !== state.routed) {
-    const found = findInk();
-    if (!found && !guess.of) $("#guess").hidden = true;
-    if (!found) return;
-    guess = { of: state.routed, ...found };
-    $("#guess").hidden = false;
+    const ink = findInk();
+    if (!ink && !guess.of) $("#guess").hidden = true;
+    if (!ink) return;
+    guess = { of: state.routed, answered: ink.share === null, ...ink };
+    $("#guess").hidden = $("#ring").hidden = guess.answered;
+    if (guess.answered) return loop();
     $("#guess .says").textContent = "";
     [...$("#guess .choices").children].forEach((button, at) => {
-      button.textContent = texts.guess(name(state.order.named[at]));
-      button.className = ["first", "second"][at];
+      button.textContent = at < 2 ? texts.guess(name(state.order.named[at])) : texts.both;
+      button.className = ["first", "second", ""][at];
     });
     const { x, y, wide, high } = guess,
       side = (2 * RING) / wide;
     Object.assign($("#ring").style, { left: `${(100 * (x + RING / 2)) / wide - 50 * side}%`, top: `${(100 * (y + RING / 2)) / high - 50 * side}%`, width: `${100 * side}%` });
   }
-  $("#ring").hidden = false;
 }
 
 [...$("#guess .choices").children].forEach((button, at) => {
   button.addEventListener("click", () => {
     const shares = [guess.share, 1 - guess.share],
       [more, less] = shares[0] > shares[1] ? [0, 1] : [1, 0],
-      names = state.order.named.map(name);
+      names = state.order.named.map(name),
+      right = shares[less] > SHARED ? 2 : more;
+    guess.answered = true;
     clearTimeout(gliding);
-    glide(last);
-    $("#guess .says").textContent = texts.guessed(percent(shares[more]), names[more], percent(shares[less]), names[less]) + (more === at ? texts.youAgree : texts.youDiffer);
+    loop();
+    $("#guess .says").textContent = texts.guessed(percent(shares[more]), names[more], percent(shares[less]), names[less]) + (right === at ? texts.youAgree : texts.youDiffer);
   });
 });
 
@@ -293,6 +289,7 @@ function drawSilence() {
       happened = by > UNCHANGED ? "grows" : by < -UNCHANGED ? "falls" : "stays";
     text = texts.silenced(silent.map(shortName).join(", "), named.map((j) => `${name(j)} ${fixed(old[j], 2)} → ${fixed(length(last, j), 2)}`).join(", "));
     if (silent.length === 1 && predicted) text += texts[predicted === happened ? "right" : "wrong"] + texts[`because${sentence(happened)}`];
+    $("#again").hidden = false;
   }
   if ($("#silenced").textContent !== text) $("#silenced").textContent = text;
 }
@@ -322,7 +319,7 @@ export function usual() {
     const child = strongestFor(second());
     return { r: now.child === child ? subject().turn + 1 : null, child };
   }
-  return { r: ["votes", "round", "without"].includes(now.screen) ? 0 : last, child: null };
+  return { r: ["votes", "round", "without"].includes(now.screen) || (now.screen === "ink" && asks()) ? 0 : last, child: null };
 }
 
 // Links to screens, also where the page stands within another one, as in a notebook.

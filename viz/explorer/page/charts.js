@@ -108,7 +108,6 @@ export function drawEntropy(canvas, trace, image, moment, colorOf, look) {
   if ((child ?? null) !== null) drawn.line(line(child), colorOf(child) ?? look.muted, 4);
   const means = rows.map((_, r) => [drawn.x(r), drawn.y(at(image.meanEntropy, { k: moment.k, r }))]);
   drawn.line(means, look.ink, 2.5);
-  drawn.write("mean", drawn.box.right, means.at(-1)[1] - 9, "right");
   const [x, y] = [drawn.x(moment.r), drawn.y(at(image.meanEntropy, moment))];
   drawn.line([[x, drawn.box.top], [x, drawn.box.bottom]], look.accent, 2);
   const { context } = drawn;

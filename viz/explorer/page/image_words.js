@@ -10,14 +10,15 @@ Object.assign(words, own, {
     const question = own.question(objects > 1 ? words.plurals[noun] : noun),
       all = thousands(children);
     if (given === null) return `${question} ${own.emptyTitle}`;
-    if (!given.length) return `${question} ${own.noneTitle(words.part, all)}`;
+    if (!given.length) return `${question} ${own.noneTitle(words.part)}`;
     const [[name, count], ...more] = given.slice(0, SHOWN),
       others = given.slice(SHOWN).reduce((sum, [, count]) => sum + count, 0),
-      texts = [own.firstGiven(thousands(count), words.parts(children), count === 1, name), ...more.map(([name, count]) => own.given(thousands(count), name))];
+      the = (name) => (noun === "digit" ? own.the(name) : name),
+      texts = [own.firstGiven(thousands(count), words.parts(children), count === 1, the(name)), ...more.map(([name, count]) => own.given(thousands(count), the(name)))];
     return `${question} ${texts.join(", ")}${others ? `, ${own.givenOthers(thousands(others))}` : ""}`;
   },
   lead: (noun, pictured) => (pictured ? own.leadPictured(noun === "class" ? own.object : noun) : own.leadPlain) + own.leadRounds,
-  columns: (decoded) => [own.children_ + (decoded ? own.withVote : ""), own.wholes],
+  columns: (decoded, parents) => [own.children_ + (decoded ? own.withVote : ""), own.wholes(parents)],
   hint: (noun, objects) => (noun === "digit" ? own.drawDigit + (objects > 1 ? own.drawOver : "") : own.drawHere),
   others: (n, noun, most) => own.othersAre(n, n === 1 ? noun : words.plurals[noun], Math.ceil(100 * most) / 100),
   change(name, before, after, pulled = " ") {

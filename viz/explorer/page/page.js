@@ -63,7 +63,7 @@ export function takeImage(n) {
   now.hovered = null;
   state.photo = state.image.pixels && photograph(state.image.pixels);
   $("#lead").textContent = words.lead(noun(), Boolean(state.photo));
-  const columns = words.columns(Boolean(state.trace.network?.decoder));
+  const columns = words.columns(Boolean(state.trace.network?.decoder), words.plurals[noun()]);
   columns.forEach((text, at) => ($("#columns").children[at].textContent = text));
   $("#source").textContent = [state.trace.title, ...state.trace.source].join(" · ");
   $("#shown-edges").textContent =
