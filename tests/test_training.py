@@ -165,14 +165,6 @@ def same(left: dict, right: dict) -> bool:
     return all(torch.equal(left[name], right[name]) for name in left.keys() | right.keys())
 
 
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path, whole):
-    for name, seed in (("run", 0), ("other", 1)):
-        train(small.config(tmp_path, name=name, seed=seed), progress=False)
-    assert small.differences(small.content(tmp_path / "run"), whole) == []
-    ours, other = weights(tmp_path / "run", "last"), weights(tmp_path / "other", "last")
-    assert not any(torch.equal(ours[name], other[name]) for name in ours if name.endswith("weight"))
-
-
 @pytest.mark.fact(11)
 def test_the_test_images_change_neither_the_weights_nor_the_chosen_epoch(tmp_path, monkeypatch, whole):
     true = small.digits()

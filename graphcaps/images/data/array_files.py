@@ -27,10 +27,8 @@ FILE_NAME = rf"((?:.*?[-_.])?)({'|'.join(PART_NAMES)})[-_.](?:.*[-_.])?"
 ENDINGS = {"idx": r"images[-_.]idx3[-_.]ubyte(\.gz)?", "csv": r"csv(\.gz)?"}
 WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
 UNITS = (1, 15, 16, 31, 63, 100, 127, 255, 1023, 4095, 65535)  # usual numbers of white
-ALIKE, LONG = (
-    0.9,
-    4,
-)  # rows of pixels are alike if their difference is below this share of another's; longest proportion
+ALIKE = 0.9  # rows of pixels are alike if their difference is below this share of another's
+LONG = 4  # longest proportion of an image
 NPZ_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
 
 if TYPE_CHECKING:
