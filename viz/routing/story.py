@@ -53,11 +53,10 @@ class StoryPicture(GraphPicture):
             title = f"Two {digits} share this ink. Whose stroke is whose?"
         elif position >= self.timeline.end:
             title = self.choice(step)
-        elif position >= 0:
+        elif position > 0:
             title = f"{parts.capitalize()} side with the {digit} that they agree on"
-            title = (
-                title if step else f"At first, all {parts} divide themselves equally among {len(self.names)} {digits}"
-            )
+        elif position == 0:
+            title = f"At first, all {parts} divide themselves equally among {len(self.names)} {digits}"
         self._heading.say(title, f"Round {round(step) + 1} of {len(self.timeline)}" if position >= 0 else "")
         if self.parents is not None:
             rule = f"A pixel is tinted by how strongly\neach {digit}'s decoded picture covers\n"
