@@ -58,9 +58,8 @@ class StoryPicture(GraphPicture):
         elif position == 0:
             title = f"At first, all {parts} divide themselves equally among {len(self.names)} {digits}"
         self._heading.say(title, f"Round {round(step) + 1} of {len(self.timeline)}" if position >= 0 else "")
-        if self.parents is not None:
-            rule = f"A pixel is tinted by how strongly\neach {digit}'s decoded picture covers\n"
-            self.panels[0].below.set_text(rule + "it, weighted by its gained shares.")
+        rule = f"A pixel is tinted by how strongly\neach {digit}'s decoded picture covers\n"
+        self.panels[0].below.set_text(rule + "it, weighted by its gained shares.")
         panel, share = self.panels[0], (1 - np.cos(np.pi * (position - step))) / 2
         left, right, bottom, top = self._place
         size = min((self._height - 130) / (bottom - top), 1.8)
