@@ -59,8 +59,8 @@ class StoryPicture(GraphPicture):
             )
         self._heading.say(title, f"Round {round(step) + 1} of {len(self.timeline)}" if position >= 0 else "")
         if self.parents is not None:
-            rule = f"A pixel is tinted by how strongly\neach {digit}'s decoded picture covers\n"
-            self.panels[0].below.set_text(rule + "it, weighted by its gained shares.")
+            rule = f"A pixel is tinted by how\nstrongly each {digit}'s decoded\n"
+            self.panels[0].below.set_text(rule + "picture covers it, weighted\nby its gained shares")
         panel, share = self.panels[0], (1 - np.cos(np.pi * (position - step))) / 2
         left, right, bottom, top = self._place
         size = min((self._height - 130) / (bottom - top), 1.8)
