@@ -1,12 +1,16 @@
 """Short trainings for tests: real digits of 12 x 12 pixels, few of them, on one thread."""
 
 import functools
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
+import graphcaps
 from graphcaps import TrainConfig
 from graphcaps.images.data import Images, ImageSplits, load_images
 from graphcaps.images.training import checkpoint
@@ -41,6 +45,13 @@ def config(out: Path, **settings) -> TrainConfig:
     """Two epochs of three steps."""
     defaults = dict(dataset="digits", model="compact", epochs=2, batch_size=40, device="cpu", precision="float32")
     return TrainConfig(**defaults | {"out": out, "name": "run"} | settings)
+
+
+def python(*words: object, stdout: int = subprocess.PIPE, **variables: str) -> subprocess.CompletedProcess:
+    """Run Python in a process of its own, on one thread, with these words and environment variables."""
+    paths = {"PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    options = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True, "timeout": 60}
+    return subprocess.run([sys.executable, *map(str, words)], env=os.environ | paths | variables, **options)
 
 
 def content(path: Path) -> dict:

@@ -148,7 +148,7 @@ def guard(monkeypatch, device):
 
 CASES = [{"model": model} for model in NETWORKS if model != "small"]  # its images are larger
 CASES += [{"routing": routing} for routing in ROUTINGS if routing not in ("dynamic", "em")]
-CASES += [{"augment": "affine"}, {"augment": "anywhere"}, {"prior": "learned"}]
+CASES += [{"augment": "anywhere"}, {"prior": "learned"}]
 CASES += [{"objects": None}, {"objects": 2}]
 
 

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -44,14 +43,6 @@ def call(capsys, *words: str | Path) -> tuple[int, str, str]:
     code = main([str(word) for word in words])
     printed = capsys.readouterr()
     return code, printed.out, printed.err
-
-
-PATHS = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-
-
-def process(*words: str | Path, stdout: int = subprocess.PIPE, **variables: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "graphcaps", *map(str, words)]
-    return subprocess.run(command, env=PATHS | variables, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
 def test_training_prints_one_line_per_epoch_and_ends_with_the_next_command(finished):
@@ -121,15 +112,6 @@ def test_a_mistake_is_answered_in_words(capsys, words, code, text):
     assert printed.startswith(f"graphcaps: {text}") and len(printed.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "nearest"), [("train --epoch 3", "--epochs"), ("trian", "train"), ("train --model papre", "paper")]
-)
-def test_an_unknown_word_is_answered_with_the_nearest_right_one(capsys, words, nearest):
-    code, out, printed = call(capsys, *words.split())
-    assert (code, out) == (2, "")
-    assert nearest in printed and "Traceback" not in printed
-
-
 def test_help_lists_the_commands_and_what_each_of_their_flags_does(capsys):
     for words in ([], ["--help"]):
         code, out, _ = call(capsys, *words)
@@ -143,9 +125,9 @@ def test_help_lists_the_commands_and_what_each_of_their_flags_does(capsys):
 
 
 def test_python_m_graphcaps_is_the_command_line_and_debug_shows_the_traceback():
-    done = process("--version")
+    done = small.python("-m", "graphcaps", "--version")
     assert (done.returncode, done.stdout) == (0, f"graphcaps {graphcaps.__version__}\n")
-    done = process("train", "--epochs", "0", "--debug")
+    done = small.python("-m", "graphcaps", "train", "--epochs", "0", "--debug")
     assert done.returncode == 1 and done.stderr.startswith("Traceback") and done.stdout == ""
     assert done.stderr.endswith("InputError: epochs: expected an integer from 1 to 1000000, got 0\n")
 
@@ -155,7 +137,7 @@ def test_a_closed_pipe_is_no_traceback(word, unbuffered):
     """The reader has gone, as after ``graphcaps runs | head -1``. Buffered output fails at another moment."""
     reading, writing = os.pipe()
     os.close(reading)
-    done = process(word, stdout=writing, PYTHONUNBUFFERED=unbuffered)
+    done = small.python("-m", "graphcaps", word, stdout=writing, PYTHONUNBUFFERED=unbuffered)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
 

@@ -5,7 +5,6 @@ import torch
 
 from graphcaps.errors import InputError
 from graphcaps.images.data import AUGMENTS, Batches, Images, to_float
-from graphcaps.images.data.augment import affine_maps, warp
 
 
 def numbered(count, shape=(1, 12, 10)):
@@ -47,27 +46,14 @@ def test_a_last_batch_of_one_joins_the_one_before(count, batch_size, expected):
     assert sorted(labels.tolist()) == list(range(count)) and torch.equal(images, to_float(data.pixels[labels]))
 
 
-def test_affine_maps_shift_by_whole_pixels_and_keep_angles_on_images_that_are_not_square():
-    image, one = to_float(numbered(1).pixels), torch.ones(1)
-    moved = warp(image, affine_maps(0 * one, one, torch.tensor([[2.0], [-1.0]]), (12, 10)))
-    expected = torch.zeros_like(image)
-    expected[..., :-1, 2:] = image[..., 1:, :-2]
-    torch.testing.assert_close(moved, expected, atol=1e-5, rtol=0)
-    # a bar along the width, turned a quarter, is a bar of the same length along the height
-    bar, turned = torch.zeros(2, 1, 1, 8, 20)
-    bar[..., 3:5, 8:12], turned[..., 2:6, 9:11] = 1, 1
-    quarter = affine_maps(torch.pi / 2 * one, one, torch.zeros(2, 1), (8, 20))
-    torch.testing.assert_close(warp(bar, quarter), turned, atol=1e-5, rtol=0)
-
-
 def test_ranks_together_have_the_batches_of_one_process_and_its_mean():
-    one = list(Batches(numbered(41), 10, augment="affine", seed=4).epoch(1))
-    ranks = [Batches(numbered(41), 10, augment="affine", seed=4, rank=r, world=3) for r in range(3)]
+    one = list(Batches(numbered(41), 10, augment="shift", seed=4).epoch(1))
+    ranks = [Batches(numbered(41), 10, augment="shift", seed=4, rank=r, world=3) for r in range(3)]
     for step, (images, labels) in enumerate(one):
         parts = [list(batches.epoch(1))[step] for batches in ranks]
         assert min(len(part[1]) for part in parts) >= 2
         assert torch.equal(torch.cat([part[1] for part in parts]), labels)
-        torch.testing.assert_close(torch.cat([part[0] for part in parts]), images, atol=1e-6, rtol=0)
+        assert torch.equal(torch.cat([part[0] for part in parts]), images)
         means = [batches.weight(step) * part[1].double().mean() for batches, part in zip(ranks, parts, strict=True)]
         assert sum(means) / 3 == pytest.approx(float(labels.double().mean()))
 
@@ -84,9 +70,6 @@ def test_arguments_out_of_range_are_errors_but_evaluation_takes_a_batch_larger_t
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("augment", AUGMENTS)
 def test_cuda_has_the_batches_of_the_cpu(augment):
-    # pixels that are only moved are equal in every bit; bilinear weights may round differently
-    slack = 1e-4 if augment == "affine" else 0
     batches = [Batches(numbered(50), 8, augment=augment, device=device) for device in ("cpu", "cuda")]
     for (images, labels), (there, numbers) in zip(batches[0].epoch(1), batches[1].epoch(1), strict=True):
-        assert there.is_cuda and torch.equal(labels, numbers.cpu())
-        torch.testing.assert_close(images, there.cpu(), atol=slack, rtol=0)
+        assert there.is_cuda and torch.equal(labels, numbers.cpu()) and torch.equal(images, there.cpu())

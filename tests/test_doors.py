@@ -1,7 +1,6 @@
-"""Ways in for what users have: pictures to explain, trained networks for other classes, .npy files, other graphs."""
+"""Ways in for what users have: pictures to explain, trained networks for other classes, other graphs."""
 
 import networkx
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -10,7 +9,6 @@ from small import digits
 import graphcaps
 from graphcaps import InputError, TrainConfig
 from graphcaps.cli import main
-from graphcaps.images.data import load_images
 from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleReadout
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -50,16 +48,6 @@ def test_all_layers_but_the_last_are_taken(name):
     assert {key.split(".")[0] for key in new} == {"capsules", "decoder"} and len(trained.keys() - new) > 8
     with pytest.raises(InputError, match="model: expected compact, as in the trained network, got parts"):
         graphcaps.train(TrainConfig(dataset="digits", model="parts", from_run="mnist"))
-
-
-@pytest.mark.parametrize("names", [("x", "y"), ("Train_Images", "train_labels")])
-def test_npy_files_are_read(names, tmp_path):
-    images = digits().train
-    for name, values in zip(names, (images.pixels[:, 0], images.labels), strict=True):
-        np.save(tmp_path / f"{name}.npy", values)
-    for path in (tmp_path, tmp_path / f"{names[0]}.npy"):
-        splits = load_images(f"npz:{path}", tmp_path / "data", size=12)
-        assert splits.num_classes == 10 and splits.image_shape == (1, 12, 12)
 
 
 @pytest.mark.parametrize("graph", [networkx.path_graph(3), torch.zeros(2, 4).long()])

@@ -1,5 +1,6 @@
 """Exported networks: their answers, and the description in the file."""
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from graphcaps.images import export
 from graphcaps.images.models import from_preset
 from graphcaps.names import NETWORKS
 
-CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST_TORCH and export._installed("onnxruntime")
+CAN_WRITE_ONNX = Version(torch.__version__).release >= export.OLDEST_TORCH and importlib.util.find_spec("onnxruntime")
 onnx_only = pytest.mark.skipif(not CAN_WRITE_ONNX, reason="needs onnx, onnxscript, onnxruntime and torch 2.9")
 SIDES = {"cnn-small": 12, "compact": 12, "parts": 15, "deep": 23, "small": 29}  # default: 17
 

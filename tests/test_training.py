@@ -88,7 +88,7 @@ def test_a_resumed_training_has_the_threads_it_had_unless_the_user_sets_them(tmp
 @pytest.mark.parametrize(
     "settings",
     [
-        {"precision": "bfloat16", "augment": "affine"},
+        {"precision": "bfloat16", "augment": "none"},
         {"engine": "torch", "iterations": 1, "deterministic": True},
         {"iterations": 6, "rising": True},
     ],
@@ -163,14 +163,6 @@ def weights(run: Path, which: str = "best") -> dict[str, torch.Tensor]:
 
 def same(left: dict, right: dict) -> bool:
     return all(torch.equal(left[name], right[name]) for name in left.keys() | right.keys())
-
-
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path, whole):
-    for name, seed in (("run", 0), ("other", 1)):
-        train(small.config(tmp_path, name=name, seed=seed), progress=False)
-    assert small.differences(small.content(tmp_path / "run"), whole) == []
-    ours, other = weights(tmp_path / "run", "last"), weights(tmp_path / "other", "last")
-    assert not any(torch.equal(ours[name], other[name]) for name in ours if name.endswith("weight"))
 
 
 @pytest.mark.fact(11)

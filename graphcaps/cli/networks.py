@@ -38,8 +38,7 @@ def train(config: Settings, resume: Folder = None) -> None:
     check_data(config.data)
     if resume is None:
         config.check()
-        if fewer := set_number(leave_busy=not config.deterministic):
-            show(fewer, file=sys.stderr)
+        set_number()
     from ..images.training.train import train
 
     flags, may_change = FLAGS.get(), ("epochs", *MACHINE_SETTINGS)
@@ -63,12 +62,7 @@ def train(config: Settings, resume: Folder = None) -> None:
     )
 
 
-def evaluate(
-    run: Run = None,
-    data: Data = None,
-    device: Device = "auto",
-    out: Out = Path("runs"),
-) -> None:
+def evaluate(run: Run = None, data: Data = None, device: Device = "auto", out: Out = Path("runs")) -> None:
     """Print the test accuracy, overall and per class, and draw the confusion matrix.
 
     The command also counts doubtful answers (see graphcaps predict --help). The matrix is written to the folder
@@ -210,8 +204,8 @@ def export(
     couplings. The file also contains the class names, the range and size of its input, and the network's preset,
     routing and version. Writing it needs pip install -e ".[export]".
 
-    If onnxruntime is installed, the file is run on images of random pixels. If its scores differ from those of
-    graphcaps by more than 1e-4, it isn't written.
+    The file is run on images of random pixels. If its scores differ from those of graphcaps by more than 1e-4, it isn't
+    written.
 
     Args:
         to: The file to write; default: export/network.onnx in the run folder.
@@ -227,8 +221,5 @@ def export(
     outputs = [f"{name} ({', '.join(map(str, ('batch', *shape)))})" for name, shape in written.outputs.items()]
     show(f"{chosen}: {chosen.config.model} on {chosen.config.dataset_name}")
     show(f"images (batch, {sizes}) in [0, 1] -> {', '.join(outputs)}")
-    if written.difference is None:
-        show("not checked: onnxruntime isn't installed. Run: pip install onnxruntime")
-    else:
-        show(f"{next(iter(written.outputs))} of random images are within {written.difference:.1e} of graphcaps' own")
+    show(f"{next(iter(written.outputs))} of random images are within {written.difference:.1e} of graphcaps' own")
     show(written.path)

@@ -22,21 +22,9 @@ def set_waiting() -> None:
     os.environ.setdefault(HUGE_PAGES, "1")
 
 
-def set_number(leave_busy: bool = False) -> str:
-    """Use one thread for each core that this process may use. Must run before torch is imported.
+def set_number() -> None:
+    """Use one thread for each core that this process may use. Must run before torch is imported."""
+    if NUMBER not in os.environ and "torch" not in sys.modules:
+        import joblib
 
-    With ``leave_busy``, cores that other programs currently keep busy aren't used, but at least one core is. Returns a
-    line for the user if there are fewer threads than cores, else "".
-    """
-    if NUMBER in os.environ or "torch" in sys.modules:
-        return ""
-    import joblib
-    import psutil
-
-    cores = joblib.cpu_count(only_physical_cores=True)
-    busy = psutil.cpu_percent(0.2) / 100 * joblib.cpu_count() if leave_busy else 0.0
-    threads = max(1, cores - round(busy))
-    os.environ[NUMBER] = str(threads)
-    if threads == cores:
-        return ""
-    return f"{threads} thread{'s' * (threads != 1)}: other programs keep {busy:.1f} of {cores} cores busy"
+        os.environ[NUMBER] = str(joblib.cpu_count(only_physical_cores=True))

@@ -68,8 +68,8 @@ class TrainConfig:
     """Train on this many images only: the same ones for every seed, each class in proportion; default: all images."""
     augment: Augment = "shift"
     """Random changes of the training images. shift: move each image by up to 2 pixels (mnist40: 6), and each of
-    multimnist's digits by up to 4. affine: shift, rotate and scale. anywhere: for mnist40, move each digit to
-    any place in the frame where it fits, in training and validation images. none: no change."""
+    multimnist's digits by up to 4. anywhere: for mnist40, move each digit to any place in the frame where it fits, in
+    training and validation images. none: no change."""
     data: Path = Path("data")
     """Folder with the data set. A data set that is missing there is downloaded into it."""
     model: Model = "compact"
@@ -124,8 +124,7 @@ class TrainConfig:
     """Precision of the convolutions and the decoder; auto: bfloat16 if the hardware supports it, else float32. Routing
     is always in float32. On a GPU, float32 allows tf32 in convolutions, except with --deterministic."""
     deterministic: bool = False
-    """Use only deterministic kernels, which are slower on a GPU. On a CPU, use one thread per core, even if other
-    programs keep some cores busy."""
+    """Use only deterministic kernels, which are slower on a GPU."""
     capture: bool = True
     """With CUDA, launch the kernels of a training step together, as a CUDA graph; results are the same. --no-capture
     launches them one by one, to find errors. Several processes, and routings that wait for the GPU, always do so."""
@@ -187,7 +186,7 @@ class TrainConfig:
         shifted = self.dataset != "multimnist" or self.augment == "shift"
         expect(shifted, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         framed = self.augment != "anywhere" or self.dataset == "mnist40"
-        expect(framed, "augment", f"shift, affine or none for {self.dataset}", self.augment, "anywhere is for mnist40")
+        expect(framed, "augment", f"shift or none for {self.dataset}", self.augment, "anywhere is for mnist40")
 
     @property
     def of_images(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class ExportedFile(NamedTuple):
 
     path: Path
     outputs: dict[str, tuple[int, ...]]  # shapes for one image, by name
-    difference: float | None  # largest difference of scores from graphcaps; None if onnxruntime isn't installed
+    difference: float  # largest difference of scores from graphcaps
 
 
 class Exportable(nn.Module):
@@ -95,7 +95,7 @@ def metadata_of(network: ImageNetwork, dataset: str | None) -> dict[str, Any]:
 def export(network: ImageNetwork, path: str | Path, dataset: str | None = None) -> ExportedFile:
     """Write a network to an ONNX file. An existing file is replaced only by a complete new one.
 
-    If onnxruntime is installed, the file's scores for 32 images of random pixels are compared with those of graphcaps.
+    The file's scores for 32 images of random pixels are compared with those of graphcaps.
 
     Args:
         network: a network as returned by ``graphcaps.load``, on the CPU in float32. It is exported in eval mode.
@@ -103,23 +103,22 @@ def export(network: ImageNetwork, path: str | Path, dataset: str | None = None) 
         dataset: the data set of the training, for the description in the file.
 
     Raises:
-        MissingError: onnx or onnxscript isn't installed, or torch is too old.
+        MissingError: onnx, onnxscript or onnxruntime isn't installed, or torch is too old.
         GraphcapsError: scores differ by more than 1e-4, or the file can't be written. No partial file remains.
     """
     check_installed()
-    path, training, difference = Path(path), network.training, None
+    path, training = Path(path), network.training
     network.eval()
     try:
         with replacing(path) as temporary:
             outputs = _write_onnx(network, temporary, metadata_of(network, dataset))
-            if _installed("onnxruntime"):
-                images = torch.rand(TESTED_ON, *network.image_shape, generator=torch.Generator().manual_seed(0))
-                with torch.no_grad():
-                    scores = network(images).scores
-                difference = float((_scores(temporary, images) - scores).abs().max())
-                if not difference <= TOLERANCE:
-                    wanted = f"scores within {TOLERANCE:g} of graphcaps' own"
-                    raise GraphcapsError(f"{path}: expected {wanted}, got {difference:.1e} off. It was not written")
+            images = torch.rand(TESTED_ON, *network.image_shape, generator=torch.Generator().manual_seed(0))
+            with torch.no_grad():
+                scores = network(images).scores
+            difference = float((_scores(temporary, images) - scores).abs().max())
+            if not difference <= TOLERANCE:
+                wanted = f"scores within {TOLERANCE:g} of graphcaps' own"
+                raise GraphcapsError(f"{path}: expected {wanted}, got {difference:.1e} off. It was not written")
     finally:
         network.train(training)
     return ExportedFile(path, outputs, difference)
@@ -137,17 +136,13 @@ def _scores(path: Path, images: torch.Tensor) -> torch.Tensor:
 
 def check_installed() -> None:
     """Raise ``MissingError`` if a required library is missing or too old."""
-    missing = [name for name in ("onnx", "onnxscript") if not _installed(name)]
+    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
     if missing:
         advice = 'Run: pip install -e ".[export]"'
         raise MissingError(f"{' and '.join(missing)}: expected to be installed, to write ONNX, got none. {advice}")
     if Version(torch.__version__).release < OLDEST_TORCH:
         wanted = f"{'.'.join(map(str, OLDEST_TORCH))} or newer, to write ONNX"
         raise MissingError(f"torch: expected {wanted}, got {torch.__version__}. Update it")
-
-
-def _installed(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
 
 
 def _write_onnx(network: ImageNetwork, path: Path, metadata: dict[str, Any]) -> dict[str, tuple[int, ...]]:

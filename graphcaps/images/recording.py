@@ -1,4 +1,4 @@
-"""Recording during training: a network's routing of a few images, its reconstructions and its saliency."""
+"""Recording during training: a network's routing of a few images, and what its decoder draws."""
 
 import dataclasses
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 from ..algorithms.names import ROUTINGS, name_of
 from ..functional import squash
-from ..nn.routed import activation_of, route_layer
+from ..nn.routed import route_layer
 from ..trace.watched import watch
 from ..viz.routing_trace import RoutingTrace
 from .data import Batches, ImageSplits
@@ -17,7 +17,7 @@ from .models.answers import MIN_LENGTH, overlaid, present
 
 ITERATIONS = 10  # at least this many are recorded, because three would give three nearly equal frames
 MOST_DECODED_PARENTS = 20
-MOST_DRAWN_CHILDREN = 64  # with more children, there is no saliency and no decoded vote for each child
+MOST_DRAWN_CHILDREN = 64  # with more children, votes aren't decoded
 
 
 def kept_epochs(last: int) -> list[int]:
@@ -79,24 +79,23 @@ def record_picture(trace: RoutingTrace, model: CapsNet, images: torch.Tensor, fi
 
 
 def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, Any]:
-    """Reconstructions and saliency of images (N, C, H, W), and decoded votes, as fields of ``RoutingTrace``.
+    """Reconstructions of images (N, C, H, W), and decoded parents and votes, as fields of ``RoutingTrace``.
 
-    Without a trained decoder, there are no reconstructions. With more than 64 children, there is no saliency.
+    Without a trained decoder, there are none.
     """
-    few = model.capsules.num_children <= MOST_DRAWN_CHILDREN
-    fields: dict[str, Any] = {"saliency": saliency(model, images).cpu().numpy().astype(np.float16) if few else None}
+    fields: dict[str, Any] = {}
     if model.reconstructs and model.reconstruction_weight:
         with torch.no_grad():
             output = CapsNet.forward(model, images)  # not model(images): training runs that in autocast
             fields["reconstructions"] = to_bytes(model.decoder(output.capsules, output.lengths.argmax(dim=1)))
-        if few and model.capsules.num_parents <= MOST_DECODED_PARENTS:
+        if model.capsules.num_parents <= MOST_DECODED_PARENTS:
             fields |= decoded(model, images)
     return fields
 
 
 @torch.no_grad()
 def decoded(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
-    """Decode the votes and the parents of images (N, C, H, W), as fields of ``RoutingTrace``.
+    """Decode the parents of images (N, C, H, W) and, if there are at most 64 children, their votes.
 
     A vote is squashed first, which makes it the parent that this vote alone would give. Images of parents that end up
     shorter than 0.5 are 0, because no picture draws them.
@@ -104,27 +103,20 @@ def decoded(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
     layer, u = model.capsules, model.children_of(images)
     parents: list[torch.Tensor] = []
     last = route_layer(layer, u, lambda r, b, c, v, agreement: parents.append(v.transpose(0, 1)), coupling=True)
+    v = torch.stack(parents, dim=1)  # (N, T, J, D)
+    every = torch.arange(layer.num_parents, device=v.device).expand(v.shape[0] * v.shape[1], -1)
+    drawn_parents = model.decoder(v.flatten(0, 1), every).unflatten(0, v.shape[:2])
+    named = torch.linalg.vector_norm(v[:, -1:], dim=-1) > MIN_LENGTH  # (N, 1, J)
+    fields = {"decoded_parents": to_bytes(drawn_parents * named[..., None, None, None])}
+    if layer.num_children > MOST_DRAWN_CHILDREN:
+        return fields
     assert last.coupling is not None
     shape = (layer.num_children, layer.num_parents, len(images))
     votes = squash(layer.votes(u).build(layer.links(u.device))).unflatten(0, shape[:2])  # (I, J, N, D)
     best = last.coupling.unflatten(0, shape[:2]).argmax(dim=1)  # (I, N)
     alone = votes.permute(2, 0, 1, 3).flatten(0, 1)  # (N I, J, D); the decoder masks all but one
     drawn_votes = model.decoder(alone, best.t().flatten()).unflatten(0, (len(images), -1))
-    v = torch.stack(parents, dim=1)  # (N, T, J, D)
-    every = torch.arange(layer.num_parents, device=v.device).expand(v.shape[0] * v.shape[1], -1)
-    drawn_parents = model.decoder(v.flatten(0, 1), every).unflatten(0, v.shape[:2])
-    named = torch.linalg.vector_norm(v[:, -1:], dim=-1) > MIN_LENGTH  # (N, 1, J)
-    drawn_parents = drawn_parents * named[..., None, None, None]
-    return {"decoded_votes": to_bytes(drawn_votes), "decoded_parents": to_bytes(drawn_parents)}
-
-
-def saliency(model: CapsNet, images: torch.Tensor) -> torch.Tensor:
-    """Saliency (N, I, H, W) of each child: |d length / d pixel|, its maximum over channels, scaled to at most 1."""
-    images = images.detach().requires_grad_()
-    lengths = activation_of(model.children_of(images))  # (I, N)
-    gradients = (torch.autograd.grad(child.sum(), images, retain_graph=True)[0] for child in lengths)  # (N, C, H, W)
-    slopes = torch.stack([gradient.abs().amax(dim=1) for gradient in gradients], dim=1)  # (N, I, H, W)
-    return slopes / slopes.amax(dim=(2, 3), keepdim=True).clamp_min(torch.finfo(slopes.dtype).tiny)
+    return fields | {"decoded_votes": to_bytes(drawn_votes)}
 
 
 def to_bytes(images: torch.Tensor) -> np.ndarray:

@@ -20,10 +20,10 @@ def trace():
 
 @pytest.fixture(scope="module")
 def with_fields(trace):
-    """A trace like that of the preset paper: no saliency, four children at each of four positions."""
+    """A trace like that of the preset paper: four children at each of four positions."""
     corners = np.array([(0, 0), (0, 6), (6, 0), (9, 9)])
     fields = np.concatenate([np.tile(corners, (4, 1)), np.full((16, 2), 5)], axis=1)
-    return dataclasses.replace(trace, saliency=None, fields=fields.astype(np.int32))
+    return dataclasses.replace(trace, fields=fields.astype(np.int32))
 
 
 def test_credits_of_a_parent_sum_to_the_lengths_of_s_and_v():

@@ -1,15 +1,14 @@
 """Hostile command lines: one line of answer, no traceback, and ``graphcaps runs`` still lists the runs."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import graphcaps
 from graphcaps.cli import main
+
+from .. import small
 
 TRAIN = "train --dataset digits --epochs 1 --batch-size 40 --device cpu --out runs"
 REFUSED = [
@@ -19,7 +18,6 @@ REFUSED = [
     (f"{TRAIN} --out file", 1, "out: expected a folder to write to, got file: Not a directory"),
     (f"{TRAIN} --name taken", 1, "name: expected a new run folder, runs/taken exists. Choose another --name"),
 ]
-PATHS = {**os.environ, "PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +35,9 @@ def test_a_hostile_command_line_is_answered_in_one_line_and_leaves_nothing(capsy
     assert main(["runs", "--out", "runs"]) == 0
 
 
-def run(*command: str, **variables: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, *command], env=PATHS | variables, capture_output=True, text=True, timeout=60)
-
-
 def test_a_wrong_setting_is_answered_before_torch_is_loaded():
     code = "import sys; from graphcaps.cli import main; code = main(); assert 'torch' not in sys.modules; exit(code)"
-    done = run("-c", code, "train", "--epochs", "9" * 400)
+    done = small.python("-c", code, "train", "--epochs", "9" * 400)
     assert done.returncode == 2 and done.stderr.startswith("graphcaps: epochs: expected an integer from 1")
     assert done.stderr.count("\n") == 1
 
@@ -51,7 +45,7 @@ def test_a_wrong_setting_is_answered_before_torch_is_loaded():
 def test_a_name_that_an_encoding_lacks_is_printed_all_the_same():
     shutil.copytree("runs/taken", "runs/袖")
     Path("runs/袖/config.json").write_text(graphcaps.TrainConfig().to_json())
-    done = run("-m", "graphcaps", "runs", "--out", "runs", PYTHONIOENCODING="ascii")
+    done = small.python("-m", "graphcaps", "runs", "--out", "runs", PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and r"runs/\u8896" in done.stdout and done.stderr == ""
 
 
@@ -70,6 +64,6 @@ sys.exit(graphcaps.cli.main())
 
 @pytest.mark.parametrize(("number", "count"), [(2, 0), (15, 40)])
 def test_a_signal_at_an_import_is_one_line(number, count):
-    done = run("-c", SIGNALLED, str(number), str(count), *TRAIN.split(), "--name", "x")
+    done = small.python("-c", SIGNALLED, str(number), str(count), *TRAIN.split(), "--name", "x")
     assert done.returncode == 128 + number and done.stderr.startswith("graphcaps: stopped")
     assert done.stderr.count("\n") == 1

@@ -3,23 +3,12 @@
 import pytest
 import torch
 
-from experiments.data.cora import load_cora
 from experiments.data.factors import factor_graph
 from experiments.data.relations import human_go, published_factors, umls
 
 from . import small_data
 
 pytestmark = pytest.mark.long
-
-
-def test_cora_is_what_its_archive_holds(data):
-    papers, arrays = load_cora(data), small_data.cora()
-    src, dst = (ends.tolist() for ends in papers.graph.edges())
-    pairs = set(map(tuple, arrays["edges"].tolist()))
-    assert set(zip(src, dst, strict=True)) == pairs | {(j, i) for i, j in pairs} and len(src) == 180
-    words = torch.from_numpy(arrays["feature_indices"].reshape(60, 3))
-    assert torch.allclose(papers.features.gather(1, words), torch.full((60, 3), 1 / 3))
-    assert torch.allclose(papers.features.sum(dim=1), torch.ones(60))
 
 
 def test_published_kinds_are_shared_classes_and_the_parts_of_every_graph_are_disjoint(data):

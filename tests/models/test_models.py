@@ -141,3 +141,13 @@ def test_larger_images_have_as_many_children_and_kernels_as_small(size):
             assert len(fields) == network.capsules.num_children
             assert ((fields[:, :2] + fields[:, 2:]).amax(0) > torch.tensor(size) * 0.92).all()
             assert 100 <= len(fields) <= 600 if name == "parts" else max(network.primary.conv.kernel_size) <= 15
+
+
+def test_larger_images_have_more_positions_of_parts_and_no_more_weights():
+    for side, positions in ((28, 64), (40, 196)):
+        net = net_of("parts", (1, side, side))
+        own = sum(p.numel() for name, p in net.named_parameters() if not name.startswith("decoder."))
+        assert own == 132_608 and net.capsules.num_children == 8 * positions
+        fields = net.receptive_fields()
+        assert fields[:, 2:].unique().tolist() == [13]
+        torch.testing.assert_close(net.capsules.places, (2 * (fields[:, :2] + 6.5) / side - 1).unsqueeze(1))

@@ -9,7 +9,7 @@ import torch
 import graphcaps
 from graphcaps import CapsNet, train
 from graphcaps.images.data import to_float
-from graphcaps.images.recording import record, routing_of, saliency
+from graphcaps.images.recording import pictures, record, routing_of
 from graphcaps.images.training.run_folder import Run
 
 from .. import small
@@ -58,20 +58,10 @@ def test_reconstructions_decode_the_longest_capsule(run, trace):
     np.testing.assert_allclose(trace.reconstructions, own * 255, atol=0.51)
 
 
-def test_saliency_is_the_slope_of_the_childs_length():
-    """Compared with differences in float64 of the child's length |s|^2 / (1 + |s|^2), where s has its 8 channels."""
-    torch.manual_seed(0)
-    model = CapsNet.from_preset("compact", (1, 12, 12)).eval()
-    image, child, step = torch.rand(1, 1, 12, 12), 4, 1e-6
-    found = saliency(model, image)[0, child].flatten()
-    moves = step * torch.eye(144, dtype=torch.float64).view(144, 1, 12, 12)
-    moved = torch.cat([image + moves, image - moves])
-    with torch.no_grad():
-        channels = model.double().primary.conv(model.stem(moved))[:, 8 * child : 8 * child + 8]
-    squared = channels.square().sum(dim=(1, 2, 3))
-    high, low = (squared / (1 + squared)).chunk(2)
-    slopes = (high - low).abs()
-    torch.testing.assert_close(found.double(), slopes / slopes.max(), rtol=1e-3, atol=1e-3)
+def test_parents_of_many_children_are_decoded_and_votes_are_not():
+    model = CapsNet.from_preset("parts", (1, 19, 19)).eval()  # 128 children
+    found = pictures(model, torch.rand(2, 1, 19, 19))
+    assert found["decoded_parents"].shape == (2, 3, 10, 1, 19, 19) and "decoded_votes" not in found
 
 
 def test_recording_leaves_the_network_and_the_random_numbers_alone():

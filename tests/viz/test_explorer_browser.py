@@ -14,7 +14,7 @@ from .browser import check_fits, contrast, opened, read, sealed, settle, text, v
 TRACE = with_pictures(make_trace(speed=0.04))  # 16 children, 10 parents, 2 images, 3 epochs, 10 rounds
 FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
 LARGE = with_pictures(make_trace(1152, 10, images=2, epochs=(0, 2), iterations=4, speed=0.4), size=16)
-LARGE = dataclasses.replace(LARGE, saliency=None, fields=FIELDS)
+LARGE = dataclasses.replace(LARGE, fields=FIELDS)
 
 
 def page_of(trace, path):
@@ -208,14 +208,3 @@ def test_the_screen_fits_in_every_window_and_a_large_graph_says_how_much_of_it_i
         assert title == f"The frame holds the 5 × 5 pixels that part #{child} sees."
         assert large.evaluate("document.querySelector('.stage > canvas').clientWidth") > 150
         check_fits(large)
-
-
-def test_forced_colours_and_print_keep_what_is_drawn(page):
-    page.emulate_media(forced_colors="active")
-    settle(page)
-    drawn = page.locator(".stage > canvas").evaluate("(canvas) => canvas.toDataURL()")
-    page.emulate_media(media="print", forced_colors="none")
-    settle(page)
-    assert page.locator("#doors").is_hidden() and page.locator("#play").is_hidden() and len(drawn) > 5000
-    assert page.locator("#parents .name").first.is_visible() and page.locator("#entropy canvas").is_visible()
-    page.emulate_media(media="screen")

@@ -165,20 +165,16 @@ def test_children_and_parents_are_drawn_as_their_decoded_images(trace, channels)
         assert all(any(np.array_equal(image, style.displayed(want)) for image in drawn) for want in wanted)
 
 
-FIELDS = np.array([[2 * y, 2 * x, 5, 5] for y in range(4) for x in range(4)], np.int32)
-
-
-DECODED = {"decoded_parents": np.full((2, 3, 10, 1, 12, 12), 200, np.uint8)}
-
-
-@pytest.mark.parametrize("seen", [{}, {"saliency": None, "fields": FIELDS}, DECODED])
-def test_equal_couplings_leave_the_image_as_it_is_and_choices_colour_it(trace, seen):
-    picture = viz.GraphPicture(dataclasses.replace(trace, **seen), image=1)
+@pytest.mark.parametrize("over", ["iterations", "epochs"])
+def test_equal_couplings_leave_the_image_as_it_is_and_choices_colour_it_where_parents_are_decoded(trace, over):
+    decoded = np.full((2, 3, 10, 1, 12, 12), 200, np.uint8)
+    picture = viz.GraphPicture(dataclasses.replace(trace, decoded_parents=decoded), over=over, image=1)
     picture.show(0)  # all couplings are equal
     plain = np.repeat(np.moveaxis(trace.images[1], 0, -1), 3, axis=2) / 255
     assert np.asarray(picture.figure.axes[0].images[0].get_array()) == pytest.approx(plain, abs=2e-3)
     picture.show(2)
-    assert np.abs(np.asarray(picture.figure.axes[0].images[0].get_array()) - plain).max() > 0.1
+    off = np.abs(np.asarray(picture.figure.axes[0].images[0].get_array()) - plain).max()
+    assert off > 0.1 if over == "iterations" else off == 0  # of epochs, no decoded parents are recorded
 
 
 def test_a_wrong_answer_is_marked(trace):

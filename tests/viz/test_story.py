@@ -54,7 +54,7 @@ def test_the_command_writes_the_film_and_a_still_of_three_rounds(tmp_path, capsy
 
 
 def test_a_trace_without_an_image_has_no_story():
-    with pytest.raises(InputError, match="trace: expected images, and a decoder, saliency or fields, for a story"):
+    with pytest.raises(InputError, match="trace: expected images and decoded parents, for a story"):
         viz.StoryPicture(make_trace())
 
 

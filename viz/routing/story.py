@@ -29,7 +29,8 @@ class StoryPicture(GraphPicture):
     def draw(self) -> None:
         self.source = ""  # a story has no footer
         super().draw()
-        expect(self.tint is not None, "trace", "images, and a decoder, saliency or fields, for a story", "none")
+        has_both = self.tint is not None and self.parents is not None
+        expect(has_both, "trace", "images and decoded parents, for a story over iterations", "none")
         self._place = self.panels[0].image.get_extent()
 
     def frames(self) -> list[Frame]:

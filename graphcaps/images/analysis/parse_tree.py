@@ -93,7 +93,7 @@ def in_words(trace: RoutingTrace, tree: ParseTree, name: str = "image") -> str:
     if len(tree.edges):
         children = np.unique(trace.src[tree.edges])
         words = count(len(children), "child", "children")
-        if trace.saliency is None and trace.fields is not None:
+        if trace.fields is not None and len(np.unique(trace.fields, axis=0)) > 1:
             words += f" at {count(len(np.unique(trace.fields[children], axis=0)), 'place')}"
         links = f"{len(tree.edges):,} of {trace.num_edges:,} links"
         lines.append(f"{links}, from {words}, make up {100 * tree.keep:g}% of all credit")

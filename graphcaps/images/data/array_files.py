@@ -27,10 +27,8 @@ FILE_NAME = rf"((?:.*?[-_.])?)({'|'.join(PART_NAMES)})[-_.](?:.*[-_.])?"
 ENDINGS = {"idx": r"images[-_.]idx3[-_.]ubyte(\.gz)?", "csv": r"csv(\.gz)?"}
 WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
 UNITS = (1, 15, 16, 31, 63, 100, 127, 255, 1023, 4095, 65535)  # usual numbers of white
-ALIKE, LONG = (
-    0.9,
-    4,
-)  # rows of pixels are alike if their difference is below this share of another's; longest proportion
+ALIKE = 0.9  # rows of pixels are alike if their difference is below this share of another's
+LONG = 4  # longest proportion of an image
 NPZ_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
 
 if TYPE_CHECKING:
@@ -235,19 +233,11 @@ def _read_csv(path: Path, label_column: str) -> tuple[np.ndarray, np.ndarray] | 
 def _read_npz(path: Path) -> Arrays:
     """Read arrays named x_train, y_train etc. (Keras) or train_images, train_labels etc. (MedMNIST).
 
-    Arrays named images and labels, x and y, or data and target (scikit-learn) are training images and their labels. All
-    may also be .npy files in the folder ``path``, or beside the .npy file ``path``.
+    Arrays named images and labels, x and y, or data and target (scikit-learn) are training images and their labels.
     """
     advice = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
-    folder = path.parent if path.suffix == ".npy" else path
-    with reading(path, "arrays by numpy.savez", advice):
-        if folder.is_dir():
-            arrays = {
-                file.stem.lower(): np.load(checked(file), allow_pickle=False) for file in sorted(folder.glob("*.npy"))
-            }
-        else:
-            with np.load(checked(path), allow_pickle=False) as stored:
-                arrays = {name.lower(): stored[name] for name in stored.files}
+    with reading(path, "arrays by numpy.savez", advice), np.load(checked(path), allow_pickle=False) as stored:
+        arrays = {name.lower(): stored[name] for name in stored.files}
     keys = [("train", "images", "labels"), ("train", "x", "y"), ("train", "data", "target")]
     keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]
     pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}

@@ -1,4 +1,4 @@
-"""Augmentation: in each epoch, an image gets a shift by whole pixels, a new place for its ink, or an affine map.
+"""Augmentation: in each epoch, an image gets a shift by whole pixels, or a new place for its ink.
 
 Evaluation images get fixed random places instead, drawn by NumPy's ``RandomState``, whose stream never changes. So they
 are the same on every machine, and an image's place doesn't depend on the number of images.
@@ -9,12 +9,11 @@ import math
 import numpy as np
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import affine_grid, grid_sample, max_pool2d, pad
+from torch.nn.functional import max_pool2d, pad
 
 from .images import FIXED_SEED, Images
 
 MOST_DOTS = 15  # in an image of ``draw_clutter``, on average
-MAX_DEGREES, MIN_SCALE, MAX_SCALE = 15.0, 0.9, 1.1
 
 
 def ink_room(pixels: Tensor) -> Tensor:
@@ -48,35 +47,6 @@ def moved(pixels: Tensor, down: Tensor, right: Tensor) -> Tensor:
     """Move each image (B, C, H, W) by whole pixels (B,). Pixels that leave on one side enter on the other."""
     height, width = pixels.shape[2:]
     return windows(pixels.repeat(1, 1, 2, 2), -down % height, -right % width, (height, width))
-
-
-def draw_affine(count: int, size: tuple[int, int], generator: Generator, most: int) -> Tensor:
-    """Draw random ``affine_maps``, uniform up to ``MAX_DEGREES`` etc. Shifts are up to ``most`` pixels each way."""
-    angle, scale, down, right = torch.rand(4, count, generator=generator)
-    return affine_maps(
-        (2 * angle - 1) * math.radians(MAX_DEGREES),
-        MIN_SCALE + (MAX_SCALE - MIN_SCALE) * scale,
-        torch.stack([2 * right - 1, 2 * down - 1]) * most,
-        size,
-    )
-
-
-def affine_maps(angle: Tensor, scale: Tensor, shift: Tensor, size: tuple[int, int]) -> Tensor:
-    """Matrices (N, 2, 3) for ``warp`` that turn counter-clockwise about the centre, then enlarge, then shift.
-
-    Angles (N,) are in radians, and shifts (2, N) in pixels to the right and down.
-    """
-    cos, sin = torch.cos(angle) / scale, torch.sin(angle) / scale
-    # The value of the result at x, measured from the centre, is the image's value at inverse (x - shift).
-    inverse = torch.stack([cos, -sin, sin, cos], -1).view(-1, 2, 2)
-    offset = -(inverse @ shift.T[:, :, None])  # (N, 2, 1)
-    half = torch.tensor([size[1] / 2, size[0] / 2])  # affine_grid's unit of length is half the image's size
-    return torch.cat([inverse * half / half[:, None], offset / half[:, None]], -1)  # (N, 2, 3)
-
-
-def warp(images: Tensor, maps: Tensor) -> Tensor:
-    """Apply ``affine_maps`` (B, 2, 3) to images (B, C, H, W): bilinear, with zeros outside."""
-    return grid_sample(images, affine_grid(maps, list(images.shape), align_corners=False), align_corners=False)
 
 
 def draw_clutter(count: int, image_shape: tuple[int, int, int], generator: Generator) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from ...errors import check_whole, expect
 from ...names import AUGMENTS
 from ...typed import Count, Size, typed
-from .augment import draw_affine, draw_clutter, draw_moves, ink_room, warp, windows
+from .augment import draw_clutter, draw_moves, ink_room, windows
 from .images import ABSENT, EMPTY, FIXED_SEED, REACH, SINGLES, Images, Pairs, to_float
 
 Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
@@ -130,18 +130,18 @@ class Batches:
 
 
 class _ImageSource:
-    """Source of images for ``Batches``, either unchanged or with random moves or maps for an epoch."""
+    """Source of images for ``Batches``, either unchanged or with random moves for an epoch."""
 
     def __init__(self, images: Images, augment: str) -> None:
-        self.labels, self._images, self._augment = images.labels, images, augment
+        self.labels, self._images = images.labels, images
         self._room, self._reach = None, images.shift if augment == "shift" else 0  # largest move in pixels
         if augment == "anywhere":
             self._room = ink_room(images.pixels).cpu()
             self._reach = int(self._room.max())
 
     def in_order(self, order: Tensor, generator: torch.Generator | None = None) -> Take:
-        """The images in the order ``order`` (N,): unchanged, or each with its own random move or map."""
-        count, maps = len(order), None
+        """The images in the order ``order`` (N,): unchanged, or each with its own random move."""
+        count = len(order)
         if generator is None:
             corners = torch.full((2, count), self._reach)  # of the part of a padded frame that is cut out
         elif self._room is None:
@@ -149,15 +149,12 @@ class _ImageSource:
         else:
             numbers = torch.rand(2, count, generator=generator, dtype=torch.float64)
             corners = self._reach - draw_moves(self._room[:, :, order.cpu()], numbers)
-        if generator is not None and self._augment == "affine":
-            maps = draw_affine(count, self._images.image_shape[1:], generator, self._images.shift).to(order.device)
         top, left = corners.to(order.device)
 
         def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
             rows = order[here]
             frames = pad(self._images.pixels[rows], [self._reach] * 4)
-            images = to_float(windows(frames, top[here], left[here], self._images.image_shape[1:]))  # (B, C, H, W)
-            return images if maps is None else warp(images, maps[here]), self.labels[rows]
+            return to_float(windows(frames, top[here], left[here], self._images.image_shape[1:])), self.labels[rows]
 
         return take
 

@@ -23,9 +23,7 @@ FRAME_LINES = 0.06  # largest distance of a frame's lines from the sides of its 
 NEIGHBOURS = np.ones((3, 3), bool)
 MIN_SHEET = 0.04  # smallest sheet, as a share of the image's area
 MIN_STEP = 0.012  # smallest step of levels at a sheet's edge; a soft shadow rises more slowly
-FOUR_CORNERS = (
-    0.85  # a sheet's least share of its convex hull, and of the largest quadrilateral in it; an ellipse: 0.64
-)
+FOUR_CORNERS = 0.85  # a sheet's least share of its hull, and of the largest quadrilateral in the hull; an ellipse: 0.64
 SOLID, BROAD = 0.62, 0.45  # a digit that covers more of its box than the first is narrower than the second
 
 

@@ -213,11 +213,8 @@ def _hold_out_groups(
     for part in ("val", "test"):
         shared = {*groups[rows[part]]} & {*np.concatenate([groups[rows[other]] for other in PARTS if other != part])}
         expect(not shared, dataset, "each group in one part", f"{short(sorted(shared))} in {part} and another part")
-    random, train, wanted = (
-        np.random.RandomState(seed % 2**32),
-        rows["train"],
-        max(1, HELD_OUT_SHARE * len(rows["train"])),
-    )
+    random, train = np.random.RandomState(seed % 2**32), rows["train"]
+    wanted = max(1, HELD_OUT_SHARE * len(train))
     order = random.permutation(np.unique(groups[train]))
     for part in missing:
         for group in order:

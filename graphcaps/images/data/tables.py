@@ -84,19 +84,11 @@ class Table:
         import pandas
 
         options: dict[str, Any] = {"dtype": str if text is None else dict.fromkeys(text, str)}
-        decimal = "," if self.separator != "," else "."
+        options |= {"sep": self.separator, "decimal": "," if self.separator != "," else "."}
         file = io.StringIO("\n".join(self.lines[header:]) + "\n")
         expect(len(self.lines) > header, str(self.path), "a row for each image", "none")
         with reading(self.path, "rows of cells"):
-            frame = pandas.read_csv(
-                file,
-                header=None,
-                sep=self.separator,
-                decimal=decimal,
-                keep_default_na=False,
-                low_memory=False,
-                **options,
-            )
+            frame = pandas.read_csv(file, header=None, keep_default_na=False, low_memory=False, **options)
         if text is not None:
             for column in (k for k, dtype in enumerate(frame.dtypes) if k not in text and dtype.kind not in "iuf"):
                 cells = frame[column].astype(str).str.strip()

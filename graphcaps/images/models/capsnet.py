@@ -152,10 +152,8 @@ class CapsNet(RoutingNetwork):
             advice = "For labels of 0 and 1: from_preset(..., objects=None)" if labels.shape == lengths.shape else ""
             expect(fits, "labels", wanted, f"{tuple(labels.shape)} {labels.dtype}", advice)
             chosen = labels > 0.5 if self.objects is None else labels
-            if chosen.dim() == 2 and self.objects is not None:
-                chosen = chosen.masked_fill(
-                    chosen == ABSENT, 0
-                )  # the loss ignores what is decoded for an absent object
+            if chosen.dim() == 2 and self.objects is not None:  # the loss ignores the image of an absent object
+                chosen = chosen.masked_fill(chosen == ABSENT, 0)
         reconstruction = None if self.decoder is None else self.decoder(capsules, chosen)
         return CapsNetOutput(lengths, capsules, reconstruction)
 

@@ -78,11 +78,8 @@ def _routing_in_words(config: TrainConfig, network: ImageNetwork, device: torch.
     layer = routed.capsules
     below = "".join(f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in routed.between)
     rule = rule_of(layer.routing)
-    passes = (
-        "one pass"
-        if rule is not None and (rule.iterations == 1 or rule.kind == "sums")
-        else f"{layer.routing.iterations} iterations"
-    )
+    in_one = rule is not None and (rule.iterations == 1 or rule.kind == "sums")
+    passes = "one pass" if in_one else f"{layer.routing.iterations} iterations"
     edges = layer.links(torch.device("cpu")).num_edges
     return (
         f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
