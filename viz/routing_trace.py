@@ -235,9 +235,6 @@ class RoutingTrace:
             head = {field.name: head[field.name] for field in dataclasses.fields(cls) if field.name in head}
             numbers = {name: int for name in ("num_children", "num_parents", "trained_iterations")}
             check_json(head, **dict.fromkeys(_NAMES, list), about=dict, **numbers)
-            for name in _INTEGERS:  # NumPy counts no uint64
-                if name in arrays and arrays[name].dtype.kind == "u":
-                    arrays[name] = arrays[name].astype(np.int64)
             head["about"] = {clean(k): clean(v) if isinstance(v, str) else v for k, v in head["about"].items()}
             trace = cls(**head | {name: tuple(map(clean, head[name])) for name in _NAMES}, **arrays)
             trace.check()
@@ -261,7 +258,7 @@ class RoutingTrace:
             wanted = "(" + ", ".join(f"{d}={sizes[d]}" if d in sizes else d for d in dims.split()) + ")"
             fits = all(n == (int(d) if d.isdigit() else sizes.get(d, n)) for d, n in shape.items())
             expect(fits and array.ndim == len(dims.split()), f"trace: {name}", wanted, array.shape)
-            kinds, called = ("iu", "integers") if name in _INTEGERS else ("iuf", "numbers")
+            kinds, called = ("i", "signed integers") if name in _INTEGERS else ("iuf", "numbers")
             expect(array.dtype.kind in kinds, f"trace: {name}", called, array.dtype)
             sizes |= {d: n for d, n in shape.items() if not d.isdigit()}
         for dim in ("K", "R", "N", "C", "H", "W"):

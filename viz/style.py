@@ -176,12 +176,6 @@ def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> No
         figure.savefig(temporary, dpi=medium.dpi, metadata=undated)
 
 
-def show_image(axes: Axes, image: np.ndarray) -> None:
-    """Show a (C, H, W) uint8 image without ticks: grey for one channel, colour for three."""
-    axes.imshow(displayed(image), vmin=0, vmax=255, cmap="gray")
-    bare(axes)
-
-
 def displayed(image: np.ndarray) -> np.ndarray:
     """A (C, H, W) image in the layout of imshow: (H, W, 3) for three channels, else the first channel (H, W)."""
     return np.moveaxis(image, 0, -1) if len(image) == 3 else image[0]

@@ -24,6 +24,7 @@ Arrays are packed by ``viz.explorer.data.packed``, in float32.
 
 import os
 import warnings
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,10 @@ def explore_graph(
     feat: Any = None,
     path: str | os.PathLike = "graph.html",
     edge_weight: torch.Tensor | None = None,
-    node_names: Any = None,
-    labels: Any = None,
-    positions: Any = None,
-    center: Any = None,
+    node_names: Mapping | Any | None = None,
+    labels: Mapping | Any | None = None,
+    positions: Mapping | Any | None = None,
+    center: Hashable | None = None,
 ) -> Path:
     """Write an HTML page with a layer and a graph. The page routes again when you change the graph.
 
@@ -116,7 +117,7 @@ def explore_graph(
         feat, advice = check_tensor("feat", None if feat is None else named.features(feat)), TRY
         expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
         edge_weight = named.weight if edge_weight is None else edge_weight
-        edge_weight = None if edge_weight is None else edge_weight.to(feat.device)
+        edge_weight = None if edge_weight is None else check_tensor("edge_weight", edge_weight).to(feat.device)
         chance = route_beside_chance(conv, graph, feat, edge_weight)
     with torch.no_grad():
         c = conv.capsules(links_of_graph(graph, feat.device), feat, edge_weight, True)[1].flatten(1).cpu()

@@ -160,9 +160,7 @@ HEADS = (
 )
 
 
-@pytest.mark.parametrize(
-    "field", ["src", "dst", "epochs", "b", "c", "lengths", "labels", "images", "fields"]
-)
+@pytest.mark.parametrize("field", ["src", "dst", "epochs", "b", "c", "lengths", "labels", "images", "fields"])
 def test_a_forged_trace_is_read_or_refused_in_words(run, field):
     with np.load("run/trace.npz") as stored:
         arrays = dict(stored)

@@ -9,7 +9,7 @@ import torch
 import graphcaps
 from graphcaps import CapsNet, train
 from graphcaps.images.data import to_float
-from graphcaps.images.recording import record, routing_of
+from graphcaps.images.recording import pictures, record, routing_of
 from graphcaps.images.training.run_folder import Run
 
 from .. import small
@@ -56,6 +56,12 @@ def test_reconstructions_decode_the_longest_capsule(run, trace):
     with torch.no_grad():
         own = model(to_float(torch.from_numpy(trace.images))).reconstruction
     np.testing.assert_allclose(trace.reconstructions, own * 255, atol=0.51)
+
+
+def test_parents_of_many_children_are_decoded_and_votes_are_not():
+    model = CapsNet.from_preset("parts", (1, 19, 19)).eval()  # 128 children
+    found = pictures(model, torch.rand(2, 1, 19, 19))
+    assert found["decoded_parents"].shape == (2, 3, 10, 1, 19, 19) and "decoded_votes" not in found
 
 
 def test_recording_leaves_the_network_and_the_random_numbers_alone():

@@ -11,13 +11,7 @@ from graphcaps.algorithms.names import as_routing
 from graphcaps.explore.network import desk_of, network_data
 from graphcaps.images import recording
 from graphcaps.images.data import DATASETS, Images, ImageSplits, load_images, to_float
-from graphcaps.images.models import doubts
 from graphcaps.viz import explorer_page
-
-
-def picture(packed: dict) -> np.ndarray:
-    """The uint8 array of {"shape", "data"}."""
-    return np.frombuffer(packed["data"], np.uint8).reshape(packed["shape"])
 
 
 @functools.cache
@@ -55,13 +49,12 @@ def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist"
 
 
 class Answer(NamedTuple):
-    """The answer to one image: ``lengths`` (R, J) and ``c`` (R, E) of each of ten iterations, ``doubts``, and ``tops``:
-    (parent, length, capsule, uint8 picture) of the longest parents after the iterations of training."""
+    """The answer to one image: ``lengths`` (R, J) and ``c`` (R, E) of each of ten iterations, and ``tops``: (parent,
+    length, capsule, uint8 picture) of the longest parents after the iterations of training."""
 
     lengths: np.ndarray
     c: np.ndarray
     tops: list[tuple[int, float, list[float], np.ndarray]]
-    doubts: list[tuple[str, str]]
 
 
 @torch.no_grad()
@@ -73,7 +66,7 @@ def answer(model: CapsNet, pixels: np.ndarray) -> Answer:
     for j in output.lengths[0].argsort(descending=True)[:3].tolist():
         drawn = recording.to_bytes(model.decoder(output.capsules, torch.tensor([j])))[0]
         tops.append((j, float(output.lengths[0, j]), output.capsules[0, j].tolist(), drawn))
-    return Answer(states.lengths[0, :, 0], states.c[0, :, 0], tops, list(doubts(model, images, output)[0]))
+    return Answer(states.lengths[0, :, 0], states.c[0, :, 0], tops)
 
 
 @torch.no_grad()

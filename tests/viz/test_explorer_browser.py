@@ -208,14 +208,3 @@ def test_the_screen_fits_in_every_window_and_a_large_graph_says_how_much_of_it_i
         assert title == f"The frame holds the 5 × 5 pixels that part #{child} sees."
         assert large.evaluate("document.querySelector('.stage > canvas').clientWidth") > 150
         check_fits(large)
-
-
-def test_forced_colours_and_print_keep_what_is_drawn(page):
-    page.emulate_media(forced_colors="active")
-    settle(page)
-    drawn = page.locator(".stage > canvas").evaluate("(canvas) => canvas.toDataURL()")
-    page.emulate_media(media="print", forced_colors="none")
-    settle(page)
-    assert page.locator("#doors").is_hidden() and page.locator("#play").is_hidden() and len(drawn) > 5000
-    assert page.locator("#parents .name").first.is_visible() and page.locator("#entropy canvas").is_visible()
-    page.emulate_media(media="screen")

@@ -23,8 +23,8 @@ Version 1, keys at the top::
       label      index of the true parent, or null
       pixels     null, or {"shape": [C, H, W], "data"}: uint8
       src, dst   ends of the M edges shown for this image. If there are at most 120 children, these are all edges; else
-                 all edges of the children that couple most strongly with each parent at the end, or with more than 120
-                 parents of the children that a picture shows
+                 all edges of the children that couple most strongly with each parent at the end, or of more than 120
+                 parents with each that a picture names
       order      children of those edges, in that order
       c, b, agreement   numbers of those edges, quantised (K, R, M)
       entropy    entropy of every child in nats, quantised (K, R, I); 0 for children without edges
@@ -52,7 +52,7 @@ import numpy as np
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.entropy import entropies
-from graphcaps.viz.routing.selection import children_in_order, selected
+from graphcaps.viz.routing.selection import children_in_order, shown_parents
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
 from graphcaps.viz.routing_trace import RoutingTrace
 
@@ -154,12 +154,11 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
 def _shown_edges(trace: RoutingTrace, last: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Indices of the edges shown: all, or those of the children that couple most with each parent in ``last`` (E,)."""
     children = np.unique(trace.src)
-    if len(children) > MOST_CHILDREN < trace.num_parents:
-        children = selected(trace, last, lengths).children
-    elif len(children) > MOST_CHILDREN:
+    if len(children) > MOST_CHILDREN:
+        parents = range(trace.num_parents) if trace.num_parents <= MOST_CHILDREN else shown_parents(trace, lengths)
         share = max(1, MOST_CHILDREN // trace.num_parents)
         strongest = np.argsort(-last, kind="stable")
-        by_parent = (trace.src[strongest[trace.dst[strongest] == j]] for j in range(trace.num_parents))
+        by_parent = (trace.src[strongest[trace.dst[strongest] == j]] for j in parents)
         children = np.unique(np.concatenate([src[:share] for src in by_parent]))
     return np.flatnonzero(np.isin(trace.src, children))
 

@@ -49,7 +49,9 @@ def sheet(trace: RoutingTrace) -> Figure:
             for k, (j, pixels) in enumerate([(label or 0, image), *column]):
                 top = _TOP + 124 * k - 18 * (k > 0)
                 kind = f"{'reconstruction' if k else 'input'} {n}"
-                style.show_image(style.panel(figure, kind, left, top, _SIDE, _SIDE), pixels)
+                axes = style.panel(figure, kind, left, top, _SIDE, _SIDE)
+                axes.imshow(style.displayed(pixels), vmin=0, vmax=255, cmap="gray")
+                style.bare(axes)
                 if k:
                     above = not trace.has_classes or lengths[n, j] > trace.threshold
                     text = f"{names[j]} {lengths[n, j]:.2f}" if above else f"none\nabove {trace.threshold:.2f}"

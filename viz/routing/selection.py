@@ -11,7 +11,6 @@ d = (c - chance) / (1 - chance) is the part of the way that c has gone from chan
 
 from collections import Counter
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -96,13 +95,6 @@ def none_named(trace: RoutingTrace) -> str:
     """``no digit is longer than 0.50``, with advice if that is so on all images of the trace."""
     trained = (trace.lengths[-1, trace.answer_at] > trace.threshold).any()
     return f"no {trace.parent_word[0]} is longer than {trace.threshold:.2f}" + ("" if trained else ": train on")
-
-
-def selected(trace: RoutingTrace, c: np.ndarray, lengths: np.ndarray) -> SimpleNamespace:
-    """For a page of a large graph, the twelve ``children`` with the largest couplings to the longest parents."""
-    largest = np.zeros(trace.num_children)
-    np.maximum.at(largest, trace.src, np.where(np.isin(trace.dst, shown_parents(trace, lengths)), c, 0))
-    return SimpleNamespace(children=np.argsort(-largest, kind="stable")[:12])
 
 
 def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
