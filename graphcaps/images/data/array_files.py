@@ -235,10 +235,8 @@ def _read_npz(path: Path) -> Arrays:
 
     Arrays named images and labels, x and y, or data and target (scikit-learn) are training images and their labels.
     """
-    advice = (
-        "Save both in one file: numpy.savez(FILE, images=..., labels=...). Arrays of objects are pickles, which can "
-    )
-    advice += "run code: save numbers, or text as an array of strings"
+    advice = "Save both in one file: numpy.savez(FILE, images=..., labels=...). "
+    advice += "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
     with reading(path, "arrays by numpy.savez", advice):
         stored = np.load(checked(path), allow_pickle=False)
         if isinstance(stored, np.ndarray):
