@@ -235,9 +235,14 @@ def _read_npz(path: Path) -> Arrays:
 
     Arrays named images and labels, x and y, or data and target (scikit-learn) are training images and their labels.
     """
-    advice = "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
-    with reading(path, "arrays by numpy.savez", advice), np.load(checked(path), allow_pickle=False) as stored:
-        arrays = {name.lower(): stored[name] for name in stored.files}
+    advice = "Save both in one file: numpy.savez(FILE, images=..., labels=...). "
+    advice += "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
+    with reading(path, "arrays by numpy.savez", advice):
+        stored = np.load(checked(path), allow_pickle=False)
+        if isinstance(stored, np.ndarray):
+            raise ValueError("a single array")
+        with stored:
+            arrays = {name.lower(): stored[name] for name in stored.files}
     keys = [("train", "images", "labels"), ("train", "x", "y"), ("train", "data", "target")]
     keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]
     pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}

@@ -287,8 +287,8 @@ function drawSilence() {
       named = state.order.outer, // those before
       by = length(last, named[0]) - old[named[0]],
       happened = by > UNCHANGED ? "grows" : by < -UNCHANGED ? "falls" : "stays";
-    text = texts.silenced(silent.map(shortName).join(", "), named.map((j) => `${name(j)} ${fixed(old[j], 2)} → ${fixed(length(last, j), 2)}`).join(", "));
-    if (silent.length === 1 && predicted) text += texts[predicted === happened ? "right" : "wrong"] + texts[`because${sentence(happened)}`];
+    text = texts.silenced(silent.map(shortName).join(", "), named.map((j) => texts.goes(name(j), fixed(old[j], 2), fixed(length(last, j), 2))).join(texts.and));
+    if (silent.length === 1 && predicted) text += texts[predicted === happened ? "right" : "wrong"] + texts[`because${sentence(happened)}`](name(named[0]));
     $("#again").hidden = false;
   }
   if ($("#silenced").textContent !== text) $("#silenced").textContent = text;
