@@ -31,9 +31,15 @@ def refuse(*_: Any) -> None:
 class _Refused(torch.autograd.Function):
     """Return gradients unchanged, and raise in backward. They depend on the first ``reached`` tensors."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, reached: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+    def forward(reached: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
         return tuple(gradient if gradient is None else gradient.clone() for gradient in tensors[reached:])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        """Save nothing."""
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> None:

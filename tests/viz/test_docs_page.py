@@ -3,8 +3,11 @@ names two digits that are drawn over each other with the mouse."""
 
 from pathlib import Path
 
+import numpy as np
 from traces import stored_in
 
+from graphcaps.images.training.run_folder import Run
+from graphcaps.viz import GraphPicture
 from graphcaps.viz.explorer.html import with_data
 
 from .browser import answered, draw, opened, pixels_of, settle
@@ -34,10 +37,19 @@ def test_a_trained_network_names_two_digits_drawn_over_each_other_with_the_mouse
         read = page.locator("#verdict").inner_text()  # "read as 2 + 7", or "perhaps 2 + 7"
         assert {int(word) for word in read.split() if word.isdigit()} == set(DIGITS)
         assert page.locator("#parents .longest .name").all_inner_texts() == ["2", "7"]
-        page.wait_for_timeout(600)  # ms, in which the decoder's pictures come
-        drawn = pixels_of(page.locator("#sheet canvas")).astype(int)
-        for strong, weak in ((2, 0), (0, 2)):  # strokes of the 2 are blue, and those of the 7 orange
-            assert (drawn[..., strong] - drawn[..., weak] > 60).sum() > 200
+
+
+def test_strokes_have_the_colours_of_the_picture_by_python(chromium):
+    trace = Run.open("multimnist").trace()
+    tint = GraphPicture(trace, image=10).tint
+    with opened(chromium, PAGE, end="#screen=routing", reduced_motion="reduce") as page:
+        for r in (0, 8, 13):
+            page.locator("#iteration").fill(str(r + 1), force=True)
+            page.wait_for_timeout(1000)  # ms, in which the decoder's pictures come
+            shown = pixels_of(page.locator("#sheet canvas"))[..., :3] / 255
+            middles = ((np.arange(36) + 0.5) * len(shown) / 36).astype(int)  # of 36 x 36 pixels
+            wanted = tint(trace.c[-1, r, 10].astype(float), float(r))
+            assert np.abs(shown[middles][:, middles] - wanted).max() < 0.06  # the page has weights of 8 and 16 bits
 
 
 def test_after_a_pull_rows_keep_their_old_lengths_and_sentences_say_why_parents_fell_and_rose(chromium):

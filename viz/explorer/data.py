@@ -131,10 +131,9 @@ def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) 
     pixels = None if trace.images is None else trace.images[n]
     chosen = None
     if trace.agreement is None:
-        most = (trace.dst[row > 0.5] for row in c.reshape(-1, trace.num_edges))  # at most one edge of a child
-        chosen = np.reshape(
-            [np.bincount(dst, minlength=trace.num_parents) for dst in most], (*c.shape[:2], -1)
-        ).tolist()
+        rows = c.reshape(-1, trace.num_edges)  # at most one edge of a child has more than half
+        counts = [np.bincount(trace.dst[row > 0.5], minlength=trace.num_parents) for row in rows]
+        chosen = np.reshape(counts, (*c.shape[:2], -1)).tolist()
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
         "pixels": None if pixels is None else packed(pixels),

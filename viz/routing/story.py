@@ -53,15 +53,13 @@ class StoryPicture(GraphPicture):
             title = f"Two {digits} share this ink. Whose stroke is whose?"
         elif position >= self.timeline.end:
             title = self.choice(step)
-        elif position >= 0:
+        elif position > 0:
             title = f"{parts.capitalize()} side with the {digit} that they agree on"
-            title = (
-                title if step else f"At first, all {parts} divide themselves equally among {len(self.names)} {digits}"
-            )
+        elif position == 0:
+            title = f"At first, all {parts} divide themselves equally among {len(self.names)} {digits}"
         self._heading.say(title, f"Round {round(step) + 1} of {len(self.timeline)}" if position >= 0 else "")
-        if self.parents is not None:
-            rule = f"A pixel is tinted by how\nstrongly each {digit}'s decoded\n"
-            self.panels[0].below.set_text(rule + "picture covers it, weighted\nby its gained shares")
+        rule = f"A pixel is tinted by how\nstrongly each {digit}'s decoded\n"
+        self.panels[0].below.set_text(rule + "picture covers it, weighted\nby its gained shares")
         panel, share = self.panels[0], (1 - np.cos(np.pi * (position - step))) / 2
         left, right, bottom, top = self._place
         size = min((self._height - 130) / (bottom - top), 1.8)
