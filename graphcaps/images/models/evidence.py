@@ -81,7 +81,8 @@ def outside(evidence: torch.Tensor, limits: Limits) -> torch.Tensor:
 
 
 def _fewer(scores: torch.Tensor, limits: Limits) -> bool:
-    """Whether an answer of K > 1 objects (K,) is one of fewer, as training shows: no score is between LOW and the limit."""
+    """Whether an answer of K > 1 objects (K,) is one of fewer, as in training: no score is above LOW and too low."""
+    assert limits.answer is not None
     return not ((scores > LOW) & (scores < limits.answer)).any()
 
 
