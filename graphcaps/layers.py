@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from .errors import check_tensor, expect
+from .errors import check_tensor, expect, min_max
 from .tracing import autocast_dtype, is_tracing
 
 # The names of the arguments in each library's layers, for error messages.
@@ -45,10 +45,20 @@ def dropped(dropout: nn.Dropout, feat: Tensor) -> Tensor:
 
 
 def check_edge_weight(edge_weight: Tensor, num_edges: int) -> None:
-    """Raise ``InputError`` unless there is one number per edge, (E,) or (E, 1)."""
+    """Raise ``InputError`` unless there is one number per edge, (E,) or (E, 1), and ``check_no_negative`` holds."""
     check_tensor("edge_weight", edge_weight, floating=False)
     if not (edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel() == num_edges):
         expect(False, "edge_weight", f"(E={num_edges},)", tuple(edge_weight.shape))
+    check_no_negative(edge_weight)
+
+
+def check_no_negative(edge_weight: Tensor) -> None:
+    """Raise ``InputError`` if a weight that can be read without a wait is negative or NaN."""
+    if is_tracing() or (ends := min_max(edge_weight)) is None or ends[0] >= 0:
+        return
+    edge = int((~(edge_weight >= 0)).flatten().nonzero()[0])
+    got = f"{edge_weight.flatten()[edge]:g} at edge {edge}"
+    expect(False, "edge_weight", "numbers from 0", got, "Correct this weight, or leave the edge out")
 
 
 def check_dtype(name: str, feat: Any, weight: Tensor) -> None:

@@ -73,7 +73,10 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     def checked(*arguments: P.args, **named: P.kwargs) -> T:
         for name, value in (*zip(kinds, arguments), *named.items()):  # noqa: B905 (named arguments have their own names)
             if name not in kinds and not takes_others:
-                expect(False, name, f"one of {', '.join(kinds)}", f"'{name}'", did_you_mean(name, kinds).strip())
+                names = [known for known in kinds if known != "self"]
+                capsules = "num_caps is the number of capsules" if name == "heads" and "num_caps" in names else ""
+                near = capsules or did_you_mean(name, names).strip()
+                expect(False, name, f"one of {', '.join(names)}", f"'{name}'", near)
             if name in kinds and not kinds[name].fits(value):
                 refuse(name, kinds[name], value)
         return function(*arguments, **named)

@@ -298,8 +298,6 @@ def _weight(links: Links, edge_weight: Tensor | None) -> Tensor:
     if edge_weight is None:
         return torch.ones(links.num_edges, 1, device=links.device)
     check_edge_weight(edge_weight, links.num_edges)
-    least = min_max(edge_weight) or (0.0, 0.0)
-    expect(not least[0] < 0, "edge_weight", "numbers from 0", least[0], "A weight of 2 counts as two edges")
     return edge_weight.reshape(-1, 1)
 
 

@@ -31,9 +31,14 @@ def labels_and_states(labels: Tensor, hide: float) -> tuple[Tensor, list[int]]:
     """Return labels (N, K) of ``read_labels``, and the number of states of each of the K columns."""
     most, sizes = max(len(labels), 1000), (labels.amax(0) + 1).clamp_min(1).tolist()
     expect(max(sizes) <= most, "labels", f"classes from 0 to {most - 1}", max(sizes) - 1, "Number them: torch.unique")
-    if not hide and (ends := min_max(labels)) and ends[0] == 0:
-        warn("labels: all are known, so there are none to find. If 0 means unknown, pass labels - 1")
+    if not hide:
+        warn_if_all_known(labels)
     return labels, sizes
+
+
+def warn_if_all_known(labels: Tensor) -> None:
+    if (ends := min_max(labels)) and ends[0] == 0:
+        warn("labels: all are known, so there are none to find. If 0 means unknown, pass labels - 1")
 
 
 def degree_classes(links: Links) -> Tensor:

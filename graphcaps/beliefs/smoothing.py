@@ -7,7 +7,9 @@ from torch import Tensor
 
 from ..errors import check_tensor, expect, min_max
 from ..graph import Links, read_graph
+from ..graph.labels import read_classes
 from .layer import NodeBeliefs
+from .rates import warn_if_all_known
 
 
 class Smoothed(NamedTuple):
@@ -28,7 +30,7 @@ def smooth(graph: Any, log_p: Tensor, labels: Any, iterations: int = 16) -> Smoo
     Args:
         graph: any graph that ``read_graph`` reads. Each edge needs its reverse. Weights are ignored.
         log_p: the classifier's log-probabilities for each node, (N, C), or (N, K, C) if a node has K classes.
-        labels: the known classes, (N,) or (N, K), -1 or NaN if unknown.
+        labels: the known classes, (N,) or (N, K), as numbers of log_p's columns; -1 or NaN if unknown.
 
     >>> edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
     >>> log_p = torch.tensor([[0.5, 0.5], [0.6, 0.4], [0.5, 0.5], [0.5, 0.5]]).log()
@@ -36,13 +38,20 @@ def smooth(graph: Any, log_p: Tensor, labels: Any, iterations: int = 16) -> Smoo
     tensor([0, 0, 1, 1])
     """
     named, dims = read_graph(graph, weight=None), check_tensor("log_p", log_p).dim()
-    classes, count = named.labels(labels).to(log_p.device), len(named.names)
+    count = len(named.names)
+    classes, class_names = read_classes("labels", named.rows("labels", labels, complete=False), count)
+    advice = "Pass the number of the column in log_p that belongs to each class"
+    expect(not class_names, "labels", "numbers of columns", ", ".join(map(repr, class_names[:3])), advice)
+    classes = classes.to(log_p.device)
     num_caps = classes.shape[1]
     wanted = (count, "C") if num_caps == 1 and dims < 3 else (count, num_caps, "C")
     expect(tuple(log_p.shape[:-1]) == wanted[:-1], "log_p", f"log-probabilities {wanted}", tuple(log_p.shape))
     highest = (min_max(log_p) or (0.0, 0.0))[1]
     expect(highest < 1e-3, "log_p", "logarithms of probabilities, so none above 0", highest, "Use log_softmax")
     z = log_p.view(*classes.shape, -1)
+    last, largest = z.shape[2] - 1, int(classes.max()) if count else -1
+    expect(largest <= last, "labels", f"columns of log_p, from 0 to {last}", largest)
+    warn_if_all_known(classes)
     beliefs = NodeBeliefs(None, z.shape[2], z.shape[1], iterations, 0.0).to(z.device, z.dtype)
     links = Links.of(named.src.to(z.device), named.dst.to(z.device), count, count, one_kind=True)
     known = beliefs.logits_of_labels(classes)

@@ -34,7 +34,7 @@ import torch
 from .._dgl import DGLGraph, dgl
 from ..algorithms.names import name_of
 from ..atomic import reading, write_text
-from ..errors import check_tensor, expect
+from ..errors import check_tensor, expect, required
 from ..graph import NamedGraph, links_of_graph, read_graph, read_labels
 from ..nn import CapsuleConv
 from ..progress import bar
@@ -114,7 +114,8 @@ def explore_graph(
         advice = "Edges may have more causes, or one: try another number of capsules"
     else:
         _check_layer(conv)
-        feat, advice = check_tensor("feat", None if feat is None else named.features(feat)), TRY
+        wanted, advice = "the layer's input (N, in_feats)", "Pass it, or a number of capsules: explore_graph(2, graph)"
+        feat, advice = check_tensor("feat", named.features(required(feat, "feat", wanted, advice=advice))), TRY
         expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
         edge_weight = named.weight if edge_weight is None else edge_weight
         edge_weight = None if edge_weight is None else check_tensor("edge_weight", edge_weight).to(feat.device)
@@ -167,7 +168,7 @@ def _class_names(named: NamedGraph, labels: Any) -> list[str]:
 
 
 def _causes(named: NamedGraph, class_names: list[str], c: torch.Tensor, decided: torch.Tensor) -> list[str]:
-    """For each capsule, what the nodes at its edges have in common more often than those at other edges, or ""."""
+    """For each capsule, what the nodes at its edges have in common far more often than those at all others, or ""."""
     columns: dict[str, Any] = {f"same {key}": _listed(values) for key, values in named.attributes.items()}
     columns["same label"] = class_names
     if all(isinstance(name, tuple) and len(name) == len(named.names[0]) for name in named.names):
@@ -179,15 +180,19 @@ def _causes(named: NamedGraph, class_names: list[str], c: torch.Tensor, decided:
     }
     src, dst, causes = named.src.numpy(), named.dst.numpy(), []
     for capsule in range(c.shape[1]):
-        own, others = (decided & (c.argmax(1) == capsule)).numpy(), (decided & (c.argmax(1) != capsule)).numpy()
+        own = (decided & (c.argmax(1) == capsule)).numpy()
         causes.append("")
+        largest = 0.0  # difference between the shares of the capsule's edges and of all others
         for text, values in columns.items():
             same = (values[src] == values[dst]) & (values[src] != "")
-            if own.any() and same[own].mean() >= SHARED and same[others].sum() <= ELSEWHERE * others.sum():
+            if own.all() or not own.any():
+                continue
+            share, elsewhere = same[own].mean(), same[~own].mean()
+            if share >= SHARED and elsewhere <= ELSEWHERE and share - elsewhere > largest:
+                largest = share - elsewhere
                 found, times = np.unique(values[src[own & same]], return_counts=True)
                 examples = ", ".join(found[np.argsort(-times, kind="stable")[:EXAMPLES]])
                 causes[-1] = text if text.startswith("same") else f"same {examples}, ..."
-                break
     return causes
 
 

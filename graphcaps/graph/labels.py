@@ -66,6 +66,16 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
     return Labels(torch.tensor(numbers, dtype=torch.int64, device=device), names)
 
 
+def read_classes(name: str, values: Any, count: int) -> Labels:
+    """Read labels as ``read_labels`` does, for layers, but refuse a mask: a column of only True and False."""
+    labels = read_labels(name, values, count)
+    cells = values.tolist() if hasattr(values, "tolist") else values
+    mask = count > 0 and all(isinstance(cell, (bool, np.bool_)) for cell in cells)
+    advice = f"Pass {name}.where(mask, -1). If True and False are classes, pass 1 and 0"
+    expect(not mask, name, "class numbers", "a mask", advice)
+    return labels
+
+
 def is_unknown(label: Any) -> bool:
     """Whether a label is None, NaN, masked, pandas' NA or -1."""
     if label is None or label is np.ma.masked or type(label).__name__ == "NAType":

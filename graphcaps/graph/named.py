@@ -17,7 +17,7 @@ from .._dgl import DGLGraph
 from ..atomic import reading
 from ..errors import did_you_mean, expect
 from ..typed import Count, typed
-from .labels import read_labels
+from .labels import read_classes
 from .links import Links
 
 Order = Literal["inserted", "sorted"]
@@ -109,7 +109,7 @@ class NamedGraph:
 
     def labels(self, values: Any, name: str = "labels") -> Tensor:
         """Return classes (N, K) for layers, -1 if unknown: see ``graphcaps.graph.labels.read_labels``."""
-        return read_labels(name, self.rows(name, values, complete=False), len(self.names)).classes
+        return read_classes(name, self.rows(name, values, complete=False), len(self.names)).classes
 
     def place(self, node: Any, name: str = "center") -> int:
         """Return the number of a node, given by its name, or by its number if this can't be another node's name."""

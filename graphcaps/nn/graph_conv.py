@@ -159,7 +159,7 @@ class CapsuleConv(nn.Module):
             graph: a homogeneous or bipartite graph or a message-flow block, with one canonical edge type and E edges.
             feat: (N, *, in_feats) of the source nodes, or a pair of the source and the destination nodes' features.
                 Without a pair, a block's destination nodes are its first source nodes.
-            edge_weight: (E,), a factor for each edge's votes: w z_ul replaces z_ul; default 1.
+            edge_weight: (E,), a factor >= 0 for each edge's votes: w z_ul replaces z_ul; default 1.
             get_coupling: also return c (E, *, 1, num_caps), detached.
             edge_feat: (E, edge_feats), or (E,) for a single feature, if edges have features.
 

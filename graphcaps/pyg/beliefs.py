@@ -13,7 +13,7 @@ from torch_geometric.utils import is_sparse
 from ..beliefs.layer import NodeBeliefs
 from ..beliefs.rates import labels_and_states
 from ..errors import check_tensor, expect
-from ..graph import read_labels
+from ..graph.labels import read_classes
 from ..layers import PYG, dropped
 from ..tracing import is_tracing
 from ..typed import Share, Size, typed
@@ -53,7 +53,7 @@ class BeliefConv(nn.Module):
     @typed
     def from_labels(cls, labels: Any, edge_index: Adj, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
         """Make a layer for labels (N, K), and count its rates: see ``graphcaps.nn.BeliefConv.from_labels``."""
-        labels, sizes = labels_and_states(read_labels("labels", labels, len(labels)).classes, hide)
+        labels, sizes = labels_and_states(read_classes("labels", labels, len(labels)).classes, hide)
         layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
         layer.beliefs.count(links_of_edges(pairs(coalesced(edge_index)), (len(labels), len(labels))).links, labels)
         return layer

@@ -12,7 +12,7 @@ from torch_geometric.utils import is_sparse
 
 from ..errors import check_tensor, expect, required
 from ..graph import Links
-from ..layers import PYG
+from ..layers import PYG, check_no_negative
 from ..nn.node_caps import NodeCapsules, NodeOptions
 from ..routing import Routing
 from ..typed import Share, Size, typed
@@ -108,8 +108,8 @@ class CapsuleConv(MessagePassing):
             x: (*, N, in_channels), or a pair of the source and target nodes' features; the latter may be None.
             edge_index: (2, E) integers, an ``EdgeIndex``, or the transposed adjacency matrix as a sparse tensor of
                 torch or torch_sparse. The matrix's values are edge weights or, with ``edge_dim``, edge features.
-            edge_weight: (E,), a factor for each edge's votes; default 1. With ``edge_dim``, this may be edge features,
-                as in ``GATConv``, if they have two dims or ``edge_dim`` is 1.
+            edge_weight: (E,), a factor >= 0 for each edge's votes; default 1. With ``edge_dim``, this may be edge
+                features, as in ``GATConv``, if they have two dims or ``edge_dim`` is 1.
             size: numbers of source and target nodes, if x does not determine them.
             return_coupling: also return (edges, c), with c (E', *, 1, num_caps) detached. The edges include added
                 self-loops and have the form of edge_index; c is in the same order.
@@ -200,6 +200,8 @@ class CapsuleConv(MessagePassing):
         narrow = edge_weight is None or (edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel())
         advice = "Edge features need a layer with edge_dim="
         expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), advice)
+        if edge_weight is not None:
+            check_no_negative(edge_weight)  # before the edges change their order
         return edge_weight, edge_attr
 
     def __repr__(self) -> str:

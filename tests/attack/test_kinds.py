@@ -262,6 +262,7 @@ EXTREMES = {
     "block": (lambda: nn.CapsuleConv(4, 3, 2)(dgl.to_block(RING, torch.tensor([0])), X), "graph: expected"),
     "dim": (lambda: route(GRAPH, torch.rand(6, 4), Inverted(dim=7)), "votes: expected D=7"),
     "prior": (lambda: route(GRAPH, torch.rand(6, 4), prior=10**400), "prior: expected"),
+    "heads": (lambda: nn.CapsuleConv(4, 3, heads=2), "heads: expected one of in_feats, .* num_caps is the number"),
     "num_heads": (lambda: nn.CapsuleConv(4, 3, num_heads=2), "num_heads: .* Did you mean 'num_caps'"),
 }  # fmt: skip
 

@@ -207,6 +207,17 @@ def test_smoothing_improves_a_classifier_and_tells_which_edges_are_wrong():
         graphcaps.smooth(ends, log_p[1:], labels)
     with pytest.raises(InputError, match="none above 0, got 0.7"):
         graphcaps.smooth(ends, log_p.exp(), labels)
+    for message, wrong in {
+        "numbers of columns, got 'b', 'c'. Pass the number": [["b", "c", None, None][k] for k in classes.tolist()],
+        "class numbers, got a mask. Pass labels.where": labels >= 0,
+        "columns of log_p, from 0 to 3, got 5": torch.where(labels == 2, 5, labels),
+    }.items():
+        with pytest.raises(InputError, match=f"labels: expected {message}"):
+            graphcaps.smooth(ends, log_p, wrong)
+    with pytest.raises(InputError, match="got a mask"):
+        BeliefConv.from_labels(ends, (labels >= 0).tolist())
+    with pytest.warns(UserWarning, match="all are known"):
+        graphcaps.smooth(ends, log_p, classes)
 
 
 def test_parallel_edges_are_warned_about_and_negative_weights_refused(draw):

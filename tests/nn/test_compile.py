@@ -110,7 +110,7 @@ def test_compiled_layers_on_nodes_give_their_value_coupling_and_gradient(library
         graph = dgl.batch([dgl.add_self_loop(each) for each in graphs])
         edges = graph.num_edges()
         x, attr = draw(sum(nodes), 6).requires_grad_(), draw(edges, 2)
-        weight, cotangent = draw(edges).requires_grad_(), draw(len(nodes), 2)
+        weight, cotangent = draw(edges).abs().requires_grad_(), draw(len(nodes), 2)
         if library == "pyg":
             batch = torch.arange(len(nodes)).repeat_interleave(torch.tensor(nodes))
             graph = torch.stack(graph.edges()), batch, len(nodes)
@@ -128,7 +128,7 @@ def test_a_compiled_convolution_of_pyg_replaces_self_loops(draw):
     pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
     edges = torch.tensor([[0, 1, 1, 2, 2, 3, 0], [1, 0, 2, 1, 2, 3, 0]])
     conv, x = pyg.CapsuleConv(6, 4, 3, edge_dim=2, residual=True, mutual=True).double(), draw(5, 6).requires_grad_()
-    attr, weight = draw(7, 2), draw(7).requires_grad_()
+    attr, weight = draw(7, 2), draw(7).abs().requires_grad_()
     results = []
     for called in (conv, torch.compile(conv, backend="aot_eager", fullgraph=True)):
         out = called(x, edges, weight, edge_attr=attr)

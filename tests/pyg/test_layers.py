@@ -63,7 +63,7 @@ def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(loop
     twin = nn.CapsuleConv(F, D, K, allow_zero_in_degree=True, edge_feats=edge_dim, **options).double()
     twin.load_state_dict(layer.state_dict())
     edges, x = edges_of(both_ways="mutual" in options), draw(N, 2, F).requires_grad_()
-    weight, attr = draw(E).requires_grad_(), None if edge_dim is None else draw(E, edge_dim)
+    weight, attr = draw(E).abs().requires_grad_(), None if edge_dim is None else draw(E, edge_dim)
     graph, weights, attrs = dgl.graph(tuple(edges), num_nodes=N), weight, attr
     if loops:  # a loop has weight 1 and the mean features of the node's other in-edges
         stays = edges[0] != edges[1]
@@ -113,7 +113,7 @@ def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(shared, 
 @pytest.mark.parametrize("loops", [False, True])
 def test_every_form_of_the_edges_gives_the_same_and_comes_back_with_the_couplings(loops, draw):
     edges = torch.unique(edges_of(), dim=1).contiguous()  # a matrix has no parallel edges
-    layer, x, weights = conv(add_self_loops=loops), draw(N, F), draw(edges.size(1))
+    layer, x, weights = conv(add_self_loops=loops), draw(N, F), draw(edges.size(1)).abs()
     out, (routed, c) = layer(x, edges, weights, return_coupling=True)
     for form in (EdgeIndex(edges, sparse_size=(N, N)), edges.int(), edges.t().contiguous().t()):
         got, (same, of_same) = layer(x, form, weights, return_coupling=True)
@@ -131,7 +131,7 @@ def test_every_form_of_the_edges_gives_the_same_and_comes_back_with_the_coupling
 
 
 def test_a_sparse_tensor_that_is_not_coalesced_is_read_right_and_left_as_it_was(draw):
-    layer, x, weights, edges = conv(), draw(N, F), draw(E), edges_of()  # parallel edges, in no order
+    layer, x, weights, edges = conv(), draw(N, F), draw(E).abs(), edges_of()  # parallel edges, in no order
     adj_t = torch.sparse_coo_tensor(edges.flip(0), weights, (N, N))
     once = adj_t.coalesce()
     wanted = layer(x, once.indices().flip(0), once.values())
@@ -165,7 +165,7 @@ def test_features_are_counted_at_the_first_input(draw):
 
 
 def test_a_cached_layer_equals_one_that_is_not_and_keeps_the_edges_of_its_first_call(draw):
-    x, edges, weight = draw(N, F), edges_of(), draw(E)
+    x, edges, weight = draw(N, F), edges_of(), draw(E).abs()
     for loops in (False, True):
         cached, plain = conv(add_self_loops=loops, cached=True), conv(add_self_loops=loops)
         wanted = plain(x, edges, weight)
@@ -209,7 +209,7 @@ def explained(net, algorithm, x, edges):
 
 @pytest.mark.parametrize("loops", [False, True])
 def test_an_explainers_edge_mask_multiplies_the_votes(loops, draw):
-    layer, x, edges, weights = conv(add_self_loops=loops, concat=True), draw(N, F), edges_of(), draw(E)
+    layer, x, edges, weights = conv(add_self_loops=loops, concat=True), draw(N, F), edges_of(), draw(E).abs()
     mask = torch.rand(E, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     wanted = layer(x, edges, weights * mask)
     assert explained(layer, GNNExplainer(epochs=2), x, edges).shape == (E,)
@@ -228,8 +228,15 @@ def test_an_explainer_of_attention_reads_the_couplings(draw):
     assert not layer._message_forward_hooks
 
 
+def test_a_weight_that_is_negative_or_nan_is_refused_with_the_number_that_the_edge_was_given(draw):
+    for wrong, named in ((-1.0, "-1"), (float("nan"), "nan")):
+        weights = torch.ones(E).double().index_fill(0, torch.tensor([3]), wrong)
+        with pytest.raises(InputError, match=f"edge_weight: expected numbers from 0, got {named} at edge 3"):
+            conv(add_self_loops=True)(draw(N, F), edges_of(), weights)
+
+
 def test_a_message_hooks_result_scales_the_votes(draw):
-    layer, x, edges, scale = conv(add_self_loops=False), draw(N, F), edges_of(), draw(E)
+    layer, x, edges, scale = conv(add_self_loops=False), draw(N, F), edges_of(), draw(E).abs()
     wanted = layer(x, edges, scale)
     layer.register_message_forward_hook(lambda module, inputs, messages: messages * scale[:, None])
     torch.testing.assert_close(layer(x, edges), wanted, **EXACT)

@@ -75,7 +75,7 @@ def couplings(node: int, graph=GRAPH, feat=FEAT, **options) -> dict[int, float]:
 
 def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_routes_at_once(page):
     assert text(page, "#source").startswith(
-        "CapsuleConv, 5 → 4 × 6 · spherical routing, 3 rounds · 34 nodes, 190 edges"
+        "CapsuleConv, 5 → 4 × 6 · spherical routing, 3 rounds · 34 nodes, 190 directed edges (78 pairs, 34 self-loops)"
     )
     click(page, 2)
     assert text(page, "#child-head") == "11 edges arrive at 2" and text(page, "#capsules-head") == "Capsules of 2"

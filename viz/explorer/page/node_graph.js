@@ -128,8 +128,8 @@ export class NodeGraph extends Graph {
   // Grey where the couplings are equal, or differ from training to training as in random graphs; the capsule's colour where
   // the edge has chosen it.
   color(l, c, look) {
-    const { K, agrees, chance } = this.conv,
-      equal = agrees && !chance.beyond ? 1 : 1 / K,
+    const { K, chance } = this.conv,
+      equal = chance.beyond ? 1 / K : 1,
       part = equal < 1 ? Math.min(1, Math.max(0, (c - equal) / (1 - equal))) ** 0.5 : 0,
       grey = rgbOf(look.muted);
     return `rgb(${rgbOf(look.parents[l]).map((channel, k) => Math.round(part * channel + (1 - part) * grey[k])).join(" ")})`;

@@ -17,14 +17,21 @@ Object.assign(words, wordsOf("graph"), {
     return `Which capsule? ${texts.join(", ") || `${counted(edges, "edge", "edges")}, none chooses`}`;
   },
   lead: (K, what) => `Along each edge, a node sends its neighbour a vote for each of ${K} capsules. ${words.leads[what]}`,
+  // Where each direction is an edge, also how many pairs of nodes are joined.
+  edges({ src, dst }, twoWay) {
+    if (!twoWay) return counted(src.length, "edge", "edges");
+    const pairs = src.filter((u, e) => u < dst[e]).length,
+      loops = src.length - 2 * pairs;
+    return `${counted(src.length, "directed edge", "directed edges")} (${counted(pairs, "pair", "pairs")}${loops ? `, ${counted(loops, "self-loop", "self-loops")}` : ""})`;
+  },
   // What random graphs show, beside the numbers of the graph, which come first.
-  chance: ({ chosen: [own, ...random], found }, agrees, edges) => {
+  chance: ({ chosen: [own, ...random], found }, agrees, all) => {
     const span = (numbers) => (Math.min(...numbers) === Math.max(...numbers) ? thousands(numbers[0]) : `${thousands(Math.min(...numbers))} to ${thousands(Math.max(...numbers))}`),
       percent = found.map((share) => Math.round(100 * share));
     return agrees
-      ? `${thousands(own)} of ${counted(edges, "edge", "edges")} choose a capsule that another training agrees with. In ${random.length} random graphs ` +
+      ? `${thousands(own)} of ${all} choose a capsule that another training agrees with. In ${random.length} random graphs ` +
           `with the same degrees, trained alike, ${span(random)} do. Of edges kept from training, ${percent[0]} % score above a random pair, in random graphs ${span(percent.slice(1))} %.`
-      : `${thousands(own)} of ${counted(edges, "edge", "edges")} choose a capsule. In ${random.length} random graphs with the same degrees and features, ` +
+      : `${thousands(own)} of ${all} choose a capsule. In ${random.length} random graphs with the same degrees and features, ` +
           `${span(random)} do. If the layer was trained on this graph, it may also have learned its edges.`;
   },
   layer: ({ routing, iterations, unit_votes: unit, mutual }) =>

@@ -143,12 +143,13 @@ function countsOf(c) {
 function drawHead(c) {
   const { agrees, causes, chance, routing, warnings } = conv,
     title = chance.beyond ? words.title(countsOf(c), state.trace.edges, causes) : words.noMore,
-    what = agrees && !chance.beyond ? "grey" : routing === "uniform" ? routing : Math.round(now.r) ? "grow" : "start",
-    measured = words.chance(chance, agrees, conv.sample?.edges ?? stored.src.length);
+    what = routing === "uniform" ? routing : !chance.beyond ? "grey" : Math.round(now.r) ? "grow" : "start",
+    all = conv.sample ? counted(conv.sample.edges, "edge", "edges") : words.edges(stored, conv.two_way),
+    measured = words.chance(chance, agrees, all);
   if ($("h1").textContent !== title) $("h1").textContent = title;
   $("#lead").textContent = words.lead(conv.K, what);
   $("#chance").textContent = [measured, ...warnings.map((text) => `${sentence(text)}.`)].join(" ");
-  $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, state.trace.edges)].join(" · ");
+  $("#source").textContent = [conv.title, words.layer(conv), words.size(conv.N, words.edges(conv.edges, conv.two_way))].join(" · ");
   $("#graph-head").textContent = words.head(conv.two_way);
 }
 
