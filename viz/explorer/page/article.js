@@ -121,17 +121,13 @@ function lengths(r, parents = state.order.named) {
   return parents.map((j) => texts.long(name(j), fixed(length(r, j), 2))).join(texts.and);
 }
 
-function nextLength(r) {
-  return Math.max(...state.order.others.map((j) => length(r, j)));
-}
-
 const percent = (share, digits = 0) => fixed(100 * share, digits);
 
 // What stands in the text of each screen, about the image on the sheet.
 const LIVE = {
   roundLengths() {
     const { named } = state.order,
-      ends = [named.map(name).join(texts.and), named.map((j) => fixed(length(0, j), 2)).join(texts.and), fixed(nextLength(0), 2)];
+      ends = [named.map(name).join(texts.and), named.map((j) => fixed(length(0, j), 2)).join(texts.and), fixed(Math.max(...state.order.others.map((j) => length(0, j))), 2)];
     return named.length > 1 ? texts.roundLengths(...ends) : texts.roundLength(...ends);
   },
   agreement() {
