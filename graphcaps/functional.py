@@ -11,7 +11,6 @@ from .errors import check_labels, check_tensor, check_unit, expect
 from .tracing import is_tracing
 from .typed import AtLeastZero, Share, typed
 
-LARGE = 1e150  # of this, float64 has no square
 MIN_NORM = 1e-12  # a sum of at most this length has no direction
 
 
@@ -36,37 +35,26 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
         s: any floating-point tensor. Vectors lie along ``dim``.
 
     Returns:
-        The same shape and dtype, with lengths in [0, 1). In float32, the length may round to 1 if n >= 1e3; n > 1e19
-        gives NaN, but not in float64. Half precision is computed in float32.
+        The same shape and dtype, with lengths in [0, 1). In float32, the length may round to 1 if n >= 1e3, and n >
+        1e19 gives NaN. Half precision is computed in float32.
 
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
     """
     check_tensor("s", s)
     expect(type(dim) is int and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
-    x, k = scaled(at_least_float32(s), dim)
+    x = at_least_float32(s)
     n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
-    return (x * (n / (k**-2 + n * n))).to(s.dtype)
-
-
-def scaled(x: torch.Tensor, dim: int = -1) -> tuple[torch.Tensor, torch.Tensor | float]:
-    """Return x / k and k: in float64 the largest number of a vector whose squares would overflow, else 1."""
-    if x.dtype != torch.float64 or not x.shape[dim]:
-        return x, 1.0
-    k = x.detach().abs().amax(dim, keepdim=True)
-    k = torch.where(k > LARGE, k, 1)
-    return x / k, k
+    return (x * (n / (1 + n * n))).to(s.dtype)
 
 
 def squash_backward(s: torch.Tensor, dv: torch.Tensor) -> torch.Tensor:
     """Return the gradient of s (J, *, D) from dv for v = s n / (1 + n^2), n = |s|. At s = 0 it is 0, as in autograd."""
-    s, k = scaled(s)
-    n, q = torch.linalg.vector_norm(s, dim=-1, keepdim=True), k**-2
-    slope = (q - n * n) / (q + n * n) / (q + n * n)  # f' for f = n / (1 + n^2); (1 + n^2)^2 overflows from n = 4e9 on
+    n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
+    slope = (1 - n * n) / (1 + n * n) / (1 + n * n)  # f' for f = n / (1 + n^2); (1 + n^2)^2 overflows from n = 4e9 on
     slope = slope / torch.where(n > 0, n, 1)
     along = (s * dv).sum(-1, keepdim=True)
-    ds = (dv * (n / (q + n * n))).addcmul_(s, slope * along)
-    return ds / k if isinstance(k, torch.Tensor) else ds
+    return (dv * (n / (1 + n * n))).addcmul_(s, slope * along)
 
 
 def squash_saving_memory(s: torch.Tensor) -> torch.Tensor:

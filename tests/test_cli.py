@@ -60,6 +60,7 @@ def test_training_prints_one_line_per_epoch_and_ends_with_the_next_command(finis
         "",
         f"test accuracy {result['test_accuracy']:.2%} (95 % interval {low:.2%} to {high:.2%}), "
         f"{41 - result['test_correct']} of 41 wrong",
+        f"{result['test_named']} of 41 answers are longer than 0.50; graphcaps predict names no shorter class",
         f"weights of epoch {result['best_epoch']}, best on validation images ({result['val_accuracy']:.2%})",
         f"{result['parameters']:,} parameters (151,424 without the decoder), {result['seconds']:.0f} s on "
         f"{result['device']}",

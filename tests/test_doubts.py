@@ -72,6 +72,11 @@ def test_doubts_say_what_the_network_found_and_what_is_usual():
         assert doubts(model(objects), DRAWING, given)[0][0].text.startswith(text)
 
 
+def test_one_long_capsule_of_two_or_none_is_an_answer_unless_another_is_neither_long_nor_short():
+    for lengths, wanted in (((0.9, 0.1, 0), []), ((0.2, 0.1, 0), []), ((0.9, 0.5, 0), ["short"])):
+        assert kinds(doubts(model(2), DRAWING, output(*lengths))) == wanted
+
+
 @pytest.mark.parametrize("tone", [0.0, 1.0])
 def test_a_blank_image_is_doubted_for_that_alone_with_limits_or_without(tone):
     image = torch.full((1, 3, 6, 6), tone)
@@ -132,6 +137,10 @@ def test_predict_has_no_answer_to_a_blank_image_and_doubts_others(trained, tmp_p
     blank, short = printed.out.splitlines()
     assert blank == f"{tmp_path}/blank.png: no answer: {doubts(model(), torch.zeros(1, 1, 6, 6), output(1))[0][0].text}"
     assert ". Doubtful: nothing is long: the longest capsule has 0." in short and printed.err == ""
+    assert cli.main(["explain", str(run.path), str(tmp_path / "blank.png")]) == 0
+    assert capsys.readouterr().out.splitlines() == [blank]
+    assert cli.main(["explain", str(run.path), str(tmp_path / "a.png")]) == 0
+    assert "\nDoubtful: nothing is long: the longest capsule has 0." in capsys.readouterr().out
 
 
 def test_saved_inputs_are_what_the_network_saw_and_replace_no_image(trained, tmp_path, capsys, monkeypatch):

@@ -107,7 +107,7 @@ MUTATIONS = [
     ),
     Mutation(
         "fact 12: no gradient along the direction of s, fused",
-        "algorithms/rule.py",
+        "functional.py",
         "return (dv * (n / (1 + n * n))).addcmul_(s, slope * along)",
         "return dv * (n / (1 + n * n))",
         "test_facts.py equal_the_oracles and dynamic-fused",
@@ -128,7 +128,7 @@ MUTATIONS = [
     ),
     Mutation(
         "spherical: logits that grow with the votes",
-        "algorithms/rule.py",
+        "algorithms/spherical.py",
         "torch.where(some, mean, 1).rsqrt()",
         "torch.ones_like(mean)",
         "test_routings.py longer_votes and spherical-torch",

@@ -48,13 +48,17 @@ def train(config: Settings, resume: Folder = None) -> None:
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
     result = train(config, resume=resume, overrides=[key for key in may_change if key in flags])
     from ..images.training.hardware import rank_and_world  # imports torch, after ``train`` has checked the settings
+    from ..viz.routing_trace import THRESHOLD
+    from .tables import named_line
 
     if rank_and_world()[0] != 0:  # of several processes, the first one prints
         return
     low, high = result["test_interval_95"]
+    total, count = result["test_images"], result["test_named"]
+    named = "" if count is None else f"{named_line(count, total, THRESHOLD)}\n"
     show(
         f"\ntest accuracy {result['test_accuracy']:.2%} (95 % interval {low:.2%} to {high:.2%}), "
-        f"{result['test_images'] - result['test_correct']} of {result['test_images']} wrong\n"
+        f"{total - result['test_correct']} of {total} wrong\n{named}"
         f"weights of epoch {result['best_epoch']}, best on validation images ({result['val_accuracy']:.2%})\n"
         f"{result['parameters']:,} parameters ({result['parameters_without_decoder']:,} without the decoder), "
         f"{result['seconds']:.0f} s on {result['device']}\n"
@@ -71,7 +75,7 @@ def evaluate(run: Run = None, data: Data = None, device: Device = "auto", out: O
     chosen = open_run(run, out)
     from ..images.analysis.accuracy import evaluate
     from ..progress import bar
-    from .tables import accuracy_table, doubted_line
+    from .tables import accuracy_table, doubted_line, named_line
 
     model, batches = load_with_test(chosen, data, device)
     done = "" if chosen.result() else " (training has not finished)"
@@ -79,6 +83,8 @@ def evaluate(run: Run = None, data: Data = None, device: Device = "auto", out: O
     with bar("test images") as on_progress:
         result = evaluate(model, batches, on_progress)
     show(accuracy_table(result, model.class_names))
+    if model.routes and model.objects:
+        show(named_line(result.named(chosen.threshold), len(result.labels), chosen.threshold))
     if any(limit is not None for limit in model.limits):
         show(doubted_line(result, model.limits))
     if model.objects is None:  # a confusion matrix needs one true class per answer

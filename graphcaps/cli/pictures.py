@@ -106,16 +106,22 @@ def explain(
     from ..images.analysis.parse_tree import in_words, parse_tree
     from ..viz import picture as draw_picture
 
-    trace, name, file = chosen.trace(), f"image {image}", f"image-{image}"
+    trace, name, file, doubts = chosen.trace(), f"image {image}", f"image-{image}", []
     if picture is not None:
         from ..images.recording import record_picture
         from ..images.training.run_folder import load
-        from .tables import read_for
+        from .tables import prediction_line, predictions, read_for
 
         model, image, name, file = load(chosen), 0, clean(picture.name), picture.stem
         trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None], name)
+        [answer] = predictions(chosen, model, [picture], "auto", 1, None)
+        if any(doubt["kind"] == "blank" for doubt in answer["doubts"]):
+            return show(prediction_line(answer, "auto"))
+        doubts = [doubt["text"] for doubt in answer["doubts"]]
     tree, path = parse_tree(trace, image, keep), chosen.results / "explain" / file_name(file, ".png")
     show(in_words(trace, tree, name))
+    if doubts:
+        show(f"Doubtful: {'; '.join(doubts)}")
     draw_picture(trace, "graph", path, image=image, shown_edges=tree.edges)
     show(path)
 

@@ -117,6 +117,11 @@ def input_names(images: list[Path], folder: Path) -> list[Path]:
     return names
 
 
+def named_line(count: int, total: int, threshold: float) -> str:
+    """One line: how many answers are named, since accuracy is that of the longest capsules, however short."""
+    return f"{count} of {total} answers are longer than {threshold:.2f}; graphcaps predict names no shorter class"
+
+
 def doubted_line(result: Evaluation, limits: Limits) -> str:
     """One line: how many of the right answers and how many of the wrong answers are doubted."""
     doubted, right = outside(result.evidence, limits).any(dim=1), result.right

@@ -64,7 +64,7 @@ def explore_graph(
     node_names: Mapping | Any | None = None,
     labels: Mapping | Any | None = None,
     positions: Mapping | Any | None = None,
-    center: Hashable | None = None,
+    center: str | Hashable | None = None,
 ) -> Path:
     """Write an HTML page with a layer and a graph. The page routes again when you change the graph.
 

@@ -1,6 +1,7 @@
 """The article: each number in its text is recomputed from the weights; screens, links, keys, embedding, no scripts."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,14 @@ import pytest
 import torch
 
 from graphcaps import load
+from graphcaps.explore.network import page_parts
 from graphcaps.images.data import Batches, load_images, to_float
 from graphcaps.images.models.answers import is_correct, longest, overlaid
 from graphcaps.images.training.run_folder import Run
 from graphcaps.nn.routed import route_layer
+from graphcaps.viz.explorer.data import explorer_data
+from graphcaps.viz.explorer.html import with_data
+from graphcaps.viz.explorer.still import shares_of
 
 from .browser import check_axe, check_fits, opened, settle, text, visit
 
@@ -190,3 +195,17 @@ def test_without_scripts_text_and_three_stills_remain(chromium):
     assert page.locator("#screen").is_hidden() and page.locator(".live:visible").count() == 0
     assert page.locator(".still path").count() == 3 * 16 * 3
     context.close()
+
+
+def test_a_page_that_names_no_class_claims_no_answer(chromium):
+    trace, network, _ = page_parts(Run.open("multimnist"))
+    data = explorer_data(replace(trace, about=trace.about | {"threshold": 0.999}), 10)
+    shares = {"network": network, "without": "", "stills": shares_of(trace, 10, 2)}
+    with opened(chromium, with_data(data | shares), reduced_motion="reduce") as page:
+        steps = page.locator(".step")
+        assert [step.get_attribute("data-screen") for step in steps.all()] == ["ink", "votes", "yours"]
+        first = text(page, "[data-screen=ink].step")
+        assert "fewer than two digits are longer than the threshold of 1.00" in first and "Train on." in first
+        assert page.locator("#guess").is_hidden()
+        assert "sees 3" in text(page, "[data-screen=votes].step") and text(page, "#verdict") == "no digit is named"
+        assert "10 digits: none above" in text(page, "#parents")

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import html
 import json
+import re
 import string
 from importlib.resources import files
 
@@ -53,6 +54,11 @@ def with_data(data: dict) -> str:
     texts = _texts(data) | {"images": images, "step_doors": doors, "sheet": _read("sheet.html")}
     slots = {name: string.Template(_read(f"{name}.html")).substitute(texts) for name in ("top", "article")}
     slots |= {"kind": "article", "noscript": ""}
+    if not _named(data):  # these screens are about an answer
+        about = "round|agreement|routing|silence|without"
+        slots["article"] = re.sub(
+            rf'(?s)<section class="[^"]*" data-screen="({about})">.*?</section>\n', "", slots["article"]
+        )
     return _filled("page.html", PARTS, data, f"{STYLES} article", "explorer", slots, script("worker"))
 
 
@@ -67,6 +73,12 @@ def script(entry: str) -> str:
     return bundled(entry, lambda name: _read(f"{name}.js"))
 
 
+def _named(data: dict, image: int | None = None) -> bool:
+    """Whether the network names as many classes as an image shows objects, up to two, on an image or the one shown."""
+    lengths = data["images"][data["start"] if image is None else image]["lengths"][-1][data["trained"] - 1]
+    return sum(length > data["threshold"] for length in lengths) >= min(2, data["network"]["objects"])
+
+
 def _texts(data: dict) -> dict:
     """The article's texts by name, with this network's numbers, the numbers, and three stills."""
     objects, rounds, words = data["network"]["objects"], data["trained"], json.loads(_read("words.json"))
@@ -75,8 +87,16 @@ def _texts(data: dict) -> dict:
     count = COUNTS.get(objects, str(objects))
     numbers = {"rounds": rounds, "children": data["children"], "parents": len(data["parents"]), "round": "{round}"}
     numbers |= {"thing": thing, "things": things, "count": count, "Count": count.capitalize()}
-    numbers |= {"chance": f"1/{data['choices'] or 'n'}", "field": '<span data-live="field"></span>'}
+    height, width = data["network"]["shape"][1:]
+    high, wide = data["fields"]["places"][0][2:] if data["fields"] else (height, width)
+    whole = high * wide >= height * width
+    field = "the whole image" if whole else f"{high} × {wide} of the {height} × {width} pixels"
+    numbers |= {"chance": f"1/{data['choices'] or 'n'}", "field": field, "threshold": f"{data['threshold']:.2f}"}
+    numbers["too_few"] = f"no {thing} is" if objects == 1 else f"fewer than two {things} are"
+    trained = any(_named(data, image) for image in range(len(data["images"])))
+    numbers["advice"] = "" if trained else " Train on."
     texts = words["article"] | (words["article_one"] if objects == 1 else {})
+    texts |= {} if _named(data) else words["article_none"]
     stills = [drawn(shares, texts["still"].format(round=r, rounds=rounds)) for r, shares in data["stills"].items()]
     texts = {name: text.format(**numbers) for name, text in texts.items()}
     return numbers | texts | {f"still_{n}": still for n, still in enumerate(stills, 1)}

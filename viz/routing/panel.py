@@ -153,5 +153,6 @@ class Panel:
         others = np.setdiff1d(np.arange(len(lengths)), self._picture.named)
         if len(others):
             most = self._size.format(np.ceil(100 * lengths[others].max() - 1e-3) / 100)
-            text = f"{len(others):,} other {self._trace.parent_word[len(others) > 1]}:\nnone above {most}"
+            other = "other " * (len(self._picture.named) > 0)
+            text = f"{len(others):,} {other}{self._trace.parent_word[len(others) > 1]}:\nnone above {most}"
             self._others.set(y=middles[others[0]], text=text)

@@ -92,8 +92,8 @@ def shown_parents(trace: RoutingTrace, lengths: np.ndarray) -> np.ndarray:
 
 
 def none_named(trace: RoutingTrace) -> str:
-    """``no digit is longer than 0.50``, with advice if that is so on all images of the trace."""
-    trained = (trace.lengths[-1, trace.answer_at] > trace.threshold).any()
+    """``no digit is longer than 0.50``, with advice if that is so on all images of a run."""
+    trained = "file" in trace.about or (trace.lengths[-1, trace.answer_at] > trace.threshold).any()
     return f"no {trace.parent_word[0]} is longer than {trace.threshold:.2f}" + ("" if trained else ": train on")
 
 

@@ -41,6 +41,10 @@ class Evaluation:
     def correct(self) -> int:
         return int(self.right.sum())
 
+    def named(self, threshold: float) -> int:
+        """The number of images for which all K classes of the answer have a score above the threshold."""
+        return int((self.evidence[:, 0] > threshold).sum())
+
     @property
     def accuracy(self) -> float:
         return self.correct / len(self.labels)

@@ -159,8 +159,9 @@ def split(
     file_of = dict(files.loc[files["split"] == "train", ["sha256", "file"]].to_numpy().tolist())
     several = files.groupby("sha256")["label"].transform("nunique") > 1
     if several.any():
-        shown = short(files["file"][several] + " of " + files["label"][several])
-        log.warning("%d images have the content of an image of another class: %s", int(several.sum()), shown)
+        pair = files[several & (files["sha256"] == files["sha256"][several].iloc[0])].drop_duplicates("label")
+        shown = " and ".join((pair["file"] + " of " + pair["label"])[:2])
+        log.warning("the labels of %d images contradict each other: %s are equal", int(several.sum()), shown)
     twice = files[files["sha256"].isin(file_of) & (files["split"] != "train")]
     if len(twice):
         shown = short(twice["sha256"].map(file_of) + " = " + twice["file"] + " (" + twice["split"] + ")")

@@ -7,6 +7,7 @@ import torch
 from ...algorithms.base import rule_of
 from ...algorithms.names import name_of
 from ...routing import choose
+from ...viz.routing_trace import THRESHOLD
 from ..analysis.accuracy import Evaluation
 from ..config import TrainConfig
 from ..data import ImageSplits
@@ -49,6 +50,7 @@ def result(
         "test_interval_95": [*test.interval],
         "test_correct": test.correct,
         "test_images": len(test.labels),
+        "test_named": test.named(THRESHOLD) if best.routes and best.objects else None,
         "val_accuracy": state.best_val_accuracy,
         "best_epoch": state.best_epoch,
         "parameters": sum(sizes.values()),

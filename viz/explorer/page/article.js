@@ -31,7 +31,7 @@ const last = stored.trained - 1,
 let gliding = 0;
 
 if (new URLSearchParams(location.search).has("embed")) document.body.dataset.embed = ""; // the stage alone
-for (const part of document.querySelectorAll(".live")) part.hidden = false;
+for (const part of document.querySelectorAll(".live:not(#guess)")) part.hidden = false; // drawGuess shows that
 
 function glide(r, milliseconds = PROMPT, after = () => {}) {
   clearTimeout(gliding);
@@ -129,11 +129,6 @@ const percent = (share, digits = 0) => fixed(100 * share, digits);
 
 // What stands in the text of each screen, about the image on the sheet.
 const LIVE = {
-  field() {
-    const [, , high, wide] = stored.fields?.places[0] ?? [0, 0, ...network.shape.slice(1)],
-      [, height, width] = network.shape;
-    return high * wide >= height * width ? texts.whole : texts.field(`${high} × ${wide}`, `${height} × ${width}`);
-  },
   roundLengths() {
     const { named } = state.order,
       ends = [named.map(name).join(texts.and), named.map((j) => fixed(length(0, j), 2)).join(texts.and), fixed(nextLength(0), 2)];
@@ -176,7 +171,7 @@ const { equal_shares: pairs, trained_with_equal_shares: control, singles_alone_a
     pairs && [texts.ends, ends(pairs.second_with_equal_shares, pairs.third_with_equal_shares), ends(pairs.second, pairs.third)],
   ].filter(Boolean);
 if (!rows.length) leave("#measured");
-else fill($("#measured tbody"), rows.length, "<tr><td></td><td></td><td></td></tr>", ({ cells }, at) => rows[at].forEach((text, n) => (cells[n].textContent = text)));
+else if ($("#measured")) fill($("#measured tbody"), rows.length, "<tr><td></td><td></td><td></td></tr>", ({ cells }, at) => rows[at].forEach((text, n) => (cells[n].textContent = text)));
 
 // Write the numbers into the screen on view, or for a printer into all.
 function writeNumbers(within = ".step.on") {
@@ -230,7 +225,6 @@ function findInk() {
 function drawGuess() {
   if (guess.of !== state.routed) {
     const ink = findInk();
-    if (!ink && !guess.of) $("#guess").hidden = true;
     if (!ink) return;
     guess = { of: state.routed, answered: ink.share === null, ...ink };
     $("#guess").hidden = $("#ring").hidden = guess.answered;
@@ -262,7 +256,7 @@ function drawGuess() {
 // Predict what happens to the other whole if the strongest part falls silent; then see.
 let predicted = null;
 
-for (const button of $("#predict").children) {
+for (const button of document.querySelectorAll("#predict button")) {
   button.textContent = texts[button.value];
   button.addEventListener("click", () => {
     predicted = button.value;
@@ -271,8 +265,7 @@ for (const button of $("#predict").children) {
     else redraw();
   });
 }
-$("#heard").textContent = texts.back;
-$("#heard").addEventListener("click", () => {
+$("#heard")?.addEventListener("click", () => {
   predicted = null;
   release();
 });

@@ -20,7 +20,7 @@ Object.assign(words, own, {
   lead: (noun, pictured) => (pictured ? own.leadPictured(noun === "class" ? own.object : noun) : own.leadPlain) + own.leadRounds,
   columns: (decoded, parents) => [own.children_ + (decoded ? own.withVote : ""), own.wholes(parents)],
   hint: (noun, objects) => (noun === "digit" ? own.drawDigit + (objects > 1 ? own.drawOver : "") : own.drawHere),
-  others: (n, noun, most) => own.othersAre(n, n === 1 ? noun : words.plurals[noun], Math.ceil(100 * most) / 100),
+  others: (n, noun, most, all) => own.othersAre(n, n === 1 ? noun : words.plurals[noun], Math.ceil(100 * most) / 100, !all),
   change(name, before, after, pulled = " ") {
     const kind = before.toFixed(2) === after.toFixed(2) ? "changeStays" : after < before ? "changeFalls" : "changeRises";
     return own[kind](name, before, after, pulled);

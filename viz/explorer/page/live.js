@@ -196,7 +196,7 @@ function showAnswer(answer, about) {
   }
   clearTimeout(resting);
   resting = setTimeout(() => rest(about), REST);
-  const mark = label === null || blank ? "" : answer.tops[0].parent === label ? ` ${RIGHT}` : ` ${WRONG}`;
+  const mark = label === null || blank || !names.length ? "" : answer.tops[0].parent === label ? ` ${RIGHT}` : ` ${WRONG}`;
   $("#verdict").textContent = blank ? "" : words.readAs(names, doubt, noun()) + mark;
   if (moment) resume(moment);
   for (const arrival of arrivals) arrival(answer, { label, blank, moment });

@@ -25,9 +25,10 @@ export function isLastEpoch() {
 
 // The parent that an image of a trace's JSON was taken for, or "". The network's answer is the longest
 // parent after the rounds of training.
-export function wrongOf({ trained, parents }, each) {
-  const longest = indexOfLargest(each.lengths.at(-1)[trained - 1]);
-  return isWrong(each, longest, parents) ? parents[longest].name : "";
+export function wrongOf({ trained, parents, threshold }, each) {
+  const lengths = each.lengths.at(-1)[trained - 1],
+    longest = indexOfLargest(lengths);
+  return lengths[longest] > threshold && isWrong(each, longest, parents) ? parents[longest].name : "";
 }
 
 export function isWrong({ label }, longest, parents = state.trace.parents) {
@@ -161,7 +162,7 @@ export function drawParents(lengths, longest, { blank, untrained, wrong }) {
     row.setAttribute("aria-pressed", j === now.parent);
     row.querySelector("canvas").hidden = !picture;
     if (picture) paste(row.querySelector("canvas"), picture);
-    part("name").textContent = j === OTHERS ? words.others(others.length, noun(), Math.max(...others.map((other) => lengths[other]))) : state.trace.parents[j].name;
+    part("name").textContent = j === OTHERS ? words.others(others.length, noun(), Math.max(...others.map((other) => lengths[other])), columns.length === 1) : state.trace.parents[j].name;
     part("value").textContent = shown;
     part("mark").textContent = dead ? DEAD : wrong ? { [longest]: WRONG, [state.image.label]: RIGHT }[j] ?? "" : "";
     part("was").textContent = side >= ROOMY && before && shown && shown !== words.amount(before.lengths[j]) ? words.was(before.lengths[j]) : "";
@@ -193,7 +194,7 @@ export function drawImage() {
     lit = parents.map((j) => rgbOf(lighter(rgbOf(state.look.parents[j]), "#000000", 0)));
   let tinted = null,
     note = "";
-  const maps = state.decoder?.painted(parents, now);
+  const maps = parents.length ? state.decoder?.painted(parents, now) : null;
   if (maps) tinted = tint(maps, lit, height, width);
   if (maps) note = words.colors(noun(), parents.length > 1) + (["ink", "votes"].includes(now.screen) ? "" : words.greyRibbons(words.plurals[noun()]));
   const frame = child !== null && fields ? fields.places[fields.of[child]] : null;
