@@ -21,8 +21,8 @@ MACHINE = f"{UNFINISHED}{zlib.crc32(platform.node().encode()):x}-"  # the same f
 MOST_NAME = 255  # bytes in the name of a file
 STORED = re.compile("[0-9a-f]{16}")  # in a name in a store of git-annex or DVC, which call files by their contents
 MOST_BYTES = 2**30  # a file may unpack to this many bytes, or to 100 times its size; deflate reaches 1,000 times
-MOST_TEXT = 2**26  # bytes of JSON, or of a line of CSV
-MOST_COLUMNS = 2**22  # of a CSV, more than an image of 1024 x 1024 in RGB needs
+MOST_TEXT = 2**26  # the most bytes of a JSON file, or of a line of a CSV
+MOST_COLUMNS = 2**22  # the most columns of a CSV; an image of 1024 x 1024 in RGB needs fewer
 GZIP = b"\x1f\x8b"  # the first bytes of what gzip has packed
 MADE_HERE = ".graphcaps"  # an empty file in folders that graphcaps made, so that it never reads them as a user's images
 
@@ -125,7 +125,7 @@ def checked(path: str | os.PathLike) -> Path:
     size = path.stat().st_size
     if size < 1000 and path.read_bytes().startswith(b"version https://git-lfs"):
         raise ValueError("a pointer of Git LFS, without its file. Run: git lfs pull")
-    if zipfile.is_zipfile(path):  # by its content, whatever its name
+    if zipfile.is_zipfile(path):  # zipfile looks at the content, not at the name
         with zipfile.ZipFile(path) as packed:
             check_unpacked(sum(part.file_size for part in packed.infolist()), size)
     if path.suffix == ".json" and size > MOST_TEXT:

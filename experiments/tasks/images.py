@@ -41,7 +41,7 @@ def fit(place: Place, settings: dict, seed: int, on: list[str], data: str) -> di
     fixed = {"seed": seed, "name": name, "out": place.cache / "runs", "data": place.data}
     path = place.cache / "runs" / name
     print(f"{path}: {table.settings_text(settings)}, seed {seed}")
-    ALLOW_CODE.set(True)  # of a routing that the user's plan names
+    ALLOW_CODE.set(True)  # the plan is the user's own, and may name a routing of the user's own
     if not (path / "config.json").exists():
         train(TrainConfig(**settings, **fixed))
     elif Run.open(path).result() is None:
@@ -146,7 +146,7 @@ def markdown(result: dict) -> str:
 
 
 def caption(result: dict) -> str:
-    """What the table and the picture of a plan show."""
+    """The results of a plan that its table and its picture show."""
     rows, first = result["rows"], result["rows"][0]
     common = {key: v for key, v in first["settings"].items() if all(row["settings"].get(key) == v for row in rows)}
     sizes = ", ".join(f"{first['images'][key]['count']:,} ({title})" for key, title in result["images"].items())

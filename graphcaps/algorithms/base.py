@@ -94,7 +94,7 @@ class Routing(nn.Module):
         for kind in (kind for kind in type(self).__mro__ if "__init__" in vars(kind)):
             _, *parameters = inspect.signature(vars(kind)["__init__"]).parameters.values()
             names += [x.name for x in parameters if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
-            if not any(x.kind == x.VAR_KEYWORD for x in parameters):  # which the constructor of a base reads
+            if not any(x.kind == x.VAR_KEYWORD for x in parameters):  # the constructor of a base reads **settings
                 break
         for name in names:
             if not hasattr(self, name):

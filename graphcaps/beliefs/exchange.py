@@ -1,4 +1,4 @@
-"""An iteration of ``BeliefConv``: what edges tell their two ends."""
+"""An iteration of ``BeliefConv``: beliefs of nodes, and the messages that edges send to their two ends."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ INERTIA = 0.5  # the same for the means over the graph, so that all nodes don't 
 
 @dataclass(frozen=True)
 class Members:
-    """Which of ``num_graphs`` graphs each node is in, ``batch`` (N,)."""
+    """The graph of each node, ``batch`` (N,), from 0 to ``num_graphs`` - 1."""
 
     batch: Tensor
     num_graphs: int
@@ -65,11 +65,11 @@ class Exchange:
         explained = rates.rho * (along(m, rates.ratio) * m.index_select(0, links.reverse)).sum(-1).clamp_min(0)
         others = (explained.sum(1, keepdim=True) - explained).clamp_min(0)  # rounding can make it slightly negative
         strength = rates.gain * (rates.rho / (rates.epsilon + others)).log1p() * self.weight
-        told = strength.unsqueeze(-1) * along(m, rates.evidence)  # (E, K, D)
+        from_edges = strength.unsqueeze(-1) * along(m, rates.evidence)  # (E, K, D), logits
         field = torch.lerp(self.field(h), field, INERTIA)
-        total = (self.z - self.pairs * along(field, rates.ratio)).index_add(0, links.dst, told)
-        new = (total.index_select(0, links.src) - told.index_select(0, links.reverse)).softmax(-1)
-        return total.softmax(-1), torch.lerp(new, m, DAMPING), field, explained
+        logits = (self.z - self.pairs * along(field, rates.ratio)).index_add(0, links.dst, from_edges)
+        without = logits.index_select(0, links.src) - from_edges.index_select(0, links.reverse)
+        return logits.softmax(-1), torch.lerp(without.softmax(-1), m, DAMPING), field, explained
 
 
 def along(h: Tensor, table: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from .rates import warn_if_all_known
 
 
 class Smoothed(NamedTuple):
-    """What ``smooth`` returns."""
+    """The result of ``smooth``."""
 
     p: Tensor
     """Probabilities in the shape of ``log_p``; 1 for known classes."""

@@ -182,11 +182,11 @@ def _causes(named: NamedGraph, class_names: list[str], c: torch.Tensor, decided:
     for capsule in range(c.shape[1]):
         own = (decided & (c.argmax(1) == capsule)).numpy()
         causes.append("")
+        if own.all() or not own.any():
+            continue
         largest = 0.0  # difference between the shares of the capsule's edges and of all others
         for text, values in columns.items():
             same = (values[src] == values[dst]) & (values[src] != "")
-            if own.all() or not own.any():
-                continue
             share, elsewhere = same[own].mean(), same[~own].mean()
             if share >= SHARED and elsewhere <= ELSEWHERE and share - elsewhere > largest:
                 largest = share - elsewhere

@@ -80,13 +80,13 @@ class GraphPicture(Picture):
     def show(self, position: float) -> None:
         if self.medium.heading:
             self.panels[0].show(position)
-        line, said = self.timeline.title(position), decisions(self.trace, self.timeline.at(position)[0])
+        line, decided = self.timeline.title(position), decisions(self.trace, self.timeline.at(position)[0])
         if self.trace.agreement is None:
             dead = self.trace.dead()[round(position) if self.timeline.over == "epochs" else -1].sum()
             line += f". Each {self.words[0]} divides itself among {self.trace.parent_word[1]}; "
             line += f"dead (under a tenth of an equal load): {dead} of {len(self.names):,}"
-        elif len(said.child):
+        elif len(decided.child):
             line = f"routing {line}" if self.timeline.over == "iterations" else line
-            line += f". {said.gives_most.sum():,} of {len(said.child):,} give most of themselves to one "
-            line += f"{self.trace.parent_word[0]}; undecided: {(said.word == 'undecided').sum():,}"
+            line += f". {decided.gives_most.sum():,} of {len(decided.child):,} give most of themselves to one "
+            line += f"{self.trace.parent_word[0]}; undecided: {(decided.word == 'undecided').sum():,}"
         self._heading.say(self.choice(position), line[0].upper() + line[1:])

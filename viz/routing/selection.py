@@ -59,14 +59,14 @@ def choice_by_name(
         one, many: the word for a child and for several.
         named: the parents that may be named, if parents are classes.
     """
-    said = decisions(trace, c)
-    if not len(said.child):
+    decided = decisions(trace, c)
+    if not len(decided.child):
         return f"One parent for each {one}: nothing to choose"
-    chosen = said.parent[said.word == "chooses"]
+    chosen = decided.parent[decided.word == "chooses"]
     shown = chosen[np.isin(chosen, named)] if trace.has_classes else chosen
     counts = Counter(names[j] for j in shown.tolist()).most_common()
     if not len(chosen):
-        leaning = int((said.word == "leans").sum())
+        leaning = int((decided.word == "leans").sum())
         return f"No {one} chooses, {leaning:,} lean{'s' * (leaning == 1)}" if leaning else f"All {many} are undecided"
     texts = [f"{number:,} {'choose' if number > 1 else 'chooses'} {name}" for name, number in counts[:2]]
     if not texts:
