@@ -88,8 +88,8 @@ def in_words(trace: RoutingTrace, tree: ParseTree, name: str = "image") -> str:
     if not len(named):
         lines = [f"{name}: {none_named(trace)}; the longest has {lengths[order[0]]:.2f}{label}"]
     decided = decisions(trace, trace.c[at])
-    children = count(len(decided.child), "child", "children")
-    most = f"{decided.gives_most.sum():,} of {children} give most of themselves to one"
+    out_of = count(len(decided.child), "child", "children")
+    most = f"{decided.gives_most.sum():,} of {out_of} give most of themselves to one"
     lines.append(f"{choice_by_name(trace, trace.c[at], names, 'child', 'children', named)}; {most}")
     if len(tree.edges):
         children = np.unique(trace.src[tree.edges])
