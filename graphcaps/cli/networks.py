@@ -47,12 +47,9 @@ def train(config: Settings, resume: Folder = None) -> None:
         wanted = "no flags but --data, --device, --no-capture and --epochs (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
     result = train(config, resume=resume, overrides=[key for key in may_change if key in flags])
-    from ..images.training.hardware import rank_and_world  # imports torch, after ``train`` has checked the settings
     from ..viz.routing_trace import THRESHOLD
     from .tables import named_line
 
-    if rank_and_world()[0] != 0:  # of several processes, the first one prints
-        return
     low, high = result["test_interval_95"]
     total, count = result["test_images"], result["test_named"]
     named = "" if count is None else f"{named_line(count, total, THRESHOLD)}\n"

@@ -110,7 +110,7 @@ class TrainConfig:
     epochs: Annotated[int, 1, 1_000_000] = 10
     """Passes over the training images."""
     batch_size: Size = 128
-    """Images per training step, in all processes together; by default a quarter of fewer than 128 training images."""
+    """Images per training step; by default a quarter of fewer than 128 training images."""
     learning_rate: Positive | None = None
     """Peak of Adam's one-cycle learning rate; default: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
     0.0035 for small, 0.005 for the others."""
@@ -127,7 +127,7 @@ class TrainConfig:
     """Use only deterministic kernels, which are slower on a GPU."""
     capture: bool = True
     """With CUDA, launch the kernels of a training step together, as a CUDA graph; results are the same. --no-capture
-    launches them one by one, to find errors. Several processes, and routings that wait for the GPU, always do so."""
+    launches them one by one, to find errors. Routings that wait for the GPU always do so."""
     out: Path = Path("runs")
     """Folder in which the run folder is made."""
     name: str = ""

@@ -64,16 +64,9 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
     if run is None:
-        config = _fitted(config, splits, hardware.world)
-    batches = Batches(
-        splits.train,
-        config.batch_size,
-        device=hardware.device,
-        seed=config.seed,
-        augment=config.augment,
-        rank=hardware.rank,
-        world=hardware.world,
-    )
+        config = _fitted(config, splits)
+    settings: dict[str, Any] = {"device": hardware.device, "seed": config.seed, "augment": config.augment}
+    batches = Batches(splits.train, config.batch_size, **settings)
     len(batches)  # check the batch size before the run folder is made
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
@@ -82,15 +75,11 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         log.info("all layers but the last start from %s", config.from_run)
     engine_of(config, network, torch.device("cpu"))  # check the engine before the run folder is made
     try:
-        with contextlib.ExitStack() as held:
-            if run is None and hardware.main:
-                run = Run.create(config, made_with=made_with(hardware))
-            run = hardware.from_main(run)
-            assert run is not None, "the main process has made it"
-            if hardware.main:
-                held.enter_context(run.lock())
+        if run is None:
+            run = Run.create(config, made_with=made_with(hardware))
+        with run.lock():
             saving = Saving(run, splits, prepare(network, config.peak_rate, hardware))
-            trainer = Trainer(saving, batches, progress and hardware.main)
+            trainer = Trainer(saving, batches, progress)
             with stop_signals() as stopped:
                 trainer.train(resumed, stopped)
             return trainer.test()  # everything is saved: Ctrl-C may stop the process at once
@@ -98,18 +87,9 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         if run is None:
             raise
         raise Interrupted(run, signal.SIGINT, "stopped at once; the last checkpoint is intact") from None
-    except RuntimeError as error:
-        # If the connection to another process has closed, NCCL raises DistError, but gloo a plain RuntimeError.
-        if hardware.world == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
-            raise
-        resume = f"Go on with: graphcaps train --resume {run}" if run else "Nothing was trained"
-        raise GraphcapsError(
-            f"process {hardware.rank} of {hardware.world} lost its connection to another process, which has ended or "
-            f"can't be reached; the messages of torchrun name that process. {resume}"
-        ) from error
 
 
-def _fitted(config: TrainConfig, splits: ImageSplits, world: int) -> TrainConfig:
+def _fitted(config: TrainConfig, splits: ImageSplits) -> TrainConfig:
     """The settings of a new run, with what follows from its images: place and size of your own, and the batch size."""
     settings: dict[str, Any] = {}
     if config.of_images:  # stored, so that a resumed run finds the folder, and keeps the size even if images change
@@ -118,7 +98,7 @@ def _fitted(config: TrainConfig, splits: ImageSplits, world: int) -> TrainConfig
         settings = {"dataset": f"{kind}:{Path(path).absolute()}", "size": max(sides)}
         settings["channels"] = 3 if channels == 3 else 1
     if len(splits.train) < config.batch_size and "batch_size" not in config.changed():
-        settings["batch_size"] = size = max(world, len(splits.train) // 4)
+        settings["batch_size"] = size = max(1, len(splits.train) // 4)
         log.info("%d images per step, a quarter of the training images: --batch-size changes it", size)
     return dataclasses.replace(config, **settings)
 
@@ -201,7 +181,7 @@ class Trainer:
             while state.epoch < self.config.epochs:
                 self._train_epoch(stopped)
                 self._end_epoch()
-                signum = self.learner.hardware.any_signal(stopped())
+                signum = stopped()
                 if signum and state.epoch < self.config.epochs:
                     raise Interrupted(self.run, signum)
         del self.step  # the step refers to this object, and the cycle would keep a captured graph's memory
@@ -215,7 +195,7 @@ class Trainer:
         began = time.perf_counter() - state.epoch_seconds
         self.loss_sum.fill_(state.loss_sum)
         self.hits.fill_(state.correct)
-        learner.model.train()
+        learner.network.train()
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
             rate = one_cycle(state.epoch * steps + state.step, self.total_steps, self.config.peak_rate)
             set_rate(learner, rate)
@@ -223,7 +203,7 @@ class Trainer:
             self.step(images, labels, self._share())
             state.step += 1
             state.seen += len(labels)
-            signum = learner.hardware.any_signal(stopped(), state.step)
+            signum = stopped()
             leaving = state.step == steps or bool(signum)
             if leaving or time.monotonic() >= self.shown + REFRESH:  # reading the sums waits for a GPU
                 state.loss_sum, state.correct = float(self.loss_sum), int(self.hits)
@@ -233,18 +213,15 @@ class Trainer:
             if signum:
                 break
         state.seconds = time.perf_counter() - self.started
-        state.loss_sum, correct, seen = learner.hardware.total(state.loss_sum, state.correct, state.seen)
-        state.correct, state.seen = int(correct), int(seen)
         if signum:
             self.saving.save("last")
             raise Interrupted(self.run, signum)
 
     def _step(self, images: torch.Tensor, labels: torch.Tensor, progress: float | torch.Tensor) -> torch.Tensor:
         """Make a training step, and add the batch's losses and hits to their sums, on the device."""
-        learner, weight = self.learner, self.batches.weight(self.saving.state.step)
-        loss, output = training_step(learner, images, labels, progress, weight)
+        loss, output = training_step(self.learner, images, labels, progress)
         self.loss_sum += loss * len(labels)
-        self.hits += is_correct(longest(output.scores, learner.network.objects), labels).sum()
+        self.hits += is_correct(longest(output.scores, self.learner.network.objects), labels).sum()
         return loss
 
     def _show_step(self) -> None:
@@ -290,14 +267,12 @@ class Trainer:
     def test(self) -> dict:
         """Test the weights of the best epoch once, and write the result."""
         device, hardware = self.learner.device, self.learner.hardware
-        hardware.from_main(None)  # until then, other processes may not find its file of the best weights
         best = load(self.run, device=str(device))
         with bar("test images", self.show) as on_progress:
             test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=device), on_progress)
         results = result(self.config, best, self.saving.state, test, hardware)
-        if self.saving.main:
-            self.run.write_answers(test.predicted, test.labels)
-            self.run.write_result(results)
+        self.run.write_answers(test.predicted, test.labels)
+        self.run.write_result(results)
         return {"run": str(self.run.path), **results}
 
     def _check_finite(self, rate: float, weights: bool) -> None:

@@ -25,7 +25,7 @@ class State:
 
     epoch: int = 0  # finished epochs
     step: int = 0  # finished steps of the current epoch
-    loss_sum: float = 0.0  # sum over this process's images of the current epoch; in a checkpoint, over all processes
+    loss_sum: float = 0.0  # sum over the images of the current epoch
     correct: int = 0
     seen: int = 0
     seconds: float = 0.0  # training time, including the time before a resume
@@ -43,20 +43,17 @@ class Saving:
 
     def __init__(self, run: Run, splits: ImageSplits, learner: Learner):
         self.config, self.run, self.splits, self.learner = run.config, run, splits, learner
-        self.network, self.device, self.main = learner.network, learner.device, learner.hardware.main
+        self.network, self.device = learner.network, learner.device
         self.state = State()
         self.limits = Limits()  # limits for doubtful answers, measured after the last finished epoch
         self.keep_last = True  # whether to keep the last checkpoint as the previous one; False if it is damaged
         self.trace: RoutingTrace | None = None
-        if self.main:
-            run.write_epochs()
-            if splits.files is not None and not (run.path / "images.csv").exists():
-                run.write_table("images.csv", splits.files)
+        run.write_epochs()
+        if splits.files is not None and not (run.path / "images.csv").exists():
+            run.write_table("images.csv", splits.files)
 
     def save(self, which: str) -> None:
-        """In the main process, write the "best" or the "last" checkpoint; only the last contains the optimizer."""
-        if not self.main:
-            return
+        """Write the "best" or the "last" checkpoint; only the last contains the optimizer."""
         tensors, before = checkpoint.model_tensors(self.network), None
         if which == "last":
             before = self.run.checkpoint("previous") if self.keep_last else None
@@ -74,8 +71,6 @@ class Saving:
 
     def save_rest(self) -> None:
         """Write all files that depend on the last checkpoint. If this is cut short by a crash, resuming repeats it."""
-        if not self.main:
-            return
         if self.state.best_epoch == self.state.epoch > 0:
             self.save("best")
         if self.state.history:
@@ -114,13 +109,11 @@ class Saving:
                 check_json(row, epoch=epochs, val_accuracy=(0, 1))
             self.state, self.limits = State(**head["state"]), Limits(*head["limits"])
             checkpoint.restore_training(self.learner.optimizer, self.device, tensors)
-        if not self.main:  # the restored sums are over all processes, so only the main process keeps them
-            self.state.loss_sum, self.state.correct, self.state.seen = 0.0, 0, 0
         if self.device.type == "cpu" and self.state.threads and "OMP_NUM_THREADS" not in os.environ:
             # With another number of threads, sums would round differently.
             torch.set_num_threads(min(self.state.threads, os.cpu_count() or 1))
         say(f"going on after epoch {self.state.epoch} and {self.state.step} steps")
-        if self.main and self.network.routes:
+        if self.network.routes:
             try:
                 self.trace = self.run.trace()
             except GraphcapsError as error:  # training can go on without the trace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ def train(
             (``Interrupted``).
     """
     run = None
+    world = os.environ.get("WORLD_SIZE", "1")
+    expect(world == "1", "WORLD_SIZE", "1: a network trains in one process", world, "Start it without torchrun")
     expect((images is None) == (labels is None), "images and labels", "both", "one of them")
     if resume is None:
         config = _settled(config, images, labels)
