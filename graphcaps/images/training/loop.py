@@ -9,14 +9,12 @@ The test images are used once, at the end.
 """
 
 import contextlib
-import dataclasses
 import logging
 import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,7 +24,7 @@ from ...errors import GraphcapsError
 from ...progress import REFRESH, bar, say
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
-from ..data import Batches, ImageSplits, load_images
+from ..data import Batches, load_images
 from ..models import from_config, take_layers
 from ..models.answers import is_correct, longest
 from ..models.evidence import limits_of
@@ -35,6 +33,7 @@ from .hardware import find_hardware, made_with
 from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
+from .settings import with_images
 from .step import one_cycle, prepare, risen, set_rate, training_step
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -58,13 +57,12 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     Users call ``train`` instead. If ``run`` is None, a new run folder is made.
     """
     hardware = find_hardware(config.device, config.precision, config.deterministic)
-    if resumed := run is not None:
-        run.newest_checkpoint()  # check the run's settings before they are used to load images and build the network
+    resumed = run is not None
     splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
     if config.train_images is not None:
         splits = splits.with_train(config.train_images)
     if run is None:
-        config = _fitted(config, splits)
+        config = with_images(config, splits)
     settings: dict[str, Any] = {"device": hardware.device, "seed": config.seed, "augment": config.augment}
     batches = Batches(splits.train, config.batch_size, **settings)
     len(batches)  # check the batch size before the run folder is made
@@ -73,7 +71,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
     if config.from_run is not None:
         take_layers(network, load(config.from_run))
         log.info("all layers but the last start from %s", config.from_run)
-    engine_of(config, network, torch.device("cpu"))  # check the engine before the run folder is made
+    engine_of(network, torch.device("cpu"))  # check the engine before the run folder is made
     try:
         if run is None:
             run = Run.create(config, made_with=made_with(hardware))
@@ -87,20 +85,6 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         if run is None:
             raise
         raise Interrupted(run, signal.SIGINT, "stopped at once; the last checkpoint is intact") from None
-
-
-def _fitted(config: TrainConfig, splits: ImageSplits) -> TrainConfig:
-    """The settings of a new run, with what follows from its images: place and size of your own, and the batch size."""
-    settings: dict[str, Any] = {}
-    if config.of_images:  # stored, so that a resumed run finds the folder, and keeps the size even if images change
-        channels, *sides = splits.image_shape
-        kind, path = config.dataset.split(":", 1)
-        settings = {"dataset": f"{kind}:{Path(path).absolute()}", "size": max(sides)}
-        settings["channels"] = 3 if channels == 3 else 1
-    if len(splits.train) < config.batch_size and "batch_size" not in config.changed():
-        settings["batch_size"] = size = max(1, len(splits.train) // 4)
-        log.info("%d images per step, a quarter of the training images: --batch-size changes it", size)
-    return dataclasses.replace(config, **settings)
 
 
 @contextlib.contextmanager
@@ -132,13 +116,13 @@ class Trainer:
     """A training of the learner in ``saving``; ``show``: whether to print lines and progress."""
 
     def __init__(self, saving: Saving, batches: Batches, show: bool):
-        self.saving, self.batches = saving, batches
-        self.config, self.run, self.splits, self.learner = saving.config, saving.run, saving.splits, saving.learner
+        self.saving, self.batches, self.show = saving, batches, show
+        self.run, self.config, self.splits, self.learner = saving.run, saving.run.config, saving.splits, saving.learner
         self.total_steps = self.config.epochs * len(batches)
-        self.show, self.shown, device = show, 0.0, self.learner.device
         self.say = say if show else lambda text: None
-        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        self.hits = torch.zeros((), dtype=torch.int64, device=device)
+        self.shown = 0.0  # the time of the last update of the bar
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.learner.device)
+        self.hits = torch.zeros((), dtype=torch.int64, device=self.learner.device)
         self.step = self._new_step()
 
     def _new_step(self) -> Step:
@@ -168,7 +152,7 @@ class Trainer:
     def train(self, resume: bool, stopped: Callable[[], int]) -> None:
         """Train up to the last epoch, and save a checkpoint after each. ``stopped`` returns a received signal, or 0."""
         saving = self.saving
-        self.say(introduction(self.config, self.run, self.splits, self.learner))
+        self.say(introduction(self.run, self.splits, self.learner))
         restored = resume and saving.restore(self.say)
         state = saving.state
         state.threads = torch.get_num_threads() if self.learner.device.type == "cpu" else 0
@@ -181,8 +165,7 @@ class Trainer:
             while state.epoch < self.config.epochs:
                 self._train_epoch(stopped)
                 self._end_epoch()
-                signum = stopped()
-                if signum and state.epoch < self.config.epochs:
+                if (signum := stopped()) and state.epoch < self.config.epochs:
                     raise Interrupted(self.run, signum)
         del self.step  # the step refers to this object, and the cycle would keep a captured graph's memory
 
@@ -251,26 +234,23 @@ class Trainer:
             "seconds": state.seconds,
         }
         state.history.append(row)
-        best = (val.accuracy, -val.loss) > (state.best_val_accuracy, -state.best_val_loss)
-        if best:
-            state.best_epoch, state.best_val_accuracy, state.best_val_loss = state.epoch, val.accuracy, val.loss
         state.step, state.loss_sum, state.correct, state.seen, state.epoch_seconds = 0, 0.0, 0, 0, 0.0
         self.saving.limits = limits_of(val.evidence, val.right)
         self.saving.save("last")
         self.saving.save_rest()
         self.say(
             f"epoch {state.epoch}/{self.config.epochs}  loss {row['train_loss']:.4f}  "
-            f"train {row['train_accuracy']:.2%}  validation {val.accuracy:.2%}{' (best)' if best else ''}  "
-            f"{row['images_per_second']:,.0f} img/s"
+            f"train {row['train_accuracy']:.2%}  validation {val.accuracy:.2%}"
+            f"{' (best)' if state.best is row else ''}  {row['images_per_second']:,.0f} img/s"
         )
 
     def test(self) -> dict:
         """Test the weights of the best epoch once, and write the result."""
-        device, hardware = self.learner.device, self.learner.hardware
+        device = self.learner.device
         best = load(self.run, device=str(device))
         with bar("test images", self.show) as on_progress:
             test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=device), on_progress)
-        results = result(self.config, best, self.saving.state, test, hardware)
+        results = result(self.config, best, self.saving.state, test, self.learner.hardware)
         self.run.write_answers(test.predicted, test.labels)
         self.run.write_result(results)
         return {"run": str(self.run.path), **results}

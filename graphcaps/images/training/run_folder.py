@@ -15,12 +15,11 @@ import itertools
 import json
 import logging
 import math
-import os
 import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -49,6 +48,15 @@ PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
 NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a rename to a path that exists
 
 
+class Checkpoint(NamedTuple):
+    """A checkpoint that was read, and the damage of a newer one, or ""."""
+
+    path: Path
+    tensors: dict[str, torch.Tensor]
+    head: dict
+    damage: str
+
+
 class Run:
     """A run folder. Commands write into ``results``: the same folder, except for networks that come with graphcaps."""
 
@@ -72,7 +80,8 @@ class Run:
         """
         numbered = (file_name(config.dataset_name, f"-{config.model}-{k}") for k in itertools.count(1))
         try:
-            config.out.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # a file of this name fails in the next lines
+                config.out.mkdir(parents=True)
             remove_leftovers(config.out)
             with tempfile.TemporaryDirectory(prefix=f"{unfinished()}-", dir=config.out) as hidden:
                 path = Path(hidden, "run")  # unlike the hidden folder itself, it gets the usual permissions
@@ -86,17 +95,6 @@ class Run:
                 raise cls(config.out / config.name, config)._taken()
         except OSError as error:
             raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {error.strerror}") from None
-
-    @classmethod
-    def check_place(cls, config: TrainConfig) -> None:
-        """Raise ``GraphcapsError`` if the name is taken or the folder can't be written, without making it."""
-        path = config.out / config.name
-        if config.name and os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
-            raise cls(path, config)._taken()
-        above = next(path for path in (config.out, *config.out.absolute().parents) if os.path.lexists(path))
-        if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-            why = os.strerror(errno.EACCES if above.is_dir() else errno.ENOTDIR)
-            raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {why}")
 
     def _taken(self) -> GraphcapsError:
         resume = f", or go on with: graphcaps train --resume {self}" * (self.path / "config.json").exists()
@@ -155,11 +153,10 @@ class Run:
         """The path of the weights ``which``: ``"best"`` (on validation images), ``"last"`` or ``"previous"``."""
         return self.path / "checkpoints" / f"{which}.safetensors"
 
-    def newest_checkpoint(self) -> tuple[tuple[Path, dict[str, torch.Tensor], dict] | None, str]:
-        """Read the last checkpoint, or the previous one if the last is damaged, and describe the damage, or "".
+    def newest_checkpoint(self) -> Checkpoint | None:
+        """Read the last checkpoint, or the previous one if the last is damaged; None if there is none yet.
 
-        A checkpoint is its path, tensors and header; None if there is none yet. Raises ``GraphcapsError`` if all are
-        damaged or ``check_trained`` finds that config.json was changed.
+        Raises ``GraphcapsError`` if all are damaged or ``check_trained`` finds that config.json was changed.
         """
         from . import checkpoint
 
@@ -171,10 +168,10 @@ class Run:
                 damage += f"{error}. "
             else:
                 self.check_trained(head)
-                return (path, tensors, head), damage
+                return Checkpoint(path, tensors, head, damage)
         if damage:
             raise GraphcapsError(f"{damage}No other is left: train another run")
-        return None, ""
+        return None
 
     def check_trained(self, head: dict) -> None:
         """Raise ``GraphcapsError`` if settings of a checkpoint, except folders and device, differ from config.json.
