@@ -35,28 +35,22 @@ def find_hardware(device: str, precision: str = "auto", deterministic: bool = Fa
 
 
 @contextlib.contextmanager
-def usual_torch() -> Iterator[None]:
-    """While the block runs, new tensors are float32 and have gradients, whatever the caller has set."""
-    dtype = torch.get_default_dtype()
+def usual_torch(deterministic: bool = False) -> Iterator[None]:
+    """While the block runs, new tensors are float32 and have gradients, whatever the caller has set.
+
+    If ``deterministic``, torch uses only deterministic kernels.
+    """
+    dtype, before = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
     torch.set_default_dtype(torch.float32)
+    if deterministic:  # otherwise don't call the function: it imports half of torch, which delays Ctrl-C
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
+        torch.use_deterministic_algorithms(True)
     try:
         with torch.inference_mode(False), torch.enable_grad():
             yield
     finally:
         torch.set_default_dtype(dtype)
-
-
-@contextlib.contextmanager
-def determinism(wanted: bool) -> Iterator[None]:
-    """If ``wanted``, torch uses only deterministic kernels while the block runs."""
-    before = torch.are_deterministic_algorithms_enabled()
-    if wanted:  # otherwise don't call the function: it imports half of torch, which delays Ctrl-C
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
-        torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        if wanted:
+        if deterministic:
             torch.use_deterministic_algorithms(before)
 
 

@@ -33,8 +33,8 @@ from .hardware import find_hardware, made_with
 from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
-from .settings import with_images
 from .step import one_cycle, prepare, risen, set_rate, training_step
+from .train import with_images
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 SCALE_POWER = 0.6
@@ -251,8 +251,7 @@ class Trainer:
         with bar("test images", self.show) as on_progress:
             test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=device), on_progress)
         results = result(self.config, best, self.saving.state, test, self.learner.hardware)
-        self.run.write_answers(test.predicted, test.labels)
-        self.run.write_result(results)
+        self.run.write_result(results, test.predicted, test.labels)
         return {"run": str(self.run.path), **results}
 
     def _check_finite(self, rate: float, weights: bool) -> None:

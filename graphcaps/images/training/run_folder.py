@@ -23,17 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...atomic import (
-    UNFINISHED,
-    check_links,
-    checked,
-    file_name,
-    reading,
-    remove_leftovers,
-    replacing,
-    unfinished,
-    write_text,
-)
+from ... import atomic
 from ...errors import GraphcapsError, check_json, did_you_mean, read_json
 from ...names import short_name
 from ...typed import Device, Size, typed
@@ -78,14 +68,14 @@ class Run:
 
         Raises ``GraphcapsError`` if the name is taken or the folder can't be written.
         """
-        numbered = (file_name(config.dataset_name, f"-{config.model}-{k}") for k in itertools.count(1))
+        numbered = (atomic.file_name(config.dataset_name, f"-{config.model}-{k}") for k in itertools.count(1))
         try:
             with contextlib.suppress(FileExistsError):  # a file of this name fails in the next lines
                 config.out.mkdir(parents=True)
-            remove_leftovers(config.out)
-            with tempfile.TemporaryDirectory(prefix=f"{unfinished()}-", dir=config.out) as hidden:
+            atomic.remove_leftovers(config.out)
+            with tempfile.TemporaryDirectory(prefix=f"{atomic.unfinished()}-", dir=config.out) as hidden:
                 path = Path(hidden, "run")  # unlike the hidden folder itself, it gets the usual permissions
-                write_text(path / "config.json", config.to_json(**about))
+                atomic.write_text(path / "config.json", config.to_json(**about))
                 for name in [config.name] if config.name else numbered:
                     try:
                         return cls(path.rename(config.out / name), config)
@@ -113,13 +103,13 @@ class Run:
             elif (out / path / "config.json").exists():
                 path = out / path
         try:
-            text = checked(path / "config.json").read_text(encoding="utf-8")
+            text = atomic.checked(path / "config.json").read_text(encoding="utf-8")
         except (OSError, ValueError):
             names = [*pretrained_names(), *(config.parent.name for config in out.glob("*/config.json"))]
             fix = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
             near = did_you_mean(path.name, names)
             raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {near}{fix}") from None
-        check_links(results or path)
+        atomic.check_links(results or path)
         place = {"out": path.absolute().parent, "name": path.absolute().name}  # wherever the folder was moved
         own_images = (path / "images.csv").exists()  # ``of_images`` finds this file by the place
         config = TrainConfig.from_json(text, str(path / "config.json"), **place if own_images else {})
@@ -132,7 +122,7 @@ class Run:
         if stored["settings"].get("epochs") != self.config.epochs:
             stored["settings"]["epochs"] = self.config.epochs
             (self.path / "result.json").unlink(missing_ok=True)
-            write_text(path, json.dumps(stored, indent=2) + "\n")
+            atomic.write_text(path, json.dumps(stored, indent=2) + "\n")
 
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
@@ -143,10 +133,10 @@ class Run:
             raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
-        for folder in (self.path, self.path / "checkpoints"):
-            for leftover in folder.glob(f"{UNFINISHED}*"):
-                if leftover.is_file():
-                    leftover.unlink(missing_ok=True)
+        leftovers = self.path.glob(f"{atomic.UNFINISHED}*"), self.path.glob(f"checkpoints/{atomic.UNFINISHED}*")
+        for leftover in itertools.chain(*leftovers):
+            if leftover.is_file():
+                leftover.unlink(missing_ok=True)
         return held
 
     def checkpoint(self, which: str) -> Path:
@@ -191,11 +181,7 @@ class Run:
         import pandas
 
         text = pandas.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        write_text(self.path / name, text)
-
-    def write_result(self, result: dict) -> None:
-        """Write result.json, the results of a finished run."""
-        write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
+        atomic.write_text(self.path / name, text)
 
     def result(self) -> dict | None:
         """Read result.json; None if the run isn't finished."""
@@ -203,20 +189,21 @@ class Run:
         fix = f"Delete it, then write it again with: graphcaps train --resume {self}"
         if not path.exists():
             return None
-        with reading(path, "the result of a run as JSON", fix, GraphcapsError):
-            return read_json(checked(path).read_text(encoding="utf-8"), test_accuracy=(0, 1))
+        with atomic.reading(path, "the result of a run as JSON", fix, GraphcapsError):
+            return read_json(atomic.checked(path).read_text(encoding="utf-8"), test_accuracy=(0, 1))
 
-    def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
-        """Write answers.npz: the answers of the best weights to all test images, in order, and the labels."""
-        with replacing(self.path / "answers.npz") as temporary:
+    def write_result(self, result: dict, predicted: torch.Tensor, labels: torch.Tensor) -> None:
+        """Write answers.npz, the answers of the best weights to all test images, and then result.json."""
+        with atomic.replacing(self.path / "answers.npz") as temporary:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
+        atomic.write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
-        path = self.path / "answers.npz"
+        path, wanted = self.path / "answers.npz", "a finished run's answers to the test images"
         fix = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
-        wanted = "a finished run's answers to the test images"
-        with reading(path, wanted, fix, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
+        errors = atomic.reading(path, wanted, fix, GraphcapsError)
+        with errors, np.load(atomic.checked(path), allow_pickle=False) as stored:
             return stored["predicted"], stored["labels"]
 
     def metrics(self) -> list[dict[str, float]]:
@@ -226,8 +213,8 @@ class Run:
         path = self.path / "metrics.csv"
         if not path.exists():
             return []
-        with reading(path, "columns of numbers", "Delete the file", GraphcapsError):
-            rows = pandas.read_csv(checked(path), dtype=float).to_dict("records")
+        with atomic.reading(path, "columns of numbers", "Delete the file", GraphcapsError):
+            rows = pandas.read_csv(atomic.checked(path), dtype=float).to_dict("records")
             for row in rows:
                 check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
         return rows

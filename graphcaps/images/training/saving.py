@@ -46,7 +46,6 @@ class Saving:
         self.run, self.splits, self.learner = run, splits, learner
         self.state = State()
         self.limits = Limits()  # limits for doubtful answers, measured after the last finished epoch
-        self.keep_last = True  # whether to keep the last checkpoint as the previous one; False if it is damaged
         self.trace: RoutingTrace | None = None
         run.write_epochs()
         if splits.files is not None and not (run.path / "images.csv").exists():
@@ -57,8 +56,7 @@ class Saving:
         network, config = self.learner.network, self.run.config
         tensors, before = checkpoint.model_tensors(network), None
         if which == "last":
-            before = self.run.checkpoint("previous") if self.keep_last else None
-            self.keep_last = True
+            before = self.run.checkpoint("previous")
             tensors |= checkpoint.training_tensors(self.learner.optimizer, self.learner.device)
         head = {
             "preset": network.preset,
@@ -96,7 +94,7 @@ class Saving:
         path, tensors, head, damage = newest
         if damage:
             say(f"{damage}Used instead: {path}")
-        self.keep_last = not damage
+            self.run.checkpoint("last").unlink()  # it must not become the previous one
         wanted, got = head.get("class_names"), self.splits.class_names
         expect(wanted == [*got], str(self.run), f"the classes of its training, {wanted}", f"{[*got]}")
         network, device = self.learner.network, self.learner.device

@@ -1,18 +1,26 @@
-"""``train`` checks the settings before it imports torch, then trains."""
+"""``train`` makes the settings of a training, and checks them before it imports torch."""
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from ...errors import expect
+from ...errors import GraphcapsError, expect
+from ...names import DATASETS, check_allowed
 from ...typed import typed
-from ..config import TrainConfig
+from ..config import MACHINE_SETTINGS, TrainConfig
 from .run_folder import Run
-from .settings import of_new_run, of_resumed_run
+
+if TYPE_CHECKING:
+    from ..data import ImageSplits
+
+log = logging.getLogger(__name__)
 
 
 @typed
@@ -46,15 +54,67 @@ def train(
     expect(world == "1", "WORLD_SIZE", "1: a network trains in one process", world, "Start it without torchrun")
     expect((images is None) == (labels is None), "images and labels", "both", "one of them")
     if resume is None:
-        run, config = None, of_new_run(config, images, labels)
+        run, config = None, _of_new_run(config, images, labels)
     else:
         expect(images is None, "resume", "no images with it", "some", "A resumed run loads its own images")
         run = Run.open(resume)
-        run.config = config = of_resumed_run(run, config, overrides)
+        run.config = config = _of_resumed_run(run, config, overrides)
     config.check()
     from ...routing import engine
-    from .hardware import determinism, usual_torch
+    from .hardware import usual_torch
     from .loop import fit
 
-    with usual_torch(), determinism(config.deterministic), engine(config.engine):
+    with usual_torch(config.deterministic), engine(config.engine):
         return fit(config, run, progress)
+
+
+def _of_new_run(config: TrainConfig, images: ArrayLike | None, labels: ArrayLike | None) -> TrainConfig:
+    """``config``, with what follows from the given images and from ``from_run``.
+
+    Settings of the other run's network are taken unless they were changed from their defaults.
+    """
+    settings: dict[str, Any] = {}
+    if images is not None and labels is not None:
+        from ..data.array_files import write_arrays
+
+        settings["dataset"] = write_arrays(images, labels, config.data)
+    if config.from_run is not None:
+        other = Run.open(config.from_run).config
+        network = {key: getattr(other, key) for key in ("model", "routing", "iterations", "prior")}
+        if (settings or config.of_images) and other.dataset in DATASETS:
+            network["channels"], network["size"], _ = DATASETS[other.dataset].image_shape
+        elif settings or config.of_images:
+            network |= {"channels": other.channels, "size": other.size}
+        settings |= {key: value for key, value in network.items() if key not in config.changed()}
+    return dataclasses.replace(config, **settings)
+
+
+def with_images(config: TrainConfig, splits: ImageSplits) -> TrainConfig:
+    """The settings of a new run with what follows from its images: place and size of your own, and the batch size."""
+    settings: dict[str, Any] = {}
+    if config.of_images:  # stored, so that a resumed run finds the folder, and keeps the size even if images change
+        channels, *sides = splits.image_shape
+        kind, path = config.dataset.split(":", 1)
+        settings = {"dataset": f"{kind}:{Path(path).absolute()}", "size": max(sides), "channels": channels}
+    if len(splits.train) < config.batch_size and "batch_size" not in config.changed():
+        settings["batch_size"] = size = max(1, len(splits.train) // 4)
+        log.info("%d images per step, a quarter of the training images: --batch-size changes it", size)
+    return dataclasses.replace(config, **settings)
+
+
+def _of_resumed_run(run: Run, config: TrainConfig, overrides: Collection[str]) -> TrainConfig:
+    """The settings of the run, with those that ``train`` takes from ``config``.
+
+    Raises:
+        GraphcapsError: the run has finished its epochs, or its checkpoints don't have the settings of its config.json.
+    """
+    check_allowed(run.config.routing)
+    run.newest_checkpoint()
+    taken = {*config.changed(), *overrides}
+    old, epochs = run.config.epochs, config.epochs if "epochs" in taken else 0
+    more = f"To train longer, add --epochs and a number above {old}"
+    expect("epochs" not in overrides or epochs >= old, "epochs", f"more than {old}", epochs, more)
+    if run.result() and epochs <= old:
+        raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {old} epochs. {more}")
+    settings = {key: getattr(config, key) for key in MACHINE_SETTINGS if key in taken}
+    return dataclasses.replace(run.config, **settings, epochs=max(old, epochs))
