@@ -226,7 +226,6 @@ def export(
     from ..images import export as exporting
     from ..images.training.run_folder import load
 
-    exporting.check_installed()
     network = load(chosen)
     written = exporting.export(network, to or chosen.results / "export" / "network.onnx", chosen.config.dataset)
     sizes = ", ".join(map(str, network.image_shape))

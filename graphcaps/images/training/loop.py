@@ -210,11 +210,11 @@ class Trainer:
     def _show_step(self) -> None:
         state, steps = self.saving.state, len(self.batches)
         self.shown = time.monotonic()
-        speed = min(state.step * self.config.batch_size, self.batches.num_images) / state.epoch_seconds
         self.on_progress(
             self._share(),
             f"epoch {state.epoch + 1}/{self.config.epochs}, step {state.step}/{steps}  loss "
-            f"{state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  {speed:,.0f} img/s",
+            f"{state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  "
+            f"{state.seen / state.epoch_seconds:,.0f} img/s",
         )
 
     def _end_epoch(self) -> None:
