@@ -6,7 +6,7 @@ import os
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -61,8 +61,7 @@ def viz(
     else:
         chosen = open_run(run, out)
         trace, folder = chosen.trace(), chosen.results / "figures"
-    shown: dict[str, Any] = {"image": image, "node": node, "dark": dark}
-    show(*draw(trace, to or folder, what=what, over=over, format=format, **shown))
+    show(*draw(trace, to or folder, what=what, over=over, format=format, image=image, node=node, dark=dark))
 
 
 def explain(

@@ -82,13 +82,12 @@ class Run:
                     except OSError as error:
                         if error.errno not in NAME_TAKEN:
                             raise
-                raise cls(config.out / config.name, config)._taken()
+                taken = cls(config.out / config.name, config)
+                resume = f", or go on with: graphcaps train --resume {taken}"
+                advice = f"Choose another --name{resume * (taken.path / 'config.json').exists()}"
+                raise GraphcapsError(f"name: expected a new run folder, {taken} exists. {advice}")
         except OSError as error:
             raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {error.strerror}") from None
-
-    def _taken(self) -> GraphcapsError:
-        resume = f", or go on with: graphcaps train --resume {self}" * (self.path / "config.json").exists()
-        return GraphcapsError(f"name: expected a new run folder, {self} exists. Choose another --name{resume}")
 
     @classmethod
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:

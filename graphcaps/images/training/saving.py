@@ -94,7 +94,6 @@ class Saving:
         path, tensors, head, damage = newest
         if damage:
             say(f"{damage}Used instead: {path}")
-            self.run.checkpoint("last").unlink()  # it must not become the previous one
         wanted, got = head.get("class_names"), self.splits.class_names
         expect(wanted == [*got], str(self.run), f"the classes of its training, {wanted}", f"{[*got]}")
         network, device = self.learner.network, self.learner.device
@@ -109,6 +108,8 @@ class Saving:
             self.state = State(**{name: value for name, value in state.items() if name in names})
             self.limits = Limits(*head["limits"])
             checkpoint.restore_training(self.learner.optimizer, device, tensors)
+        if damage:
+            self.run.checkpoint("last").unlink()  # it must not become the previous one
         if device.type == "cpu" and self.state.threads and "OMP_NUM_THREADS" not in os.environ:
             # With another number of threads, sums would round differently.
             torch.set_num_threads(min(self.state.threads, os.cpu_count() or 1))
