@@ -14,7 +14,7 @@ import torch
 
 from graphcaps import CapsNet
 
-from .browser import check_axe, opened, read, sealed, settle, visit
+from .browser import check_axe, opened, sealed, settle, visit
 from .live import FEW, network, page_of, routed
 
 ROUNDS = 4

@@ -172,7 +172,7 @@ def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined_and_nothing_
     # In a graph of the same degrees without these causes, another training gives edges to other capsules.
     numbered = networkx.convert_node_labels_to_integers(joined)
     random = networkx.Graph(networkx.double_edge_swap(numbered, 2000, 10**6, seed=0).edges)
-    with pytest.warns(UserWarning, match="trainings agree on edges hardly more than on random graphs with these degrees"):
+    with pytest.warns(UserWarning, match="hardly more than on random graphs with these degrees"):
         page = explore_graph(2, random, path=tmp_path / "swapped.html").read_text(encoding="utf-8")
     assert not stored_in(page)["chance"]["beyond"] and {*stored_in(page)["causes"]} == {""}
     with opened(chromium, page) as shown:
