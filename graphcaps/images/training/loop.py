@@ -63,8 +63,7 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         splits = splits.with_train(config.train_images)
     if run is None:
         config = with_images(config, splits)
-    settings: dict[str, Any] = {"device": hardware.device, "seed": config.seed, "augment": config.augment}
-    batches = Batches(splits.train, config.batch_size, **settings)
+    batches = Batches(splits.train, config.batch_size, device=hardware.device, seed=config.seed, augment=config.augment)
     len(batches)  # check the batch size before the run folder is made
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
