@@ -24,17 +24,16 @@ from ...errors import GraphcapsError
 from ...progress import REFRESH, bar, say
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
-from ..data import Batches, load_images
+from ..data import Batches, ImageSplits
 from ..models import from_config, take_layers
 from ..models.answers import is_correct, longest
 from ..models.evidence import limits_of
 from .capture import CapturedStep, Step
-from .hardware import find_hardware, made_with
+from .hardware import Hardware, made_with
 from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
 from .step import one_cycle, prepare, risen, set_rate, training_step
-from .train import with_images
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 SCALE_POWER = 0.6
@@ -51,18 +50,12 @@ class Interrupted(GraphcapsError):
         self.signum = signum
 
 
-def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
+def fit(config: TrainConfig, splits: ImageSplits, hardware: Hardware, run: Run | None, progress: bool) -> dict:
     """Train with settings that are already checked, and return the content of the run's result.json.
 
     Users call ``train`` instead. If ``run`` is None, a new run folder is made.
     """
-    hardware = find_hardware(config.device, config.precision, config.deterministic)
     resumed = run is not None
-    splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
-    if config.train_images is not None:
-        splits = splits.with_train(config.train_images)
-    if run is None:
-        config = with_images(config, splits)
     batches = Batches(splits.train, config.batch_size, device=hardware.device, seed=config.seed, augment=config.augment)
     len(batches)  # check the batch size before the run folder is made
     torch.manual_seed(config.seed)

@@ -61,11 +61,18 @@ def train(
         run.config = config = _of_resumed_run(run, config, overrides)
     config.check()
     from ...routing import engine
-    from .hardware import usual_torch
+    from ..data import load_images
+    from .hardware import find_hardware, usual_torch
     from .loop import fit
 
     with usual_torch(config.deterministic), engine(config.engine):
-        return fit(config, run, progress)
+        hardware = find_hardware(config.device, config.precision, config.deterministic)
+        splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
+        if config.train_images is not None:
+            splits = splits.with_train(config.train_images)
+        if run is None:
+            config = _with_images(config, splits)
+        return fit(config, splits, hardware, run, progress)
 
 
 def _of_new_run(config: TrainConfig, images: ArrayLike | None, labels: ArrayLike | None) -> TrainConfig:
@@ -89,7 +96,7 @@ def _of_new_run(config: TrainConfig, images: ArrayLike | None, labels: ArrayLike
     return dataclasses.replace(config, **settings)
 
 
-def with_images(config: TrainConfig, splits: ImageSplits) -> TrainConfig:
+def _with_images(config: TrainConfig, splits: ImageSplits) -> TrainConfig:
     """The settings of a new run with what follows from its images: place and size of your own, and the batch size."""
     settings: dict[str, Any] = {}
     if config.of_images:  # stored, so that a resumed run finds the folder, and keeps the size even if images change
