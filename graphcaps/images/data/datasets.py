@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
+from ...atomic import reading
 from ...errors import GraphcapsError, check_name, expect
 from ...names import DATASETS, own_images
 from .augment import in_fixed_places, in_frame
@@ -33,15 +34,11 @@ def _read_digits() -> tuple[Images, Images]:
     return train, test
 
 
-def _read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Images]:
+def _read_torchvision(name: str, root: Path, download: bool) -> list[Images]:
     """Read the training and test images of ``torchvision.datasets.<name>``. Download those that ``root`` lacks."""
-    try:
+    advice = "Install both together (pip install --upgrade torch torchvision), or use --dataset digits without it"
+    with reading("torchvision", f"one that fits torch {torch.__version__}", advice, GraphcapsError):
         from torchvision import datasets
-    except Exception as error:  # if built for another torch: ImportError, RuntimeError, AttributeError or OSError
-        raise GraphcapsError(
-            f"torchvision: expected one that fits torch {torch.__version__}, got {type(error).__name__}: {error}. "
-            "Install both together (pip install --upgrade torch torchvision), or use --dataset digits without it"
-        ) from error
     # Never read the pickles that old versions of torchvision wrote next to the raw files: a pickle can run code.
     own: dict[str, Any] = {"_check_legacy_exist": lambda self: False}
     # MNIST's four files may also be in the folder itself.
@@ -50,27 +47,22 @@ def _read_torchvision(name: str, root: Path, download: bool) -> tuple[Images, Im
             own["raw_folder"] = str(folder)
     dataset = type(name, (getattr(datasets, name),), own)
     parts = [{"split": "train"}, {"split": "test"}] if name == "SVHN" else [{"train": True}, {"train": False}]
-    try:
+    advice = "Name the folder that contains them with --data DIR, or delete damaged ones to download them again. "
+    advice += "--dataset digits needs no download"
+    with reading(name, f"its files in {root.absolute()}", advice, GraphcapsError):
         try:
-            train, test = (_images(dataset(root, **part)) for part in parts)
+            return [_images(dataset(root, **part)) for part in parts]
         except RuntimeError:  # files are missing or damaged
             if not download:
                 raise
-            log.warning("%s isn't in %s: trying to download it", name, root.absolute())
-            root.mkdir(parents=True, exist_ok=True)
-            with open(root / ".download.lock", "w") as lock, contextlib.ExitStack() as stack:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                # torchvision sets no timeout, so a firewall that drops packets would block it for minutes.
-                stack.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
-                socket.setdefaulttimeout(30)
-                train, test = (_images(dataset(root, download=True, **part)) for part in parts)
-    except Exception as error:  # torchvision checks little, so damaged files raise exceptions of any type
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise GraphcapsError(
-            f"{name}: expected its files in {root.absolute()}, got: {reason}. Name the folder that contains them "
-            "with --data DIR, or delete damaged ones to download them again. --dataset digits needs no download"
-        ) from error
-    return train, test
+        log.warning("%s isn't in %s: trying to download it", name, root.absolute())
+        root.mkdir(parents=True, exist_ok=True)
+        with open(root / ".download.lock", "w") as lock, contextlib.ExitStack() as stack:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # torchvision sets no timeout, so a firewall that drops packets would block it for minutes.
+            stack.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
+            socket.setdefaulttimeout(30)
+            return [_images(dataset(root, download=True, **part)) for part in parts]
 
 
 def _images(dataset: Any) -> Images:
