@@ -1,4 +1,4 @@
-"""Reading of named data sets or your own files, and splitting them into training, validation and test images."""
+"""Reading of named data sets or your own images, and splitting them into training, validation and test images."""
 
 import contextlib
 import fcntl
@@ -11,15 +11,98 @@ import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
-from ...atomic import reading
-from ...errors import GraphcapsError, check_name, expect
+from ...atomic import checked, reading
+from ...errors import GraphcapsError, check_name, did_you_mean, expect
 from ...names import DATASETS, own_images
+from .array_files import read_arrays
 from .augment import in_fixed_places, in_frame
 from .images import Images, Pairs
-from .splits import ImageSplits, stratified_split
-from .user_datasets import read_user_dataset
+from .listing import list_csv, list_folder
+from .splits import PARTS, ImageSplits, split, stratified_split
+from .user_datasets import read_files
 
 log = logging.getLogger(__name__)
+
+
+def load_images(
+    name: str,
+    root: Path | str = Path("data"),
+    download: bool = True,
+    *,
+    size: int | None = None,
+    channels: int | None = None,
+    skip_bad: bool = False,
+    seed: int = 0,
+    recorded: Path | None = None,
+    label_column: str = "",
+    group_by: str = "",
+) -> ImageSplits:
+    """Read a data set and split it. Every command that needs a data set calls this function.
+
+    Validation images are held out of the training files, stratified by class, with a fixed seed, so the split is the
+    same on every machine. All test images are kept.
+
+    Args:
+        name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
+        root: the folder with the files, in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs no files.
+        download: whether to download missing files.
+        size, channels, skip_bad, seed, label_column, group_by: for your own images, as in ``TrainConfig``. The seed
+            determines their split.
+        recorded: the file images.csv of a run. If it exists, its images are taken.
+
+    Raises:
+        InputError: the name is unknown, or one of your own files doesn't fit; the message says which file, and why.
+        GraphcapsError: files are missing or damaged and can't be downloaded, or torchvision can't be imported.
+    """
+    root = Path(root).expanduser()
+    if (own := own_images(name)) is None:
+        return _load_named(name, root, download)
+    import pandas
+
+    kind, path = own
+    if not path.exists() and (root / path.name).exists():
+        path = root / path.name
+    near = did_you_mean(path.name, [neighbour.name for neighbour in path.absolute().parent.glob("*")])
+    wanted = f"something at {path.absolute()}"
+    expect(path.exists(), name, wanted, "nothing there", f"{near}It may also be in {root}")
+    of_run = None
+    if recorded is not None and recorded.exists():
+        with reading(recorded, "the images of a run in three parts"):
+            of_run = pandas.read_csv(checked(recorded), dtype=str, keep_default_na=False)
+        fits = {*of_run.get("split", ())} == {*PARTS}
+        expect(fits, str(recorded), "the images of a run in three parts", f"{len(of_run)} rows that aren't")
+    fits = not label_column or kind == "csv"
+    expect(fits, "label_column", f"none for {kind}:PATH", repr(label_column), "It is for tables: csv:PATH")
+    listed = None
+    if kind == "folder":
+        listed = list_folder(path)
+    elif kind == "csv" and path.is_file():
+        listed = list_csv(path, label_column, group_by)
+    if listed is not None:
+        images = read_files(path, listed, root / "cache", size, channels, skip_bad, group_by, of_run)
+    else:
+        expect(not group_by, "group_by", "none for arrays", repr(group_by), "It is for image files")
+        images = read_arrays(kind, path, size, channels, label_column)
+    return split(*images, f"{kind}:{path}", seed, of_run)
+
+
+def _load_named(name: str, root: Path, download: bool) -> ImageSplits:
+    """Read one of ``DATASETS`` and split it."""
+    check_name("dataset", name, list(DATASETS))
+    spec = DATASETS[name]
+    if spec.source == "digits":
+        train, test = _read_digits()
+    else:
+        train, test = _read_torchvision(spec.source, root, download)
+    for part, images, count in (("training", train, spec.train), ("test", test, spec.test)):
+        wanted, got = (count, *spec.image_shape), (len(images), *images.image_shape)
+        expect(got == wanted, f"{name} {part} images", f"{wanted}", f"{got}", f"Delete its files in {root}")
+    parts: tuple[Images, ...] = *map(train.take, stratified_split(train.labels, spec.val)), test
+    if spec.pairs:
+        return ImageSplits(name, spec.class_names, *(Pairs(part.pixels, part.labels) for part in parts))
+    if spec.border:
+        parts = in_frame(parts[0], spec.border), *(in_fixed_places(images, spec.border) for images in parts[1:])
+    return ImageSplits(name, spec.class_names, *parts)
 
 
 def _read_digits() -> tuple[Images, Images]:
@@ -73,53 +156,3 @@ def _images(dataset: Any) -> Images:
         pixels = pixels.permute(0, 3, 1, 2)
     labels = dataset.labels if hasattr(dataset, "labels") else dataset.targets
     return Images(pixels.contiguous(), torch.as_tensor(np.asarray(labels, np.int64)))
-
-
-def load_images(
-    name: str,
-    root: Path | str = Path("data"),
-    download: bool = True,
-    *,
-    size: int | None = None,
-    channels: int | None = None,
-    skip_bad: bool = False,
-    seed: int = 0,
-    recorded: Path | None = None,
-    label_column: str = "",
-    group_by: str = "",
-) -> ImageSplits:
-    """Read a data set and split it. Every command that needs a data set calls this function.
-
-    Validation images are held out of the training files, stratified by class, with a fixed seed, so the split is the
-    same on every machine. All test images are kept.
-
-    Args:
-        name: one of ``DATASETS``, or ``KIND:PATH`` for your own images, as in ``TrainConfig.dataset``.
-        root: the folder with the files, in torchvision's layout, such as ``MNIST/raw``. ``digits`` needs no files.
-        download: whether to download missing files.
-        size, channels, skip_bad, seed, label_column, group_by: for your own images, as in ``TrainConfig``. The seed
-            determines their split.
-        recorded: the file images.csv of a run. If it exists, its images are taken.
-
-    Raises:
-        InputError: the name is unknown, or one of your own files doesn't fit; the message says which file, and why.
-        GraphcapsError: files are missing or damaged and can't be downloaded, or torchvision can't be imported.
-    """
-    root = Path(root).expanduser()
-    if own_images(name):
-        return read_user_dataset(name, root, size, channels, skip_bad, seed, recorded, label_column, group_by)
-    check_name("dataset", name, list(DATASETS))
-    spec = DATASETS[name]
-    if spec.source == "digits":
-        train, test = _read_digits()
-    else:
-        train, test = _read_torchvision(spec.source, root, download)
-    for part, images, count in (("training", train, spec.train), ("test", test, spec.test)):
-        wanted, got = (count, *spec.image_shape), (len(images), *images.image_shape)
-        expect(got == wanted, f"{name} {part} images", f"{wanted}", f"{got}", f"Delete its files in {root}")
-    parts: tuple[Images, ...] = *map(train.take, stratified_split(train.labels, spec.val)), test
-    if spec.pairs:
-        return ImageSplits(name, spec.class_names, *(Pairs(part.pixels, part.labels) for part in parts))
-    if spec.border:
-        parts = in_frame(parts[0], spec.border), *(in_fixed_places(images, spec.border) for images in parts[1:])
-    return ImageSplits(name, spec.class_names, *parts)
