@@ -215,16 +215,13 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 def _read_csv(path: Path, label_column: str) -> tuple[np.ndarray, np.ndarray] | None:
     """Read a table whose rows have a label and pixels. Return None if there are no labels."""
     table = Table.open(path)
-    column, header = label_of_pixels(table, label_column)
+    column = label_of_pixels(table, label_column)
     if column is None:
         return None
-    head = table.cells(0) if header else []
-    ids = [k for k, cell in enumerate(head) if k != column and cell.lower() in NUMBERS_OF_IMAGES]
-    values = table.values(header, [column, *ids])
-    labels = values[column].str.strip().to_numpy(str)
-    if (labels == "").any():
-        row, got = int((labels == "").argmax()) + header, f"{int((labels == '').sum())} of {len(labels)} without"
-        table.refuse(row, column, "a label for each image", got)
+    ids = [k for k, name in enumerate(table.names) if k != column and name in NUMBERS_OF_IMAGES]
+    values = table.values([column, *ids])
+    table.check_labels(values[column], column)
+    labels = values[column].to_numpy(str)
     if all(WHOLE.fullmatch(label) for label in labels):
         labels = labels.astype(np.int64)
     return shape_of_rows(values.drop(columns=[column, *ids]).to_numpy(), str(path)), labels
