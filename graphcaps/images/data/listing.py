@@ -6,7 +6,6 @@ validation and testing. The layout is decided from the whole tree. Where it can 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections import Counter, defaultdict
@@ -136,9 +135,7 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
 
 def _at(folder: Path, name: str) -> Path | None:
     """The file of this path in the folder; None if there is none."""
-    with contextlib.suppress(OSError, ValueError):  # a name that is too long for a file
-        return folder / name if name and (folder / name).is_file() else None
-    return None
+    return folder / name if name and os.path.isfile(folder / name) else None
 
 
 def _find(folder: Path, names: list[str]) -> list[Path | None]:

@@ -23,7 +23,7 @@ from ...atomic import checked, replacing
 from ...errors import GraphcapsError, InputError, expect
 from ...names import clean
 from ...progress import bar
-from .user_images import common_size, read_pixels, size_and_colour
+from .user_images import common_size, read_image, size_and_colour
 
 if TYPE_CHECKING:
     import pandas
@@ -123,13 +123,13 @@ def _decode(files: list[Path], size: int | None, channels: int | None) -> Decode
         height, width = common_size(np.array([head[:2] for head in heads]), size)
         shape = channels or (3 if any(head[2] for head in heads) else 1), height, width
         bad, pixels = {}, np.zeros((len(files), *shape), np.uint8)
-        decoded = pool.map(lambda file: _value_or_reason(read_pixels, file, shape, False), files)
+        decoded = pool.map(lambda file: _value_or_reason(read_image, file, shape, False), files)
         for k, result in enumerate(decoded):
             on_share((k + 1) / len(files))
             if isinstance(result, str):
                 bad[str(k)] = result
             else:
-                pixels[k] = result[0]
+                pixels[k] = (result.pixels * 255).round()
     if 0 < pixels.max() < DARK:
         log.warning("nearly black: no pixel is above %d of 255. If they are in other units, rescale them", pixels.max())
     coloured = channels is not None or any((image != image[:1]).any() for image in pixels)
