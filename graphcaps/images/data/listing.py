@@ -36,16 +36,10 @@ log = logging.getLogger(__name__)
 
 
 def list_folder(path: Path) -> pandas.DataFrame:
-    """List the images in each class's folder. Log in one line what was taken for what, and what wasn't.
-
-    The table has the columns file, label and split.
-
-    Raises:
-        InputError: ``path`` isn't a folder, has no folder of a class, or can be read in two ways.
-    """
-    expect(path.is_dir(), str(path), "a folder", "a file")
+    """List the images in each class's folder: file, label and split. Log in one line what was taken for what."""
     import pandas
 
+    expect(path.is_dir(), str(path), "a folder", "a file")
     files, omitted = find_images(path)
     folders, part = [file.parts[len(path.parts) : -1] for file in files], None
     while part is None and len(tops := {names[0] for names in folders if names}) == 1 and max(map(len, folders)) > 1:
@@ -117,7 +111,7 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
         got = f"{counts[(counts == 1).idxmin()]} of them"
         table.check(counts == 1, others[0], "a 1 for one class", got, advice)
         labels = ones.set_axis([table.cells(0)[k] for k in others], axis=1).idxmax(axis=1)
-    table.check_labels(labels, label or 0)
+    table.check(labels != "", label or 0, "a label for each image")
     parts = pandas.Series("train", frame.index) if part is None else frame[part].str.lower()
     table.check(parts.isin(list(PART_OF)), part or 0, ", ".join(PART_OF))
     files = [image or top / name for image, name in zip(_find(top, [*frame[file]]), frame[file], strict=True)]
@@ -152,10 +146,7 @@ def _find(folder: Path, names: list[str]) -> list[Path | None]:
 
 
 def _parts(path: str, inner: dict[str, set[str]]) -> dict[str, str]:
-    """The part of each folder for training, validation or testing; empty if the folders are classes.
-
-    ``inner`` contains the folders at the top, and the names of the folders with images in each.
-    """
+    """The part of each folder for training, validation or testing; empty if the folders are classes."""
     named = {name: PART_OF[name.lower()] for name in inner if name.lower() in PART_OF}
     others = [name for name in inner if name not in named]
     parts = {name: part for name, part in named.items() if inner[name]}

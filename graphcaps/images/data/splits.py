@@ -187,31 +187,24 @@ def _of_run(table: pandas.DataFrame, recorded: pandas.DataFrame, dataset: str) -
 
 
 def _hold_out(parts: np.ndarray, missing: list[str], labels: np.ndarray, seed: int) -> None:
-    """Move ``HELD_OUT_SHARE`` of the training images to each missing part.
-
-    The share is the same for each class; for labels (N, J), for each set of classes.
-    """
-    train, random = parts == "train", np.random.RandomState(np.random.SeedSequence(seed).generate_state(4))
-    shares = [max(1, round(HELD_OUT_SHARE * count)) for count in np.bincount(labels[train])] if labels.ndim == 1 else []
-    count = max(1, round(HELD_OUT_SHARE * train.sum()))
+    """Move ``HELD_OUT_SHARE`` of each class's training images, or of each set of classes', to each missing part."""
+    random, is_train = np.random.RandomState(np.random.SeedSequence(seed).generate_state(4)), parts == "train"
     for number, part in enumerate(missing):
         train = np.flatnonzero(parts == "train")
         if labels.ndim == 1:
-            for k, share in enumerate(shares):
+            for k, count in enumerate(np.bincount(labels[is_train])):
+                share = max(1, round(HELD_OUT_SHARE * count))
                 parts[random.permutation(train[labels[train] == k])[:share]] = part
         else:
-            state = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
-            parts[train[stratified_split(torch.from_numpy(labels[train]), count, state)[1]]] = part
+            count, state = max(1, round(HELD_OUT_SHARE * is_train.sum())), np.random.SeedSequence((seed, number))
+            taken = stratified_split(torch.from_numpy(labels[train]), count, int(state.generate_state(1)[0]))[1]
+            parts[train[taken]] = part
 
 
 def _hold_out_groups(
     parts: np.ndarray, missing: list[str], labels: np.ndarray, groups: np.ndarray, seed: int, dataset: str
 ) -> None:
-    """Move whole groups of training images, at random, to each missing part, up to ``HELD_OUT_SHARE`` of the images.
-
-    Raises:
-        InputError: a group is in two parts, or too few groups leave training images of each class.
-    """
+    """Move whole groups of training images, at random, to each missing part, up to ``HELD_OUT_SHARE`` of the images."""
     for part in ("val", "test"):
         shared = {*groups[parts == part]} & {*groups[parts != part]}
         expect(not shared, dataset, "each group in one part", f"{short(sorted(shared))} in {part} and another part")

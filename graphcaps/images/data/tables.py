@@ -124,12 +124,6 @@ class Table:
             where = f"{self.path}, row {self.numbers[row]}, column {column + 1}{name}"
             expect(False, where, wanted, got or repr(self.cells(row)[column]), advice)
 
-    def check_labels(self, labels: pandas.Series, column: int) -> None:
-        """Raise ``InputError`` about the first image without a label."""
-        labelled = labels != ""
-        got = f"{int((~labelled).sum())} of {len(labels)} without"
-        self.check(labelled, column, "a label for each image", got)
-
 
 def label_of_pixels(table: Table, label_column: str) -> int | None:
     """Find the column of labels in a table of pixels, None if it has none, and whether the table has a header."""

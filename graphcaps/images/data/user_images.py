@@ -176,14 +176,11 @@ def _opened(path: Path) -> Iterator[Image.Image]:
 
 def _grey(image: Image.Image) -> np.ndarray:
     """The image as float32 (h, w) in [0, 1]."""
-    if image.has_transparency_data:
-        return _on_ground(np.asarray(image.convert("RGBA")), np.asarray(image.convert("RGB").convert("L")))
-    return np.asarray(_eight_bits(image).convert("L")).astype(np.float32) / 255
-
-
-def _on_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
-    """Lay a transparent image on its median grey; if it has only one grey, on black if that is light, else on white."""
-    share, levels = (values.astype(np.float32) / 255 for values in (colour[..., 3], grey))
+    if not image.has_transparency_data:
+        return np.asarray(_eight_bits(image).convert("L")).astype(np.float32) / 255
+    # Lay it on its median grey; if it has only one grey, on black if that is light, else on white.
+    levels = np.asarray(image.convert("RGB").convert("L")).astype(np.float32) / 255
+    share = np.asarray(image.convert("RGBA"))[..., 3].astype(np.float32) / 255
     solid = levels[share > 0.5] if (share > 0.5).any() else np.ones(1, np.float32)
     low, ground, high = np.quantile(solid, (0.01, 0.5, 0.99))
     if high - low < 0.25:
