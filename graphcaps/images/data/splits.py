@@ -192,11 +192,11 @@ def _hold_out(parts: np.ndarray, missing: list[str], labels: np.ndarray, seed: i
     for number, part in enumerate(missing):
         train = np.flatnonzero(parts == "train")
         if labels.ndim == 1:
-            for k, count in enumerate(np.bincount(labels[is_train])):
+            for k, count in enumerate(np.bincount(labels[is_train]).tolist()):
                 share = max(1, round(HELD_OUT_SHARE * count))
                 parts[random.permutation(train[labels[train] == k])[:share]] = part
         else:
-            count, state = max(1, round(HELD_OUT_SHARE * is_train.sum())), np.random.SeedSequence((seed, number))
+            count, state = max(1, round(HELD_OUT_SHARE * int(is_train.sum()))), np.random.SeedSequence((seed, number))
             taken = stratified_split(torch.from_numpy(labels[train]), count, int(state.generate_state(1)[0]))[1]
             parts[train[taken]] = part
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...atomic import MOST_COLUMNS, MOST_TEXT, contents, reading
-from ...errors import did_you_mean, expect
+from ...errors import check_name, expect
 
 if TYPE_CHECKING:
     import pandas
@@ -92,9 +92,7 @@ class Table:
         """The place of the column that the user named: as in the header, or "first" or "last"."""
         names = self.names
         places = {"first": 0, "last": len(names) - 1} | {name: k for k, name in enumerate(names)}
-        wanted = f"first, last, or a column of {self.path}: {', '.join(names[:8])}{' ...' * (len(names) > 8)}"
-        near = did_you_mean(label_column, names)
-        expect(label_column.lower() in places, "label_column", wanted, label_column, near)
+        check_name("label_column", label_column.lower(), [*places])
         return places[label_column.lower()]
 
     def values(self, text: list[int] | None = None) -> pandas.DataFrame:
