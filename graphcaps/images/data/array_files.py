@@ -29,7 +29,6 @@ WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
 UNITS = (1, 15, 16, 31, 63, 100, 127, 255, 1023, 4095, 65535)  # usual numbers of white
 ALIKE = 0.9  # rows of pixels are alike if their difference is below this share of another's
 LONG = 4  # longest proportion of an image
-NPZ_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
 
 if TYPE_CHECKING:
     import pandas
@@ -128,11 +127,7 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
 
 
 def shape_of_rows(rows: np.ndarray, name: str) -> np.ndarray:
-    """Turn rows (N, K) into images (N, side, side, 1 or 3): the shape in which a row of pixels is most like the next.
-
-    Raises:
-        InputError: K fits no square image, or another shape fits as well or better.
-    """
+    """Turn rows (N, K) into images (N, side, side, 1 or 3): the shape in which rows of pixels are most alike."""
     count = rows.shape[1]
     channels = 1 if math.isqrt(count) ** 2 == count else 3
     side = math.isqrt(count // channels)
@@ -235,7 +230,8 @@ def _read_npz(path: Path) -> Arrays:
         with stored:
             arrays = {name.lower(): stored[name] for name in stored.files}
     keys = [("train", "images", "labels"), ("train", "x", "y"), ("train", "data", "target")]
-    keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]
+    for part in PARTS:
+        keys += [(part, f"x_{part}", f"y_{part}"), (part, f"{part}_images", f"{part}_labels")]
     pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}
     wanted = "x_train and y_train, train_images and train_labels, or images and labels"
     expect(bool(pairs), str(path), wanted, ", ".join(arrays))

@@ -14,7 +14,7 @@ from torch.nn.functional import interpolate
 from ...atomic import checked, reading
 from ...errors import GraphcapsError, check_name, did_you_mean, expect
 from ...names import DATASETS, own_images
-from .array_files import read_arrays
+from .array_files import as_pixels, read_arrays
 from .augment import in_fixed_places, in_frame
 from .images import Images, Pairs
 from .listing import list_csv, list_folder
@@ -149,10 +149,6 @@ def _read_torchvision(name: str, root: Path, download: bool) -> list[Images]:
 
 
 def _images(dataset: Any) -> Images:
-    pixels = torch.as_tensor(dataset.data)
-    if pixels.dim() == 3:
-        pixels = pixels[:, None]
-    elif pixels.shape[3] == 3:  # CIFAR-10 has channels last
-        pixels = pixels.permute(0, 3, 1, 2)
+    pixels = torch.from_numpy(as_pixels(np.asarray(dataset.data), "images")).permute(0, 3, 1, 2)
     labels = dataset.labels if hasattr(dataset, "labels") else dataset.targets
     return Images(pixels.contiguous(), torch.as_tensor(np.asarray(labels, np.int64)))

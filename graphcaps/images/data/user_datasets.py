@@ -6,6 +6,7 @@ the files' names and contents. You can delete it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -91,12 +92,9 @@ def _groups(names: list[str], pattern: str) -> list[str]:
 
 def _cached(stored: Path, about: str, decode: Callable[[], Decoded]) -> Decoded:
     """The content of a cache ``about`` the same files, or else what ``decode`` returns, which is stored."""
-    try:
-        with np.load(checked(stored)) as arrays:
-            if arrays["about"] == about:
-                return arrays["pixels"], json.loads(str(arrays["bad"]))
-    except DAMAGED:
-        pass
+    with contextlib.suppress(*DAMAGED), np.load(checked(stored)) as arrays:
+        if arrays["about"] == about:
+            return arrays["pixels"], json.loads(str(arrays["bad"]))
     pixels, bad = decode()
     with replacing(stored) as temporary:
         np.savez(temporary, pixels=pixels, about=about, bad=json.dumps(bad))
