@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
+import sys
 import typing
 import unicodedata
 from dataclasses import dataclass
@@ -216,17 +217,24 @@ class TrainConfig:
         usual = {field.name: field.default for field in dataclasses.fields(self)} | {"routing": self._default_routing()}
         return [key for key, default in usual.items() if getattr(self, key) != default]
 
-    def command(self) -> str:
+    def command(self, here: bool = False) -> str:
         """The command that trains with these settings on any machine. It omits defaults and folders.
+
+        With ``here``, it repeats a run on this machine: it has the folder of the data, and of a routing's module.
 
         >>> TrainConfig(dataset="digits", epochs=3).command()
         'graphcaps train --dataset digits --epochs 3'
         """
-        words = ["graphcaps train"]
+        words, module = ["graphcaps train"], sys.modules.get(self.routing.partition(":")[0])
+        if here and module is not None and (file := getattr(module, "__file__", None)):
+            folder = Path(file).absolute().parents[module.__name__.count(".") + (Path(file).stem == "__init__")]
+            words.insert(0, f"PYTHONPATH={shlex.quote(str(folder))}")
         for key in self.changed():
             if key not in ("data", "out", "name", "capture"):
                 value = getattr(self, key)
                 words.append(f"--{key.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}"))
+        if here and self.dataset != "digits":
+            words.append(f"--data {shlex.quote(str(self.data.absolute()))}")
         return " ".join(words)
 
     def to_json(self, **about) -> str:

@@ -41,7 +41,7 @@ def result(
     """The content of result.json. ``best`` is the network of the best epoch; ``state`` is the final state."""
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
     return {
-        "command": config.command(),
+        "command": config.command(here=True),
         "model": config.model,
         "dataset": config.dataset,
         "epochs": config.epochs,

@@ -15,6 +15,7 @@ import itertools
 import json
 import logging
 import math
+import os
 import shlex
 import tempfile
 from collections.abc import Sequence
@@ -82,12 +83,20 @@ class Run:
                     except OSError as error:
                         if error.errno not in NAME_TAKEN:
                             raise
-                taken = cls(config.out / config.name, config)
-                resume = f", or go on with: graphcaps train --resume {taken}"
-                advice = f"Choose another --name{resume * (taken.path / 'config.json').exists()}"
-                raise GraphcapsError(f"name: expected a new run folder, {taken} exists. {advice}")
+                raise cls(config.out / config.name, config)._taken()
         except OSError as error:
             raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {error.strerror}") from None
+
+    @classmethod
+    def check_name(cls, config: TrainConfig) -> None:
+        """Raise ``GraphcapsError`` if the name is taken: before images are loaded, which may take minutes."""
+        path = config.out / config.name
+        if config.name and os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
+            raise cls(path, config)._taken()
+
+    def _taken(self) -> GraphcapsError:
+        resume = f", or go on with: graphcaps train --resume {self}" * (self.path / "config.json").exists()
+        return GraphcapsError(f"name: expected a new run folder, {self} exists. Choose another --name{resume}")
 
     @classmethod
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:

@@ -55,6 +55,7 @@ def train(
     expect((images is None) == (labels is None), "images and labels", "both", "one of them")
     if resume is None:
         run, config = None, _of_new_run(config, images, labels)
+        Run.check_name(config)
     else:
         expect(images is None, "resume", "no images with it", "some", "A resumed run loads its own images")
         run = Run.open(resume)
