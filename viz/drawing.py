@@ -3,7 +3,6 @@
 import base64
 import html
 import os
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,11 +11,9 @@ from matplotlib.figure import Figure
 
 from graphcaps import viz
 from graphcaps.errors import check_name, expect
-from graphcaps.progress import bar
 from graphcaps.viz import PICTURES, style
 from graphcaps.viz.results.reconstructions import has_reconstructions, sheet
-from graphcaps.viz.routing.film import write_gif, write_mp4
-from graphcaps.viz.routing.picture import Picture
+from graphcaps.viz.routing.film import write_film
 from graphcaps.viz.routing.timeline import OVER, size_in_words
 from graphcaps.viz.routing_trace import RoutingTrace
 
@@ -60,7 +57,8 @@ def draw(
     check_name("over", over, ("both", *OVER))
     check_name("format", format, FORMATS)
     folder = Path(folder)
-    moving = [name for name in PICTURES if what == name or (what == "all" and kind_of(name).suits(trace))]
+    fitting = ["entropy", "graph"] if trace.nodes is None else ["entropy", "graph", "nodes"]
+    moving = fitting if what == "all" else [what] if what in PICTURES else []
     expect(node is None or "nodes" in moving, "node", "none unless a graph's nodes are drawn", node)
     spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
     written: list[Path] = []
@@ -71,9 +69,9 @@ def draw(
             for kind in dict.fromkeys((format, "png") if name == "story" else (format,)):
                 medium = kind_of(name).still if kind in STILL else kind_of(name).film
                 medium = style.dark(medium) if dark and name in ("graph", "story") else medium
-                own: dict[str, Any] = {"node": node} if name == "nodes" else {}
+                options: dict[str, Any] = {"node": node} if name == "nodes" else {}
                 path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{kind}"
-                picture(trace, name, path, over=span, image=image, medium=medium, **own)
+                picture(trace, name, path, over=span, image=image, medium=medium, **options)
                 written.append(path)
     if what == "sheet" or (what == "all" and has_reconstructions(trace)):
         path = folder / f"sheet.{format if format in STILL else 'png'}"
@@ -101,20 +99,18 @@ def picture(
     Returns:
         The path, or a matplotlib figure of the network's answer.
     """
-    what = what if what != "auto" else "nodes" if kind_of("nodes").suits(trace) else "graph"
+    if what == "auto":
+        what = "graph" if trace.nodes is None else "nodes"
     check_name("what", what, tuple(PICTURES))
-    drawn: Picture = kind_of(what)(trace, **options)
+    drawn = kind_of(what)(trace, **options)
     if path is None:
         return drawn.figure
     path = Path(path)
     check_name("path", path.suffix[1:], FORMATS)
     if path.suffix[1:] in STILL:
         style.save(drawn.figure, path, drawn.medium)
-        return path
-    frames, done = len(drawn.frames()), count(1)
-    with bar(path.name) as on_progress:
-        film = write_mp4 if path.suffix == ".mp4" else write_gif
-        film(drawn, path, lambda: on_progress(next(done) / frames))
+    else:
+        write_film(drawn, path)
     return path
 
 

@@ -34,7 +34,7 @@ def test_the_entropy_line_is_the_mean_over_children_of_the_traces_entropies(trac
     picture = viz.EntropyPicture(trace, image=1)
     wanted = [entropy_by_hand(trace, trace.c[-1, r, 1])[0] for r in range(3)]
     assert picture.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
-    assert picture.mean.get_xdata() == pytest.approx(range(1, 4))
+    assert picture.mean.get_xdata() == pytest.approx(range(3))
     picture = viz.EntropyPicture(trace, over="epochs")  # after the iterations of training
     wanted = [entropy_by_hand(trace, trace.c[k, 2, 0])[0] for k in range(3)]
     assert picture.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)

@@ -74,7 +74,7 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         if broken.any():
             k, r, n = np.argwhere(broken)[0]
             raise not_finite(name, n, f"epoch {trace.epochs[k]}, iteration {r + 1}")
-    degrees = np.bincount(trace.src, minlength=trace.num_children)
+    degrees = trace.degrees
     present = np.unique(degrees[degrees > 0])
     fields = None
     if trace.fields is not None and trace.images is not None:
@@ -100,7 +100,7 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "order": order.tolist(),
         "threshold": trace.threshold,
         "fields": fields,
-        "images": [_image(trace, n, degrees, order) for n in range(trace.num_images)],
+        "images": [_image(trace, n, order) for n in range(trace.num_images)],
         **softmax,
     }
 
@@ -123,28 +123,24 @@ def _source(trace: RoutingTrace) -> list[str]:
     return [*run, *([count(int(trace.epochs[-1]), "epoch")] if trace.epochs[-1] > 0 else [])]
 
 
-def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) -> dict:
+def _image(trace: RoutingTrace, n: int, order: np.ndarray) -> dict:
     c = trace.c[:, :, n].astype(np.float64)  # (K, R, E)
     shown = _shown_edges(trace, c[-1, -1], trace.lengths[-1, trace.answer_at, n])
-    linked = np.zeros((*c.shape[:2], trace.num_children))
-    linked[..., degrees > 0] = entropies(trace, c.reshape(-1, trace.num_edges))[0].reshape(*c.shape[:2], -1)
-    pixels = None if trace.images is None else trace.images[n]
-    chosen = None
-    if trace.agreement is None:
-        rows = c.reshape(-1, trace.num_edges)  # at most one edge of a child has more than half
-        counts = [np.bincount(trace.dst[row > 0.5], minlength=trace.num_parents) for row in rows]
-        chosen = np.reshape(counts, (*c.shape[:2], -1)).tolist()
+    entropy, of_linked = np.zeros((*c.shape[:2], trace.num_children)), entropies(trace, c)[0]
+    entropy[..., trace.degrees > 0] = of_linked
+    # At most one edge of a child has more than half.
+    chosen = None if trace.agreement is not None else trace.per_parent(c > 0.5).astype(int).tolist()
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
-        "pixels": None if pixels is None else packed(pixels),
+        "pixels": None if trace.images is None else packed(trace.images[n]),
         "src": trace.src[shown].tolist(),
         "dst": trace.dst[shown].tolist(),
         "order": order[np.isin(order, trace.src[shown])].tolist(),
         "c": _quantised(c[..., shown]),
         "b": _quantised(trace.b[:, :, n, shown]),
         "agreement": None if trace.agreement is None else _quantised(trace.agreement[:, :, n, shown]),
-        "entropy": _quantised(linked),
-        "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
+        "entropy": _quantised(entropy),
+        "mean_entropy": of_linked.mean(axis=-1).tolist(),
         "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),
         "chosen": chosen,
     }

@@ -31,11 +31,11 @@ class GraphPicture(Picture):
     """
 
     film, still = style.WIDE, style.PAGE
-    options: tuple[str, ...] = ("shown_edges",)
     votes: Any
     parents: Any
 
-    def draw(self) -> None:
+    def draw(self, shown_edges: np.ndarray | None = None) -> None:
+        self.shown_edges = shown_edges
         trace, time, medium = self.trace, self.timeline, self.medium
         # Decoded images are those of the last epoch's iterations, so a picture over epochs has none.
         self.votes, self.parents = (
@@ -43,10 +43,11 @@ class GraphPicture(Picture):
             for images in (trace.decoded_votes, trace.decoded_parents)
         )
         self.tint = tinted(trace, self.image, time.c[-1], self.parents, self.named, [self.color(j) for j in self.named])
-        longest = int(time.lengths[-1].argmax())
-        self.truth = f"answer: {self.names[longest] if longest in self.named else 'none'}"
-        is_told = self.true is not None and medium.heading
-        self.truth = f"true label: {self.names[self.true or 0]}, {self.truth}" if is_told else ""
+        longest, label = int(time.lengths[-1].argmax()), -1 if trace.labels is None else int(trace.labels[self.image])
+        self.truth = ""
+        if label >= 0 and medium.heading:
+            answer = self.names[longest] if longest in self.named else "none"
+            self.truth = f"true label: {self.names[label]}, answer: {answer}"
         rows = max(min(MOST_STRIPS, len(np.unique(trace.src))), 3 * len(self.named))
         tall = np.clip(23 * rows, 230, 560) if medium.heading else np.clip(14 * rows, 130, 400)
         places = self._places(float(tall))

@@ -15,7 +15,6 @@ from graphcaps.viz.routing.entropy import entropies
 from graphcaps.viz.routing.layout import laid_out
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import between, count
-from graphcaps.viz.routing_trace import RoutingTrace
 
 MAX_EDGES = 2000  # edges drawn at most
 EQUAL = "try unit_votes=True, concentration=4.0"  # shown if couplings stay nearly equal
@@ -53,15 +52,9 @@ class NodesPicture(Picture):
         InputError: the trace is of another layer, or there is no such node.
     """
 
-    options = ("node",)
-
-    @staticmethod
-    def suits(trace: RoutingTrace) -> bool:
-        return trace.nodes is not None
-
-    def draw(self) -> None:
-        trace, node = self.trace, self.node
-        expect(self.suits(trace), "trace", "one of CapsuleConv on a graph with one kind of node", "another")
+    def draw(self, node: int | None = None) -> None:
+        trace, self.node = self.trace, node
+        expect(trace.nodes is not None, "trace", "one of CapsuleConv on a graph with one kind of node", "another")
         pairs, couplings = trace.couplings_of_links(self.timeline.c)
         number = int(pairs.max()) + 1
         if node is not None:

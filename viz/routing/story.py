@@ -8,7 +8,6 @@ from graphcaps.errors import expect
 from graphcaps.viz import style
 from graphcaps.viz.routing.graph import GraphPicture
 from graphcaps.viz.routing.timeline import Frame
-from graphcaps.viz.routing_trace import RoutingTrace
 
 _MOVING = 18  # frames in which shares flow
 
@@ -20,11 +19,6 @@ class StoryPicture(GraphPicture):
     """
 
     film, still, colors = style.SCREEN, replace(style.PAGE, dpi=160), 48
-    options = ()
-
-    @staticmethod
-    def suits(trace: RoutingTrace) -> bool:
-        return False  # it shows what GraphPicture shows, so that it is drawn only if it is named
 
     def draw(self) -> None:
         self.source = ""  # a story has no footer

@@ -73,11 +73,6 @@ class Timeline:
         """Position of the last step, which is the network's answer."""
         return float(len(self) - 1)
 
-    @property
-    def x(self) -> np.ndarray:
-        """(S,) places of the steps on an axis: iterations at their numbers; epochs evenly, as they double."""
-        return np.arange(len(self)) + (1 if self.over == "iterations" else 0)
-
     def at(self, position: float) -> tuple[np.ndarray, np.ndarray]:
         """Couplings (E,) and lengths (J,) at ``position``, interpolated linearly between steps."""
         return between(self.c, position), between(self.lengths, position)
@@ -91,7 +86,7 @@ class Timeline:
 
     def frames(self) -> list[Frame]:
         """The answer, then each step, held for a while, with eased frames in between, up to the answer again."""
-        number = min(_EASED_FRAMES, _MAX_FRAMES // len(self) - 1) if len(self) < _MAX_FRAMES else 0
+        number = max(0, min(_EASED_FRAMES, _MAX_FRAMES // len(self) - 1))
         eased = [(1 - math.cos(math.pi * k / (number + 1))) / 2 for k in range(1, number + 1)]
         frames = [Frame(self.end, _HOLD)] if len(self) > 1 else []
         for step in range(len(self) - 1):

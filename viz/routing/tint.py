@@ -46,12 +46,11 @@ def tinted(
     if decoded is None:
         return lambda c, position: np.broadcast_to(plain, (*plain.shape[:2], 3))
     drawn = decoded[:, parents].max(axis=2) / 255  # (T, P, H, W)
-    chance = 1 / np.bincount(trace.src, minlength=trace.num_children)[trace.src]
+    chance = 1 / trace.degrees[trace.src]
     palette = np.array(colors).reshape(-1, 3)
 
     def beyond_chance(c: np.ndarray) -> np.ndarray:
-        pull = np.bincount(trace.dst, np.maximum(c - chance, 0), trace.num_parents)
-        return pull[parents]  # (P,)
+        return trace.per_parent(np.maximum(c - chance, 0))[parents]  # (P,)
 
     full = max(LITTLE * float((chance * (1 - chance)).sum()), float(beyond_chance(answer).max(initial=0)))
 
