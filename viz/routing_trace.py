@@ -170,7 +170,7 @@ class RoutingTrace:
         return loads < DEAD_BELOW * at_equal
 
     def couplings_of_links(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Couplings of each pair of linked nodes in a user's graph: means over parallel edges and source capsules.
+        """Couplings of each pair of linked nodes in a user's graph: means over parallel edges.
 
         Args:
             c: (S, E) couplings of a trace with ``nodes``.

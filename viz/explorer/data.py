@@ -74,18 +74,18 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         if broken.any():
             k, r, n = np.argwhere(broken)[0]
             raise not_finite(name, n, f"epoch {trace.epochs[k]}, iteration {r + 1}")
-    degrees = trace.degrees
-    present = np.unique(degrees[degrees > 0])
-    fields = None
+    linked = trace.degrees[trace.degrees > 0]
+    degrees, fields = np.unique(linked).tolist(), None
     if trace.fields is not None and trace.images is not None:
         places, of = np.unique(trace.fields, axis=0, return_inverse=True)
         fields = {"places": places.tolist(), "of": of.ravel().tolist()}
     order = children_in_order(trace, trace.c[-1, trace.answer_at].astype(np.float64).mean(axis=0))
+    title = " on ".join(str(trace.about[key]) for key in ("model", "dataset") if key in trace.about)
+    run = [f"run {trace.about['run']}"] if "run" in trace.about else []
     return {
         "version": VERSION,
-        "title": " on ".join(str(trace.about[key]) for key in ("model", "dataset") if key in trace.about)
-        or str(trace.about.get("layer", "routing")),
-        "source": _source(trace),
+        "title": title or str(trace.about.get("layer", "routing")),
+        "source": run + ([count(int(trace.epochs[-1]), "epoch")] if trace.epochs[-1] > 0 else []),
         "start": int(image),
         "parents": [{"name": name, "color": style.hex_color(j)} for j, name in enumerate(trace.parent_names)],
         "children": trace.num_children,
@@ -93,10 +93,10 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "epochs": trace.epochs.tolist(),
         "iterations": trace.num_iterations,
         "trained": trace.answer_at + 1,
-        "level": float(np.log(degrees[degrees > 0]).mean()),
-        "choices": int(present[0]) if len(present) == 1 else None,
-        "unlinked": np.flatnonzero(degrees == 0).tolist(),
-        "degrees": present.tolist(),
+        "level": float(np.log(linked).mean()),
+        "choices": degrees[0] if len(degrees) == 1 else None,
+        "unlinked": np.flatnonzero(trace.degrees == 0).tolist(),
+        "degrees": degrees,
         "order": order.tolist(),
         "threshold": trace.threshold,
         "fields": fields,
@@ -116,11 +116,6 @@ def _of_softmax(trace: RoutingTrace) -> tuple[RoutingTrace, dict]:
         trace = dataclasses.replace(trace, epochs=trace.epochs[-1:], trained_iterations=len(steps), **turned)
     names = [style.cut(name) for name in trace.child_names]
     return trace, {"words": words | {"step": step}, "steps": steps, "dead": dead.tolist(), "child_names": names}
-
-
-def _source(trace: RoutingTrace) -> list[str]:
-    run = [f"run {trace.about['run']}"] if "run" in trace.about else []
-    return [*run, *([count(int(trace.epochs[-1]), "epoch")] if trace.epochs[-1] > 0 else [])]
 
 
 def _image(trace: RoutingTrace, n: int, order: np.ndarray) -> dict:

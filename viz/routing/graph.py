@@ -1,15 +1,23 @@
-"""The ribbons between the children and the parents over the rounds of routing, beside the image."""
+"""The ribbons between the children and the parents over the rounds of routing, beside the image, and their story.
 
+The story is eight seconds for a README: ink, equal shares, shares that flow, and the ink tinted by the answers.
+"""
+
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from graphcaps.errors import expect
 from graphcaps.viz import style
 from graphcaps.viz.routing.panel import Box, Panel
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.ribbons import MOST_STRIPS
 from graphcaps.viz.routing.selection import decisions
+from graphcaps.viz.routing.timeline import Frame
 from graphcaps.viz.routing.tint import tinted
+
+_MOVING = 18  # frames of a story in which shares flow
 
 
 class GraphPicture(Picture):
@@ -25,9 +33,7 @@ class GraphPicture(Picture):
 
     Attributes:
         panels: one ``Panel`` for a film, one per round for a still.
-        votes, parents: the decoded images of the children and of the parents in each round, or None.
-        tint: gives the image (H, W, 3) for couplings (E,) at a position; None if the trace has no image.
-        truth: the true label and the answer, for below the image of a film.
+        tint: a function from couplings (E,) and a position to the image (H, W, 3); None if the trace has no image.
     """
 
     film, still = style.WIDE, style.PAGE
@@ -91,3 +97,55 @@ class GraphPicture(Picture):
             line += f". {decided.gives_most.sum():,} of {len(decided.child):,} give most of themselves to one "
             line += f"{self.trace.parent_word[0]}; undecided: {(decided.word == 'undecided').sum():,}"
         self._heading.say(self.choice(position), line[0].upper() + line[1:])
+
+
+class StoryPicture(GraphPicture):
+    """A ``GraphPicture`` whose film begins and ends with the image alone. Its still is that of ``GraphPicture``.
+
+    Positions from -1 to 0, and from the last step to one more, show the image alone.
+    """
+
+    film, still, colors = style.SCREEN, replace(style.PAGE, dpi=160), 48
+
+    def draw(self) -> None:
+        self.source = ""  # a story has no footer
+        super().draw()
+        has_both = self.tint is not None and self.parents is not None
+        expect(has_both, "trace", "images and decoded parents, for a story over iterations", "none")
+        self._place = self.panels[0].image.get_extent()
+
+    def frames(self) -> list[Frame]:
+        """Steps in which couplings change more last longer, since the first rounds of many hardly change them."""
+        c, end = self.timeline.c, self.timeline.end
+        changes = np.abs(np.diff(c, axis=0)).sum(axis=1)
+        spent = np.append(0, np.cumsum(changes / (changes.sum() or 1) + 0.5 / max(1, len(changes))))
+        flow = np.interp(np.linspace(0, spent[-1], _MOVING), spent, np.arange(len(c)))[1:-1]
+        zoom = np.array([0.25, 0.5, 0.75])
+        moving = [Frame(float(position), 0.12) for position in (*(zoom - 1), *flow, *(end + zoom))]
+        return sorted([Frame(-1.0, 1.2), Frame(0.0, 1.2), *moving, Frame(end, 1.3), Frame(end + 1.0, 1.6)])
+
+    def show(self, position: float) -> None:
+        step = float(np.clip(position, 0, self.timeline.end))
+        super().show(step)
+        if not self.medium.heading:
+            return
+        (digit, digits), parts, title = self.trace.parent_word, self.words[1], "Whose is this ink?"
+        if position < 0 and len(self.named) == 2:
+            title = f"Two {digits} share this ink. Whose stroke is whose?"
+        elif position >= self.timeline.end:
+            title = self.choice(step)
+        elif position > 0:
+            title = f"{parts.capitalize()} side with the {digit} that they agree on"
+        elif position == 0:
+            title = f"At first, all {parts} divide themselves equally among {len(self.names)} {digits}"
+        self._heading.say(title, f"Round {round(step) + 1} of {len(self.timeline)}" if position >= 0 else "")
+        rule = f"A pixel is tinted by how\nstrongly each {digit}'s decoded\n"
+        self.panels[0].below.set_text(rule + "picture covers it, weighted\nby its gained shares")
+        panel, share = self.panels[0], (1 - np.cos(np.pi * (position - step))) / 2
+        left, right, bottom, top = self._place
+        size = min((self._height - 130) / (bottom - top), 1.8)
+        wide, tall, middle = size * (right - left) / 2, size * (bottom - top), self.medium.width / 2
+        large = np.array((middle - wide, middle + wide, 90 + tall, 90))
+        panel.image.set_extent(tuple(np.array(self._place) * (1 - share) + large * share))
+        for artist in panel.graph:
+            artist.set_visible(position == step)

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
-from matplotlib.patheffects import withStroke
 
 from graphcaps.errors import check_whole, expect
 from graphcaps.viz import style
@@ -17,12 +16,11 @@ from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import between, count
 
 MAX_EDGES = 2000  # edges drawn at most
-EQUAL = "try unit_votes=True, concentration=4.0"  # shown if couplings stay nearly equal
 
 _THIN = 0.5  # points
 _BEND = 0.12  # sideways bend, as a share of the edge's length, if the reverse edge is drawn too
 _CURVE = np.linspace(0, 1, 12)[:, None]
-_MAX_NAMED = 12  # nodes that have their names beside them, if names don't fit into nodes
+_SMALLEST = 4  # points of letters
 _PAPER = np.array(to_rgb(style.FAINT))
 
 
@@ -31,8 +29,8 @@ class NodesPicture(Picture):
 
     An edge has the colour of the capsule that it is coupled with most. Its width grows linearly with this coupling,
     from undecided (all capsules have an equal share) to 1. Its colour goes from grey to the capsule's in the same way.
-    A loop is a ring around its node. Two edges between the same nodes, in opposite
-    directions, each bend to their right. Parallel edges, and capsules of one source, are drawn as their mean.
+    A loop is a ring around its node. Two edges between the same nodes, in opposite directions, each bend to their
+    right. Parallel edges are drawn as their mean. Names of nodes are written if they fit into the nodes.
 
     Args:
         trace, over, image, medium: as in ``Picture``; the trace is one of ``CapsuleConv``.
@@ -40,13 +38,10 @@ class NodesPicture(Picture):
             edges, the nodes with the most edges.
 
     Attributes:
-        shown: (n,) the nodes that are drawn, ascending.
         edges: (P, 2) nodes of the edges that are drawn.
-        couplings: (S, P, num_caps) their couplings.
-        low: the coupling of the thinnest line; that of the widest is 1.
         lines: LineCollection of the edges, in the order of ``order``: the weakest in the answer comes first. Loops have
             width 0.
-        nodes: PathCollection of the nodes.
+        nodes: PathCollection of the nodes, in ascending order.
 
     Raises:
         InputError: the trace is of another layer, or there is no such node.
@@ -64,17 +59,13 @@ class NodesPicture(Picture):
         self.edges, self.couplings = pairs[drawn], couplings[:, drawn]
         self.shown, ends = np.unique(self.edges, return_inverse=True)
         self._ends = ends.reshape(-1, 2)  # (P, 2) places in shown
-        degrees = np.unique(np.unique(trace.src, return_counts=True)[1])  # the different numbers of edges of a child
-        self.low = 1 / degrees[0] if len(degrees) == 1 and degrees[0] > 1 else 0.0
-        edge_is_child = len(degrees) == 1 and degrees[0] == trace.num_caps
-        self.words = ("edge", "edges") if edge_is_child else ("child", "children")
+        self.low = 1 / trace.num_caps if trace.num_caps > 1 else 0.0  # the coupling of the thinnest line
+        self.words = ("edge", "edges")
         self.names = [f"capsule {j % trace.num_caps}" for j in range(trace.num_parents)]
         self._colors = np.array([style.color(k) for k in range(trace.num_caps)])
         self._lay_out(self._size_in_words(number, len(pairs)))
         self._draw_graph(self._main)
-        entropy, levels = entropies(trace, self.timeline.c)
-        self._means = entropy.mean(axis=1)
-        self._hint = EQUAL if self._means[-1] > 0.95 * levels.mean() else self.source
+        self._means = entropies(trace, self.timeline.c)[0].mean(axis=1)
 
     def _size_in_words(self, nodes: int, edges: int) -> str:
         what = f"{count(len(self.shown), 'node')}, {count(len(self.edges), 'edge')}"
@@ -85,7 +76,8 @@ class NodesPicture(Picture):
         elif len(self.edges) < edges:
             what = f"the {len(self.shown):,} nodes with the most edges, of {nodes:,}"
         recorded = self.trace.about.get("edges")
-        return what + (f"; {recorded} votes are recorded" if recorded else "")
+        what += f"; {recorded} votes are recorded" if recorded else ""
+        return f"{self.source}: {what}" if self.source else what
 
     def _lay_out(self, size_in_words: str) -> None:
         """Make the figure: the graph, its size in words, and a key of the capsules below it."""
@@ -125,28 +117,12 @@ class NodesPicture(Picture):
         self._write_names(axes, at, 10 * scale)
 
     def _write_names(self, axes: Axes, at: np.ndarray, size: float) -> None:
-        """Write names or numbers into the nodes; or, if they don't fit, names above the nodes with most edges."""
+        """Write names or numbers into the nodes, if letters there aren't too small."""
         texts = [self.trace.node_names[n] if self.trace.node_names else str(n) for n in self.shown]
         size *= self.medium.line * min(1, 2.2 / max(map(len, texts)))
-        looks: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": size, "zorder": 4}
-        written, rise = list(range(len(at))), 0.0
-        if size < 4:
-            halo = withStroke(linewidth=2.5, foreground="white")
-            looks |= {"size": self.medium.small, "va": "bottom", "path_effects": [halo]}
-            written, rise = self._apart(at, texts, float(np.ptp(axes.get_xlim())) / axes.bbox.width), 0.012
-        for n in written:
-            axes.text(at[n, 0], at[n, 1] + rise, texts[n], **looks)
-
-    def _apart(self, at: np.ndarray, texts: list[str], pixel: float) -> list[int]:
-        """The nodes with most edges whose texts don't lie over one another."""
-        named: list[int] = []
-        wide, tall = 0.85 * self.medium.small * pixel, 1.9 * self.medium.small * pixel  # of a letter and of a line
-        for n in np.argsort(-np.bincount(self._ends.ravel()), kind="stable").tolist():
-            away = abs(at[named] - at[n])
-            room = np.array([wide * (len(texts[n]) + len(texts[other])) / 2 for other in named])
-            if ((away[:, 0] > room) | (away[:, 1] > tall)).all() and len(named) < _MAX_NAMED:
-                named.append(n)
-        return named
+        if size >= _SMALLEST:
+            for (x, y), text in zip(at, texts, strict=True):
+                axes.text(x, y, text, ha="center", va="center_baseline", size=size, zorder=4)
 
     def _positions(self) -> np.ndarray:
         """(n, 2) in [0, 1]: the trace's own positions with their proportions kept, else those of networkx."""
@@ -180,7 +156,7 @@ class NodesPicture(Picture):
         self.nodes.set(edgecolors=rings, linewidths=ring_widths)
         mean = float(between(self._means, position))
         line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat"
-        self._heading.say(self.choice(position), line, self._hint)
+        self._heading.say(self.choice(position), line)
 
 
 def edges_to_draw(pairs: np.ndarray, node: int | None) -> np.ndarray:
@@ -188,9 +164,6 @@ def edges_to_draw(pairs: np.ndarray, node: int | None) -> np.ndarray:
     wanted = np.ones(len(pairs), bool) if node is None else pairs[:, 1] == node
     if wanted.sum() <= MAX_EDGES:
         return wanted
-    degree = np.bincount(pairs.ravel())
-    rank = np.empty(len(degree), np.int64)
-    rank[np.argsort(-degree, kind="stable")] = np.arange(len(degree))
+    rank = np.argsort(np.argsort(-np.bincount(pairs.ravel()), kind="stable"))  # 0: the node with the most edges
     needed = rank[pairs[:, 0]] if node is not None else rank[pairs].max(axis=1)  # the higher rank of an edge's nodes
-    fitting = np.cumsum(np.bincount(needed[wanted], minlength=len(degree))) <= MAX_EDGES
-    return wanted & (needed < fitting.sum())
+    return wanted & (needed < np.sort(needed[wanted])[MAX_EDGES])

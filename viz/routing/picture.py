@@ -31,7 +31,7 @@ class Picture:
         words: for a child and for several.
 
     Raises:
-        InputError, GraphcapsError: as ``Timeline.of``.
+        InputError, GraphcapsError: as ``Timeline``.
     """
 
     figure: Figure
@@ -51,7 +51,7 @@ class Picture:
         **options: Any,
     ):
         self.trace, self.image, self.medium = trace, image, medium or self.film
-        self.timeline = Timeline.of(trace, over, image)
+        self.timeline = Timeline(trace, over, image)
         self.named = shown_parents(trace, self.timeline.lengths[-1])
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]
