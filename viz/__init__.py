@@ -20,12 +20,12 @@ PICTURES = {
 """The moving pictures, each with what it shows."""
 
 __all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "NodesPicture", "StoryPicture"]
-__all__ += ["animations", "color", "confusion", "draw", "explorer_page", "picture", "save", "sheet"]
+__all__ += ["animations", "color", "confusion", "draw", "explorer_page", "picture", "save"]
 
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import animations, draw, picture
     from graphcaps.viz.explorer.html import explorer_page
-    from graphcaps.viz.results import confusion, sheet
+    from graphcaps.viz.results import confusion
     from graphcaps.viz.routing.entropy import EntropyPicture
     from graphcaps.viz.routing.graph import GraphPicture, StoryPicture
     from graphcaps.viz.routing.nodes import NodesPicture
@@ -36,7 +36,7 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker accepts any name
     _MODULES = {
         "drawing": "animations draw picture",
         "explorer.html": "explorer_page",
-        "results": "confusion sheet",
+        "results": "confusion",
         "routing.entropy": "EntropyPicture",
         "routing.graph": "GraphPicture StoryPicture",
         "routing.nodes": "NodesPicture",

@@ -23,7 +23,6 @@ from graphcaps.atomic import replacing
 from graphcaps.errors import GraphcapsError, check_name, expect
 from graphcaps.progress import bar
 from graphcaps.viz import PICTURES, style
-from graphcaps.viz.results import has_reconstructions, sheet
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import OVER, size_in_words
 from graphcaps.viz.routing_trace import RoutingTrace
@@ -45,16 +44,16 @@ def draw(
     node: int | None = None,
     dark: bool = False,
 ) -> list[Path]:
-    """Draw a trace into files of ``folder``: NAME.gif for each picture that suits it, NAME-epochs.gif if the trace has
-    several epochs, and sheet.png if it has reconstructions. For story, also a still of three rounds, story.png.
+    """Draw a trace into files of ``folder``: NAME.gif for each picture that suits it, and NAME-epochs.gif if the trace
+    has several epochs. For story, also a still of three rounds, story.png.
 
     Args:
         folder: made if it is missing; files of the same names are replaced.
-        what: a name of ``viz.PICTURES``, sheet or all.
+        what: a name of ``viz.PICTURES``, or all.
         over: iterations, epochs or both. Both leaves epochs out if the trace has one, and for stills but entropy's.
         format: gif, webp or mp4 (needs ``pip install -e ".[video]"``) for films, and png, svg or pdf for stills. A
             still shows the network's answer in the last epoch, or all of the entropy's curves. It is 3.4 inches wide
-            for a column of a paper. The graph is 6.9 inches wide for a page, and the sheet 9 inches.
+            for a column of a paper. The graph is 6.9 inches wide for a page.
         image: index of the image that is drawn.
         node: draw this node of a graph and those that vote for it; None: the whole graph, or as much as fits.
         dark: make the pictures of the graph and the story for a dark page.
@@ -66,30 +65,26 @@ def draw(
         InputError: an argument that doesn't fit the trace.
         GraphcapsError: a folder that can't be written, mp4 without imageio-ffmpeg, couplings that are not finite.
     """
-    check_name("what", what, (*PICTURES, "sheet", "all"))
+    check_name("what", what, (*PICTURES, "all"))
     check_name("over", over, ("both", *OVER))
     check_name("format", format, FORMATS)
     folder = Path(folder)
     fitting = ["entropy", "graph"] if trace.nodes is None else ["entropy", "graph", "nodes"]
-    moving = fitting if what == "all" else [what] if what in PICTURES else []
-    expect(node is None or "nodes" in moving, "node", "none unless a graph's nodes are drawn", node)
-    spans = [over] if over != "both" else ["iterations", "epochs"] if len(trace.epochs) > 1 else ["iterations"]
+    names = fitting if what == "all" else [what]
+    expect(node is None or "nodes" in names, "node", "none unless a graph's nodes are drawn", node)
+    both = OVER if len(trace.epochs) > 1 else ("iterations",)
+    spans = both if over == "both" else (over,)
     written: list[Path] = []
     for span in spans:
-        for name in moving:
+        for name in names:
             if over == "both" and span == "epochs" and (name == "story" or (format in STILL and name != "entropy")):
                 continue  # the still over iterations already shows the last epoch
             for kind in dict.fromkeys((format, "png") if name == "story" else (format,)):
                 medium = kind_of(name).still if kind in STILL else kind_of(name).film
                 medium = style.dark(medium) if dark and name in ("graph", "story") else medium
                 options: dict[str, Any] = {"node": node} if name == "nodes" else {}
-                path = folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{kind}"
-                picture(trace, name, path, over=span, image=image, medium=medium, **options)
-                written.append(path)
-    if what == "sheet" or (what == "all" and has_reconstructions(trace)):
-        path = folder / f"sheet.{format if format in STILL else 'png'}"
-        style.save(sheet(trace), path)
-        written.append(path)
+                written.append(folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{kind}")
+                picture(trace, name, written[-1], over=span, image=image, medium=medium, **options)
     return written
 
 
@@ -168,7 +163,7 @@ def _palette_of(picture: Picture) -> Image.Image:
     looks: dict[str, Any] = {"method": Image.Quantize.MAXCOVERAGE, "dither": Image.Dither.NONE}
     # kmeans: large areas keep their colour
     image = Image.fromarray(np.concatenate(samples)).quantize(picture.colors, kmeans=2, **looks)
-    colors, paper = np.reshape(image.getpalette(), (-1, 3)), np.round(255 * np.array(to_rgb(picture.medium.paper)))
+    colors, paper = np.array(image.getpalette()).reshape(-1, 3), np.round(255 * np.array(to_rgb(picture.medium.paper)))
     colors[abs(colors - paper).max(axis=1) <= _NEAR] = paper
     image.putpalette([*paper.astype(int).tolist(), *colors.ravel().tolist()])
     return image

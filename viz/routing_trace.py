@@ -79,8 +79,6 @@ class RoutingTrace:
     """int64: true classes."""
     fields: Annotated[np.ndarray | None, "I 4"] = None
     """int32: top, left, height, width in pixels of each child's receptive field, which may cross the border."""
-    reconstructions: Annotated[np.ndarray | None, "N C H W"] = None
-    """uint8, last epoch: the decoder's picture of the longest capsule."""
     decoded_votes: Annotated[np.ndarray | None, "N I C H W"] = None
     """uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
     decoded_parents: Annotated[np.ndarray | None, "N T J C H W"] = None
@@ -155,10 +153,11 @@ class RoutingTrace:
     def dispatch(self) -> np.ndarray:
         """(K, N, J) the share of children whose largest coupling is with each parent. Equal ones share the child."""
         c = self.c[:, self.answer_at].astype(np.float64)
+        child: Any = (..., self.src)
         largest = np.zeros((*c.shape[:2], self.num_children))
-        np.maximum.at(largest, (..., self.src), c)
-        first = (c == largest[..., self.src]) & (c > 0)
-        shares = self.per_parent(first / np.maximum(1, self.per_child(first))[..., self.src])
+        np.maximum.at(largest, child, c)
+        first = (c == largest[child]) & (c > 0)
+        shares = self.per_parent(first / np.maximum(1, self.per_child(first))[child])
         return shares / np.maximum(1, (largest > 0).sum(axis=-1, keepdims=True))
 
     def dead(self) -> np.ndarray:
@@ -294,5 +293,5 @@ _DIMS: dict[str, str] = {
     if hasattr(hint, "__metadata__")
 }
 """For each array of a trace, its dims."""
-_PIXELS = ("images", "reconstructions", "decoded_votes", "decoded_parents")
+_PIXELS = ("images", "decoded_votes", "decoded_parents")
 _INTEGERS = ("src", "dst", "nodes", "parents", "epochs", "labels", "fields")

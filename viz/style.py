@@ -24,7 +24,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from graphcaps.atomic import replacing
 
@@ -177,16 +176,12 @@ def bare(axes: Axes) -> None:
     axes.spines[:].set_visible(False)
 
 
-def panel(figure: Figure, label: str, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a position in pixels from the top left of a figure."""
+def canvas(figure: Figure) -> Axes:
+    """Bare axes over the whole figure, in pixels from its top left."""
     wide, tall = figure.get_size_inches() * figure.dpi
-    return figure.add_axes((left / wide, 1 - (top + height) / tall, width / wide, height / tall), label=label)
-
-
-def write(figure: Figure, left: float, top: float, text: str, **looks: Any) -> Text:
-    """Write text below a position in pixels from the top left of a figure."""
-    wide, tall = figure.get_size_inches() * figure.dpi
-    return figure.text(left / wide, 1 - top / tall, text, **{"va": "top", "size": SMALL, **looks})
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, wide), ylim=(tall, 0))
+    axes.set_axis_off()
+    return axes
 
 
 def cut(name: str, most: int = 14) -> str:

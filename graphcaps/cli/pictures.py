@@ -20,9 +20,9 @@ from .networks import load_with_test
 if TYPE_CHECKING:
     What = str
 else:
-    What = Literal[("all", *PICTURES, "sheet")]
+    What = Literal[("all", *PICTURES)]
 _WHAT = " ".join(f"{name}: {shows}." for name, shows in PICTURES.items())
-_WHAT += " sheet: a still of reconstructions. all: all of these that the trace allows."
+_WHAT += " all: all of these that the trace allows, but the story."
 
 
 def viz(

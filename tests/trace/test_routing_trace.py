@@ -31,7 +31,6 @@ def trace(draw) -> RoutingTrace:
         images=rng.integers(0, 256, (2, 1, 5, 6), dtype=np.uint8),
         labels=np.array([1, 0]),
         fields=np.arange(16, dtype=np.int32).reshape(4, 4),
-        reconstructions=rng.integers(0, 256, (2, 1, 5, 6), dtype=np.uint8),
         nodes=np.array([[0, 1], [0, 0], [1, 1], [1, 1], [1, 0]], np.int32),
         positions=np.eye(2, dtype=np.float32),
         node_names=("a", "b"),

@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-from matplotlib.collections import LineCollection
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
@@ -15,16 +14,10 @@ _MOST_CURVES = 60  # at most this many children have a curve
 
 
 def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Entropy of each child's couplings in nats, and its uniform level. Children without edges are left out.
+    """Entropies (..., I') of the I' children with edges for couplings (..., E), and (I',) those of equal couplings.
 
-    H_i = -sum over its edges of c ln c. First c is divided by its sum, which float16 leaves at 1 within 5e-4.
-
-    Args:
-        trace: I' <= I of its children have edges.
-        c: (..., E) couplings.
-
-    Returns:
-        (..., I') entropies, and (I',) uniform levels: ln of the number of each child's edges.
+    In nats, they are -sum of c ln c over a child's edges, and ln of the number of its edges. First c is divided by its
+    sum, which float16 leaves at 1 within 5e-4.
     """
     linked = trace.degrees > 0
     total = trace.per_child(c)[..., trace.src]
@@ -34,11 +27,9 @@ def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 class EntropyPicture(Picture):
-    """Coupling entropy over iterations or epochs, with a dot at the current position.
+    """Coupling entropy over iterations or epochs: the mean over children, with a dot at the current position.
 
-    Attributes:
-        children: LineCollection of up to 60 children, in the colours of the parents that they are coupled with most.
-        mean: Line2D of the mean over all children.
+    Up to 60 children have curves, in the colours of the parents that they are coupled with most.
     """
 
     def draw(self) -> None:
@@ -59,15 +50,12 @@ class EntropyPicture(Picture):
         axes.set_xticks(ticks, [str(time.steps[k]) for k in ticks])
         axes.axhline(self._level, color=medium.muted, lw=0.9, ls=(0, (4, 3)))
         name = f"ln {round(math.exp(self._level))} = " if np.all(levels == levels[0]) else ""
-        text = f"dashed: equal couplings, {name}{self._level:.2f}"
-        axes.text(0.01, 1.02, text, transform=axes.transAxes, va="bottom", **small)
+        axes.set_title(f"dashed: equal couplings, {name}{self._level:.2f}", loc="left", **small)
         order = np.argsort(time.c[-1], kind="stable")
         strongest = np.zeros(trace.num_children, int)
         strongest[trace.src[order]] = trace.dst[order]  # the strongest come last
-        colors = [self.color(j) for j in strongest[np.unique(trace.src)][:_MOST_CURVES]]
-        lines = [np.column_stack((range(len(time)), curve)) for curve in self._entropies.T[:_MOST_CURVES]]
-        self.children = LineCollection(lines, colors=colors, linewidths=1.6 * medium.line)
-        axes.add_collection(self.children, autolim=False)
+        axes.set_prop_cycle(color=[self.color(j) for j in strongest[np.unique(trace.src)]])
+        axes.plot(self._entropies[:, :_MOST_CURVES], lw=1.6 * medium.line)
         (self.mean,) = axes.plot(self._entropies.mean(axis=1), color=medium.ink, lw=2.6 * medium.line)
         (self._tip,) = axes.plot([], [], "o", color=medium.ink, ms=6 * medium.line, clip_on=False)
         self._value = axes.annotate("", (0, 0), (6, 0), va="top", textcoords="offset points", size=medium.small)

@@ -60,14 +60,12 @@ class GraphPicture(Picture):
         self._height = round(max(top + high for *_, (_, top, _, high) in places) + (38 if medium.heading else 17))
         self.figure = style.blank(medium.width, self._height, medium.paper)
         self._heading = style.Heading(self.figure, medium)
-        canvas = self.figure.add_axes((0, 0, 1, 1), xlim=(0, medium.width), ylim=(self._height, 0))
-        canvas.set_axis_off()
+        canvas = style.canvas(self.figure)
         self.panels = [Panel(self, canvas, square, box) for _, square, box in places]
         if medium.heading:
-            looks = {"size": medium.small, "color": medium.muted}
-            style.write(self.figure, 25, self._height - 20, self.source, **looks)
+            canvas.text(25, self._height - 20, self.source, va="top", size=medium.small, color=medium.muted)
         for panel, (step, square, _) in zip(self.panels, places, strict=True) if not medium.heading else ():
-            style.write(self.figure, square[0], 4, time.title(step).split(" of ")[0], size=medium.text, weight="bold")
+            canvas.text(square[0], 4, time.title(step).split(" of ")[0], va="top", size=medium.text, weight="bold")
             panel.show(step)
 
     def _places(self, tall: float) -> list[tuple[float, Box, Box]]:
@@ -107,9 +105,9 @@ class StoryPicture(GraphPicture):
 
     film, still, colors = style.SCREEN, replace(style.PAGE, dpi=160), 48
 
-    def draw(self) -> None:
+    def draw(self, shown_edges: np.ndarray | None = None) -> None:
         self.source = ""  # a story has no footer
-        super().draw()
+        super().draw(shown_edges)
         has_both = self.tint is not None and self.parents is not None
         expect(has_both, "trace", "images and decoded parents, for a story over iterations", "none")
         self._place = self.panels[0].image.get_extent()

@@ -33,18 +33,11 @@ class NodesPicture(Picture):
     right. Parallel edges are drawn as their mean. Names of nodes are written if they fit into the nodes.
 
     Args:
-        trace, over, image, medium: as in ``Picture``; the trace is one of ``CapsuleConv``.
         node: draw this node and those that vote for it. None draws the whole graph, or, if it has more than 2,000
             edges, the nodes with the most edges.
 
-    Attributes:
-        edges: (P, 2) nodes of the edges that are drawn.
-        lines: LineCollection of the edges, in the order of ``order``: the weakest in the answer comes first. Loops have
-            width 0.
-        nodes: PathCollection of the nodes, in ascending order.
-
     Raises:
-        InputError: the trace is of another layer, or there is no such node.
+        InputError: the trace is of another layer than ``CapsuleConv``, or there is no such node.
     """
 
     def draw(self, node: int | None = None) -> None:
@@ -56,8 +49,8 @@ class NodesPicture(Picture):
             check_whole("node", node, 0, number - 1, f"a node of the graph, 0 to {number - 1}")
             expect(bool((pairs[:, 1] == node).any()), "node", "one that others vote for", node)
         drawn = edges_to_draw(pairs, node)
-        self.edges, self.couplings = pairs[drawn], couplings[:, drawn]
-        self.shown, ends = np.unique(self.edges, return_inverse=True)
+        self.edges, self.couplings = pairs[drawn], couplings[:, drawn]  # (P, 2), (S, P, num_caps)
+        self.shown, ends = np.unique(self.edges, return_inverse=True)  # (n,) nodes
         self._ends = ends.reshape(-1, 2)  # (P, 2) places in shown
         self.low = 1 / trace.num_caps if trace.num_caps > 1 else 0.0  # the coupling of the thinnest line
         self.words = ("edge", "edges")
@@ -85,20 +78,21 @@ class NodesPicture(Picture):
         side, in_row = 0.78 * medium.width, medium.width // 84
         left, below = (medium.width - side) / 2, top + side + 6
         self.figure = style.blank(medium.width, round(below + 44 + 16 * -(-self.trace.num_caps // in_row)))
-        self._heading = style.Heading(self.figure, medium)
-        self._main = style.panel(self.figure, "graph", left, top, side, side)
-        looks: dict[str, Any] = {"size": medium.small, "color": medium.muted}
-        text = f"width and colour: the largest coupling c, from {self.low:.2f} to 1.00"
-        style.write(self.figure, 8, below, f"{size_in_words}\n{text}", linespacing=1.4, **looks)
+        self._heading, canvas = style.Heading(self.figure, medium), style.canvas(self.figure)
+        high, wide = self.figure.bbox.height, self.figure.bbox.width
+        self._main = self.figure.add_axes((left / wide, 1 - (top + side) / high, side / wide, side / high))
+        small: dict[str, Any] = {"size": medium.small, "va": "top"}
+        text = f"{size_in_words}\nwidth and colour: the largest coupling c, from {self.low:.2f} to 1.00"
+        canvas.text(8, below, text, color=medium.muted, linespacing=1.4, **small)
         for k in range(self.trace.num_caps):
             x, y = 8 + 80 * (k % in_row), below + 38 + 16 * (k // in_row)
-            style.write(self.figure, x, y - 2, "■", color=self._colors[k], size=medium.small)
-            style.write(self.figure, x + 13, y, f"capsule {k}", size=medium.small)
+            canvas.text(x, y - 2, "■", color=self._colors[k], **small)
+            canvas.text(x + 13, y, f"capsule {k}", **small)
 
     def _draw_graph(self, axes: Axes) -> None:
         at, line = self._positions(), self.medium.line
         self._loops = self._ends[:, 0] == self._ends[:, 1]
-        self.order = np.argsort(self.couplings[-1].max(axis=-1), kind="stable")
+        self.order = np.argsort(self.couplings[-1].max(axis=-1), kind="stable")  # of lines: the weakest lies lowest
         start, end = (at[self._ends[self.order, k]] for k in (0, 1))
         pairs = {tuple(pair) for pair in self._ends.tolist()}
         two_way = np.array([(v, u) in pairs for u, v in self._ends[self.order].tolist()])

@@ -97,7 +97,7 @@ class Panel:
 
     def _draw_parents(self, left: float, colors: list[Any]) -> None:
         """Draw the name and the decoded image of each parent that is shown, and one text for all others."""
-        self._decoded: list[tuple[Any, Rectangle]] = []
+        self._decoded: list[tuple[Any, Any]] = []
         for j, color in zip(self._picture.named if self._picture.parents is not None else (), colors, strict=False):
             image = self._show(
                 style.displayed(self._picture.parents[0, j][self._view]), left, 0, self._side, self._side

@@ -18,17 +18,10 @@ class Picture:
     A subclass makes its figure with everything that stays the same in ``draw``, and moves it to a step in ``show``.
 
     Args:
-        trace: the routing to draw.
         over: iterations (of the last epoch) or epochs (each after the iterations of training).
         image: index of an image of the trace.
         medium: what the picture is drawn for, a screen or a column of a paper; None: the screen of its films.
         options: those of the subclass's ``draw``.
-
-    Attributes:
-        figure: the matplotlib figure.
-        timeline: the steps that it moves through.
-        named: (P,) the parents that have names and colours of their own.
-        words: for a child and for several.
 
     Raises:
         InputError, GraphcapsError: as ``Timeline``.
@@ -52,7 +45,7 @@ class Picture:
     ):
         self.trace, self.image, self.medium = trace, image, medium or self.film
         self.timeline = Timeline(trace, over, image)
-        self.named = shown_parents(trace, self.timeline.lengths[-1])
+        self.named = shown_parents(trace, self.timeline.lengths[-1])  # (P,), with names and colours of their own
         self.source = ", ".join(caption(trace, over, image))
         self.names = [style.cut(name) for name in trace.parent_names]
         child = str(trace.about.get("child", "part" if trace.images is not None else "child"))

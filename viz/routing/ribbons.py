@@ -20,14 +20,9 @@ _CURVE = _STEPS * _STEPS * (3 - 2 * _STEPS)
 
 
 def flow(shares: np.ndarray, bar: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where ribbons begin and end, from 0 at the top to 1 at the bottom. A share is equally high at both ends.
+    """Tops and bottoms (G, C, 2) of the C shares of G strips, and the same on the bars (C,) that they flow to.
 
-    Args:
-        shares: (G, C) of G strips, cut into C shares; all sum to 1.
-        bar: (C,) ascending: the bar to which each share flows.
-
-    Returns:
-        (G, C, 2) top and bottom of each share on its strip, and the same on its bar.
+    They go from 0 at the top to 1 at the bottom. Shares (G, C) sum to 1, and each is equally high at both ends.
     """
     high, strip = FILL * shares, shares.sum(axis=1)
     top = strip.cumsum() - strip * (1 + FILL) / 2  # the strip is in the middle of its row

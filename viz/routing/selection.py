@@ -51,13 +51,9 @@ def decisions(trace: RoutingTrace, c: np.ndarray) -> Decisions:
 def choice_by_name(
     trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one: str, many: str, named: np.ndarray
 ) -> str:
-    """How many children choose which parents: ``5 parts choose 2, 4 choose 7``.
+    """How many children choose which parents under couplings (E,): ``5 parts choose 2, 4 choose 7``.
 
-    Args:
-        c: (E,) couplings.
-        names: J names of the parents.
-        one, many: the word for a child and for several.
-        named: the parents that may be named, if parents are classes.
+    ``one`` and ``many`` are the word for a child and for several. Of classes, only those of ``named`` are named.
     """
     decided = decisions(trace, c)
     if not len(decided.child):

@@ -35,10 +35,8 @@ def tinted(
 ) -> Callable[[np.ndarray, float], np.ndarray] | None:
     """A function from couplings (E,) and a position to the tinted image (H, W, 3) in [0, 1]; None without an image.
 
-    Args:
-        answer: (E,) couplings of the answer.
-        decoded: (T, J, C, H, W) uint8 parents at each position, or None: the image keeps its own colours.
-        parents: (P,) the answers, and their P ``colors``.
+    The answer has couplings ``answer`` (E,) and names ``parents`` (P,), which have P colors. Without ``decoded``, the
+    parents (T, J, C, H, W) uint8 at each position, the image keeps its own colours.
     """
     if trace.images is None:
         return None
