@@ -38,19 +38,18 @@ def draw(
     folder: str | os.PathLike,
     *,
     what: str = "all",
-    over: str = "both",
     format: str = "gif",
     image: int = 0,
     node: int | None = None,
     dark: bool = False,
 ) -> list[Path]:
     """Draw a trace into files of ``folder``: NAME.gif for each picture that suits it, and NAME-epochs.gif if the trace
-    has several epochs. For story, also a still of three rounds, story.png.
+    has several epochs. Of stills, only the entropy's is drawn over epochs too. For story, also a still of three rounds,
+    story.png.
 
     Args:
         folder: made if it is missing; files of the same names are replaced.
         what: a name of ``viz.PICTURES``, or all.
-        over: iterations, epochs or both. Both leaves epochs out if the trace has one, and for stills but entropy's.
         format: gif, webp or mp4 (needs ``pip install -e ".[video]"``) for films, and png, svg or pdf for stills. A
             still shows the network's answer in the last epoch, or all of the entropy's curves. It is 3.4 inches wide
             for a column of a paper. The graph is 6.9 inches wide for a page.
@@ -66,25 +65,22 @@ def draw(
         GraphcapsError: a folder that can't be written, mp4 without imageio-ffmpeg, couplings that are not finite.
     """
     check_name("what", what, (*PICTURES, "all"))
-    check_name("over", over, ("both", *OVER))
     check_name("format", format, FORMATS)
     folder = Path(folder)
     fitting = ["entropy", "graph"] if trace.nodes is None else ["entropy", "graph", "nodes"]
     names = fitting if what == "all" else [what]
     expect(node is None or "nodes" in names, "node", "none unless a graph's nodes are drawn", node)
-    both = OVER if len(trace.epochs) > 1 else ("iterations",)
-    spans = both if over == "both" else (over,)
     written: list[Path] = []
-    for span in spans:
+    for over in OVER if len(trace.epochs) > 1 else ("iterations",):
         for name in names:
-            if over == "both" and span == "epochs" and (name == "story" or (format in STILL and name != "entropy")):
+            if over == "epochs" and (name == "story" or (format in STILL and name != "entropy")):
                 continue  # the still over iterations already shows the last epoch
             for kind in dict.fromkeys((format, "png") if name == "story" else (format,)):
                 medium = kind_of(name).still if kind in STILL else kind_of(name).film
                 medium = style.dark(medium) if dark and name in ("graph", "story") else medium
                 options: dict[str, Any] = {"node": node} if name == "nodes" else {}
-                written.append(folder / f"{name}{'-epochs' if span == 'epochs' else ''}.{kind}")
-                picture(trace, name, written[-1], over=span, image=image, medium=medium, **options)
+                written.append(folder / f"{name}{'-epochs' if over == 'epochs' else ''}.{kind}")
+                picture(trace, name, written[-1], over=over, image=image, medium=medium, **options)
     return written
 
 

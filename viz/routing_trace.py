@@ -21,7 +21,7 @@ from graphcaps.names import clean
 FORMAT_VERSION = 2
 _BY_EPOCH = ("b", "c", "agreement", "lengths", "v")
 _REQUIRED = ("src", "dst", "epochs", "b", "c", "lengths")
-_NAMES = ("class_names", "child_names", "node_names")
+_NAMES = {"class_names": "J", "child_names": "I", "node_names": "V"}
 DIGITS = tuple("0123456789")
 THRESHOLD = 0.5  # of lengths; the margin loss trains lengths >= 0.9 or <= 0.1
 MOST_ALONE = 2**20  # children without edges
@@ -239,8 +239,10 @@ class RoutingTrace:
     def check(self, image: int | None = None) -> None:
         """Raise ``InputError`` if the arrays don't fit together, or lack this image."""
         sizes = {"I": self.num_children, "J": self.num_parents}
-        if self.node_names:
-            sizes["V"] = len(self.node_names)
+        for name, dim in _NAMES.items():
+            number = len(getattr(self, name))
+            expect(number in (0, sizes.get(dim, number)), f"trace: {name}", f"none or {sizes.get(dim)}", number)
+            sizes |= {dim: number} if number else {}
         for name, dims in _DIMS.items():
             array = getattr(self, name)
             if array is None:
@@ -275,9 +277,6 @@ class RoutingTrace:
             fits = values is None or not values.size or not (values.min() < low or values.max() > high)
             expect(bool(fits), f"trace: {name}", f"numbers from {low:g} to {high:g}", "others")
         expect(bool((np.diff(self.epochs) > 0).all()), "trace: epochs", "ascending numbers", self.epochs.tolist())
-        for name, number in (("class_names", self.num_parents), ("child_names", self.num_children)):
-            length = len(getattr(self, name))
-            expect(length in (0, number), f"trace: {name}", f"none or {number}", length)
         texts = [*self.about, *(text for name in _NAMES for text in getattr(self, name))]
         texts += [value for value in self.about.values() if type(value) not in (int, float, bool)]
         fits = all(isinstance(text, str) and len(text) <= MOST_LETTERS for text in texts)

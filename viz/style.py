@@ -170,12 +170,6 @@ def displayed(image: np.ndarray) -> np.ndarray:
     return np.moveaxis(image, 0, -1) if len(image) == 3 else image[0]
 
 
-def bare(axes: Axes) -> None:
-    """Remove ticks and frame."""
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-
-
 def canvas(figure: Figure) -> Axes:
     """Bare axes over the whole figure, in pixels from its top left."""
     wide, tall = figure.get_size_inches() * figure.dpi

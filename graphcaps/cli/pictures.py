@@ -28,7 +28,6 @@ _WHAT += " all: all of these that the trace allows, but the story."
 def viz(
     run: Run = None,
     what: Annotated[What, tyro.conf.arg(help=_WHAT)] = "all",
-    over: Literal["both", "iterations", "epochs"] = "both",
     format: Literal["gif", "webp", "mp4", "png", "svg", "pdf"] = "gif",
     image: int = 0,
     node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
@@ -41,7 +40,6 @@ def viz(
     RUN may also be an .npz file that graphcaps.watch has saved.
 
     Args:
-        over: Animate over routing iterations, over epochs of training, or both.
         format: gif, webp, mp4: animations; mp4 needs pip install -e ".[video]".
             png, svg, pdf: stills sized for a paper: the network's answer (in the last epoch, after the last iteration
             used in training), and the complete curves of the entropy.
@@ -62,7 +60,7 @@ def viz(
         chosen = open_run(run, out)
         trace, folder = chosen.trace(), chosen.results / "figures"
     shown: dict[str, Any] = {"image": image, "node": node, "dark": dark}
-    show(*draw(trace, to or folder, what=what, over=over, format=format, **shown))
+    show(*draw(trace, to or folder, what=what, format=format, **shown))
 
 
 def explain(

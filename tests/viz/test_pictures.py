@@ -216,7 +216,7 @@ def test_draw_writes_every_file(tmp_path):
     with pytest.raises(InputError, match="what: expected one of entropy, .*, all, got 'graphs'"):
         viz.draw(short, tmp_path / "none", what="graphs")
     assert not (tmp_path / "none").exists()
-    for path in viz.draw(short, tmp_path / "stills", what="graph", over="iterations", format="svg"):
+    for path in viz.draw(short, tmp_path / "stills", what="graph", format="svg"):
         width = float(re.search(rb'width="([\d.]+)pt"', path.read_bytes())[1])
         assert width == pytest.approx(72 * 6.9)  # as wide as a paper, in points
 

@@ -107,7 +107,7 @@ class NodesPicture(Picture):
         self.nodes = axes.scatter(at[:, 0], at[:, 1], s=(18 * scale) ** 2 * line, **looks)
         margin = 0.06 + 0.04 * scale
         axes.set(xlim=(-margin, 1 + margin), ylim=(-margin, 1 + margin))
-        style.bare(axes)
+        axes.set_axis_off()
         self._write_names(axes, at, 10 * scale)
 
     def _write_names(self, axes: Axes, at: np.ndarray, size: float) -> None:

@@ -51,15 +51,13 @@ class Panel:
         before = set(axes.get_children())
         self.image: Any = None
         if picture.tint is not None:
-            self._draw_image(picture.tint(picture.timeline.c[-1], picture.timeline.end), *square)
+            pixels, (left, top, wide, tall) = picture.tint(picture.timeline.c[-1], picture.timeline.end), square
+            high, wide = (wide / max(pixels.shape[:2]) * size for size in pixels.shape[:2])
+            top += (tall - high) / 2
+            self.image = self._show(pixels, left, top, wide, high)
+            self.below = self._write(left, top + high + 6, "", va="top", linespacing=1.4)
         self._draw_graph(*box)
         self.graph = [artist for artist in axes.get_children() if artist not in before | {self.image}]
-
-    def _draw_image(self, pixels: np.ndarray, left: float, top: float, wide: float, tall: float) -> None:
-        high, wide = (wide / max(pixels.shape[:2]) * size for size in pixels.shape[:2])
-        top += (tall - high) / 2
-        self.image = self._show(pixels, left, top, wide, high)
-        self.below = self._write(left, top + high + 6, "", va="top", linespacing=1.4)
 
     def _show(self, pixels: np.ndarray, x: float, y: float, wide: float, high: float) -> Any:
         looks: dict[str, Any] = {"aspect": "auto", "zorder": 3, "vmin": 0, "vmax": 255, "cmap": self._ink}
