@@ -178,6 +178,6 @@ def canvas(figure: Figure) -> Axes:
     return axes
 
 
-def cut(name: str, most: int = 14) -> str:
-    """Shorten ``name`` to at most ``most`` characters."""
-    return name if len(name) <= most else name[: most - 1] + "…"
+def cut(name: str) -> str:
+    """Shorten ``name`` to at most 14 characters."""
+    return name if len(name) <= 14 else name[:13] + "…"

@@ -56,8 +56,7 @@ class NodesPicture(Picture):
         self.words = ("edge", "edges")
         self.names = [f"capsule {j % trace.num_caps}" for j in range(trace.num_parents)]
         self._colors = np.array([style.color(k) for k in range(trace.num_caps)])
-        self._lay_out(self._size_in_words(number, len(pairs)))
-        self._draw_graph(self._main)
+        self._draw_graph(self._lay_out(self._size_in_words(number, len(pairs))))
         self._means = entropies(trace, self.timeline.c)[0].mean(axis=1)
 
     def _size_in_words(self, nodes: int, edges: int) -> str:
@@ -72,15 +71,14 @@ class NodesPicture(Picture):
         what += f"; {recorded} votes are recorded" if recorded else ""
         return f"{self.source}: {what}" if self.source else what
 
-    def _lay_out(self, size_in_words: str) -> None:
-        """Make the figure: the graph, its size in words, and a key of the capsules below it."""
+    def _lay_out(self, size_in_words: str) -> Axes:
+        """Make the figure, with axes for the graph, its size in words, and a key of the capsules below it."""
         medium, top = self.medium, 72 if self.medium.heading else 6
         side, in_row = 0.78 * medium.width, medium.width // 84
         left, below = (medium.width - side) / 2, top + side + 6
         self.figure = style.blank(medium.width, round(below + 44 + 16 * -(-self.trace.num_caps // in_row)))
         self._heading, canvas = style.Heading(self.figure, medium), style.canvas(self.figure)
         high, wide = self.figure.bbox.height, self.figure.bbox.width
-        self._main = self.figure.add_axes((left / wide, 1 - (top + side) / high, side / wide, side / high))
         small: dict[str, Any] = {"size": medium.small, "va": "top"}
         text = f"{size_in_words}\nwidth and colour: the largest coupling c, from {self.low:.2f} to 1.00"
         canvas.text(8, below, text, color=medium.muted, linespacing=1.4, **small)
@@ -88,6 +86,7 @@ class NodesPicture(Picture):
             x, y = 8 + 80 * (k % in_row), below + 38 + 16 * (k // in_row)
             canvas.text(x, y - 2, "■", color=self._colors[k], **small)
             canvas.text(x + 13, y, f"capsule {k}", **small)
+        return self.figure.add_axes((left / wide, 1 - (top + side) / high, side / wide, side / high))
 
     def _draw_graph(self, axes: Axes) -> None:
         at, line = self._positions(), self.medium.line

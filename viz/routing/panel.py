@@ -25,11 +25,10 @@ Box = tuple[float, float, float, float]
 def inked(*images: np.ndarray | None) -> tuple[slice, slice]:
     """Rows and columns of images (..., H, W) uint8 without their blank border, cut equally at all four sides."""
     ink = np.max([stack.max(axis=tuple(range(stack.ndim - 2))) for stack in images if stack is not None], axis=0) > 64
-    places = [(size, np.flatnonzero(ink.any(axis=1 - axis))) for axis, size in enumerate(ink.shape)]
-    margin = min((k for size, at in places if len(at) for k in (at[0], size - 1 - at[-1])), default=0)
+    (rows, columns), (high, wide) = ink.nonzero(), ink.shape
+    margin = int(min(rows.min(), columns.min(), high - 1 - rows.max(), wide - 1 - columns.max())) if len(rows) else 0
     margin = max(0, margin - 1)  # a pixel of paper around the ink
-    rows, columns = (slice(margin, size - margin) for size in ink.shape)
-    return rows, columns
+    return slice(margin, high - margin), slice(margin, wide - margin)
 
 
 def pushed_apart(middles: np.ndarray, size: float, low: float, high: float) -> np.ndarray:

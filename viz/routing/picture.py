@@ -33,6 +33,8 @@ class Picture:
     colors = 255
     """Number of colours of a GIF."""
     draw: Callable[..., None]
+    show: Callable[[float], None]
+    """Move the figure to a position, counted in steps from 0; fractions lie between two steps."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class Picture:
         self.trace, self.image, self.medium = trace, image, medium or self.film
         self.timeline = Timeline(trace, over, image)
         self.named = shown_parents(trace, self.timeline.lengths[-1])  # (P,), with names and colours of their own
-        self.source = ", ".join(caption(trace, over, image))
+        self.source = caption(trace, over, image)
         self.names = [style.cut(name) for name in trace.parent_names]
         child = str(trace.about.get("child", "part" if trace.images is not None else "child"))
         self.words = (child, "children" if child == "child" else f"{child}s")
@@ -68,7 +70,3 @@ class Picture:
         if self.trace.has_classes and not len(self.named):
             return none_named(self.trace).capitalize()
         return choice_by_name(self.trace, self.timeline.at(position)[0], self.names, *self.words, self.named)
-
-    def show(self, position: float) -> None:
-        """Move the figure to ``position``, counted in steps from 0; fractions lie between two steps."""
-        raise NotImplementedError

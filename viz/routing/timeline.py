@@ -103,14 +103,14 @@ def between(values: np.ndarray, position: float) -> np.ndarray:
     return values[low] * (1 - part) + values[high] * part if part else values[low]
 
 
-def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
-    """The source of the numbers, a few words each: data set, model, layer, image, epochs of training."""
+def caption(trace: RoutingTrace, over: str, image: int) -> str:
+    """The source of the numbers: data set, model, layer, image, epochs of training."""
     parts = [str(trace.about[name]) for name in ("dataset", "model", "layer") if name in trace.about]
     if trace.num_images > 1 or trace.images is not None:
         parts.append(str(trace.about.get("file", f"{trace.about.get('image', 'image')} {image}")))
     if over == "iterations" and trace.epochs[-1] > 0:
         parts.append(f"after {count(int(trace.epochs[-1]), 'epoch')}")
-    return parts
+    return ", ".join(parts)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
