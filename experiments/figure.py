@@ -104,4 +104,4 @@ def _draw_node(axes: Axes, edges: np.ndarray, order: list[int]) -> None:
         axes.add_patch(Wedge((0, 0), 1.0, start - turn * count, start, width=0.1, color=style.color(k), lw=0))
         start -= turn * count
     axes.set(xlim=(-1.04, 1.04), ylim=(-1.04, 1.04), aspect="equal")
-    style.bare(axes)
+    axes.set_axis_off()

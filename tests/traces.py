@@ -57,7 +57,6 @@ def with_pictures(trace, channels=1, size=12):
         images=draw.integers(0, 256, shape, np.uint8),
         labels=np.arange(trace.num_images) % trace.num_parents,
         class_names=tuple(f"class {j}" for j in range(trace.num_parents)),
-        reconstructions=draw.integers(0, 256, shape, np.uint8),
         about={"dataset": "digits", "model": "compact"},
     )
 

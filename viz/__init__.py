@@ -1,7 +1,8 @@
 """Pictures of routing, drawn from a trace alone: they need no model, no data set and no torch.
 
 To add a moving picture, write ``NamePicture``, a subclass of ``viz.routing.picture.Picture``, into
-``viz/routing/NAME.py``, and add a line to ``PICTURES``. For type checkers, also name it in ``__all__`` and the imports.
+``viz/routing/NAME.py``, and add a line to ``PICTURES`` and to ``_MODULES``. For type checkers, also name it in
+``__all__`` and the imports.
 Names are imported on first use, since matplotlib is slow to import.
 """
 
@@ -19,18 +20,15 @@ PICTURES = {
 """The moving pictures, each with what it shows."""
 
 __all__ = ["PICTURES", "EntropyPicture", "GraphPicture", "NodesPicture", "StoryPicture"]
-__all__ += ["animations", "color", "draw", "explorer_page", "picture", "save", "sheet"]
-__all__ += ["confusion"]
+__all__ += ["animations", "color", "confusion", "draw", "explorer_page", "picture", "save"]
 
 if TYPE_CHECKING:
     from graphcaps.viz.drawing import animations, draw, picture
     from graphcaps.viz.explorer.html import explorer_page
-    from graphcaps.viz.results.confusion import confusion
-    from graphcaps.viz.results.reconstructions import sheet
+    from graphcaps.viz.results import confusion
     from graphcaps.viz.routing.entropy import EntropyPicture
-    from graphcaps.viz.routing.graph import GraphPicture
+    from graphcaps.viz.routing.graph import GraphPicture, StoryPicture
     from graphcaps.viz.routing.nodes import NodesPicture
-    from graphcaps.viz.routing.story import StoryPicture
     from graphcaps.viz.style import color, save
 
 
@@ -38,9 +36,10 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker accepts any name
     _MODULES = {
         "drawing": "animations draw picture",
         "explorer.html": "explorer_page",
-        "results.confusion": "confusion",
-        "results.reconstructions": "sheet",
-        **{f"routing.{name}": f"{name.title()}Picture" for name in PICTURES},
+        "results": "confusion",
+        "routing.entropy": "EntropyPicture",
+        "routing.graph": "GraphPicture StoryPicture",
+        "routing.nodes": "NodesPicture",
         "style": "color save",
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -14,14 +14,14 @@ from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from graphcaps.atomic import checked, replacing
-from graphcaps.errors import ROUNDING, GraphcapsError, InputError, check_json, check_whole, expect, read_json
+from graphcaps.atomic import checked, reading, replacing
+from graphcaps.errors import ROUNDING, GraphcapsError, check_whole, expect, read_json
 from graphcaps.names import clean
 
 FORMAT_VERSION = 2
-_BY_EPOCH = ("b", "c", "agreement", "lengths")
+_BY_EPOCH = ("b", "c", "agreement", "lengths", "v")
 _REQUIRED = ("src", "dst", "epochs", "b", "c", "lengths")
-_NAMES = ("class_names", "child_names", "node_names")
+_NAMES = {"class_names": "J", "child_names": "I", "node_names": "V"}
 DIGITS = tuple("0123456789")
 THRESHOLD = 0.5  # of lengths; the margin loss trains lengths >= 0.9 or <= 0.1
 MOST_ALONE = 2**20  # children without edges
@@ -79,8 +79,6 @@ class RoutingTrace:
     """int64: true classes."""
     fields: Annotated[np.ndarray | None, "I 4"] = None
     """int32: top, left, height, width in pixels of each child's receptive field, which may cross the border."""
-    reconstructions: Annotated[np.ndarray | None, "N C H W"] = None
-    """uint8, last epoch: the decoder's picture of the longest capsule."""
     decoded_votes: Annotated[np.ndarray | None, "N I C H W"] = None
     """uint8, last epoch: each child's vote for the parent that it is coupled with most, decoded."""
     decoded_parents: Annotated[np.ndarray | None, "N T J C H W"] = None
@@ -134,37 +132,44 @@ class RoutingTrace:
         per_edge = -c * np.log(c, out=np.zeros_like(c), where=c > 0)
         return per_edge.sum(axis=-1) / max(1, len(np.unique(self.src)))
 
+    @property
+    def degrees(self) -> np.ndarray:
+        """(I,) the number of each child's edges."""
+        return np.bincount(self.src, minlength=self.num_children)
+
+    def per_child(self, values: np.ndarray) -> np.ndarray:
+        """Sum (..., E) over each child's edges, to (..., I)."""
+        return np.apply_along_axis(lambda row: np.bincount(self.src, row, self.num_children), -1, values)
+
+    def per_parent(self, values: np.ndarray) -> np.ndarray:
+        """Sum (..., E) over each parent's edges, to (..., J)."""
+        return np.apply_along_axis(lambda row: np.bincount(self.dst, row, self.num_parents), -1, values)
+
     def equal_couplings(self) -> np.ndarray:
         """(K, N, E) 1 / the number of parents that the edge's child may choose. Masked logits allow no choice."""
         allowed = self.b[:, self.answer_at] > BLOCKED
-        equal = np.zeros(allowed.shape)
-        for at in np.ndindex(*allowed.shape[:2]):
-            counts = np.bincount(self.src, allowed[at], self.num_children)
-            equal[at] = allowed[at] / np.maximum(1, counts)[self.src]
-        return equal
+        return allowed / np.maximum(1, self.per_child(allowed))[..., self.src]
 
     def dispatch(self) -> np.ndarray:
         """(K, N, J) the share of children whose largest coupling is with each parent. Equal ones share the child."""
         c = self.c[:, self.answer_at].astype(np.float64)
-        shares = np.zeros((*c.shape[:2], self.num_parents))
-        for at in np.ndindex(*c.shape[:2]):
-            most = np.zeros(self.num_children)
-            np.maximum.at(most, self.src, c[at])
-            first = (c[at] == most[self.src]) & (c[at] > 0)
-            votes = first / np.maximum(1, np.bincount(self.src, first, self.num_children))[self.src]
-            shares[at] = np.bincount(self.dst, votes, self.num_parents) / max(1, (most > 0).sum())
-        return shares
+        child: Any = (..., self.src)
+        largest = np.zeros((*c.shape[:2], self.num_children))
+        np.maximum.at(largest, child, c)
+        first = (c == largest[child]) & (c > 0)
+        shares = self.per_parent(first / np.maximum(1, self.per_child(first))[child])
+        return shares / np.maximum(1, (largest > 0).sum(axis=-1, keepdims=True))
 
     def dead(self) -> np.ndarray:
         """(K, J) bool: parents that get less than a tenth of what they would get of equal couplings, on all images."""
         loads, at_equal = (
-            np.stack([np.bincount(self.dst, row, self.num_parents) for row in couplings.mean(axis=1, dtype=np.float64)])
+            self.per_parent(couplings.mean(axis=1, dtype=np.float64))
             for couplings in (self.c[:, self.answer_at], self.equal_couplings())
         )
         return loads < DEAD_BELOW * at_equal
 
     def couplings_of_links(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Couplings of each pair of linked nodes in a user's graph: means over parallel edges and source capsules.
+        """Couplings of each pair of linked nodes in a user's graph: means over parallel edges.
 
         Args:
             c: (S, E) couplings of a trace with ``nodes``.
@@ -198,7 +203,7 @@ class RoutingTrace:
         earlier = self.epochs < epoch
         grown: dict[str, Any] = {
             name: np.concatenate([getattr(self, name)[earlier], getattr(routed, name)])
-            for name in (*_BY_EPOCH, "v")
+            for name in _BY_EPOCH
             if getattr(self, name) is not None
         }
         return dataclasses.replace(self, epochs=np.append(self.epochs[earlier], np.int32(epoch)), **grown, **replace)
@@ -218,37 +223,26 @@ class RoutingTrace:
         Raises:
             GraphcapsError: the file is missing, damaged, or of another format.
         """
-        advice = "Make one with: graphcaps train"
-        try:
-            with np.load(checked(path), allow_pickle=False) as stored:
-                head = read_json(str(stored["head"]))
-                arrays = {name: stored[name] for name in _DIMS if name in stored}
-        except FileNotFoundError:
-            raise GraphcapsError(f"trace: expected a file at {path}, got none. {advice}") from None
-        except Exception as error:  # numpy, zipfile and json raise many types for a broken file
-            raise GraphcapsError(f"trace: expected a routing trace at {path}, got: {error}. {advice}") from None
-        version = head.pop("format_version", None)
-        if version != FORMAT_VERSION:
-            raise GraphcapsError(f"trace: expected format {FORMAT_VERSION} in {path}, got {version}. {advice}")
-        try:
-            head = {"node_names": [], "child_names": [], **head}  # old files lack them, and have other names
-            head = {field.name: head[field.name] for field in dataclasses.fields(cls) if field.name in head}
-            numbers = {name: int for name in ("num_children", "num_parents", "trained_iterations")}
-            check_json(head, **dict.fromkeys(_NAMES, list), about=dict, **numbers)
-            head["about"] = {clean(k): clean(v) if isinstance(v, str) else v for k, v in head["about"].items()}
-            trace = cls(**head | {name: tuple(map(clean, head[name])) for name in _NAMES}, **arrays)
-            trace.check()
-        except InputError:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise GraphcapsError(f"trace: expected a routing trace at {path}, got one with {error}. {advice}") from None
+        wanted, advice = f"a routing trace at {path}", "Make one with: graphcaps train"
+        with reading("trace", wanted, advice, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
+            head = read_json(str(stored["head"]), about=dict, num_children=int, num_parents=int, trained_iterations=int)
+            if (version := head.get("format_version")) != FORMAT_VERSION:
+                raise ValueError(f"format {version}, and this version reads format {FORMAT_VERSION}")
+            own = {field.name: head[field.name] for field in dataclasses.fields(cls) if field.name in head}
+            names = {name: tuple(map(clean, head.get(name, ()))) for name in _NAMES}  # old files lack some
+            about = {clean(k): clean(v) if isinstance(v, str) else v for k, v in head["about"].items()}
+            arrays = {name: stored[name] for name in _DIMS if name in stored}
+            trace = cls(**own | names | {"about": about}, **arrays)
+        trace.check()
         return trace
 
     def check(self, image: int | None = None) -> None:
         """Raise ``InputError`` if the arrays don't fit together, or lack this image."""
         sizes = {"I": self.num_children, "J": self.num_parents}
-        if self.node_names:
-            sizes["V"] = len(self.node_names)
+        for name, dim in _NAMES.items():
+            number = len(getattr(self, name))
+            expect(number in (0, sizes.get(dim, number)), f"trace: {name}", f"none or {sizes.get(dim)}", number)
+            sizes |= {dim: number} if number else {}
         for name, dims in _DIMS.items():
             array = getattr(self, name)
             if array is None:
@@ -260,6 +254,8 @@ class RoutingTrace:
             expect(fits and array.ndim == len(dims.split()), f"trace: {name}", wanted, array.shape)
             kinds, called = ("i", "signed integers") if name in _INTEGERS else ("iuf", "numbers")
             expect(array.dtype.kind in kinds, f"trace: {name}", called, array.dtype)
+            fits = name not in _PIXELS or array.dtype == np.uint8
+            expect(fits, f"trace: {name}", "uint8", array.dtype, "0 is black, 255 white")
             sizes |= {d: n for d, n in shape.items() if not d.isdigit()}
         for dim in ("K", "R", "N", "C", "H", "W"):
             expect(sizes.get(dim, 1) > 0, "trace", f"{dim} >= 1", sizes.get(dim))
@@ -267,24 +263,20 @@ class RoutingTrace:
         most = self.num_edges + MOST_ALONE
         for name, least in (("num_children", 0), ("num_parents", 0), ("trained_iterations", 1), ("num_caps", 1)):
             check_whole(f"trace: {name}", getattr(self, name), least, most, f"an integer from {least} to {most}")
-        edge, near = (-FAR, FAR), (0, 1 + ROUNDING)
         ranges = {
             "src": (0, self.num_children - 1),
             "dst": (0, self.num_parents - 1),
             "labels": (0, self.num_parents - 1),
+            "nodes": (0, sizes.get("V", most) - 1),
+            **dict.fromkeys(("epochs", "parents"), (0, FAR)),
+            **dict.fromkeys(("fields", "positions"), (-FAR, FAR)),
+            "c": (0, 1 + ROUNDING),
         }
-        ranges |= {"nodes": (0, sizes.get("V", most) - 1), "epochs": (0, FAR), "parents": (0, FAR), "fields": edge}
-        for name, (low, high) in {**ranges, "positions": edge, "c": near}.items():
+        for name, (low, high) in ranges.items():
             values = getattr(self, name)
             fits = values is None or not values.size or not (values.min() < low or values.max() > high)
             expect(bool(fits), f"trace: {name}", f"numbers from {low:g} to {high:g}", "others")
         expect(bool((np.diff(self.epochs) > 0).all()), "trace: epochs", "ascending numbers", self.epochs.tolist())
-        for name in ("images", "reconstructions", "decoded_votes", "decoded_parents"):
-            if (values := getattr(self, name)) is not None:
-                expect(values.dtype == np.uint8, f"trace: {name}", "uint8", values.dtype, "0 is black, 255 white")
-        for name, number in (("class_names", self.num_parents), ("child_names", self.num_children)):
-            length = len(getattr(self, name))
-            expect(length in (0, number), f"trace: {name}", f"none or {number}", length)
         texts = [*self.about, *(text for name in _NAMES for text in getattr(self, name))]
         texts += [value for value in self.about.values() if type(value) not in (int, float, bool)]
         fits = all(isinstance(text, str) and len(text) <= MOST_LETTERS for text in texts)
@@ -300,4 +292,5 @@ _DIMS: dict[str, str] = {
     if hasattr(hint, "__metadata__")
 }
 """For each array of a trace, its dims."""
+_PIXELS = ("images", "decoded_votes", "decoded_parents")
 _INTEGERS = ("src", "dst", "nodes", "parents", "epochs", "labels", "fields")

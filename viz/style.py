@@ -22,9 +22,8 @@ import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from graphcaps.atomic import replacing
 
@@ -40,7 +39,6 @@ ANSWERS_ON_DARK = ("#6fa3ff", "#ff9a4a", "#fde415", "#f416a9", "#088933", "#a519
 
 Blue, orange and grey differ in Oklab by 0.25 or more under each kind of colour blindness, all of them by 0.05.
 """
-ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
 # Fonts of operating systems for characters that DejaVu Sans lacks, such as Chinese or emoji in the name of a class.
 FALLBACK_FONTS = re.compile("CJK|Hiragino|YaHei|Yu Gothic|Malgun|WenQuanYi|Noto Emoji|Segoe UI Emoji|Symbola")
@@ -51,17 +49,18 @@ SMALL = 9
 
 @dataclass(frozen=True)
 class Medium:
-    """A screen or a column of a paper. Widths are in pixels of 1/100 inch, type sizes in points."""
+    """A screen or a column of a paper.
+
+    The width is in pixels of 1/100 inch. Sizes of text and small text are in points, dpi is that of a saved bitmap.
+    ``line`` is a factor for all line widths. Only with ``heading``, there is text above the picture.
+    """
 
     width: int
     text: float
     small: float
     line: float
-    """Factor for all line widths."""
     heading: bool
-    """Whether there is text above the picture; a paper has captions instead."""
     dpi: int
-    """Dots per inch of a saved bitmap."""
     paper: str = "white"
     ink: str = INK
     muted: str = MUTED
@@ -103,25 +102,17 @@ def applied(medium: Medium = SCREEN) -> AbstractContextManager[None]:
     installed = {font.name for font in font_manager.fontManager.ttflist}
     look = {
         "font.family": ["DejaVu Sans", *sorted(filter(FALLBACK_FONTS.search, installed))],
+        "font.size": medium.text,
+        **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), medium.small),
         "text.parse_math": False,  # a class may be called $x$
-        "text.color": medium.ink,
-        "axes.labelcolor": medium.ink,
-        "axes.edgecolor": medium.muted,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "xtick.color": medium.muted,
-        "ytick.color": medium.muted,
-        "xtick.labelcolor": medium.ink,
-        "ytick.labelcolor": medium.ink,
+        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), medium.ink),
+        **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), medium.muted),
+        **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
         "image.interpolation": "nearest",
         "savefig.facecolor": medium.paper,
         "pdf.fonttype": 42,  # TrueType, so that text can be selected and edited
         "svg.fonttype": "none",
         "svg.hashsalt": "graphcaps",  # so that the same picture gives the same file
-        "font.size": medium.text,
-        "axes.labelsize": medium.text,
-        "xtick.labelsize": medium.small,
-        "ytick.labelsize": medium.small,
     }
     return matplotlib.style.context(["default", look])
 
@@ -144,19 +135,17 @@ def blank(width: int, height: int, paper: str = "white") -> Figure:
 
 
 class Heading:
-    """The text above a picture: a title, a line below it, and a note at the line's right."""
+    """The text above a picture: a title, and a line below it."""
 
     def __init__(self, figure: Figure, medium: Medium = SCREEN):
         height = figure.get_figheight()
         looks: dict[str, Any] = {"va": "top", "visible": medium.heading}
         self._title = figure.text(0.03, 1 - 0.16 / height, "", size=TITLE, weight="bold", **looks)
         self._line = figure.text(0.03, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, **looks)
-        self._note = figure.text(0.975, 1 - 0.46 / height, "", size=TEXT, color=medium.muted, ha="right", **looks)
 
-    def say(self, title: str, line: str, note: str = "") -> None:
+    def say(self, title: str, line: str) -> None:
         self._title.set_text(title)
         self._line.set_text(line)
-        self._note.set_text(note)
 
 
 def save(figure: Figure, path: str | os.PathLike, medium: Medium = SCREEN) -> None:
@@ -181,24 +170,14 @@ def displayed(image: np.ndarray) -> np.ndarray:
     return np.moveaxis(image, 0, -1) if len(image) == 3 else image[0]
 
 
-def bare(axes: Axes) -> None:
-    """Remove ticks and frame."""
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-
-
-def panel(figure: Figure, label: str, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a position in pixels from the top left of a figure."""
+def canvas(figure: Figure) -> Axes:
+    """Bare axes over the whole figure, in pixels from its top left."""
     wide, tall = figure.get_size_inches() * figure.dpi
-    return figure.add_axes((left / wide, 1 - (top + height) / tall, width / wide, height / tall), label=label)
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, wide), ylim=(tall, 0))
+    axes.set_axis_off()
+    return axes
 
 
-def write(figure: Figure, left: float, top: float, text: str, **looks: Any) -> Text:
-    """Write text below a position in pixels from the top left of a figure."""
-    wide, tall = figure.get_size_inches() * figure.dpi
-    return figure.text(left / wide, 1 - top / tall, text, **{"va": "top", "size": SMALL, **looks})
-
-
-def cut(name: str, most: int = 14) -> str:
-    """Shorten ``name`` to at most ``most`` characters."""
-    return name if len(name) <= most else name[: most - 1] + "…"
+def cut(name: str) -> str:
+    """Shorten ``name`` to at most 14 characters."""
+    return name if len(name) <= 14 else name[:13] + "…"

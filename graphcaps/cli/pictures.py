@@ -20,15 +20,14 @@ from .networks import load_with_test
 if TYPE_CHECKING:
     What = str
 else:
-    What = Literal[("all", *PICTURES, "sheet")]
+    What = Literal[("all", *PICTURES)]
 _WHAT = " ".join(f"{name}: {shows}." for name, shows in PICTURES.items())
-_WHAT += " sheet: a still of reconstructions. all: all of these that the trace allows."
+_WHAT += " all: all of these that the trace allows, but the story."
 
 
 def viz(
     run: Run = None,
     what: Annotated[What, tyro.conf.arg(help=_WHAT)] = "all",
-    over: Literal["both", "iterations", "epochs"] = "both",
     format: Literal["gif", "webp", "mp4", "png", "svg", "pdf"] = "gif",
     image: int = 0,
     node: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
@@ -41,7 +40,6 @@ def viz(
     RUN may also be an .npz file that graphcaps.watch has saved.
 
     Args:
-        over: Animate over routing iterations, over epochs of training, or both.
         format: gif, webp, mp4: animations; mp4 needs pip install -e ".[video]".
             png, svg, pdf: stills sized for a paper: the network's answer (in the last epoch, after the last iteration
             used in training), and the complete curves of the entropy.
@@ -61,7 +59,8 @@ def viz(
     else:
         chosen = open_run(run, out)
         trace, folder = chosen.trace(), chosen.results / "figures"
-    show(*draw(trace, to or folder, what=what, over=over, format=format, image=image, node=node, dark=dark))
+    options = {"image": image, "node": node, "dark": dark}
+    show(*draw(trace, to or folder, what=what, format=format, **options))
 
 
 def explain(

@@ -48,29 +48,28 @@ def train_beside_chance(
     graph: DGLGraph, num_caps: int, weight: Tensor | None, on_progress: Callable[..., None]
 ) -> tuple[Trained, Chance]:
     """Train a layer on the graph, and others on random graphs with its degrees."""
-    results, numbers = [], []
-    for draw, drawn in enumerate([graph, *(swapped(graph, seed) for seed in range(DRAWS))]):
+    results = []
+    for draw, drawn in enumerate(_with_random(graph)):
         title = f"training on random graph {draw} of {DRAWS}" if draw else "training on hidden edges"
-        trained = train_on_hidden_edges(
-            drawn,
-            num_caps,
-            weight,
-            lambda share: on_progress((draw + share) / (1 + DRAWS), title),  # noqa: B023
-        )
-        with torch.no_grad():
-            c = trained.conv(drawn, trained.feat, weight, get_coupling=True)[1][:, 0]
-        results.append(trained)
-        numbers.append(int((choose(c) & trained.agrees).sum()))
-    return results[0], Chance([each.repeated for each in results], numbers, [each.found for each in results])
+
+        def progress(share: float, title: str = title, draw: int = draw) -> None:
+            on_progress((draw + share) / (1 + DRAWS), title)
+
+        results.append(train_on_hidden_edges(drawn, num_caps, weight, progress))
+    chosen = [int((choose(trained.coupling) & trained.agrees).sum()) for trained in results]
+    return results[0], Chance([trained.repeated for trained in results], chosen, [trained.found for trained in results])
 
 
 @torch.no_grad()
 def route_beside_chance(conv: CapsuleConv, graph: DGLGraph, feat: Tensor, weight: Tensor | None) -> Chance:
     """Route the graph, and random graphs with its degrees, with a layer that was given."""
-    drawn = [graph, *(swapped(graph, seed) for seed in range(DRAWS))]
-    couplings = [conv.capsules(links_of_graph(each, feat.device), feat, weight, True)[1] for each in drawn]
-    numbers = [int(choose(c.flatten(1)).sum()) for c in couplings]
-    return Chance([number / graph.num_edges() for number in numbers], numbers, [])
+    links = [links_of_graph(drawn, feat.device) for drawn in _with_random(graph)]
+    chosen = [int(choose(conv.capsules(ends, feat, weight, True)[1].flatten(1)).sum()) for ends in links]
+    return Chance([number / graph.num_edges() for number in chosen], chosen, [])
+
+
+def _with_random(graph: DGLGraph) -> list[DGLGraph]:
+    return [graph, *(swapped(graph, seed) for seed in range(DRAWS))]
 
 
 def choose(c: Tensor) -> Tensor:

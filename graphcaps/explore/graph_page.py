@@ -95,8 +95,8 @@ def explore_graph(
     >>> explore_graph(layer, ring, torch.randn(3, 5), f"{tempfile.mkdtemp()}/ring.html").name
     'ring.html'
     """
-    named = read_graph(graph)
-    graph, count, edges, said = named.dgl, len(named.names), len(named.src), []
+    named, notes = read_graph(graph), []
+    graph, count, edges = named.dgl, len(named.names), len(named.src)
     expect(edges > 0, "graph", "edges", "none")
     names = [str(name) for name in (named.texts if node_names is None else named.rows("node_names", node_names))]
     if center is not None:
@@ -125,18 +125,18 @@ def explore_graph(
         c = conv.capsules(links_of_graph(graph, feat.device), feat, edge_weight, True)[1].flatten(1).cpu()
     if not chance.beyond:
         none = NONE if agrees is None else NONE_REPEATED
-        said.append(f"{none}. {advice}" if agrees is not None or chance.chosen[0] < FEW * edges else none)
-    decided = choose(c) if agrees is None else choose(c) & agrees
-    mutual = conv.capsules.mutual
-    chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
-    src, dst = named.src[chosen], named.dst[chosen]
-    nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
-    src, dst = torch.searchsorted(nodes, src), torch.searchsorted(nodes, dst)
+        notes.append(f"{none}. {advice}" if agrees is not None or chance.chosen[0] < FEW * edges else none)
     classes, class_of = np.unique(class_names, return_inverse=True)
     if len(classes) > SHAPES:
-        said.append(f"labels: {len(classes)} classes aren't shown, because there are {SHAPES} shapes")
-    for text in said:
-        warnings.warn(text, stacklevel=3)
+        notes.append(f"labels: {len(classes)} classes aren't shown, because there are {SHAPES} shapes")
+    for note in notes:
+        warnings.warn(note, stacklevel=3)
+    decided = choose(c) if agrees is None else choose(c) & agrees
+    shown, whole = _around(graph, center, conv.capsules.mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
+    src, dst = named.src[shown], named.dst[shown]
+    nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
+    src, dst = torch.searchsorted(nodes, src), torch.searchsorted(nodes, dst)
+    weight = None if edge_weight is None else packed(edge_weight.cpu().flatten()[shown], "float32", "edge_weight")
     data = {
         **_layer_data(conv),
         "source": [f"{count} nodes", f"{edges} edges"],
@@ -146,16 +146,14 @@ def explore_graph(
         "classes": classes.tolist(),
         "src": src.tolist(),
         "dst": dst.tolist(),
-        "weight": None
-        if edge_weight is None
-        else packed(edge_weight.cpu().flatten()[chosen], "float32", "edge_weight"),
+        "weight": weight,
         "whole": None if whole is None else whole[nodes].tolist(),
         "sample": None if whole is None else {"edges": edges, "around": None if center is None else names[center]},
         "two_way": not named.one_way,
         "chance": {**chance._asdict(), "beyond": chance.beyond},
-        "agrees": None if agrees is None else agrees[chosen].tolist(),
+        "agrees": None if agrees is None else agrees[shown].tolist(),
         "causes": _causes(named, class_names, c, decided) if chance.beyond else [""] * conv.capsules.num_caps,
-        "warnings": said,
+        "warnings": notes,
         "feat": packed(feat.cpu()[nodes], "float32", "feat"),
     }
     write_text(path, graph_page(data))
@@ -174,7 +172,7 @@ def _causes(named: NamedGraph, class_names: list[str], c: torch.Tensor, decided:
     columns: dict[str, Any] = {f"same {key}": _listed(values) for key, values in named.attributes.items()}
     columns["same label"] = class_names
     if all(isinstance(name, tuple) and len(name) == len(named.names[0]) for name in named.names):
-        columns |= {f"part {k}": [*part] for k, part in enumerate(zip(*named.names, strict=True))}
+        columns |= {f"part {k}": part for k, part in enumerate(zip(*named.names, strict=True))}
     columns = {
         text: np.array(["" if value is None else str(value) for value in values])
         for text, values in columns.items()
@@ -184,10 +182,8 @@ def _causes(named: NamedGraph, class_names: list[str], c: torch.Tensor, decided:
     for capsule in range(c.shape[1]):
         own = (decided & (c.argmax(1) == capsule)).numpy()
         causes.append("")
-        if own.all() or not own.any():
-            continue
         largest = 0.0  # difference between the shares of the capsule's edges and of all others
-        for text, values in columns.items():
+        for text, values in columns.items() if 0 < own.sum() < len(own) else ():
             same = (values[src] == values[dst]) & (values[src] != "")
             share, elsewhere = same[own].mean(), same[~own].mean()
             if share >= SHARED and elsewhere <= ELSEWHERE and share - elsewhere > largest:

@@ -37,6 +37,8 @@ class Trained(NamedTuple):
     conv: CapsuleConv
     feat: Tensor
     """(N, N): the adjacency matrix, with ones on its diagonal."""
+    coupling: Tensor
+    """(E, K): how the layer couples the edges of the whole graph."""
     found: float
     """The share of random pairs that score lower than a tested edge, which the layer never saw: 0.5 by chance."""
     repeated: float
@@ -102,7 +104,7 @@ def train_on_hidden_edges(
                 couplings.append(conv(graph, x, weight, get_coupling=True)[1][:, 0])
     order = sorted(range(STARTS), key=losses.__getitem__)
     repeated, agrees = max((_repeated(couplings[order[0]], couplings[k]) for k in order[1:]), key=lambda pair: pair[0])
-    return Trained(layers[order[0]], x, sum(found) / STARTS, repeated, agrees)
+    return Trained(layers[order[0]], x, couplings[order[0]], sum(found) / STARTS, repeated, agrees)
 
 
 def _higher(tested: Tensor, others: Tensor) -> float:

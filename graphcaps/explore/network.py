@@ -124,18 +124,16 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
             assert layer.bias is not None
-            weight = layer.weight * (scale if layer is layers[-1] else 1.0)
-            numbers = {"weight": packed(weight, "float16", "a convolution")}
-            numbers["bias"] = packed(layer.bias, "float32", "a convolution")
-            steps.append({"kind": "conv", **numbers, "stride": list(layer.stride), "groups": layer.groups})
+            weight = packed(layer.weight * (scale if layer is layers[-1] else 1.0), "float16", "a convolution")
+            step = {"kind": "conv", "weight": weight, "bias": packed(layer.bias, "float32", "a convolution")}
+            steps.append(step | {"stride": list(layer.stride), "groups": layer.groups})
         elif isinstance(layer, nn.ReLU):
             steps.append({"kind": "relu"})
         elif isinstance(layer, nn.BatchNorm2d):
             assert layer.running_var is not None and layer.running_mean is not None
             factor = layer.weight / (layer.running_var + layer.eps).sqrt()
-            shift = layer.bias - factor * layer.running_mean
-            numbers = {"scale": packed(factor, "float32", "the stem"), "shift": packed(shift, "float32", "the stem")}
-            steps.append({"kind": "affine", **numbers})
+            shift = packed(layer.bias - factor * layer.running_mean, "float32", "the stem")
+            steps.append({"kind": "affine", "scale": packed(factor, "float32", "the stem"), "shift": shift})
         else:
             raise GraphcapsError(f"the page doesn't support a stem with {type(layer).__name__}")
     return steps
@@ -174,11 +172,9 @@ def _decoder(layers: nn.Sequential) -> list[dict]:
     for linear in (layer for layer in layers if isinstance(layer, nn.Linear)):
         weight = linear.weight.detach().double()
         scale = weight.abs().amax(dim=1).clamp_min(1e-12) / 127  # (out,)
-        row = {
-            "weight": packed((weight / scale[:, None]).round(), "int8", name),
-            "scale": packed(scale, "float32", name),
-        }
-        rows.append(row | {"bias": packed(linear.bias, "float32", name)})
+        integers = packed((weight / scale[:, None]).round(), "int8", name)
+        numbers = {"scale": packed(scale, "float32", name), "bias": packed(linear.bias, "float32", name)}
+        rows.append({"weight": integers, **numbers})
     return rows
 
 

@@ -79,18 +79,12 @@ def record_picture(trace: RoutingTrace, model: CapsNet, images: torch.Tensor, fi
 
 
 def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, Any]:
-    """Reconstructions of images (N, C, H, W), and decoded parents and votes, as fields of ``RoutingTrace``.
+    """Decoded parents and votes of images (N, C, H, W), as fields of ``RoutingTrace``.
 
-    Without a trained decoder, there are none.
+    There are none without a trained decoder, or with many parents.
     """
-    fields: dict[str, Any] = {}
-    if model.decoder is not None and model.reconstruction_weight:
-        with torch.no_grad():
-            output = CapsNet.forward(model, images)  # not model(images): training runs that in autocast
-            fields["reconstructions"] = to_bytes(model.decoder(output.capsules, output.lengths.argmax(dim=1)))
-        if model.capsules.num_parents <= MOST_DECODED_PARENTS:
-            fields |= decoded(model, images)
-    return fields
+    is_trained = model.decoder is not None and model.reconstruction_weight
+    return decoded(model, images) if is_trained and model.capsules.num_parents <= MOST_DECODED_PARENTS else {}
 
 
 @torch.no_grad()

@@ -85,17 +85,19 @@ class Softmax:
 
     def _choices(self, softmax: Any, calls: "_Calls") -> Choices:
         """Read a tensor (*, I, J) or a pair of edges and numbers (E, *)."""
-        dim, allowed, dims = self.dim, None, range(0)
+        allowed: Tensor | None = None
+        dims: Sequence[int] = ()  # those over which it may run
         if isinstance(softmax, Tensor):
             softmax = torch.atleast_2d(softmax)
-            computed = calls.of(softmax)
-            dim, allowed = (dim, None) if computed is None else (computed[0] if dim is None else dim, computed[1])
             dims = range(softmax.dim())
+            if (computed := calls.of(softmax)) is not None:
+                dims, allowed = [computed[0]], computed[1]
         elif isinstance(softmax, tuple) and len(softmax) == 2 and isinstance(softmax[1], Tensor):
-            dim = 1 if self.flags else dim  # in attention, the target of an edge chooses
-            dims = range(0 if isinstance(softmax[0], Tensor) and softmax[0].is_floating_point() else 2)
-        read = {k: self._along(softmax, allowed, k) for k in (dims if dim is None or not dims else [dim])}
-        fits = {k: choices for k, choices in read.items() if choices is not None}
+            is_pair = not (isinstance(softmax[0], Tensor) and softmax[0].is_floating_point())
+            dims = [1] if self.flags else range(2 * is_pair)  # in attention, the target of an edge chooses
+        if self.dim is not None and dims and not self.flags:
+            dims = [self.dim]
+        fits = {dim: choices for dim in dims if (choices := self._along(softmax, allowed, dim)) is not None}
         advice = "Give a function that returns them, and watch in eval mode, because dropout changes attention"
         expect(len(fits) > 0, self.name, "numbers >= 0 that sum to 1 over a set", "others", advice)
         advice = f"Give the dim of the set: ({self.words!r}, {'None' if self.read is None else 'the function'}, dim)"
@@ -104,8 +106,8 @@ class Softmax:
         sizes, kinds = choices.trailing, self.kinds
         example = ", ".join(["image", "head", *map("dim{}".format, range(len(sizes)))][: len(sizes)])
         advice = f"Write '{example}: {kinds['child']} -> {kinds['parent']}'"
-        fits_words = len(sizes) < 2 or kinds["image"].count(",") + 1 == len(sizes)
-        expect(fits_words, self.name, f"a word for each of the dims {sizes}", f"'{kinds['image']}'", advice)
+        has_words = len(sizes) < 2 or kinds["image"].count(",") + 1 == len(sizes)
+        expect(has_words, self.name, f"a word for each of the dims {sizes}", f"'{kinds['image']}'", advice)
         return choices
 
     def _along(self, softmax: Any, allowed: Tensor | None, dim: int) -> Choices | None:

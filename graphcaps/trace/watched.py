@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -102,17 +101,17 @@ class Watched:
                 if not isinstance(part, (NodeCapsules, NodeBeliefs)):  # parts of a layer, whose name is used
                     stack.callback(part.register_forward_pre_hook(partial(self._enter, name)).remove)
                     stack.callback(part.register_forward_hook(self._leave, always_call=True).remove)
-            words = defaultdict[str, dict[str, str]](lambda: {"parent": "parent", "child": "child"})
-            for name, given in self._softmax.items():
+            words = dict.fromkeys((*parts, NO_LAYER), {"parent": "parent", "child": "child"})
+            for name, described in self._softmax.items():
                 check_name("softmax", name, tuple(parts))
-                softmax = Softmax(name, parts[name], given, partial(self._record_softmax, name))
+                softmax = Softmax(name, parts[name], described, partial(self._record_softmax, name))
                 words[name] = softmax.kinds
                 for hook in softmax.hooks(parts[name]):
                     stack.callback(hook.remove)
-            for name, named in self._names.items():
-                check_name("names", name, (*parts, NO_LAYER))
-                for kind in named:
-                    check_name(f"names of {name}", kind, [words[name][kind] for kind in ("parent", "child")])
+            for name, by_word in self._names.items():
+                check_name("names", name, tuple(words))
+                for word in by_word:
+                    check_name(f"names of {name}", word, [words[name][kind] for kind in ("parent", "child")])
                 layer = parts.get(name)
                 if isinstance(layer, RoutedLayer):
                     self._check_names(name, layer.num_children, layer.num_parents)
@@ -131,11 +130,11 @@ class Watched:
     def __getitem__(self, name: str) -> RoutingTrace:
         expect(name in self.names, "name", f"one of {self.names}, which have routed", repr(name))
         trace = self._snapshots[name] if name in self._snapshots else self._records[name].trace()
-        given, kinds = self._names.get(name, {}), [str(trace.about.get(kind, kind)) for kind in ("parent", "child")]
-        parents, children = (np.array(given.get(kind, ()), str) for kind in kinds)
-        chosen = slice(None) if trace.parents is None else trace.parents[: len(parents)]
-        class_names, child_names = parents[chosen].tolist(), children[: trace.num_children].tolist()
-        return dataclasses.replace(trace, class_names=tuple(class_names), child_names=tuple(child_names))
+        by_word, words = self._names.get(name, {}), [str(trace.about.get(kind, kind)) for kind in ("parent", "child")]
+        parents, children = (tuple(map(str, by_word.get(word, ()))) for word in words)
+        if parents and trace.parents is not None:
+            parents = tuple(parents[j] for j in trace.parents)
+        return dataclasses.replace(trace, class_names=parents, child_names=children[: trace.num_children])
 
     def traces(self) -> dict[str, RoutingTrace]:
         return {name: self[name] for name in self.names}
@@ -222,7 +221,7 @@ class Watched:
         """
         numbers = {}
         for name, trace in self.traces().items():
-            equal, children = trace.equal_couplings()[-1], max(1, len(np.unique(trace.src)))
+            equal, children = trace.equal_couplings()[-1], max(1, np.count_nonzero(trace.degrees))
             uniform = -(equal * np.log(np.where(equal > 0, equal, 1))).sum(axis=-1).mean() / children
             entropy = trace.entropy()[-1, -1].mean()
             numbers[f"{name}/entropy"] = float(entropy)

@@ -31,7 +31,6 @@ def trace(draw) -> RoutingTrace:
         images=rng.integers(0, 256, (2, 1, 5, 6), dtype=np.uint8),
         labels=np.array([1, 0]),
         fields=np.arange(16, dtype=np.int32).reshape(4, 4),
-        reconstructions=rng.integers(0, 256, (2, 1, 5, 6), dtype=np.uint8),
         nodes=np.array([[0, 1], [0, 0], [1, 1], [1, 1], [1, 0]], np.int32),
         positions=np.eye(2, dtype=np.float32),
         node_names=("a", "b"),
@@ -90,7 +89,7 @@ def test_a_file_of_an_earlier_version_with_bonds_and_tags_is_read(trace, tmp_pat
 
 def test_a_missing_a_cut_and_a_foreign_file_and_one_with_a_pickle_are_refused(trace, tmp_path):
     path = tmp_path / "no.npz"
-    assert_refused(path, f"trace: expected a file at {path}, got none. Make one with: graphcaps train")
+    assert_refused(path, f"trace: expected a routing trace at {path}, got: [Errno 2] No such file")
     trace.save(tmp_path / "trace.npz")
     whole = (tmp_path / "trace.npz").read_bytes()
     for content in (b"", b"not a zip", *(whole[:k] for k in range(50, len(whole), len(whole) // 10)), whole[:-1]):
@@ -104,7 +103,7 @@ def test_a_missing_a_cut_and_a_foreign_file_and_one_with_a_pickle_are_refused(tr
 @pytest.mark.parametrize(
     ("name", "change", "text"),
     [
-        ("format_version", 1, f"trace: expected format {FORMAT_VERSION} in"),
+        ("format_version", 1, f"got: format 1, and this version reads format {FORMAT_VERSION}. Make one with"),
         ("images", lambda images: images / 255, "trace: images: expected uint8, got float64. 0 is black, 255 white"),
         ("c", lambda c: c[:, :2], "trace: c: expected (K=1, R=3, N=2, E=5), got (1, 2, 2, 5)"),
         ("dst", lambda dst: dst + 1, "trace: dst: expected numbers from 0 to 1, got others"),

@@ -15,8 +15,7 @@ from graphcaps.images.models.answers import is_correct, longest, overlaid
 from graphcaps.images.training.run_folder import Run
 from graphcaps.nn.routed import route_layer
 from graphcaps.viz.explorer.data import explorer_data
-from graphcaps.viz.explorer.html import with_data
-from graphcaps.viz.explorer.still import shares_of
+from graphcaps.viz.explorer.html import shares_of, with_data
 
 from .browser import check_axe, check_fits, opened, settle, text, visit
 

@@ -34,7 +34,7 @@ def test_the_entropy_line_is_the_mean_over_children_of_the_traces_entropies(trac
     picture = viz.EntropyPicture(trace, image=1)
     wanted = [entropy_by_hand(trace, trace.c[-1, r, 1])[0] for r in range(3)]
     assert picture.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
-    assert picture.mean.get_xdata() == pytest.approx(range(1, 4))
+    assert picture.mean.get_xdata() == pytest.approx(range(3))
     picture = viz.EntropyPicture(trace, over="epochs")  # after the iterations of training
     wanted = [entropy_by_hand(trace, trace.c[k, 2, 0])[0] for k in range(3)]
     assert picture.mean.get_ydata() == pytest.approx(wanted, **ROUNDED)
@@ -153,7 +153,7 @@ def test_children_and_parents_are_drawn_as_their_decoded_images(trace, channels)
     draw = np.random.default_rng(3)
     votes = draw.integers(0, 256, (2, 16, channels, 12, 12), np.uint8)
     parents = draw.integers(0, 256, (2, 3, 10, channels, 12, 12), np.uint8)
-    seen = {"images": np.repeat(trace.images, channels, axis=1), "reconstructions": None}
+    seen = {"images": np.repeat(trace.images, channels, axis=1)}
     seen = dataclasses.replace(trace, **seen, decoded_votes=votes, decoded_parents=parents)
     picture = viz.GraphPicture(seen, image=1)
     for step in (0, 2):
@@ -210,13 +210,13 @@ def test_draw_writes_every_file(tmp_path):
     folder = tmp_path / "new" / "figures"
     written = viz.draw(short, folder)
     names = ["entropy", "graph"]
-    wanted = [*(f"{name}.gif" for name in names), *(f"{name}-epochs.gif" for name in names), "sheet.png"]
+    wanted = [*(f"{name}.gif" for name in names), *(f"{name}-epochs.gif" for name in names)]
     assert [path.name for path in written] == wanted
     assert sorted(path.name for path in folder.glob("[!.]*")) == sorted(wanted)
-    with pytest.raises(InputError, match="what: expected one of entropy, .*, sheet, all, got 'graphs'"):
+    with pytest.raises(InputError, match="what: expected one of entropy, .*, all, got 'graphs'"):
         viz.draw(short, tmp_path / "none", what="graphs")
     assert not (tmp_path / "none").exists()
-    for path in viz.draw(short, tmp_path / "stills", what="graph", over="iterations", format="svg"):
+    for path in viz.draw(short, tmp_path / "stills", what="graph", format="svg"):
         width = float(re.search(rb'width="([\d.]+)pt"', path.read_bytes())[1])
         assert width == pytest.approx(72 * 6.9)  # as wide as a paper, in points
 
@@ -256,17 +256,6 @@ def test_mp4_plays_as_long_as_the_gif(tmp_path):
     assert seconds == pytest.approx(sum(frame.seconds for frame in frames), rel=0.1)
 
 
-def test_the_sheet_shows_the_reconstructions_of_a_trained_decoder(trace):
-    with pytest.raises(InputError, match="trace: expected .*reconstructions"):
-        viz.sheet(with_pictures(make_trace(epochs=(0,))))
-    lengths = np.zeros_like(trace.lengths)
-    lengths[-1, 2, 0, 0] = lengths[-1, 2, 1, 7] = 0.9  # labels are 0 and 1
-    figure = viz.sheet(dataclasses.replace(trace, lengths=lengths))
-    axes = {place.get_label(): place for place in figure.axes}
-    assert (axes["reconstruction 1"].images[0].get_array() == trace.reconstructions[1, 0]).all()
-    assert words(figure).count("wrong") == 1 and "class 7 0.90\nwrong" in words(figure)
-
-
 def test_a_confusion_matrix_shows_counts_with_true_classes_in_rows():
     figure = viz.confusion(np.array([[8, 2, 0], [0, 9, 1], [0, 0, 10]]), ("ant", "bee", "cow"))
     (axes,) = figure.axes
@@ -292,7 +281,7 @@ def test_drawing_needs_no_torch_no_dgl_and_no_pyplot(trace, tmp_path):
         "import sys; from graphcaps import RoutingTrace, viz\n"
         "assert 'matplotlib' not in sys.modules\n"
         "trace = RoutingTrace.load('trace.npz')\n"
-        "viz.draw(trace, '.', what='sheet'), viz.explorer_page(trace), viz.draw(trace, '.', format='png')\n"
+        "viz.explorer_page(trace), viz.draw(trace, '.', format='png')\n"
         "assert not {'torch', 'dgl', 'matplotlib.pyplot', 'graphcaps.images.models'} & set(sys.modules)\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)

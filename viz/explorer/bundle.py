@@ -6,8 +6,8 @@ Each module becomes a function that returns what it exports, and an import reads
     export function draw() { ... }              const charts_js = (() => { ... return { draw }; })();
 
 Modules run in the order of their imports, as in a browser. Hence only these forms are allowed: named imports without
-new names, imports for their effects, and ``export`` in front of a function, a class or a const of one name. Imports in
-a circle are an error. A module with an await outside of its functions becomes an async function.
+new names, imports for their effects, and ``export`` in front of a function, a class or a const of one name. A module
+with an await outside of its functions becomes an async function.
 """
 
 import re
@@ -23,8 +23,8 @@ def bundled(entry: str, read: Callable[[str], str]) -> str:
     """The script of the module ``entry`` and of all that it imports; ``read(name)`` returns the text of a module.
 
     Raises:
-        ValueError: a module has an import or export of another form, imports a name that isn't exported, or imports
-            itself through others.
+        ValueError: a module has an import or export of another form, or imports a name that isn't exported.
+        RecursionError: a module imports itself through others.
 
     >>> modules = {"page": 'import { two } from "./numbers.js";\\nlog(two);\\n', "numbers": "export const two = 2;\\n"}
     >>> print(bundled("page", modules.__getitem__))
@@ -41,14 +41,12 @@ def bundled(entry: str, read: Callable[[str], str]) -> str:
     exports: dict[str, list[str]] = {}
     scripts: list[str] = []
 
-    def add(name: str, importers: tuple[str, ...]) -> None:
-        if name in importers:
-            raise ValueError(f"modules import one another: {' > '.join((*importers, name))}")
+    def add(name: str) -> None:
         if name in exports:
             return
         text = _COMMENT.sub("", read(name))  # and indents: only browsers read the page
         for names, source in _IMPORT.findall(text):
-            add(source, (*importers, name))
+            add(source)
             if missing := set(filter(None, names.split(", "))) - set(exports[source]):
                 raise ValueError(f"{name}.js imports what {source}.js doesn't export: {', '.join(sorted(missing))}")
         exports[name] = _EXPORT.findall(text)
@@ -58,7 +56,7 @@ def bundled(entry: str, read: Callable[[str], str]) -> str:
         start = "await (async () => {" if _AWAIT.search(body) else "(() => {"
         scripts.append(f"const {name}_js = {start}\n{body.strip()}\nreturn {{ {', '.join(exports[name])} }};\n}})();")
 
-    add(entry, ())
+    add(entry)
     return "\n".join(scripts)
 
 

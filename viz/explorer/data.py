@@ -74,18 +74,18 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         if broken.any():
             k, r, n = np.argwhere(broken)[0]
             raise not_finite(name, n, f"epoch {trace.epochs[k]}, iteration {r + 1}")
-    degrees = np.bincount(trace.src, minlength=trace.num_children)
-    present = np.unique(degrees[degrees > 0])
-    fields = None
+    linked = trace.degrees[trace.degrees > 0]
+    degrees, fields = np.unique(linked).tolist(), None
     if trace.fields is not None and trace.images is not None:
         places, of = np.unique(trace.fields, axis=0, return_inverse=True)
         fields = {"places": places.tolist(), "of": of.ravel().tolist()}
     order = children_in_order(trace, trace.c[-1, trace.answer_at].astype(np.float64).mean(axis=0))
+    title = " on ".join(str(trace.about[key]) for key in ("model", "dataset") if key in trace.about)
+    run = [f"run {trace.about['run']}"] if "run" in trace.about else []
     return {
         "version": VERSION,
-        "title": " on ".join(str(trace.about[key]) for key in ("model", "dataset") if key in trace.about)
-        or str(trace.about.get("layer", "routing")),
-        "source": _source(trace),
+        "title": title or str(trace.about.get("layer", "routing")),
+        "source": run + ([count(int(trace.epochs[-1]), "epoch")] if trace.epochs[-1] > 0 else []),
         "start": int(image),
         "parents": [{"name": name, "color": style.hex_color(j)} for j, name in enumerate(trace.parent_names)],
         "children": trace.num_children,
@@ -93,14 +93,14 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
         "epochs": trace.epochs.tolist(),
         "iterations": trace.num_iterations,
         "trained": trace.answer_at + 1,
-        "level": float(np.log(degrees[degrees > 0]).mean()),
-        "choices": int(present[0]) if len(present) == 1 else None,
-        "unlinked": np.flatnonzero(degrees == 0).tolist(),
-        "degrees": present.tolist(),
+        "level": float(np.log(linked).mean()),
+        "choices": degrees[0] if len(degrees) == 1 else None,
+        "unlinked": np.flatnonzero(trace.degrees == 0).tolist(),
+        "degrees": degrees,
         "order": order.tolist(),
         "threshold": trace.threshold,
         "fields": fields,
-        "images": [_image(trace, n, degrees, order) for n in range(trace.num_images)],
+        "images": [_image(trace, n, order) for n in range(trace.num_images)],
         **softmax,
     }
 
@@ -118,33 +118,24 @@ def _of_softmax(trace: RoutingTrace) -> tuple[RoutingTrace, dict]:
     return trace, {"words": words | {"step": step}, "steps": steps, "dead": dead.tolist(), "child_names": names}
 
 
-def _source(trace: RoutingTrace) -> list[str]:
-    run = [f"run {trace.about['run']}"] if "run" in trace.about else []
-    return [*run, *([count(int(trace.epochs[-1]), "epoch")] if trace.epochs[-1] > 0 else [])]
-
-
-def _image(trace: RoutingTrace, n: int, degrees: np.ndarray, order: np.ndarray) -> dict:
+def _image(trace: RoutingTrace, n: int, order: np.ndarray) -> dict:
     c = trace.c[:, :, n].astype(np.float64)  # (K, R, E)
     shown = _shown_edges(trace, c[-1, -1], trace.lengths[-1, trace.answer_at, n])
-    linked = np.zeros((*c.shape[:2], trace.num_children))
-    linked[..., degrees > 0] = entropies(trace, c.reshape(-1, trace.num_edges))[0].reshape(*c.shape[:2], -1)
-    pixels = None if trace.images is None else trace.images[n]
-    chosen = None
-    if trace.agreement is None:
-        rows = c.reshape(-1, trace.num_edges)  # at most one edge of a child has more than half
-        counts = [np.bincount(trace.dst[row > 0.5], minlength=trace.num_parents) for row in rows]
-        chosen = np.reshape(counts, (*c.shape[:2], -1)).tolist()
+    entropy, of_linked = np.zeros((*c.shape[:2], trace.num_children)), entropies(trace, c)[0]
+    entropy[..., trace.degrees > 0] = of_linked
+    # At most one edge of a child has more than half.
+    chosen = None if trace.agreement is not None else trace.per_parent(c > 0.5).astype(int).tolist()
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
-        "pixels": None if pixels is None else packed(pixels),
+        "pixels": None if trace.images is None else packed(trace.images[n]),
         "src": trace.src[shown].tolist(),
         "dst": trace.dst[shown].tolist(),
         "order": order[np.isin(order, trace.src[shown])].tolist(),
         "c": _quantised(c[..., shown]),
         "b": _quantised(trace.b[:, :, n, shown]),
         "agreement": None if trace.agreement is None else _quantised(trace.agreement[:, :, n, shown]),
-        "entropy": _quantised(linked),
-        "mean_entropy": linked[..., degrees > 0].mean(axis=-1).tolist(),
+        "entropy": _quantised(entropy),
+        "mean_entropy": of_linked.mean(axis=-1).tolist(),
         "lengths": trace.lengths[:, :, n].astype(np.float64).round(4).tolist(),
         "chosen": chosen,
     }

@@ -14,15 +14,18 @@ import re
 import string
 from importlib.resources import files
 
+import numpy as np
+
 from graphcaps.viz.explorer.bundle import bundled
 from graphcaps.viz.explorer.data import explorer_data
-from graphcaps.viz.explorer.still import drawn, shares_of
+from graphcaps.viz.routing.ribbons import flow
 from graphcaps.viz.routing_trace import RoutingTrace
 
 # Names in page/: parts that not every page has, and styles in loading order
 PARTS = ["explained", "capsule", "figures", "limits", "child", "epochs"]
 STYLES = "page drawers"
 COUNTS = {1: "one", 2: "two", 3: "three"}
+STILL_WIDTH, STILL_HEIGHT = 560, 300
 
 
 def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
@@ -55,10 +58,8 @@ def with_data(data: dict) -> str:
     slots = {name: string.Template(_read(f"{name}.html")).substitute(texts) for name in ("top", "article")}
     slots |= {"kind": "article", "noscript": ""}
     if not _named(data):  # these screens are about an answer
-        about = "round|agreement|routing|silence|without"
-        slots["article"] = re.sub(
-            rf'(?s)<section class="[^"]*" data-screen="({about})">.*?</section>\n', "", slots["article"]
-        )
+        screens = r'(?s)<section class="[^"]*" data-screen="(round|agreement|routing|silence|without)">.*?</section>\n'
+        slots["article"] = re.sub(screens, "", slots["article"])
     return _filled("page.html", PARTS, data, f"{STYLES} article", "explorer", slots, script("worker"))
 
 
@@ -97,9 +98,35 @@ def _texts(data: dict) -> dict:
     numbers["advice"] = "" if trained else " Train on."
     texts = words["article"] | (words["article_one"] if objects == 1 else {})
     texts |= {} if _named(data) else words["article_none"]
-    stills = [drawn(shares, texts["still"].format(round=r, rounds=rounds)) for r, shares in data["stills"].items()]
+    stills = [_still(shares, texts["still"].format(round=r, rounds=rounds)) for r, shares in data["stills"].items()]
     texts = {name: text.format(**numbers) for name, text in texts.items()}
     return numbers | texts | {f"still_{n}": still for n, still in enumerate(stills, 1)}
+
+
+def shares_of(trace: RoutingTrace, image: int, objects: int) -> dict[int, list]:
+    """The shares (I, 3) of the answer's first parent, the others and its second parent by round, from 1: three rounds.
+
+    Children are in the order of the page: by their shares in the last of these rounds.
+    """
+    last, shares = trace.answer_at, np.zeros((trace.num_iterations, trace.num_children, trace.num_parents))
+    shares[:, trace.src, trace.dst] = trace.c[-1, :, image]
+    named = np.sort(np.argsort(-trace.lengths[-1, last, image])[: min(2, objects)])
+    first, second = shares[..., named[0]], shares[..., named[1]] if objects > 1 else np.zeros(shares.shape[:2])
+    parted = np.stack([first, 1 - first - second, second], axis=-1)[:, np.argsort(second[last] - first[last])]
+    return {r + 1: parted[r].round(3).tolist() for r in (0, 2 * last // 3, last)}
+
+
+def _still(shares: list, caption: str) -> str:
+    """Shares (I, 3) as ribbons in SVG, which browsers show if they run no scripts."""
+    start, end = (STILL_HEIGHT * places for places in flow(np.array(shares) / len(shares), np.arange(3)))  # (I, 3, 2)
+    lines = [
+        f'<path class="{kind}" stroke-width="{b - a:.1f}" d="M0 {(a + b) / 2:.1f}C190 {(a + b) / 2:.1f} '
+        f'370 {(c + d) / 2:.1f} {STILL_WIDTH} {(c + d) / 2:.1f}"/>'
+        for strip, bars in zip(start, end, strict=True)
+        for kind, (a, b), (c, d) in zip(("first", "rest", "second"), strip, bars, strict=True)
+    ]
+    svg = f'<svg viewBox="0 0 {STILL_WIDTH} {STILL_HEIGHT}" role="img" aria-label="{caption}">{"".join(lines)}</svg>'
+    return f'<noscript><figure class="still">{svg}<figcaption>{caption}</figcaption></figure></noscript>'
 
 
 def _filled(

@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-from matplotlib.collections import LineCollection
 
 from graphcaps.viz import style
 from graphcaps.viz.routing.picture import Picture
@@ -15,36 +14,22 @@ _MOST_CURVES = 60  # at most this many children have a curve
 
 
 def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Entropy of each child's couplings in nats, and its uniform level. Children without edges are left out.
+    """Entropies (..., I') of the I' children with edges for couplings (..., E), and (I',) those of equal couplings.
 
-    H_i = -sum over its edges of c ln c. First c is divided by its sum, which float16 leaves at 1 within 5e-4.
-
-    Args:
-        trace: I' <= I of its children have edges.
-        c: (S, E) couplings.
-
-    Returns:
-        (S, I') entropies, and (I',) uniform levels: ln of the number of each child's edges.
+    In nats, they are -sum of c ln c over a child's edges, and ln of the number of its edges. First c is divided by its
+    sum, which float16 leaves at 1 within 5e-4.
     """
-    degree = np.bincount(trace.src, minlength=trace.num_children)
-    linked = degree > 0
-    total = _per_child(trace, c)[:, trace.src]
+    linked = trace.degrees > 0
+    total = trace.per_child(c)[..., trace.src]
     share = np.divide(c, total, out=np.zeros_like(c), where=total > 0)
     logs = np.log(share, out=np.zeros_like(share), where=share > 0)
-    return -_per_child(trace, share * logs)[:, linked], np.log(degree[linked])
-
-
-def _per_child(trace: RoutingTrace, values: np.ndarray) -> np.ndarray:
-    """Sum (S, E) over each child's edges, to (S, I)."""
-    return np.stack([np.bincount(trace.src, row, trace.num_children) for row in values])
+    return -trace.per_child(share * logs)[..., linked], np.log(trace.degrees[linked])
 
 
 class EntropyPicture(Picture):
-    """Coupling entropy over iterations or epochs, with a dot at the current position.
+    """Coupling entropy over iterations or epochs: the mean over children, with a dot at the current position.
 
-    Attributes:
-        children: LineCollection of up to 60 children, in the colours of the parents that they are coupled with most.
-        mean: Line2D of the mean over all children.
+    Up to 60 children have curves, in the colours of the parents that they are coupled with most.
     """
 
     def draw(self) -> None:
@@ -55,35 +40,31 @@ class EntropyPicture(Picture):
         self._entropies, levels = entropies(trace, time.c)  # (S, I'), (I',)
         small: dict[str, Any] = {"size": medium.small, "color": medium.muted}
         highest, self._level = float(levels.max()) or 1.0, float(levels.mean())
-        axes.set(xlim=(time.x[0] - 0.2, time.x[-1] + 0.2), ylim=(0, 1.06 * highest))
+        axes.set(xlim=(-0.2, time.end + 0.2), ylim=(0, 1.06 * highest))
         axes.set_yticks([0, 1, 2] if 2 < highest < 3 else [0, round(highest / 2, 1)])
         iteration = "iteration" if trace.agreement is None else "routing iteration"
         label = iteration if time.over == "iterations" else "epoch of training (those kept)"
         axes.set_xlabel(label + f"  ({self.source})" * (screen and bool(self.source)), **small)
         axes.set_ylabel("coupling entropy (nat)")
-        every = slice(None, None, math.ceil(len(time) / 20))
-        axes.set_xticks(time.x[every], [str(step) for step in time.steps[every]])
+        ticks = range(0, len(time), math.ceil(len(time) / 20))
+        axes.set_xticks(ticks, [str(time.steps[k]) for k in ticks])
         axes.axhline(self._level, color=medium.muted, lw=0.9, ls=(0, (4, 3)))
         name = f"ln {round(math.exp(self._level))} = " if np.all(levels == levels[0]) else ""
-        text = f"dashed: equal couplings, {name}{self._level:.2f}"
-        axes.text(0.01, 1.02, text, transform=axes.transAxes, va="bottom", **small)
+        axes.set_title(f"dashed: equal couplings, {name}{self._level:.2f}", loc="left", **small)
         order = np.argsort(time.c[-1], kind="stable")
         strongest = np.zeros(trace.num_children, int)
         strongest[trace.src[order]] = trace.dst[order]  # the strongest come last
-        colors = [self.color(j) for j in strongest[np.unique(trace.src)][:_MOST_CURVES]]
-        curves = self._entropies.T[:_MOST_CURVES]
-        lines = [np.column_stack((time.x, curve)) for curve in curves]
-        self.children = LineCollection(lines, colors=colors, linewidths=1.6 * medium.line)
-        axes.add_collection(self.children, autolim=False)
-        (self.mean,) = axes.plot(time.x, self._entropies.mean(axis=1), color=medium.ink, lw=2.6 * medium.line)
+        axes.set_prop_cycle(color=[self.color(j) for j in strongest[np.unique(trace.src)]])
+        axes.plot(self._entropies[:, :_MOST_CURVES], lw=1.6 * medium.line)
+        (self.mean,) = axes.plot(self._entropies.mean(axis=1), color=medium.ink, lw=2.6 * medium.line)
         (self._tip,) = axes.plot([], [], "o", color=medium.ink, ms=6 * medium.line, clip_on=False)
         self._value = axes.annotate("", (0, 0), (6, 0), va="top", textcoords="offset points", size=medium.small)
 
     def show(self, position: float) -> None:
-        values, x = between(self._entropies, position), float(between(self.timeline.x, position))
+        values = between(self._entropies, position)
         mean = float(values.mean())
-        self._tip.set_data([x], [mean])
-        self._value.xy = (x, mean)
+        self._tip.set_data([position], [mean])
+        self._value.xy = (position, mean)
         self._value.set_text(f"mean {mean:.2f}")
         share = f", {mean / self._level:.1%} of uniform" if self._level > 0 else ""
         line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} ± {values.std():.3f} nat{share}"

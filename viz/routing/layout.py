@@ -8,12 +8,7 @@ _GAP = 1.6  # distance between components, in units of the positions
 
 
 def laid_out(num_nodes: int, links: np.ndarray) -> np.ndarray:
-    """Positions (N, 2), the same for the same graph; its components are placed next to each other.
-
-    Args:
-        num_nodes: N >= 1.
-        links: (M, 2) nodes; directions and loops have no effect.
-    """
+    """Positions (N, 2) of N >= 1 nodes with links (M, 2), the same for the same graph. Directions have no effect."""
     graph = networkx.Graph()
     graph.add_nodes_from(range(num_nodes))
     graph.add_edges_from(links.tolist())

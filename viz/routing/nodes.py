@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
-from matplotlib.patheffects import withStroke
 
 from graphcaps.errors import check_whole, expect
 from graphcaps.viz import style
@@ -15,15 +14,13 @@ from graphcaps.viz.routing.entropy import entropies
 from graphcaps.viz.routing.layout import laid_out
 from graphcaps.viz.routing.picture import Picture
 from graphcaps.viz.routing.timeline import between, count
-from graphcaps.viz.routing_trace import RoutingTrace
 
 MAX_EDGES = 2000  # edges drawn at most
-EQUAL = "try unit_votes=True, concentration=4.0"  # shown if couplings stay nearly equal
 
 _THIN = 0.5  # points
 _BEND = 0.12  # sideways bend, as a share of the edge's length, if the reverse edge is drawn too
 _CURVE = np.linspace(0, 1, 12)[:, None]
-_MAX_NAMED = 12  # nodes that have their names beside them, if names don't fit into nodes
+_SMALLEST = 4  # points of letters
 _PAPER = np.array(to_rgb(style.FAINT))
 
 
@@ -32,56 +29,35 @@ class NodesPicture(Picture):
 
     An edge has the colour of the capsule that it is coupled with most. Its width grows linearly with this coupling,
     from undecided (all capsules have an equal share) to 1. Its colour goes from grey to the capsule's in the same way.
-    A loop is a ring around its node. Two edges between the same nodes, in opposite
-    directions, each bend to their right. Parallel edges, and capsules of one source, are drawn as their mean.
+    A loop is a ring around its node. Two edges between the same nodes, in opposite directions, each bend to their
+    right. Parallel edges are drawn as their mean. Names of nodes are written if they fit into the nodes.
 
     Args:
-        trace, over, image, medium: as in ``Picture``; the trace is one of ``CapsuleConv``.
         node: draw this node and those that vote for it. None draws the whole graph, or, if it has more than 2,000
             edges, the nodes with the most edges.
 
-    Attributes:
-        shown: (n,) the nodes that are drawn, ascending.
-        edges: (P, 2) nodes of the edges that are drawn.
-        couplings: (S, P, num_caps) their couplings.
-        low: the coupling of the thinnest line; that of the widest is 1.
-        lines: LineCollection of the edges, in the order of ``order``: the weakest in the answer comes first. Loops have
-            width 0.
-        nodes: PathCollection of the nodes.
-
     Raises:
-        InputError: the trace is of another layer, or there is no such node.
+        InputError: the trace is of another layer than ``CapsuleConv``, or there is no such node.
     """
 
-    options = ("node",)
-
-    @staticmethod
-    def suits(trace: RoutingTrace) -> bool:
-        return trace.nodes is not None
-
-    def draw(self) -> None:
-        trace, node = self.trace, self.node
-        expect(self.suits(trace), "trace", "one of CapsuleConv on a graph with one kind of node", "another")
+    def draw(self, node: int | None = None) -> None:
+        trace, self.node = self.trace, node
+        expect(trace.nodes is not None, "trace", "one of CapsuleConv on a graph with one kind of node", "another")
         pairs, couplings = trace.couplings_of_links(self.timeline.c)
         number = int(pairs.max()) + 1
         if node is not None:
             check_whole("node", node, 0, number - 1, f"a node of the graph, 0 to {number - 1}")
             expect(bool((pairs[:, 1] == node).any()), "node", "one that others vote for", node)
         drawn = edges_to_draw(pairs, node)
-        self.edges, self.couplings = pairs[drawn], couplings[:, drawn]
-        self.shown, ends = np.unique(self.edges, return_inverse=True)
+        self.edges, self.couplings = pairs[drawn], couplings[:, drawn]  # (P, 2), (S, P, num_caps)
+        self.shown, ends = np.unique(self.edges, return_inverse=True)  # (n,) nodes
         self._ends = ends.reshape(-1, 2)  # (P, 2) places in shown
-        degrees = np.unique(np.unique(trace.src, return_counts=True)[1])  # the different numbers of edges of a child
-        self.low = 1 / degrees[0] if len(degrees) == 1 and degrees[0] > 1 else 0.0
-        edge_is_child = len(degrees) == 1 and degrees[0] == trace.num_caps
-        self.words = ("edge", "edges") if edge_is_child else ("child", "children")
+        self.low = 1 / trace.num_caps if trace.num_caps > 1 else 0.0  # the coupling of the thinnest line
+        self.words = ("edge", "edges")
         self.names = [f"capsule {j % trace.num_caps}" for j in range(trace.num_parents)]
         self._colors = np.array([style.color(k) for k in range(trace.num_caps)])
-        self._lay_out(self._size_in_words(number, len(pairs)))
-        self._draw_graph(self._main)
-        entropy, levels = entropies(trace, self.timeline.c)
-        self._means = entropy.mean(axis=1)
-        self._hint = EQUAL if self._means[-1] > 0.95 * levels.mean() else self.source
+        self._draw_graph(self._lay_out(self._size_in_words(number, len(pairs))))
+        self._means = entropies(trace, self.timeline.c)[0].mean(axis=1)
 
     def _size_in_words(self, nodes: int, edges: int) -> str:
         what = f"{count(len(self.shown), 'node')}, {count(len(self.edges), 'edge')}"
@@ -92,28 +68,30 @@ class NodesPicture(Picture):
         elif len(self.edges) < edges:
             what = f"the {len(self.shown):,} nodes with the most edges, of {nodes:,}"
         recorded = self.trace.about.get("edges")
-        return what + (f"; {recorded} votes are recorded" if recorded else "")
+        what += f"; {recorded} votes are recorded" if recorded else ""
+        return f"{self.source}: {what}" if self.source else what
 
-    def _lay_out(self, size_in_words: str) -> None:
-        """Make the figure: the graph, its size in words, and a key of the capsules below it."""
+    def _lay_out(self, size_in_words: str) -> Axes:
+        """Make the figure, with axes for the graph, its size in words, and a key of the capsules below it."""
         medium, top = self.medium, 72 if self.medium.heading else 6
         side, in_row = 0.78 * medium.width, medium.width // 84
         left, below = (medium.width - side) / 2, top + side + 6
         self.figure = style.blank(medium.width, round(below + 44 + 16 * -(-self.trace.num_caps // in_row)))
-        self._heading = style.Heading(self.figure, medium)
-        self._main = style.panel(self.figure, "graph", left, top, side, side)
-        looks: dict[str, Any] = {"size": medium.small, "color": medium.muted}
-        text = f"width and colour: the largest coupling c, from {self.low:.2f} to 1.00"
-        style.write(self.figure, 8, below, f"{size_in_words}\n{text}", linespacing=1.4, **looks)
+        self._heading, canvas = style.Heading(self.figure, medium), style.canvas(self.figure)
+        high, wide = self.figure.bbox.height, self.figure.bbox.width
+        small: dict[str, Any] = {"size": medium.small, "va": "top"}
+        text = f"{size_in_words}\nwidth and colour: the largest coupling c, from {self.low:.2f} to 1.00"
+        canvas.text(8, below, text, color=medium.muted, linespacing=1.4, **small)
         for k in range(self.trace.num_caps):
             x, y = 8 + 80 * (k % in_row), below + 38 + 16 * (k // in_row)
-            style.write(self.figure, x, y - 2, "■", color=self._colors[k], size=medium.small)
-            style.write(self.figure, x + 13, y, f"capsule {k}", size=medium.small)
+            canvas.text(x, y - 2, "■", color=self._colors[k], **small)
+            canvas.text(x + 13, y, f"capsule {k}", **small)
+        return self.figure.add_axes((left / wide, 1 - (top + side) / high, side / wide, side / high))
 
     def _draw_graph(self, axes: Axes) -> None:
         at, line = self._positions(), self.medium.line
         self._loops = self._ends[:, 0] == self._ends[:, 1]
-        self.order = np.argsort(self.couplings[-1].max(axis=-1), kind="stable")
+        self.order = np.argsort(self.couplings[-1].max(axis=-1), kind="stable")  # of lines: the weakest lies lowest
         start, end = (at[self._ends[self.order, k]] for k in (0, 1))
         pairs = {tuple(pair) for pair in self._ends.tolist()}
         two_way = np.array([(v, u) in pairs for u, v in self._ends[self.order].tolist()])
@@ -128,32 +106,16 @@ class NodesPicture(Picture):
         self.nodes = axes.scatter(at[:, 0], at[:, 1], s=(18 * scale) ** 2 * line, **looks)
         margin = 0.06 + 0.04 * scale
         axes.set(xlim=(-margin, 1 + margin), ylim=(-margin, 1 + margin))
-        style.bare(axes)
+        axes.set_axis_off()
         self._write_names(axes, at, 10 * scale)
 
     def _write_names(self, axes: Axes, at: np.ndarray, size: float) -> None:
-        """Write names or numbers into the nodes; or, if they don't fit, names above the nodes with most edges."""
+        """Write names or numbers into the nodes, if letters there aren't too small."""
         texts = [self.trace.node_names[n] if self.trace.node_names else str(n) for n in self.shown]
         size *= self.medium.line * min(1, 2.2 / max(map(len, texts)))
-        looks: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": size, "zorder": 4}
-        written, rise = list(range(len(at))), 0.0
-        if size < 4:
-            halo = withStroke(linewidth=2.5, foreground="white")
-            looks |= {"size": self.medium.small, "va": "bottom", "path_effects": [halo]}
-            written, rise = self._apart(at, texts, float(np.ptp(axes.get_xlim())) / axes.bbox.width), 0.012
-        for n in written:
-            axes.text(at[n, 0], at[n, 1] + rise, texts[n], **looks)
-
-    def _apart(self, at: np.ndarray, texts: list[str], pixel: float) -> list[int]:
-        """The nodes with most edges whose texts don't lie over one another."""
-        named: list[int] = []
-        wide, tall = 0.85 * self.medium.small * pixel, 1.9 * self.medium.small * pixel  # of a letter and of a line
-        for n in np.argsort(-np.bincount(self._ends.ravel()), kind="stable").tolist():
-            away = abs(at[named] - at[n])
-            room = np.array([wide * (len(texts[n]) + len(texts[other])) / 2 for other in named])
-            if ((away[:, 0] > room) | (away[:, 1] > tall)).all() and len(named) < _MAX_NAMED:
-                named.append(n)
-        return named
+        if size >= _SMALLEST:
+            for (x, y), text in zip(at, texts, strict=True):
+                axes.text(x, y, text, ha="center", va="center_baseline", size=size, zorder=4)
 
     def _positions(self) -> np.ndarray:
         """(n, 2) in [0, 1]: the trace's own positions with their proportions kept, else those of networkx."""
@@ -187,7 +149,7 @@ class NodesPicture(Picture):
         self.nodes.set(edgecolors=rings, linewidths=ring_widths)
         mean = float(between(self._means, position))
         line = f"{self.timeline.title(position)}: mean entropy {mean:.3f} nat"
-        self._heading.say(self.choice(position), line, self._hint)
+        self._heading.say(self.choice(position), line)
 
 
 def edges_to_draw(pairs: np.ndarray, node: int | None) -> np.ndarray:
@@ -195,9 +157,6 @@ def edges_to_draw(pairs: np.ndarray, node: int | None) -> np.ndarray:
     wanted = np.ones(len(pairs), bool) if node is None else pairs[:, 1] == node
     if wanted.sum() <= MAX_EDGES:
         return wanted
-    degree = np.bincount(pairs.ravel())
-    rank = np.empty(len(degree), np.int64)
-    rank[np.argsort(-degree, kind="stable")] = np.arange(len(degree))
+    rank = np.argsort(np.argsort(-np.bincount(pairs.ravel()), kind="stable"))  # 0: the node with the most edges
     needed = rank[pairs[:, 0]] if node is not None else rank[pairs].max(axis=1)  # the higher rank of an edge's nodes
-    fitting = np.cumsum(np.bincount(needed[wanted], minlength=len(degree))) <= MAX_EDGES
-    return wanted & (needed < fitting.sum())
+    return wanted & (needed < np.sort(needed[wanted])[MAX_EDGES])

@@ -1,10 +1,11 @@
 """The base class of moving pictures. ``viz/__init__.py`` explains how to add one."""
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any
+
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from graphcaps.errors import expect
 from graphcaps.viz import style
 from graphcaps.viz.routing.selection import choice_by_name, none_named, shown_parents
 from graphcaps.viz.routing.timeline import Frame, Timeline, caption
@@ -14,24 +15,16 @@ from graphcaps.viz.routing_trace import RoutingTrace
 class Picture:
     """A picture of one image's routing that moves over iterations or epochs and ends on the network's answer.
 
-    A subclass makes its figure in ``draw`` and moves it to a step in ``show``.
+    A subclass makes its figure with everything that stays the same in ``draw``, and moves it to a step in ``show``.
 
     Args:
-        trace: the routing to draw.
         over: iterations (of the last epoch) or epochs (each after the iterations of training).
         image: index of an image of the trace.
         medium: what the picture is drawn for, a screen or a column of a paper; None: the screen of its films.
-        node: an option of ``NodesPicture``.
-        shown_edges: an option of ``GraphPicture``.
-
-    Attributes:
-        figure: the matplotlib figure.
-        timeline: the steps that it moves through.
-        named: (P,) the parents that have names and colours of their own.
-        words: for a child and for several.
+        options: those of the subclass's ``draw``.
 
     Raises:
-        InputError, GraphcapsError: as ``Timeline.of``, or an option of another picture.
+        InputError, GraphcapsError: as ``Timeline``.
     """
 
     figure: Figure
@@ -39,8 +32,9 @@ class Picture:
     """The media that films and stills of this picture are drawn for."""
     colors = 255
     """Number of colours of a GIF."""
-    options: tuple[str, ...] = ()
-    """The options that this picture has; it refuses the others."""
+    draw: Callable[..., None]
+    show: Callable[[float], None]
+    """Move the figure to a position, counted in steps from 0; fractions lie between two steps."""
 
     def __init__(
         self,
@@ -49,39 +43,23 @@ class Picture:
         image: int = 0,
         *,
         medium: style.Medium | None = None,
-        node: int | None = None,
-        shown_edges: np.ndarray | None = None,
+        **options: Any,
     ):
-        options = {"node": node is not None, "shown_edges": shown_edges is not None}
-        for name, is_set in options.items():
-            expect(not is_set or name in self.options, name, f"no such option of {type(self).__name__}", "one")
         self.trace, self.image, self.medium = trace, image, medium or self.film
-        self.node, self.shown_edges = node, shown_edges
-        self.timeline = Timeline.of(trace, over, image)
-        self.named = shown_parents(trace, self.timeline.lengths[-1])
-        self.source = ", ".join(caption(trace, over, image))
+        self.timeline = Timeline(trace, over, image)
+        self.named = shown_parents(trace, self.timeline.lengths[-1])  # (P,), with names and colours of their own
+        self.source = caption(trace, over, image)
         self.names = [style.cut(name) for name in trace.parent_names]
-        label = -1 if trace.labels is None else int(trace.labels[image])
-        self.true = label if 0 <= label < trace.num_parents else None  # the parent that the label names
         child = str(trace.about.get("child", "part" if trace.images is not None else "child"))
         self.words = (child, "children" if child == "child" else f"{child}s")
         with style.applied(self.medium):
-            self.draw()
+            self.draw(**options)
         self.show(self.timeline.end)
-
-    @staticmethod
-    def suits(trace: RoutingTrace) -> bool:
-        """Whether the picture is drawn for this trace if all pictures are wanted."""
-        return True
 
     def color(self, parent: int) -> tuple[float, float, float]:
         """The colour of a parent on this medium's paper: grey if it isn't ``named``."""
         colors = dict(zip(self.named.tolist(), self.medium.answers, strict=False))
         return to_rgb(colors.get(int(parent), self.medium.faint))
-
-    def draw(self) -> None:
-        """Make the figure with everything that stays the same."""
-        raise NotImplementedError
 
     def frames(self) -> list[Frame]:
         """The moments of the film."""
@@ -92,7 +70,3 @@ class Picture:
         if self.trace.has_classes and not len(self.named):
             return none_named(self.trace).capitalize()
         return choice_by_name(self.trace, self.timeline.at(position)[0], self.names, *self.words, self.named)
-
-    def show(self, position: float) -> None:
-        """Move the figure to ``position``, counted in steps from 0; fractions lie between two steps."""
-        raise NotImplementedError

@@ -20,14 +20,9 @@ _CURVE = _STEPS * _STEPS * (3 - 2 * _STEPS)
 
 
 def flow(shares: np.ndarray, bar: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where ribbons begin and end, from 0 at the top to 1 at the bottom. A share is equally high at both ends.
+    """Tops and bottoms (G, C, 2) of the C shares of G strips, and the same on the bars (C,) that they flow to.
 
-    Args:
-        shares: (G, C) of G strips, cut into C shares; all sum to 1.
-        bar: (C,) ascending: the bar to which each share flows.
-
-    Returns:
-        (G, C, 2) top and bottom of each share on its strip, and the same on its bar.
+    They go from 0 at the top to 1 at the bottom. Shares (G, C) sum to 1, and each is equally high at both ends.
     """
     high, strip = FILL * shares, shares.sum(axis=1)
     top = strip.cumsum() - strip * (1 + FILL) / 2  # the strip is in the middle of its row
@@ -43,18 +38,10 @@ class Ribbons:
 
     Args:
         answer: (E,) couplings that determine the order of the children.
-        parents: (P,) parents that have bars and colours of their own.
+        parents: (P,) parents that have bars and colours of their own. A grey bar in the middle is of all others.
         colors: P colours, and that of the others.
         box: left, top, width and height, from the left of the strips to the right of the bars.
         edges: (K,) the edges whose ribbons are strong; the others are pale. None: all are strong.
-
-    Attributes:
-        strips: for each strip from top to bottom, its children.
-        bars: (J,) the bar of each parent, from 0 at the top. The grey bar is in the middle.
-        shares: (G, C) shares that are shown. They sum to 1. Each bar has a strong and a pale share.
-        ends: (B, 2) top and bottom of the bars in pixels.
-        middles: (G,) middles of the strips in pixels.
-        ways: PolyCollection of the ribbons.
     """
 
     def __init__(
@@ -72,33 +59,34 @@ class Ribbons:
         self.bars = np.full(trace.num_parents, first)
         self.bars[parents] = place + (place >= first) * others
         own = np.array([*colors[:first], *[colors[-1]] * others, *colors[first : len(parents)]])
-        bar = np.repeat(np.arange(len(own)), 2)  # (C,)
-        weak = np.zeros(trace.num_edges, bool) if edges is None else ~np.isin(np.arange(trace.num_edges), edges)
-        mean_bar = np.bincount(trace.src, answer * self.bars[trace.dst], trace.num_children)
-        linked = np.unique(trace.src)
+        self._bar = bar = np.repeat(np.arange(len(own)), 2)  # (C,) each bar has a strong and a pale share
+        pale = np.zeros(trace.num_edges, bool) if edges is None else ~np.isin(np.arange(trace.num_edges), edges)
+        mean_bar, linked = trace.per_child(answer * self.bars[trace.dst]), np.unique(trace.src)
         order = linked[np.argsort(mean_bar[linked], kind="stable")]
         self.strips = np.array_split(order, min(MOST_STRIPS, len(order)))
+        self._sizes = np.array([len(children) for children in self.strips])
         strip = np.zeros(trace.num_children, int)
-        strip[order] = np.repeat(np.arange(len(self.strips)), [len(children) for children in self.strips])
-        self._bar, self._cell = bar, strip[trace.src] * len(bar) + 2 * self.bars[trace.dst] + weak
+        strip[order] = np.repeat(np.arange(len(self.strips)), self._sizes)
+        self._cell = strip[trace.src] * len(bar) + 2 * self.bars[trace.dst] + pale
         self._order = np.argsort((bar != first) | (not others), kind="stable")  # the grey ones lie at the back
-        rgba = [np.column_stack((own[bar], np.tile(alpha, len(own))))[self._order] for alpha in ((0.8, 0.15), (1, 0.3))]
-        number = len(self.strips)
-        self.ways = PolyCollection([], facecolors=np.tile(rgba[0], (number, 1)), linewidths=0, zorder=2)
-        self._blocks = PolyCollection([], facecolors=np.tile(rgba[1], (2 * number, 1)), linewidths=0, zorder=2)
-        axes.add_collection(self.ways, autolim=False)
-        axes.add_collection(self._blocks, autolim=False)
+
+        def polygons(copies: int, opacities: tuple[float, float]) -> Any:
+            rgba = np.column_stack((own[bar], np.tile(opacities, len(own))))[self._order]
+            rgba = np.tile(rgba, (copies * len(self.strips), 1))
+            return axes.add_collection(PolyCollection([], facecolors=rgba, linewidths=0, zorder=2), autolim=False)
+
+        self.ways, self._blocks = polygons(1, (0.8, 0.15)), polygons(2, (1, 0.3))
         self.show(answer)
 
     def show(self, c: np.ndarray) -> None:
         """Move the ribbons to couplings ``c`` (E,)."""
         left, top, wide, tall = self._box
         shares = np.bincount(self._cell, c, len(self.strips) * len(self._bar)).reshape(len(self.strips), -1)
-        number = np.array([len(children) for children in self.strips])[:, None]  # float16 leaves sums near 1
-        self.shares = shares / shares.sum(axis=1, keepdims=True) * number / number.sum()
+        part = self._sizes[:, None] / self._sizes.sum()
+        self.shares = shares / shares.sum(axis=1, keepdims=True) * part  # float16 leaves sums near 1
         starts, ends = (top + tall * places for places in flow(self.shares, self._bar))
-        self.ends = np.stack((ends[0, ::2, 0], ends[-1, 1::2, 1]), axis=1)
-        self.middles = starts[:, [0, -1], [0, 1]].mean(axis=1)
+        self.ends = np.stack((ends[0, ::2, 0], ends[-1, 1::2, 1]), axis=1)  # (B, 2) tops and bottoms of the bars
+        self.middles = starts[:, [0, -1], [0, 1]].mean(axis=1)  # (G,) of the strips
         starts, ends = (places[:, self._order].reshape(-1, 2) for places in (starts, ends))
         block = 0.03 * wide  # width of strips and bars
         y = starts[..., None] + (ends - starts)[..., None] * _CURVE  # (G C, 2, points)

@@ -37,7 +37,7 @@ class Decisions(NamedTuple):
 
 def decisions(trace: RoutingTrace, c: np.ndarray) -> Decisions:
     """The word for each child under couplings ``c`` (E,)."""
-    degree = np.bincount(trace.src, minlength=trace.num_children)
+    degree = trace.degrees
     order = np.lexsort((c, trace.src))  # the last edge of each child is its strongest
     strongest = order[np.append(np.diff(trace.src[order]) > 0, True)] if len(order) else order
     strongest = strongest[degree[trace.src[strongest]] > 1]
@@ -51,13 +51,9 @@ def decisions(trace: RoutingTrace, c: np.ndarray) -> Decisions:
 def choice_by_name(
     trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one: str, many: str, named: np.ndarray
 ) -> str:
-    """How many children choose which parents: ``5 parts choose 2, 4 choose 7``.
+    """How many children choose which parents under couplings (E,): ``5 parts choose 2, 4 choose 7``.
 
-    Args:
-        c: (E,) couplings.
-        names: J names of the parents.
-        one, many: the word for a child and for several.
-        named: the parents that may be named, if parents are classes.
+    ``one`` and ``many`` are the word for a child and for several. Of classes, only those of ``named`` are named.
     """
     decided = decisions(trace, c)
     if not len(decided.child):
@@ -99,7 +95,6 @@ def none_named(trace: RoutingTrace) -> str:
 
 def children_in_order(trace: RoutingTrace, c: np.ndarray) -> np.ndarray:
     """Sort the children (I,) by the mean place of their parents, weighted by ``c`` (E,), so that few lines cross."""
-    weight = np.bincount(trace.src, c, trace.num_children)
-    place = np.bincount(trace.src, c * trace.dst, trace.num_children)
+    weight, place = trace.per_child(c), trace.per_child(c * trace.dst)
     mean = np.divide(place, weight, out=np.full_like(place, np.inf), where=weight > 0)
     return np.argsort(mean, kind="stable")

@@ -3,10 +3,7 @@
 A trace may have more iterations than training had. Pictures end on the network's answer.
 """
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -28,42 +25,33 @@ class Frame(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True)
 class Timeline:
-    """S steps of one image's routing."""
+    """S steps of one image's routing: the last epoch's iterations, as many as in training, or each epoch's last state.
 
-    over: str
-    """iterations or epochs."""
-    steps: np.ndarray
-    """(S,) numbers of the steps: 1 to the number of iterations in training, or the epochs of the trace."""
-    c: np.ndarray
-    """(S, E) float64 couplings."""
-    lengths: np.ndarray
-    """(S, J) float64 lengths of the parents."""
-    trained: int
-    """Number of iterations in training."""
+    Attributes:
+        over: iterations or epochs.
+        steps: (S,) numbers of the steps: 1 to the number of iterations in training, or the epochs of the trace.
+        c, lengths: (S, E) and (S, J) float64, the couplings and the lengths of the parents.
 
-    @classmethod
-    def of(cls, trace: RoutingTrace, over: str = "iterations", image: int = 0) -> Timeline:
-        """The last epoch's iterations, as many as in training, or each epoch's state after them.
+    Raises:
+        InputError: no such timeline or image, ``over`` is epochs but there is only one, or a broken trace.
+        GraphcapsError: couplings or lengths of this image are not finite.
+    """
 
-        Raises:
-            InputError: no such timeline or image, ``over`` is epochs but there is only one, or a broken trace.
-            GraphcapsError: couplings or lengths of this image are not finite.
-        """
+    def __init__(self, trace: RoutingTrace, over: str, image: int):
         check_drawable(trace, image)
         check_name("over", over, OVER)
         iterations, last = over == "iterations", trace.answer_at
         several = iterations or len(trace.epochs) > 1
         expect(several, "over", "iterations for a trace with one epoch", repr(over), "Epochs need a training run")
-        steps = np.arange(1, last + 2) if iterations else np.asarray(trace.epochs)
+        self.over, self._trained = over, last + 1
+        self.steps = np.arange(1, last + 2) if iterations else np.asarray(trace.epochs)
         index = (-1, slice(last + 1), image) if iterations else (slice(None), last, image)
-        values = {name: getattr(trace, name)[index].astype(np.float64) for name in ("c", "lengths")}
-        for name, array in values.items():
-            broken = ~np.isfinite(array).all(axis=1)
+        self.c, self.lengths = (values[index].astype(np.float64) for values in (trace.c, trace.lengths))
+        for name, values in (("c", self.c), ("lengths", self.lengths)):
+            broken = ~np.isfinite(values).all(axis=1)
             if broken.any():
-                raise not_finite(name, image, f"{over[:-1]} {steps[broken.argmax()]}")
-        return cls(over, steps, **values, trained=last + 1)
+                raise not_finite(name, image, f"{over[:-1]} {self.steps[broken.argmax()]}")
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -73,11 +61,6 @@ class Timeline:
         """Position of the last step, which is the network's answer."""
         return float(len(self) - 1)
 
-    @property
-    def x(self) -> np.ndarray:
-        """(S,) places of the steps on an axis: iterations at their numbers; epochs evenly, as they double."""
-        return np.arange(len(self)) + (1 if self.over == "iterations" else 0)
-
     def at(self, position: float) -> tuple[np.ndarray, np.ndarray]:
         """Couplings (E,) and lengths (J,) at ``position``, interpolated linearly between steps."""
         return between(self.c, position), between(self.lengths, position)
@@ -86,17 +69,16 @@ class Timeline:
         """``iteration 2 of 3``, ``iteration 2 → 3 of 3`` between steps, ``epoch 4 of 10 - after 3 iterations``."""
         low, high = self.steps[math.floor(position)], self.steps[math.ceil(position)]
         name = f"{self.over[:-1]} {low}" if low == high else f"{self.over[:-1]} {low} → {high}"
-        after = f" - after {count(self.trained, 'iteration')}" if self.over == "epochs" and self.trained > 1 else ""
+        after = f" - after {count(self._trained, 'iteration')}" if self.over == "epochs" and self._trained > 1 else ""
         return f"{name} of {self.steps[-1]}{after}"
 
     def frames(self) -> list[Frame]:
         """The answer, then each step, held for a while, with eased frames in between, up to the answer again."""
-        number = min(_EASED_FRAMES, _MAX_FRAMES // len(self) - 1) if len(self) < _MAX_FRAMES else 0
+        number = max(0, min(_EASED_FRAMES, _MAX_FRAMES // len(self) - 1))
         eased = [(1 - math.cos(math.pi * k / (number + 1))) / 2 for k in range(1, number + 1)]
-        frames = [Frame(self.end, _HOLD)] if len(self) > 1 else []
+        frames = [Frame(self.end, _HOLD)] * (len(self) > 1)
         for step in range(len(self) - 1):
-            frames.append(Frame(float(step), _HOLD))
-            frames += [Frame(step + part, _MOVE) for part in eased]
+            frames += [Frame(float(step), _HOLD), *(Frame(step + part, _MOVE) for part in eased)]
         return [*frames, Frame(self.end, _END)]
 
 
@@ -121,14 +103,14 @@ def between(values: np.ndarray, position: float) -> np.ndarray:
     return values[low] * (1 - part) + values[high] * part if part else values[low]
 
 
-def caption(trace: RoutingTrace, over: str, image: int) -> list[str]:
-    """The source of the numbers, a few words each: data set, model, layer, image, epochs of training."""
+def caption(trace: RoutingTrace, over: str, image: int) -> str:
+    """The source of the numbers: data set, model, layer, image, epochs of training."""
     parts = [str(trace.about[name]) for name in ("dataset", "model", "layer") if name in trace.about]
     if trace.num_images > 1 or trace.images is not None:
         parts.append(str(trace.about.get("file", f"{trace.about.get('image', 'image')} {image}")))
     if over == "iterations" and trace.epochs[-1] > 0:
         parts.append(f"after {count(int(trace.epochs[-1]), 'epoch')}")
-    return parts
+    return ", ".join(parts)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

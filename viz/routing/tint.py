@@ -35,10 +35,8 @@ def tinted(
 ) -> Callable[[np.ndarray, float], np.ndarray] | None:
     """A function from couplings (E,) and a position to the tinted image (H, W, 3) in [0, 1]; None without an image.
 
-    Args:
-        answer: (E,) couplings of the answer.
-        decoded: (T, J, C, H, W) uint8 parents at each position, or None: the image keeps its own colours.
-        parents: (P,) the answers, and their P ``colors``.
+    The answer has couplings ``answer`` (E,) and names ``parents`` (P,), which have P colors. Without ``decoded``, the
+    parents (T, J, C, H, W) uint8 at each position, the image keeps its own colours.
     """
     if trace.images is None:
         return None
@@ -46,12 +44,11 @@ def tinted(
     if decoded is None:
         return lambda c, position: np.broadcast_to(plain, (*plain.shape[:2], 3))
     drawn = decoded[:, parents].max(axis=2) / 255  # (T, P, H, W)
-    chance = 1 / np.bincount(trace.src, minlength=trace.num_children)[trace.src]
+    chance = 1 / trace.degrees[trace.src]
     palette = np.array(colors).reshape(-1, 3)
 
     def beyond_chance(c: np.ndarray) -> np.ndarray:
-        pull = np.bincount(trace.dst, np.maximum(c - chance, 0), trace.num_parents)
-        return pull[parents]  # (P,)
+        return trace.per_parent(np.maximum(c - chance, 0))[parents]  # (P,)
 
     full = max(LITTLE * float((chance * (1 - chance)).sum()), float(beyond_chance(answer).max(initial=0)))
 

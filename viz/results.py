@@ -1,11 +1,15 @@
-"""The confusion matrix as a picture: which class is mistaken for which."""
+"""Pictures of results."""
+
+from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from graphcaps.errors import expect
 from graphcaps.viz import style
+
+_ERRORS = LinearSegmentedColormap.from_list("errors", ["white", "#f6893d"])
 
 
 def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = (), unit: str = "images") -> Figure:
@@ -38,34 +42,25 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = (), unit: str =
     size = (46 if number <= 12 else 36) * number  # pixels
     left, below = 40 + 7.5 * longest, 40 + (5.5 * longest if turned else 14)
     width, height = max(left + size + 20, 380), 70 + size + below
+    right, total = int(matrix.trace()), int(matrix.sum())
+    errors = np.ma.masked_array(matrix / np.maximum(1, matrix.sum(axis=1, keepdims=True)), np.eye(number, dtype=bool))
     with style.applied():
         figure = style.blank(round(width), round(height))
-        axes = figure.add_axes((left / width, below / height, size / width, size / height))
-        _fill(axes, matrix)
-        axes.set_xticks(range(number), names)
+        axes = figure.add_axes((left / width, below / height, size / width, size / height), facecolor=style.SHADE)
+        axes.imshow(errors, cmap=_ERRORS, vmin=0, vmax=1)
+        axes.spines[:].set_visible(False)
+        lines = np.arange(number + 1) - 0.5
+        axes.hlines(lines, -0.5, number - 0.5, color="white", lw=1)
+        axes.vlines(lines, -0.5, number - 0.5, color="white", lw=1)
+        for (row, column), count in np.ndenumerate(matrix):
+            color = style.INK if count else style.FAINT
+            axes.text(column, row, str(count), ha="center", va="center", size=style.SMALL, color=color)
+        turn: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+        axes.set_xticks(range(number), names, **turn)
         axes.set_yticks(range(number), names)
-        if turned:
-            for text in axes.get_xticklabels():
-                text.set(rotation=45, ha="right", rotation_mode="anchor")
         axes.tick_params(length=0)
         axes.set(xlabel="predicted class", ylabel="true class")
-        right, total = int(matrix.trace()), int(matrix.sum())
         share = f" ({100 * right / total:.2f} %)" if total else ""
         line = f"{right:,} of {total:,} {unit} right{share}"
         style.Heading(figure).say("Which class is taken for which", line)
     return figure
-
-
-def _fill(axes: Axes, matrix: np.ndarray) -> None:
-    """Draw cells with counts: errors from white (0) to orange (1) by their share of the row, right answers grey."""
-    right = np.eye(len(matrix), dtype=bool)
-    errors = np.ma.masked_array(matrix / np.maximum(1, matrix.sum(axis=1, keepdims=True)), right)
-    axes.set_facecolor(style.SHADE)
-    axes.imshow(errors, cmap=style.ERRORS, vmin=0, vmax=1)
-    axes.spines[:].set_visible(False)
-    lines = np.arange(len(matrix) + 1) - 0.5
-    axes.hlines(lines, -0.5, len(matrix) - 0.5, color="white", lw=1)
-    axes.vlines(lines, -0.5, len(matrix) - 0.5, color="white", lw=1)
-    for (row, column), count in np.ndenumerate(matrix):
-        color = style.INK if count else style.FAINT
-        axes.text(column, row, str(count), ha="center", va="center", size=style.SMALL, color=color)

@@ -1,1 +1,0 @@
-"""One picture per analysis, named like the analysis."""
