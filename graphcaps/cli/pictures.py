@@ -59,8 +59,7 @@ def viz(
     else:
         chosen = open_run(run, out)
         trace, folder = chosen.trace(), chosen.results / "figures"
-    options = {"image": image, "node": node, "dark": dark}
-    show(*draw(trace, to or folder, what=what, format=format, **options))
+    show(*draw(trace, to or folder, what=what, format=format, image=image, node=node, dark=dark))
 
 
 def explain(
