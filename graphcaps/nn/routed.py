@@ -53,7 +53,7 @@ class RoutedLayer(HasConstants):
     ):
         super().__init__()
         self.num_children, self.num_parents = num_children, num_parents
-        self.graph_sizes: tuple[int, ...] = num_children, num_parents  # the argument of graph_of
+        self.graph_sizes: tuple[Any, ...] = num_children, num_parents  # the argument of graph_of
         self.child_dim, self.parent_dim = child_dim, parent_dim
         self.weight = nn.Parameter(torch.empty(matrices))
         self.routing = routing.for_layer(num_children, num_parents, parent_dim, parent_types or num_parents)
