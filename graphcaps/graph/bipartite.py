@@ -38,10 +38,9 @@ def bipartite_graph(
         src = torch.as_tensor(src)
     with reading("dst", "integers (E,)"):
         dst = torch.as_tensor(dst)
-    ends = [end if end.numel() else end.long() for end in (src, dst)]
-    Links.of(*ends, num_children, num_parents)  # checks the ends
-    ends[1] = ends[1].to(ends[0].dtype)
-    return _dgl.dgl.heterograph({EDGE_TYPE: tuple(ends)}, {"child": num_children, "parent": num_parents})
+    src, dst = (end if end.numel() else end.long() for end in (src, dst))
+    Links.of(src, dst, num_children, num_parents)  # checks the ends
+    return _dgl.dgl.heterograph({EDGE_TYPE: (src, dst.to(src.dtype))}, {"child": num_children, "parent": num_parents})
 
 
 def check_graph(graph: DGLGraph) -> None:

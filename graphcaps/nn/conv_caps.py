@@ -72,7 +72,6 @@ class ConvCaps(RoutedLayer):
 
     def _draw(self) -> None:
         """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child."""
-        with torch.device("cpu"):
-            degrees = self.graph().out_degrees()
+        degrees = self.links(torch.device("cpu")).src.bincount()
         spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2
         nn.init.normal_(self.weight, std=(spread * self.weight.shape[-1]) ** -0.5)
