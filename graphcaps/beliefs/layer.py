@@ -18,7 +18,7 @@ from ..graph.nodes import check_edges, check_one_kind, members_of, warn_of_paral
 from ..layers import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
 from ..tracing import is_tracing, uncompiled
 from ..typed import Share, Size, typed
-from .exchange import Exchange, Members, Rates
+from .exchange import Exchange, Rates, mean_of_graph
 from .rates import DEGREES, LEAST, counted_rates, counted_states, degree_classes, labels_of, layer_of_labels
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
@@ -81,10 +81,8 @@ class NodeBeliefs(HasConstants):
         """The current rho, (K,) > 0."""
         return self.log_rates.exp()
 
-    def forward(
-        self, links: Links, feat: Tensor, edge_weight: Tensor | None, members: Members
-    ) -> tuple[Tensor, Tensor]:
-        """Return beliefs (N, K, D) and detached couplings c (E, 1, K), as ``BeliefConv.forward`` does."""
+    def forward(self, links: Links, feat: Tensor, edge_weight: Tensor | None, members: Links) -> tuple[Tensor, Tensor]:
+        """Return beliefs (N, K, D) and detached couplings c (E, 1, K). ``members`` links each node to its graph."""
         z = self.bias + self._logits(feat, links.num_parents)  # (N, K, D), what a node's own features or labels say
         z = at_least_float32(z if self.by_degree is None else z + self.by_degree[degree_classes(links)])
         z = z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
@@ -112,11 +110,11 @@ class NodeBeliefs(HasConstants):
         warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
-    def _exchange(self, links: Links, z: Tensor, weight: Tensor, members: Members) -> Exchange:
+    def _exchange(self, links: Links, z: Tensor, weight: Tensor, members: Links) -> Exchange:
         epsilon, gain, nu = self.learned.to(z.dtype)
         rates = Rates.of(epsilon, gain, self.rates.to(z.dtype), self.table.to(z.dtype))
         degree = z.new_zeros(z.shape[0], 1).index_add(0, links.dst, weight)
-        mean = members.mean(degree)
+        mean = mean_of_graph(degree, members)
         relative = (degree / mean.clamp_min(LEAST)).unsqueeze(-1)  # (N, 1, 1)
         pairs = (nu * rates.rho * mean / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
         return Exchange(links, members, rates, z, weight, relative, pairs)
@@ -289,12 +287,11 @@ class BeliefConv(nn.Module):
 
 
 @uncompiled
-def _door(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Links, Members]:
-    """Check a graph, and return its links and each node's graph. ``torch.compile`` runs this outside its trace."""
+def _door(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Links, Links]:
+    """Check a graph, and return its links, and those from its nodes to graphs, outside the trace of a compiler."""
     check_graph(graph)
     check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")
     links = links_of_graph(graph, device)
     _ = links.reverse  # before a node's missing in-edges are an error, which self-loops would only hide
     check_edges(graph, layer.allow_zero_in_degree)
-    members = members_of(graph, device)
-    return links, Members(members.dst, members.num_parents)
+    return links, members_of(graph, device)

@@ -1,7 +1,6 @@
 """Rates at which known labels explain a graph's edges, and frequencies of labels, from which ``BeliefConv`` starts."""
 
 import math
-
 from typing import Any, TypeVar
 
 import torch

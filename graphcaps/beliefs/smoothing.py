@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from ..errors import check_tensor, expect, min_max
-from ..graph import read_graph
+from ..graph import Links, read_graph
 from ..graph.labels import read_classes
-from .exchange import Members
 from .layer import NodeBeliefs
 from .rates import warn_if_all_known
 
@@ -57,5 +56,6 @@ def smooth(graph: Any, log_p: Tensor, labels: Any, iterations: int = 16) -> Smoo
     links, known = named.links(z.device), beliefs.logits_of_labels(classes)
     beliefs.count(links, classes)
     own = torch.where(classes.unsqueeze(2) >= 0, known, z - beliefs.bias)  # the layer adds the bias again
-    h, _ = beliefs(links, own, None, Members(torch.zeros_like(classes[:, 0]), 1))
+    nodes = torch.arange(count, device=z.device)
+    h, _ = beliefs(links, own, None, Links(nodes, torch.zeros_like(nodes), count, 1))
     return Smoothed(h.view_as(log_p), beliefs.unexplained)

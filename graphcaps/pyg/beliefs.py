@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.typing import Adj, OptTensor
 
-from ..beliefs.exchange import Members
 from ..beliefs.layer import NodeBeliefs
 from ..beliefs.rates import layer_of_labels
 from ..errors import check_tensor, expect
+from ..graph import Links
 from ..graph.labels import read_classes
 from ..layers import PYG, dropped
 from ..tracing import is_tracing
@@ -87,15 +87,16 @@ class BeliefConv(nn.Module):
         h, c = self.beliefs(links, dropped(self.feat_drop, x), edge_weight, self._members(batch, x, num_nodes))
         return (h, c) if return_coupling else h
 
-    def _members(self, batch: OptTensor, x: Tensor, num_nodes: int) -> Members:
-        """Return each node's graph. In a trace, the number of graphs is unknown, and N is its bound."""
+    def _members(self, batch: OptTensor, x: Tensor, num_nodes: int) -> Links:
+        """Link each node to its graph. In a trace, the number of graphs is unknown, and N is its bound."""
+        nodes = torch.arange(num_nodes, device=x.device)
         if batch is None:
-            return Members(torch.zeros(num_nodes, dtype=torch.int64, device=x.device), 1)
+            return Links(nodes, torch.zeros_like(nodes), num_nodes, 1, traced=is_tracing())
         check_tensor("batch", batch, floating=False)
         fits = batch.shape == (num_nodes,) and batch.dtype == torch.int64
         expect(fits, "batch", f"int64 (N={num_nodes},)", f"{batch.dtype} {tuple(batch.shape)}")
         if is_tracing():
-            return Members(batch, num_nodes)
+            return Links(nodes, batch, num_nodes, num_nodes, traced=True)
         ascending = bool((batch.diff() >= 0).all()) and bool((batch[:1] >= 0).all())
         expect(ascending, "batch", "graph numbers from 0 in ascending order", "others")
-        return Members(batch, int(batch[-1]) + 1 if num_nodes else 0)
+        return Links(nodes, batch, num_nodes, int(batch[-1]) + 1 if num_nodes else 0)
