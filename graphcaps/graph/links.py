@@ -144,9 +144,10 @@ class Links:
         return not self.traced and self.cached("complete", self._is_complete)
 
     def _is_complete(self) -> bool:
+        if self.num_edges != self.num_children * self.num_parents:
+            return False
         in_order = torch.arange(self.num_edges, device=self.device)
-        full = self.num_edges == self.num_children * self.num_parents
-        return full and bool((self.src * self.num_parents + self.dst == in_order).all())
+        return bool((self.src * self.num_parents + self.dst == in_order).all())
 
     @property
     @kept
