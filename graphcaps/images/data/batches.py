@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ...errors import check_whole, expect
+from ...errors import expect
 from ...names import AUGMENTS
 from ...typed import Count, Size, typed
 from .augment import draw_clutter, draw_moves, ink_room, windows
@@ -27,10 +27,9 @@ class Batches:
 
     Args:
         images: N images, or ``Pairs``, whose digits are always shifted by up to 4 pixels.
-        batch_size: images per step in all processes together, from ``world`` to N.
+        batch_size: images per step, from 1 to N.
         device: device of the images and the batches.
         augment: as in ``TrainConfig``. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
-        rank, world: the number of this process, which gets a slice of each batch, and the number of processes.
 
     Raises:
         InputError: an argument is outside its range.
@@ -49,12 +48,9 @@ class Batches:
         device: torch.device | str = "cpu",
         seed: Count = 0,
         augment: str = "none",
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
         expect(augment in AUGMENTS, "augment", f"one of {', '.join(AUGMENTS)}", repr(augment))
-        check_whole("batch_size", batch_size, world, wanted=f"an integer >= {world}, one image per process")
-        self.batch_size, self._seed, self._rank, self._world = batch_size, seed, rank, world
+        self.batch_size, self._seed = batch_size, seed
         fits = augment != "anywhere" or not isinstance(images, Pairs)
         expect(fits, "augment", "none or shift for pairs", repr(augment))
         self._images = images.to(device)
@@ -70,7 +66,7 @@ class Batches:
 
     @property
     def num_images(self) -> int:
-        """N, the number of images in all processes together."""
+        """N, the number of images."""
         return len(self._images)
 
     @typed
@@ -95,15 +91,10 @@ class Batches:
             take = _without_some(_pairs(self._images, order, generator), self._images, generator)
         else:
             take = self._moved(order, generator)
-        return (take(self._slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
-
-    def weight(self, step: int) -> float:
-        """The weight of this process's mean in an average over processes at a step; 1 if all slices are equal."""
-        first, last = self._bounds()[step : step + 2]
-        return len(range(self.num_images)[self._slice(first, last)]) * self._world / (last - first)
+        return (take(slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Iterate over all images in order, without augmentation. Every process receives whole batches."""
+        """Iterate over all images in order, without augmentation."""
         for first in range(0, self.num_images, self.batch_size):
             yield self.at(slice(first, first + self.batch_size))
 
@@ -136,20 +127,14 @@ class Batches:
     def _bounds(self) -> list[int]:
         """The start of each batch in an epoch, and the end of the last batch.
 
-        If a process would get only one image of the last batch, or none, this batch is merged with the one before it,
-        because batch norm can't train on one image.
+        A last batch of one image is merged with the one before it, because batch norm can't train on one image.
         """
         count = self.num_images
         expect(self.batch_size <= count, "batch_size", f"at most {count}, the number of images", self.batch_size)
         bounds = [*range(0, count, self.batch_size), count]
-        if 0 < count % self.batch_size < 2 * self._world:
+        if count % self.batch_size == 1:
             del bounds[-2]
         return bounds
-
-    def _slice(self, first: int, last: int) -> slice:
-        """This process's slice of the batch from ``first`` up to ``last``, exclusive."""
-        size = last - first
-        return slice(first + size * self._rank // self._world, first + size * (self._rank + 1) // self._world)
 
 
 def _pairs(pairs: Pairs, order: Tensor, generator: torch.Generator | None = None) -> Take:
