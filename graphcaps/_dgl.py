@@ -19,40 +19,27 @@ from .errors import GraphcapsError
 
 if TYPE_CHECKING:
     import dgl
-    from dgl import DGLGraph, function, ops
-    from dgl.nn.functional import edge_softmax
+    from dgl import DGLGraph
 
-__all__ = [
-    "DGLGraph",
-    "dgl",
-    "edge_softmax",
-    "function",
-    "has_cuda",
-    "install",
-    "install_command",
-    "is_installed",
-    "ops",
-]
+__all__ = ["DGLGraph", "dgl", "has_cuda", "install", "install_command", "is_installed"]
 
 NEWEST_PYTHON = (3, 12)  # DGL has no wheels for newer versions
 
 
 def __getattr__(name: str) -> Any:
     """Import DGL when one of its names is first used."""
-    if name not in ("DGLGraph", "dgl", "edge_softmax", "function", "ops"):
+    if name not in ("DGLGraph", "dgl"):
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     try:
         import dgl
+        import dgl.nn.functional
     except ModuleNotFoundError as error:
         if error.name != "dgl":
             raise
         if name == "DGLGraph":  # for annotations and isinstance, which PyG's layers need no DGL for
             return NO_GRAPH
         raise GraphcapsError(f"dgl: expected it to be installed, got none. Run: {install_command()}") from error
-    from dgl import function, ops
-    from dgl.nn.functional import edge_softmax
-
-    globals().update(dgl=dgl, DGLGraph=dgl.DGLGraph, function=function, ops=ops, edge_softmax=edge_softmax)
+    globals().update(dgl=dgl, DGLGraph=dgl.DGLGraph)
     return globals()[name]
 
 
@@ -64,9 +51,7 @@ NO_GRAPH = type(
 @functools.cache
 def is_installed() -> bool:
     """Whether DGL can be imported."""
-    return sys.modules.get("dgl") is not None or (
-        "dgl" not in sys.modules and importlib.util.find_spec("dgl") is not None
-    )
+    return importlib.util.find_spec("dgl") is not None
 
 
 @functools.cache

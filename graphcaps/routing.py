@@ -8,7 +8,7 @@ import contextlib
 import numbers
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Literal, overload
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -217,29 +217,6 @@ def route_links(
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
 
 
-@overload
-def dynamic_routing(
-    graph: DGLGraph,
-    u_hat: torch.Tensor | Votes,
-    iterations: int = 3,
-    prior: torch.Tensor | float | None = None,
-    on_iteration: Observer | None = None,
-    return_graph: Literal[False] = False,
-) -> torch.Tensor: ...
-
-
-@overload
-def dynamic_routing(
-    graph: DGLGraph,
-    u_hat: torch.Tensor | Votes,
-    iterations: int = 3,
-    prior: torch.Tensor | float | None = None,
-    on_iteration: Observer | None = None,
-    *,
-    return_graph: Literal[True],
-) -> tuple[torch.Tensor, DGLGraph]: ...
-
-
 @uncompiled
 @typed
 def dynamic_routing(
@@ -249,7 +226,7 @@ def dynamic_routing(
     prior: torch.Tensor | Logit | None = None,
     on_iteration: Observer | None = None,
     return_graph: bool = False,
-) -> torch.Tensor | tuple[torch.Tensor, DGLGraph]:
+) -> Any:
     """Route by agreement (Sabour, Frosst & Hinton 2017, Procedure 1). The arguments are those of ``route``.
 
     Returns:
@@ -268,17 +245,17 @@ def dynamic_routing(
         if on_iteration is not None:
             on_iteration(r, b, c, v, agreement)
 
-    observer = keep_last if return_graph else on_iteration
     votes = as_votes(u_hat)
     links = _links_for(graph, votes)
+    observer = keep_last if return_graph else on_iteration
     v = route_links(links, votes, Dynamic(iterations), prior=prior, on_iteration=observer).v
     if not return_graph:
         return v
-    view = graph.local_var()
+    routed = graph.local_var()
     for name, feature in dict(last, u_hat=votes.build(links)).items():
-        view.edata[name] = feature.detach().to(graph.device)
-    view.dstnodes[graph.canonical_etypes[0][2]].data["v"] = v.detach().to(graph.device)
-    return v, view
+        routed.edata[name] = feature.detach().to(graph.device)
+    routed.dstnodes[graph.canonical_etypes[0][2]].data["v"] = v.detach().to(graph.device)
+    return v, routed
 
 
 def route_nodes(
@@ -299,17 +276,15 @@ def route_nodes(
     Raises:
         InputError: an ``engine`` block's engine can't run this call.
     """
-    votes.check(links)
-    expect(routing.sums_votes, "routing", "one whose poses are sums of votes: Spherical, Dynamic, Uniform", routing)
     rule, asked = rule_of(routing), asked_engine()
     reason = "couplings of single iterations, for an observer" if watched() else kernels.needs(links, votes, rule)
     if asked in ("auto", "fused") and not reason and rule is not None:
         try:
             s, c, _ = kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
+            return s, c
         except kernels.KernelError as error:
             _go_on_without(error)
-            s, c = NodeEdges(links, votes, mutual).sums(routing, coupling)
-    elif asked in ("auto", "torch") or links.traced or is_tracing():
+    if asked in ("auto", "torch") or links.traced or is_tracing():
         s, c = NodeEdges(links, votes, mutual).sums(routing, coupling)
     else:
         advice = f"Engine fused needs {reason}" if asked == "fused" else ""

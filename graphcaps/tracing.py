@@ -22,7 +22,7 @@ def is_tracing() -> bool:
         or torch.jit.is_tracing()
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
-        or is_fake()
+        or type(torch.empty(0)) is not torch.Tensor  # torch.export's mode and others make tensors without numbers
     )
 
 
@@ -30,11 +30,6 @@ def is_exported() -> bool:
     """Whether ``torch.export``, ``torch.onnx`` or ``torch.jit.trace`` is recording the call as a program."""
     exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.4 lacks the first
     return exporting() or torch.jit.is_tracing()
-
-
-def is_fake() -> bool:
-    """Whether a mode of torch, such as ``torch.export``'s, makes tensors without numbers."""
-    return type(torch.empty(0)) is not torch.Tensor
 
 
 def exportable(kind: K) -> K:

@@ -20,17 +20,14 @@ Differs:
     D is the size of a vote, as in the authors' code.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from ..functional import squash
 from ..typed import Size, typed
-from .base import Parents, Routing, squashed
+from .base import Edges, Parents, Routing, squashed
 from .rule import Rule
-
-if TYPE_CHECKING:
-    from ..edges.scatter import Edges
 
 
 class Attention(Routing):
@@ -45,7 +42,7 @@ class Attention(Routing):
         super().__init__()
         self.iterations = iterations
 
-    def forward(self, edges: "Edges", votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
+    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         b = prior + edges.agreement(votes, edges.sum_to_parents(votes)) * max(1, votes.shape[-1]) ** -0.5
         c = edges.child_softmax(b)
         s = edges.weighted_sum(c, votes)  # (J, *, D)

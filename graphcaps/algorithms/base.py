@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,11 @@ from ..functional import squash
 from ..tracing import exportable
 from ..typed import Size, typed
 from .rule import Rule
+
+if TYPE_CHECKING:
+    from ..edges.scatter import Edges
+else:
+    Edges = Any  # the engines stand above the algorithms
 
 
 @exportable
@@ -52,7 +57,7 @@ class Routing(nn.Module):
     sums_votes: bool = True
     """Whether poses are sums of votes times couplings, as ``CapsuleConv`` requires."""
 
-    def forward(self, edges: Any, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents | Tensor:
+    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents | Tensor:
         """Route votes to the parents.
 
         Args:

@@ -8,17 +8,14 @@
 ``forward`` consists of these four lines, written with the operations of ``graphcaps.edges``.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from ..functional import squash
 from ..typed import Size, typed
-from .base import Parents, Routing, squashed
+from .base import Edges, Parents, Routing, squashed
 from .rule import Rule
-
-if TYPE_CHECKING:
-    from ..edges.scatter import Edges
 
 
 class Dynamic(Routing):
@@ -33,7 +30,7 @@ class Dynamic(Routing):
         super().__init__()
         self.iterations = iterations
 
-    def forward(self, edges: "Edges", votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
+    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         b = prior
         for r in range(self.iterations):
             c = edges.child_softmax(b)

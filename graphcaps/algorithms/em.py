@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -42,10 +41,7 @@ from torch.nn.functional import logsigmoid
 
 from ..functional import with_length
 from ..typed import Positive, Size, typed
-from .base import Parents, Routing, per_parent
-
-if TYPE_CHECKING:
-    from ..edges.scatter import Edges
+from .base import Edges, Parents, Routing, per_parent
 
 MIN_MASS = 1e-9  # added to the sum of R before mu and sigma^2 are divided by it
 BIAS_START = -2.2  # ln(0.1 / 0.9): a parent without evidence is off

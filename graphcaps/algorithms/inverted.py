@@ -21,7 +21,6 @@ Differs:
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +28,7 @@ from torch import Tensor, nn
 from ..errors import expect
 from ..functional import with_length
 from ..typed import Count, Size, typed
-from .base import Parents, Routing, per_parent
-
-if TYPE_CHECKING:
-    from ..edges.scatter import Edges
+from .base import Edges, Parents, Routing, per_parent
 
 EPSILON = 1e-5  # added to the variance in LayerNorm, as torch.nn.LayerNorm does
 

@@ -26,9 +26,8 @@ def as_routing(routing: Routing | str, **settings: Any) -> Routing:
         return routing
     names = ", ".join(ROUTINGS)
     if not isinstance(routing, str):
-        advice = (
-            f". Call it: {routing.__name__}()" if isinstance(routing, type) and issubclass(routing, Routing) else ""
-        )
+        is_class = isinstance(routing, type) and issubclass(routing, Routing)
+        advice = f". Call it: {routing.__name__}()" if is_class else ""
         wanted = f"a Routing such as Dynamic(3), or a name ({names})"
         raise InputError(f"routing: expected {wanted}, got {repr(routing)[:80]}{advice}")
     if ":" in routing:
@@ -69,8 +68,6 @@ def from_json(content: dict[str, Any]) -> Routing:
     name, settings = content["name"], content["settings"]
     check_allowed(name)
     kind = ROUTINGS.get(name) or _imported(name)
-    if name in ROUTINGS:  # older runs store two settings that are gone, always as False
-        settings = {key: v for key, v in settings.items() if key not in ("unit_votes", "mutual") or v is not False}
     try:
         return kind(**settings)
     except (TypeError, InputError) as error:

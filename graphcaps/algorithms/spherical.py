@@ -23,18 +23,15 @@ Differs:
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..functional import squash, with_length
 from ..typed import Positive, Size, typed
-from .base import Parents, Routing, squashed
+from .base import Edges, Parents, Routing, squashed
 from .rule import Rule
-
-if TYPE_CHECKING:
-    from ..edges.scatter import Edges
 
 MIN_SQUARED_NORM = 1e-24  # if the votes' mean squared length is at most this, kappa / rho is 0
 
@@ -67,13 +64,7 @@ class Spherical(Routing):
         """The current concentration, () > 0."""
         return (self.rate * self.exponent.view(())).exp()
 
-    def _load_from_state_dict(self, state_dict, prefix, *rest):
-        stored = state_dict.get(f"{prefix}exponent")
-        if stored is not None and stored.dim() == 0:  # saved by an earlier version
-            state_dict[f"{prefix}exponent"] = stored.reshape(1)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
-
-    def forward(self, edges: "Edges", votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
+    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         if self.iterations > 1:
             squares = votes.square().sum(-1)  # edge numbers
             count = edges.sum_to_parents(torch.ones_like(squares))  # (J, *), the number of votes for each parent

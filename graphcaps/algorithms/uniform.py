@@ -7,17 +7,14 @@
 Paik, Kwak & Kim 2019 (arXiv 1907.13327) found that routing is often no better than this.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from ..functional import squash
 from ..typed import Size, typed
-from .base import Parents, Routing, squashed
+from .base import Edges, Parents, Routing, squashed
 from .rule import Rule
-
-if TYPE_CHECKING:
-    from ..edges.scatter import Edges
 
 
 class Uniform(Routing):
@@ -32,7 +29,7 @@ class Uniform(Routing):
         super().__init__()
         self.iterations = iterations
 
-    def forward(self, edges: "Edges", votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
+    def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         c = edges.child_softmax(prior)
         s = edges.weighted_sum(c, votes)  # (J, *, D)
         v = squash(s)

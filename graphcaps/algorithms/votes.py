@@ -194,7 +194,7 @@ class MatrixVotes(Votes):
 
 @dataclass(frozen=True)
 class NodeVotes(Votes):
-    """Votes along edges e = (u, v): node u gives capsule k of v the vote w_ek z_uk.
+    """Votes along edges e = (u, v): node u gives capsule k of v the vote w_ek z_uk. Layers make them, unchecked.
 
     Args:
         u: z (N_src, *, K, D), shared by all out-edges of a node; or with ``per_edge`` (E, *, K, D). With a prior, K may
@@ -216,18 +216,6 @@ class NodeVotes(Votes):
     @property
     def trailing(self) -> tuple[int, ...]:
         return (*self.u.shape[1:-2], self.num_caps)  # those of the parents: (*, K)
-
-    def check(self, links: Links) -> None:
-        rows, shape = links.num_edges if self.per_edge else links.num_children, tuple(self.u.shape)
-        expect(len(shape) >= 3 and shape[0] == rows, "z", f"({'E' if self.per_edge else 'N'}={rows}, *, K, D)", shape)
-        numbers = (links.num_edges, *self.trailing)
-        if self.prior is not None:
-            expect(self.prior.shape == numbers, "prior", f"(E, *, K)={numbers}", tuple(self.prior.shape))
-            expect(shape[-2] in (1, self.num_caps), "z", f"votes for one capsule or K={self.num_caps}", shape)
-        if self.scale is not None:
-            sizes = tuple(self.scale.shape)
-            fits = len(sizes) == len(numbers) and all(a in (1, b) for a, b in zip(sizes, numbers, strict=True))
-            expect(fits, "scale", f"broadcastable with (E, *, K)={numbers}", sizes)
 
     def build(self, links: Links) -> Tensor:
         """Build the votes (E, *, K, D) in edge order."""

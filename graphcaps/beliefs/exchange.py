@@ -12,20 +12,6 @@ INERTIA = 0.5  # the same for the means over the graph, so that all nodes don't 
 
 
 @dataclass(frozen=True)
-class Members:
-    """The graph of each node, ``batch`` (N,), from 0 to ``num_graphs`` - 1."""
-
-    batch: Tensor
-    num_graphs: int
-
-    def mean(self, x: Tensor) -> Tensor:
-        """Replace each node's row of x (N, *) by the mean over the nodes of its graph."""
-        sizes = self.batch.new_zeros(self.num_graphs).index_add(0, self.batch, torch.ones_like(self.batch)).clamp_min(1)
-        total = x.new_zeros(self.num_graphs, *x.shape[1:]).index_add(0, self.batch, x)
-        return (total / sizes.view(-1, *[1] * (x.dim() - 1))).index_select(0, self.batch)
-
-
-@dataclass(frozen=True)
 class Rates:
     """Rates of edges: epsilon, g (), and rho (K,), and how they depend on the states of an edge's two ends."""
 
@@ -48,7 +34,7 @@ class Exchange:
     """All that the iterations of a call share: z (N, K, D), each edge's weight (E, 1), and each node's degree."""
 
     links: Links
-    members: Members
+    members: Links  # from each node to its graph
     rates: Rates
     z: Tensor
     weight: Tensor
@@ -57,7 +43,7 @@ class Exchange:
 
     def field(self, h: Tensor) -> Tensor:
         """The mean of d_u h_uk / d over the nodes u of each node's graph, (N, K, D)."""
-        return self.members.mean(self.relative * h)
+        return mean_of_graph(self.relative * h, self.members)
 
     def step(self, h: Tensor, m: Tensor, field: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the next beliefs (N, K, D), messages (E, K, D) and field, and the explanations rho a (E, K)."""
@@ -75,3 +61,10 @@ class Exchange:
 def along(h: Tensor, table: Tensor) -> Tensor:
     """(M, K, D): the distributions h (M, K, D) times the table (K, D, D) of each capsule."""
     return torch.bmm(h.transpose(0, 1), table).transpose(0, 1)
+
+
+def mean_of_graph(x: Tensor, members: Links) -> Tensor:
+    """Replace each node's row of x (N, *) by the mean over the nodes of its graph."""
+    total = x.new_zeros(members.num_parents, *x.shape[1:]).index_add(0, members.dst, x)
+    sizes = members.in_degrees.clamp_min(1).view(-1, *[1] * (x.dim() - 1))
+    return (total / sizes).index_select(0, members.dst)

@@ -18,8 +18,8 @@ from ..graph.nodes import check_edges, check_one_kind, members_of, warn_of_paral
 from ..layers import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
 from ..tracing import is_tracing, uncompiled
 from ..typed import Share, Size, typed
-from .exchange import Exchange, Members, Rates
-from .rates import DEGREES, LEAST, counted_rates, counted_states, degree_classes, labels_and_states, labels_of
+from .exchange import Exchange, Rates, mean_of_graph
+from .rates import DEGREES, LEAST, counted_rates, counted_states, degree_classes, labels_of, layer_of_labels
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 KNOWN = 30.0  # logit of a known label, which no evidence changes
@@ -81,17 +81,18 @@ class NodeBeliefs(HasConstants):
         """The current rho, (K,) > 0."""
         return self.log_rates.exp()
 
-    def forward(
-        self, links: Links, feat: Tensor, edge_weight: Tensor | None, batch: Tensor, num_graphs: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return beliefs (N, K, D) and detached couplings c (E, 1, K).
-
-        Arguments are those of ``BeliefConv.forward``. ``batch`` (N,) is the number of each node's graph, below
-        ``num_graphs``.
-        """
-        z = at_least_float32(self._own(links, feat))
+    def forward(self, links: Links, feat: Tensor, edge_weight: Tensor | None, members: Links) -> tuple[Tensor, Tensor]:
+        """Return beliefs (N, K, D) and detached couplings c (E, 1, K). ``members`` links each node to its graph."""
+        z = self.bias + self._logits(feat, links.num_parents)  # (N, K, D), what a node's own features or labels say
+        z = at_least_float32(z if self.by_degree is None else z + self.by_degree[degree_classes(links)])
         z = z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
-        exchange = self._exchange(links, z, _weight(links, edge_weight).to(z.dtype), Members(batch, num_graphs))
+        warn_of_parallel_edges(links)
+        if edge_weight is None:
+            weight = z.new_ones(links.num_edges, 1)
+        else:
+            check_edge_weight(edge_weight, links.num_edges)
+            weight = edge_weight.reshape(-1, 1).to(z.dtype)
+        exchange = self._exchange(links, z, weight, members)
         observer, h = observer_on_nodes(links, self.num_caps), z.softmax(-1)
         m, field = h.index_select(0, links.src), exchange.field(h)
         for r in range(self.iterations):
@@ -109,19 +110,14 @@ class NodeBeliefs(HasConstants):
         warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
-    def _exchange(self, links: Links, z: Tensor, weight: Tensor, members: Members) -> Exchange:
+    def _exchange(self, links: Links, z: Tensor, weight: Tensor, members: Links) -> Exchange:
         epsilon, gain, nu = self.learned.to(z.dtype)
         rates = Rates.of(epsilon, gain, self.rates.to(z.dtype), self.table.to(z.dtype))
         degree = z.new_zeros(z.shape[0], 1).index_add(0, links.dst, weight)
-        mean = members.mean(degree)
+        mean = mean_of_graph(degree, members)
         relative = (degree / mean.clamp_min(LEAST)).unsqueeze(-1)  # (N, 1, 1)
         pairs = (nu * rates.rho * mean / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
         return Exchange(links, members, rates, z, weight, relative, pairs)
-
-    def _own(self, links: Links, feat: Tensor) -> Tensor:
-        """z (N, K, D): what features, labels or logits, and the degree, say about a node's states."""
-        z = self.bias + self._logits(feat, links.num_parents)
-        return z if self.by_degree is None else z + self.by_degree[degree_classes(links)]
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
         check_tensor(self.names.feat, feat, floating=False, sparse=self.weight is not None)
@@ -260,10 +256,8 @@ class BeliefConv(nn.Module):
         named = read_graph(graph)
         advice = "Read it without weights, read_graph(graph, weight=None), and pass these to the layer: edge_weight"
         expect(named.weight is None, "graph", "edges without weights, as each is counted once", "weights", advice)
-        labels, sizes = labels_and_states(named.labels(labels), hide)
-        layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
-        layer.beliefs.count(links_of_graph(named.dgl, labels.device), labels)
-        return layer
+        labels = named.labels(labels)
+        return layer_of_labels(cls, named.links(labels.device), labels, iterations, hide)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
@@ -287,30 +281,17 @@ class BeliefConv(nn.Module):
             InputError: shapes don't fit, the graph's sources aren't its destinations, or an edge has no reverse.
         """
         check_tensor("feat", feat, floating=False, sparse=True)
-        links, batch, num_graphs = _door(graph, self, feat.device)
-        h, c = self.beliefs(links, dropped(self.feat_drop, feat), edge_weight, batch, num_graphs)
+        links, members = _door(graph, self, feat.device)
+        h, c = self.beliefs(links, dropped(self.feat_drop, feat), edge_weight, members)
         return (h, c) if get_coupling else h
 
 
-def _weight(links: Links, edge_weight: Tensor | None) -> Tensor:
-    """Check weights, and return them as (E, 1)."""
-    warn_of_parallel_edges(links)
-    if edge_weight is None:
-        return torch.ones(links.num_edges, 1, device=links.device)
-    check_edge_weight(edge_weight, links.num_edges)
-    return edge_weight.reshape(-1, 1)
-
-
 @uncompiled
-def _door(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Links, Tensor, int]:
-    """Check a graph, and return its links, the number of each node's graph (N,) and the number of graphs.
-
-    ``torch.compile`` can't trace DGL, and runs this outside its trace.
-    """
+def _door(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Links, Links]:
+    """Check a graph, and return its links, and those from its nodes to graphs, outside the trace of a compiler."""
     check_graph(graph)
     check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")
     links = links_of_graph(graph, device)
     _ = links.reverse  # before a node's missing in-edges are an error, which self-loops would only hide
     check_edges(graph, layer.allow_zero_in_degree)
-    members = members_of(graph, device)
-    return links, members.dst, members.num_parents
+    return links, members_of(graph, device)

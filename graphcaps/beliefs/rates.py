@@ -1,13 +1,16 @@
 """Rates at which known labels explain a graph's edges, and frequencies of labels, from which ``BeliefConv`` starts."""
 
 import math
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import expect, min_max, warn
 from ..graph import Links
+from ..graph.labels import whole_numbers
 
+L = TypeVar("L", bound=nn.Module)
 LEAST = 1e-12  # replaces zero in a denominator or a logarithm
 DEGREES = 24  # number of classes of degrees
 ASSUMED = 10.0  # edges per capsule, assumed beside those counted; chosen among 0, 10, 20, 30 on generated graphs
@@ -20,20 +23,18 @@ def labels_of(name: str, labels: Tensor, num_nodes: int, num_caps: int) -> Tenso
     shape = tuple(labels.shape)
     fits = shape == (num_nodes, num_caps) or (shape == (num_nodes,) and num_caps == 1)
     expect(fits, name, f"labels (N={num_nodes}, K={num_caps}), or logits (N, K, D)", shape)
-    if labels.is_floating_point():
-        labels = labels.nan_to_num(-1.0, math.inf)
-        _, others = min_max(labels != labels.long()) or (0, 0)
-        expect(not others, name, "whole numbers, or NaN", "fractions or infinity")
-    return labels.long().clamp_min(-1).reshape(num_nodes, num_caps)
+    return whole_numbers(name, labels).clamp_min(-1).reshape(num_nodes, num_caps)
 
 
-def labels_and_states(labels: Tensor, hide: float) -> tuple[Tensor, list[int]]:
-    """Return labels (N, K) of ``read_labels``, and the number of states of each of the K columns."""
+def layer_of_labels(kind: type[L], links: Links, labels: Tensor, iterations: int, hide: float) -> L:
+    """Make a ``BeliefConv`` of either library for labels (N, K), and count its rates."""
     most, sizes = max(len(labels), 1000), (labels.amax(0) + 1).clamp_min(1).tolist()
     expect(max(sizes) <= most, "labels", f"classes from 0 to {most - 1}", max(sizes) - 1, "Number them: torch.unique")
     if not hide:
         warn_if_all_known(labels)
-    return labels, sizes
+    layer: Any = kind(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
+    layer.beliefs.count(links, labels)
+    return layer
 
 
 def warn_if_all_known(labels: Tensor) -> None:

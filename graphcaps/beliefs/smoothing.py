@@ -53,9 +53,9 @@ def smooth(graph: Any, log_p: Tensor, labels: Any, iterations: int = 16) -> Smoo
     expect(largest <= last, "labels", f"columns of log_p, from 0 to {last}", largest)
     warn_if_all_known(classes)
     beliefs = NodeBeliefs(None, z.shape[2], z.shape[1], iterations, 0.0).to(z.device, z.dtype)
-    links = Links.of(named.src.to(z.device), named.dst.to(z.device), count, count, one_kind=True)
-    known = beliefs.logits_of_labels(classes)
+    links, known = named.links(z.device), beliefs.logits_of_labels(classes)
     beliefs.count(links, classes)
     own = torch.where(classes.unsqueeze(2) >= 0, known, z - beliefs.bias)  # the layer adds the bias again
-    h, _ = beliefs(links, own, None, torch.zeros_like(classes[:, 0]), 1)
+    nodes = torch.arange(count, device=z.device)
+    h, _ = beliefs(links, own, None, Links(nodes, torch.zeros_like(nodes), count, 1))
     return Smoothed(h.view_as(log_p), beliefs.unexplained)

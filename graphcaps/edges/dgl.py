@@ -42,14 +42,16 @@ class DGLEdges(Edges):
         ).local_var()
 
     def child_softmax(self, b: Tensor) -> Tensor:
-        return _Once.apply(functools.partial(_dgl.edge_softmax, self.graph, norm_by="src"), b)
+        return _Once.apply(functools.partial(_dgl.dgl.nn.functional.edge_softmax, self.graph, norm_by="src"), b)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         return _Once.apply(self._weighted_sum, c, u_hat)
 
     def _weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         self.graph.edata["c"], self.graph.edata["u_hat"] = c.unsqueeze(-1), u_hat
-        self.graph.update_all(lambda edges: {"m": edges.data["c"] * edges.data["u_hat"]}, _dgl.function.sum("m", "s"))
+        self.graph.update_all(
+            lambda edges: {"m": edges.data["c"] * edges.data["u_hat"]}, _dgl.dgl.function.sum("m", "s")
+        )
         return self.graph.dstdata.pop("s")
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
@@ -57,7 +59,7 @@ class DGLEdges(Edges):
 
     def _agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
         self.graph.edata["u_hat"], self.graph.dstdata["v"] = u_hat, v
-        self.graph.apply_edges(_dgl.function.e_dot_v("u_hat", "v", "agreement"))
+        self.graph.apply_edges(_dgl.dgl.function.e_dot_v("u_hat", "v", "agreement"))
         return self.graph.edata.pop("agreement").squeeze(-1)
 
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from .._dgl import DGLGraph
 from ..errors import check_whole, expect
-from ..graph import links_of_graph, reverse_edges
+from ..graph import links_of_graph
 from ..nn import CapsuleConv
 from ..routing import Spherical
 
@@ -59,12 +59,12 @@ def train_on_hidden_edges(
         InputError: ``num_caps`` isn't an integer >= 2, the graph is too large, or an edge has no reverse.
     """
     check_whole("conv", num_caps, 2, wanted="a CapsuleConv, or a number of capsules >= 2 to train one")
-    ends, reverse, count = links_of_graph(graph), reverse_edges(graph), graph.num_nodes()
+    ends, count = links_of_graph(graph), graph.num_nodes()
     expect(count <= MOST_NODES, "graph", f"at most {MOST_NODES} nodes to train a layer", count, "Train your own layer")
-    first, apart = torch.minimum(torch.arange(len(reverse)), reverse), ends.src != ends.dst
+    first, apart = torch.minimum(torch.arange(ends.num_edges), ends.reverse), ends.src != ends.dst
     x = torch.eye(count).index_put((ends.dst, ends.src), torch.ones(()))
-    weight = torch.ones(len(reverse)) if weight is None else weight
-    epochs, rate = (MORE_EPOCHS, HIGHER_RATE) if len(reverse) >= MANY else (EPOCHS, RATE)
+    weight = torch.ones(ends.num_edges) if weight is None else weight
+    epochs, rate = (MORE_EPOCHS, HIGHER_RATE) if ends.num_edges >= MANY else (EPOCHS, RATE)
     options: dict[str, Any] = {"unit_votes": True, "mutual": True, "squash_output": False, "allow_zero_in_degree": True}
 
     def scores(conv: CapsuleConv, hidden: Tensor, src: Tensor, dst: Tensor) -> Tensor:

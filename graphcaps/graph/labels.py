@@ -1,12 +1,13 @@
 """Reading of class labels in any of their forms. Unknown are -1, NaN, None and masked values."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ..atomic import reading
-from ..errors import expect
+from ..errors import expect, min_max
 
 
 class Labels(NamedTuple):
@@ -41,29 +42,30 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
         texts = {isinstance(label, str) for label in cells[~unknown]}
         expect(len(texts) < 2, name, "either texts or numbers", "both")
         if texts == {True}:
-            found, cells[~unknown] = np.unique(cells[~unknown].astype(str), return_inverse=True)
-            names = found.tolist()
+            sorted_names, cells[~unknown] = np.unique(cells[~unknown].astype(str), return_inverse=True)
+            names = sorted_names.tolist()
         cells[unknown] = -1
         with reading(name, "classes as whole numbers or texts"):
             table = np.ma.asarray(cells.astype(float))
-    numbers = np.ma.filled(table.astype(float), -1).reshape(count, -1)
-    numbers = np.where(np.isnan(numbers), -1, numbers)
-    whole = bool(np.isfinite(numbers).all()) and bool((numbers == np.floor(numbers)).all())
-    expect(whole, name, "whole numbers, or NaN", "fractions or infinity")
-    least = numbers.min(initial=0)
-    expect(least >= -1, name, "classes from 0, or -1 if unknown", f"{least:g}")
-    one_hot = numbers.shape[1] > 1 and np.isin(numbers, (0, 1)).all() and (numbers.sum(1) <= 1).all()
-    advice = (
-        f"If columns are classes, pass {name}.argmax(1), with -1 where unknown; if each is yes or no, {name} as bool"
-    )
+    classes = whole_numbers(name, torch.from_numpy(np.ma.filled(table.astype(float), -1).reshape(count, -1)))
+    least = int(classes.min()) if classes.numel() else 0
+    expect(least >= -1, name, "classes from 0, or -1 if unknown", least)
+    one_hot = classes.shape[1] > 1 and bool(((classes == 0) | (classes == 1)).all() and (classes.sum(1) <= 1).all())
+    fix = f"pass {name}.argmax(1), with -1 where unknown; if each is yes or no, {name} as bool"
+    fits = table.dtype == bool or not one_hot
     expect(
-        not one_hot or table.dtype == bool,
-        name,
-        "a column of classes for each capsule",
-        "at most a 1 in each row",
-        advice,
+        fits, name, "a column of classes for each capsule", "at most a 1 in each row", f"If columns are classes, {fix}"
     )
-    return Labels(torch.tensor(numbers, dtype=torch.int64, device=device), names)
+    return Labels(classes.to(device), names)
+
+
+def whole_numbers(name: str, labels: torch.Tensor) -> torch.Tensor:
+    """Return labels as int64, with -1 in place of NaN; ``InputError`` if some aren't whole numbers."""
+    if labels.is_floating_point():
+        labels = labels.nan_to_num(-1.0, math.inf)
+        _, others = min_max(labels != labels.long()) or (0, 0)
+        expect(not others, name, "whole numbers, or NaN", "fractions or infinity")
+    return labels.long()
 
 
 def read_classes(name: str, values: Any, count: int) -> Labels:

@@ -4,6 +4,7 @@
 layers' computations receive ``Links`` alone.
 """
 
+import functools
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -52,6 +53,17 @@ class ByParent(NamedTuple):
     src: Tensor  # (E,): the child of edge k
     eid: Tensor  # (E,): the id of edge k in the graph
     reverse: Tensor  # (E,): the place of edge k's reverse, or empty if the order was computed without reverses
+
+
+def kept(compute: Callable[..., T]) -> Callable[..., T]:
+    """Make a method of ``Links`` compute its result once for the same arguments: see ``Links.cached``."""
+    name = compute.__name__
+
+    @functools.wraps(compute)
+    def compute_once(links: "Links", *arguments: Hashable) -> T:
+        return links.cached((name, *arguments) if arguments else name, lambda: compute(links, *arguments))
+
+    return compute_once
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,36 +144,34 @@ class Links:
         return not self.traced and self.cached("complete", self._is_complete)
 
     def _is_complete(self) -> bool:
-        count = self.num_edges
-        if count != self.num_children * self.num_parents:
+        if self.num_edges != self.num_children * self.num_parents:
             return False
-        return bool((self.src * self.num_parents + self.dst == torch.arange(count, device=self.device)).all())
+        in_order = torch.arange(self.num_edges, device=self.device)
+        return bool((self.src * self.num_parents + self.dst == in_order).all())
 
     @property
+    @kept
     def in_degrees(self) -> Tensor:
         """(J,) int64, the number of each parent's edges."""
-        return self.cached("in_degrees", lambda: _counts(self.dst, self.num_parents))
+        return _counts(self.dst, self.num_parents)
 
     @property
+    @kept
     def by_child(self) -> ByChild:
-        return self.cached("by_child", self._sort_by_child)
-
-    def _sort_by_child(self) -> ByChild:
         eid = torch.argsort(self.src, stable=True)
         counts = _counts(self.src, self.num_children)
         most, in_order = max(1, int(counts.max())) if len(counts) else 1, bool((self.src[1:] >= self.src[:-1]).all())
         return ByChild(_starts(counts), self._index(eid), self._index(self.dst[eid]), most, in_order)
 
-    def by_parent(self, with_reverse: bool = False) -> ByParent:
+    @kept
+    def by_parent(self, with_reverse: bool) -> ByParent:
         """Sort edges by parent. With reverses, each edge must have one."""
-        return self.cached(("by_parent", with_reverse), lambda: self._sort_by_parent(with_reverse))
-
-    def _sort_by_parent(self, with_reverse: bool) -> ByParent:
         eid = torch.argsort(self.dst, stable=True)
         reverse = torch.argsort(eid)[self.reverse[eid]] if with_reverse else eid[:0]
         return ByParent(_starts(self.in_degrees), *map(self._index, (self.src[eid], eid, reverse)))
 
     @property
+    @kept
     def reverse(self) -> Tensor:
         """(E,) int64, the id of each edge's reverse: (v, u) for (u, v). A self-loop is its own reverse.
 
@@ -170,10 +180,10 @@ class Links:
 
         Raises:
             InputError: some edges have no reverse. A program that torch traces can't report this.
-        """
-        return self.cached("reverse", self._find_reverse)
 
-    def _find_reverse(self) -> Tensor:
+        >>> Links(torch.tensor([0, 1, 2]), torch.tensor([1, 0, 2]), 3, 3).reverse
+        tensor([1, 0, 2])
+        """
         # In a trace, an edge may lead to a node that doesn't exist; it counts as a self-loop.
         far = torch.where(self.dst < self.num_children, self.dst, self.src) if self.traced else self.dst
         there, back = self.src * self.num_children + far, far * self.num_children + self.src
@@ -184,19 +194,9 @@ class Links:
             expect(False, "graph", "a reverse for each edge", edge, BOTH_WAYS)
         return torch.empty_like(order).index_copy(0, order, other)
 
-    @property
-    def turned(self) -> "Links":
-        """The same edges from parents to children."""
-        return self.cached("turned", lambda: self._turn())
-
-    def _turn(self) -> "Links":
-        return Links(self.dst, self.src, self.num_parents, self.num_children, self.one_kind, self.traced)
-
+    @kept
     def expand(self, num_caps: int) -> "Links":
         """Link each edge to each of K capsules of its parent: edge e * K + k links child e to parent j * K + k."""
-        return self.cached(("expand", num_caps), lambda: self._expand(num_caps))
-
-    def _expand(self, num_caps: int) -> "Links":
         child = torch.arange(self.num_edges, device=self.device).repeat_interleave(num_caps)
         parent = (self.dst.unsqueeze(1) * num_caps + torch.arange(num_caps, device=self.device)).flatten()
         return Links(child, parent, self.num_edges, self.num_parents * num_caps, traced=self.traced)

@@ -55,6 +55,11 @@ class NamedGraph:
         """The graph for a layer. Its edges and nodes are in this order."""
         return _dgl.dgl.graph((self.src, self.dst), num_nodes=len(self.names)) if self.given is None else self.given
 
+    def links(self, device: torch.device | str = "cpu") -> Links:
+        """The edges on a device, for computations without DGL."""
+        count = len(self.names)
+        return Links.of(self.src.to(device), self.dst.to(device), count, count, one_kind=True)
+
     @property
     def edge_index(self) -> Tensor:
         """(2, E): the edges for a layer of PyG."""
@@ -162,12 +167,8 @@ def read_graph(
     """
     if isinstance(graph, NamedGraph):
         return graph
-    expect(
-        num_nodes is None or isinstance(graph, (Tensor, np.ndarray)),
-        "num_nodes",
-        "none but for an edge_index",
-        num_nodes,
-    )
+    fits = num_nodes is None or isinstance(graph, (Tensor, np.ndarray))
+    expect(fits, "num_nodes", "none but for an edge_index", num_nodes)
     if isinstance(graph, networkx.Graph):
         return _of_networkx(graph, weight, order)
     expect(order is None, "order", "none but for a networkx graph", order)
@@ -233,15 +234,12 @@ def _of_dgl(graph: DGLGraph, weight: str | None) -> NamedGraph:
 def _of_data(data: Any, weight: str | None) -> NamedGraph:
     values = {key: value for key, value in data.to_dict().items() if isinstance(value, (Tensor, list, np.ndarray))}
     name = next((key for key in (weight, "edge_weight") if key in values), None) if weight else None
-    scalars = (
-        weight is not None and name is None and np.prod(np.shape(values.get("edge_attr", ()))) == data.num_edges > 0
-    )
+    numbers = np.prod(np.shape(values.get("edge_attr", ())))
+    scalars = weight is not None and name is None and numbers == data.num_edges > 0
     both = 'edge_attr with a number for each edge. read_graph(data, weight="edge_attr") uses it, weight=None doesn\'t'
     expect(not scalars, "graph", "edge_weight, or no weights", both)
-    edges, of_edges = (
-        _of_edge_index(data.edge_index, data.num_nodes),
-        ("edge_index", "edge_attr", "edge_weight", weight),
-    )
+    edges = _of_edge_index(data.edge_index, data.num_nodes)
+    of_edges = "edge_index", "edge_attr", "edge_weight", weight
     rows = {key: value for key, value in values.items() if key not in of_edges and len(value) == data.num_nodes}
     return NamedGraph(edges.src, edges.dst, edges.names, _weights(values.get(name), weight), rows)
 
@@ -249,15 +247,14 @@ def _of_data(data: Any, weight: str | None) -> NamedGraph:
 def _of_matrix(matrix: Any, weight: str | None) -> NamedGraph:
     rows, columns = matrix.shape
     expect(rows == columns, "graph", "a matrix (N, N)", matrix.shape, "Two kinds of nodes: bipartite_graph")
-    if of_torch := isinstance(matrix, Tensor):
-        matrix = matrix.to_sparse_coo().coalesce()
-        (src, dst), values = matrix.indices().cpu(), matrix.values().detach().cpu()
-    else:
-        matrix = matrix.tocoo(copy=True)
-        matrix.sum_duplicates()
-        src, dst = (torch.as_tensor(end.astype(np.int64)) for end in (matrix.row, matrix.col))
-        values = torch.as_tensor(matrix.data.astype(np.float64))
-    src, dst, values = (numbers[values != 0] for numbers in (src, dst, values))
+    of_torch = isinstance(matrix, Tensor)
+    if not of_torch:
+        matrix = matrix.tocoo()
+        ends = np.array([matrix.row, matrix.col], dtype=np.int64)
+        matrix = torch.sparse_coo_tensor(torch.from_numpy(ends), matrix.data.astype(np.float64), matrix.shape)
+    matrix = matrix.to_sparse_coo().coalesce()
+    values = matrix.values().detach().cpu()
+    src, dst, values = (numbers[values != 0] for numbers in (*matrix.indices().cpu(), values))
     graph = NamedGraph(src, dst, [*range(rows)], _weights(values if weight else None, "values"))
     advice = "Pass its indices() if edges go from rows to columns, as in networkx, or indices().flip(0) as in PyG"
     expect(not (of_torch and graph.one_way), "graph", "a symmetric matrix of torch", "edges that go one way", advice)

@@ -3,6 +3,8 @@
 All results are kept as long as the graph's structure exists.
 """
 
+from collections.abc import Callable
+
 import torch
 
 from .. import _dgl
@@ -13,19 +15,6 @@ from .bipartite import EDGE_TYPE, check_graph
 from .links import Links, links_of_graph
 
 DIRECTION = "Edges go from who votes to whom: dgl.reverse(graph) turns them, dgl.to_bidirected(graph) adds the others"
-
-
-def reverse_edges(graph: DGLGraph) -> torch.Tensor:
-    """Return the id of each edge's reverse, (E,) int64: see ``Links.reverse``.
-
-    Raises:
-        InputError: some edges have no reverse.
-
-    >>> from graphcaps import dgl
-    >>> reverse_edges(dgl.graph(([0, 1, 2], [1, 0, 2])))
-    tensor([1, 0, 2])
-    """
-    return links_of_graph(graph, graph.device).reverse
 
 
 def members_of(graph: DGLGraph, device: torch.device) -> Links:
@@ -55,8 +44,32 @@ def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
             "graph: expected an in-edge for every node, got nodes without one. Add self-loops with "
             "dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
         )
-    if len(graph.ntypes) == 1 and not graph.is_block and links.cached("one way", lambda: _goes_one_way(links)):
-        warn_once(links, f"graph: no node both votes and gets votes. {DIRECTION}")
+    if len(graph.ntypes) == 1 and not graph.is_block:
+        warn_once(links, _goes_one_way, f"no node both votes and gets votes. {DIRECTION}")
+
+
+def check_one_kind(graph: DGLGraph, wanted: str, advice: str) -> None:
+    """Raise ``InputError`` unless sources and destinations are the same nodes."""
+    same = len(graph.ntypes) == 1 and not graph.is_block
+    expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", advice)
+
+
+def warn_of_parallel_edges(links: Links) -> None:
+    """Warn if several edges join the same two nodes in one direction. On a GPU, this isn't checked."""
+    if links.device.type == "cpu" and not links.traced:
+        warn_once(links, _has_parallel_edges, "each parallel edge is more evidence; dgl.to_simple(graph) merges them")
+
+
+def warn_of_lone_votes(graph: DGLGraph) -> None:
+    """Warn if children vote for several parents, but no parent gets more than one vote."""
+    if graph.canonical_etypes != [EDGE_TYPE]:
+        warn_once(links_of_graph(graph), _has_lone_votes, f"no vote has another to agree with. {DIRECTION}")
+
+
+def warn_once(links: Links, fault: Callable[[Links], bool], text: str) -> None:
+    """Warn at the first call with these links if they have the fault."""
+    if fault not in links.cache and links.cached(fault, lambda: fault(links)):
+        warn(f"graph: {text}")
 
 
 def _goes_one_way(links: Links) -> bool:
@@ -68,36 +81,10 @@ def _goes_one_way(links: Links) -> bool:
     return bool(between.any()) and not bool(((votes > 0) & (receives > 0)).any())
 
 
-def warn_of_parallel_edges(links: Links) -> None:
-    """Warn if several edges join the same two nodes in one direction. On a GPU, this isn't checked."""
-    if links.device.type == "cpu" and not links.traced and links.cached("parallel", lambda: _has_parallel_edges(links)):
-        warn_once(links, "graph: each parallel edge is more evidence; dgl.to_simple(graph) merges them")
-
-
 def _has_parallel_edges(links: Links) -> bool:
     pairs = (links.src * links.num_parents + links.dst).sort().values
     return bool((pairs[1:] == pairs[:-1]).any())
 
 
-def warn_of_lone_votes(graph: DGLGraph) -> None:
-    """Warn if children vote for several parents, but no parent gets more than one vote."""
-    links = links_of_graph(graph)
-    if graph.canonical_etypes != [EDGE_TYPE] and links.cached("lone votes", lambda: _are_lone(links)):
-        warn_once(links, f"graph: no vote has another to agree with. {DIRECTION}")
-
-
-def _are_lone(links: Links) -> bool:
+def _has_lone_votes(links: Links) -> bool:
     return links.num_edges > 0 and links.by_child.most > 1 and int(links.in_degrees.max()) == 1
-
-
-def warn_once(links: Links, text: str) -> None:
-    """Warn at the first call with these links."""
-    if text not in links.cache:
-        links.cache[text] = True
-        warn(text)
-
-
-def check_one_kind(graph: DGLGraph, wanted: str, advice: str) -> None:
-    """Raise ``InputError`` unless sources and destinations are the same nodes."""
-    same = len(graph.ntypes) == 1 and not graph.is_block
-    expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", advice)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ..graph import local_grid, local_index
-from ..graph.local import Pair, as_pair
+from ..graph.local import Pair, windows
 from ..routing import Routing
 from ..typed import Size, typed
 from .routed import RoutedLayer, routing_for_images
@@ -56,13 +56,13 @@ class ConvCaps(RoutedLayer):
         parent_dim: Size = 8,
         routing: Routing | str = "dynamic",
     ):
-        grid, kernel, stride = as_pair(grid), as_pair(kernel), as_pair(stride)
+        grid, kernel, stride = windows(grid, kernel, stride)
         window, out_grid = (grid, kernel, stride, child_types, parent_types), local_grid(grid, kernel, stride)
         sizes = math.prod(grid) * child_types, math.prod(out_grid) * parent_types, child_dim, parent_dim
         matrices = (math.prod(kernel) * child_types * parent_types, *(self.matrix or (child_dim, parent_dim)))
         super().__init__(*sizes, matrices, routing_for_images(routing), parent_types, local_index(*window))
         self.grid, self.kernel_size, self.stride, self.child_types, self.parent_types = window
-        self.graph_sizes = (*grid, *kernel, *stride, child_types, parent_types)
+        self.graph_sizes = window
         self.out_grid = out_grid
         """(h, w): positions of the parents."""
         self._draw()
@@ -72,7 +72,6 @@ class ConvCaps(RoutedLayer):
 
     def _draw(self) -> None:
         """Draw matrices so that, at uniform couplings, the sum of a parent's votes is about as long as one child."""
-        with torch.device("cpu"):
-            degrees = self.graph().out_degrees()
+        degrees = self.links(torch.device("cpu")).src.bincount()
         spread = (1 / degrees[degrees > 0]).sum().item() / self.num_parents  # mean over parents of the sum of c^2
         nn.init.normal_(self.weight, std=(spread * self.weight.shape[-1]) ** -0.5)

@@ -170,8 +170,7 @@ class CapsuleConv(nn.Module):
         source, target = self.capsules.source_and_target(feat)
         links = _door(graph, self, source.device)
         edge_feat = None if edge_feat is None else check_tensor("edge_feat", edge_feat)
-        if target is not None:
-            self.capsules.warn_of_target(links)
+        self.capsules.warn_of_target(target, links)
         source = dropped(self.feat_drop, source)
         if self.capsules.weight_target is None:
             target = None

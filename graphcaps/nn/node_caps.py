@@ -55,8 +55,6 @@ class NodeCapsules(nn.Module):
         pair = in_feats if isinstance(in_feats, Sequence) else (in_feats, in_feats)
         expect(len(pair) == 2, names.in_feats, "a number, or a pair of (source, target)", in_feats)
         source, target = required(pair[0], names.in_feats, "a source's features", str(in_feats)), pair[1]
-        usable = target is not None or not options.residual
-        expect(usable, names.in_feats, "a target's features for residual=True", in_feats)
         self.warns_of_target = target is not None and not options.residual  # in_feats=(F, None) declares them unused
         of_edges = names.edge_feats, options.edge_feats
         for name, feats in ((names.in_feats, source), (names.in_feats, target), of_edges):
@@ -74,7 +72,10 @@ class NodeCapsules(nn.Module):
         self.matrices = 1 if options.shared else num_caps
         self.weight = self._matrices(source)
         self.weight_edge = None if options.edge_feats is None else self._matrices(options.edge_feats)
-        self.weight_target = self._matrices(required(target, names.in_feats, "targets")) if options.residual else None
+        self.weight_target = None
+        if options.residual:
+            target = required(target, names.in_feats, "a target's features for residual=True", str(in_feats))
+            self.weight_target = self._matrices(target)
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if options.bias else None
         self.routing = routing.for_layer(-1, num_caps, out_feats, num_caps)
         self.reset_parameters()
@@ -88,9 +89,9 @@ class NodeCapsules(nn.Module):
             check_tensor(self.names.feat, target, floating=False, sparse=True)
         return source, target
 
-    def warn_of_target(self, links: Links) -> None:
-        """Warn once that target features are given but not used. A block's targets are among its sources."""
-        if self.warns_of_target and not links.one_kind:
+    def warn_of_target(self, target: Tensor | None, links: Links) -> None:
+        """Warn once of target features that are given but not used. A block's targets are among its sources."""
+        if target is not None and self.warns_of_target and not links.one_kind:
             self.warns_of_target = False
             text = f"{self.names.feat}: target nodes' features are not used: in-edges alone vote for a node's"
             advice = f"capsules. residual=True adds them; {self.names.in_feats}=(F, None) turns this warning off"
@@ -116,12 +117,6 @@ class NodeCapsules(nn.Module):
 
     def _draw(self, weight: Tensor) -> None:
         nn.init.normal_(weight, std=2 / (weight.shape[1] + self.matrices * self.out_feats) ** 0.5)
-
-    def _materialize(self, weight: Tensor, feat: Tensor) -> None:
-        """Create a weight whose number of features was -1."""
-        if isinstance(weight, UninitializedParameter):
-            weight.materialize(self._shape(feat.shape[-1]))
-            self._draw(weight)
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
         for name, weight in self._parameters.items():
@@ -199,26 +194,37 @@ class NodeCapsules(nn.Module):
     def _check(
         self, links: Links, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None, target: Tensor | None
     ) -> None:
-        num_edges, names = links.num_edges, self.names
-        self._check_nodes(names.feat, feat, links.num_children, self.weight)
+        names = self.names
+        self._check_features(names.feat, feat, "N", links.num_children, self.weight)
         if edge_weight is not None:
-            check_edge_weight(edge_weight, num_edges)
+            check_edge_weight(edge_weight, links.num_edges)
         if self.weight_edge is not None:
             if edge_feat is None:
-                wanted, advice = f"(E={num_edges}, {self.edge_feats})", "The layer was made for edges with features"
-                edge_feat = required(edge_feat, names.edge_feat, wanted, advice=advice)
-            self._materialize(self.weight_edge, edge_feat)
-            sizes, shape = (num_edges, self.weight_edge.shape[1]), tuple(edge_feat.shape)
-            if sizes != (*shape[:1], *shape[-1:]) or len(shape) not in (2, feat.dim()):
-                expect(False, names.edge_feat, "(E={}, {})".format(*sizes), shape)
-            check_dtype(names.edge_feat, edge_feat, self.weight)
+                wanted = f"(E={links.num_edges}, {self.edge_feats}), because the layer has {names.edge_feats}"
+                edge_feat = required(edge_feat, names.edge_feat, wanted)
+            self._check_features(names.edge_feat, edge_feat, "E", links.num_edges, self.weight_edge)
+            fits = edge_feat.dim() in (2, feat.dim())
+            expect(fits, names.edge_feat, f"2 dims, or {feat.dim()} as {names.feat}", edge_feat.dim())
         elif edge_feat is not None:
             advice = f"Give it {names.edge_feats}={edge_feat.shape[-1]}"
             expect(False, names.edge_feat, f"none, because the layer has no {names.edge_feats}", "some", advice)
         if self.weight_target is not None:
             wanted = "a pair, with the destination's features for the residual"
             target = required(target, names.feat, wanted, "no second")
-            self._check_nodes(f"{names.feat}[1]", target, links.num_parents, self.weight_target)
+            self._check_features(f"{names.feat}[1]", target, "N", links.num_parents, self.weight_target)
+
+    def _check_features(self, name: str, feat: Tensor, size: str, count: int, weight: Tensor) -> None:
+        """Check features of nodes or edges. They create a weight whose number of features was -1."""
+        if isinstance(weight, UninitializedParameter):
+            weight.materialize(self._shape(feat.shape[-1]))
+            self._draw(weight)
+        feats = weight.shape[1]
+        if feat.dim() < 2 or feat.shape[0] != count or feat.shape[-1] != feats:
+            joined = feat.dim() > 2 and feat.shape[-2:].numel() == feats
+            advice = "If these are a layer's capsules, join them with .flatten(-2)" if joined else ""
+            # Format sizes only on failure: torch.compile would take them for constants.
+            expect(False, name, f"({size}={count}, *, {feats})", tuple(feat.shape), advice)
+        check_dtype(name, feat, self.weight)
 
     def _logits(self, prior: Tensor | None, links: Links, z: Tensor) -> Tensor:
         """Return the prior as (E, *, K)."""
@@ -230,16 +236,6 @@ class NodeCapsules(nn.Module):
         short = shape[0], shape[-1]
         expect(prior.shape in (short, shape), "prior", f"(N, num_caps)={short} or {shape}", tuple(prior.shape))
         return spread(prior, len(shape)).expand(shape)
-
-    def _check_nodes(self, name: str, feat: Tensor, num_nodes: int, weight: Tensor) -> None:
-        self._materialize(weight, feat)
-        feats = weight.shape[1]
-        if feat.dim() < 2 or feat.shape[0] != num_nodes or feat.shape[-1] != feats:
-            joined = feat.dim() > 2 and feat.shape[-2:].numel() == feats
-            advice = "If these are a layer's capsules, join them with .flatten(-2)" if joined else ""
-            # Format sizes only on failure: torch.compile would take them for constants.
-            expect(False, name, f"(N={num_nodes}, *, {feats})", tuple(feat.shape), advice)
-        check_dtype(name, feat, self.weight)
 
     def extra_repr(self) -> str:
         in_feats = -1 if is_lazy(self.weight) else self.weight.shape[1]

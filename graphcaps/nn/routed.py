@@ -11,7 +11,7 @@ from ..algorithms.names import as_routing
 from ..algorithms.observers import Observer
 from ..errors import check_tensor, check_unit, expect
 from ..functional import at_least_float32
-from ..graph import Links, graph_of, links_of_graph, links_of_layer
+from ..graph import Links, graph_of, links_of_layer
 from ..layers import HasConstants
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing, route_links
 from ..tracing import autocast_dtype, exportable, outside_autocast, uncompiled
@@ -28,7 +28,7 @@ class Poses(NamedTuple):
 class RoutedLayer(HasConstants):
     """Base of the layers with I children and J parents. It holds the matrices and a copy of a routing.
 
-    Each child votes for each parent, unless a subclass has its own ``graph``.
+    Each child votes for each parent, unless a subclass has other ``graph_sizes``.
 
     Args:
         matrices: the shape of the weights, (matrices, rows, columns).
@@ -53,7 +53,7 @@ class RoutedLayer(HasConstants):
     ):
         super().__init__()
         self.num_children, self.num_parents = num_children, num_parents
-        self.graph_sizes: tuple[int, ...] = num_children, num_parents  # the argument of graph_of
+        self.graph_sizes: tuple[Any, ...] = num_children, num_parents  # the argument of graph_of
         self.child_dim, self.parent_dim = child_dim, parent_dim
         self.weight = nn.Parameter(torch.empty(matrices))
         self.routing = routing.for_layer(num_children, num_parents, parent_dim, parent_types or num_parents)
@@ -77,9 +77,7 @@ class RoutedLayer(HasConstants):
         return graph_of(self.graph_sizes, device if supported else "cpu")
 
     def links(self, device: torch.device) -> Links:
-        """The links of ``graph``, without DGL unless a subclass has its own graph."""
-        if type(self).graph is not RoutedLayer.graph:
-            return links_of_graph(self.graph(device), device)
+        """The links of ``graph``, which need no DGL."""
         if torch.compiler.is_dynamo_compiling():
             from .compiling import constant_links
 
@@ -107,7 +105,7 @@ class RoutedLayer(HasConstants):
 
 
 def _is_traceable(layer: RoutedLayer, u: Any, on_iteration: Any = None, iterations: Any = None, coupling: bool = False):
-    return on_iteration is None and iterations is None and type(layer).graph is RoutedLayer.graph
+    return on_iteration is None and iterations is None
 
 
 @functools.partial(uncompiled, unless=_is_traceable)

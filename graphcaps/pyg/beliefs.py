@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch_geometric.typing import Adj, OptTensor
-from torch_geometric.utils import is_sparse
 
 from ..beliefs.layer import NodeBeliefs
-from ..beliefs.rates import labels_and_states
+from ..beliefs.rates import layer_of_labels
 from ..errors import check_tensor, expect
+from ..graph import Links
 from ..graph.labels import read_classes
 from ..layers import PYG, dropped
 from ..tracing import is_tracing
 from ..typed import Share, Size, typed
-from .edges import coalesced, links_of_edges, pairs, values_of
+from .edges import links_of_edges, read_edges
 
 
 class BeliefConv(nn.Module):
@@ -53,10 +53,10 @@ class BeliefConv(nn.Module):
     @typed
     def from_labels(cls, labels: Any, edge_index: Adj, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
         """Make a layer for labels (N, K), and count its rates: see ``graphcaps.nn.BeliefConv.from_labels``."""
-        labels, sizes = labels_and_states(read_classes("labels", labels, len(labels)).classes, hide)
-        layer = cls(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
-        layer.beliefs.count(links_of_edges(pairs(coalesced(edge_index)), (len(labels), len(labels))).links, labels)
-        return layer
+        num_nodes, (edges, _) = len(labels), read_edges(edge_index)
+        classes = read_classes("labels", labels, num_nodes).classes
+        links = links_of_edges(edges, (num_nodes, num_nodes)).links
+        return layer_of_labels(cls, links, classes, iterations, hide)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
@@ -81,23 +81,22 @@ class BeliefConv(nn.Module):
         """
         dims = check_tensor("x", x, floating=False, sparse=True).dim()
         expect(dims > 0, "x", "(N, ...)", "no dims")
-        num_nodes, edge_index = int(x.size(0)), coalesced(edge_index)
-        links = links_of_edges(pairs(edge_index), (num_nodes, num_nodes), one_kind=True).links
-        if edge_weight is None and is_sparse(edge_index):
-            edge_weight = values_of(edge_index)
-        batch, num_graphs = self._batch(batch, x, num_nodes)
-        h, c = self.beliefs(links, dropped(self.feat_drop, x), edge_weight, batch, num_graphs)
+        num_nodes, (edges, values) = int(x.size(0)), read_edges(edge_index)
+        links = links_of_edges(edges, (num_nodes, num_nodes), one_kind=True).links
+        edge_weight = values if edge_weight is None else edge_weight
+        h, c = self.beliefs(links, dropped(self.feat_drop, x), edge_weight, self._members(batch, x, num_nodes))
         return (h, c) if return_coupling else h
 
-    def _batch(self, batch: OptTensor, x: Tensor, num_nodes: int) -> tuple[Tensor, int]:
-        """Return the number of each node's graph, (N,), and the number of graphs; in a trace, N as a bound of it."""
+    def _members(self, batch: OptTensor, x: Tensor, num_nodes: int) -> Links:
+        """Link each node to its graph. In a trace, the number of graphs is unknown, and N is its bound."""
+        nodes = torch.arange(num_nodes, device=x.device)
         if batch is None:
-            return torch.zeros(num_nodes, dtype=torch.int64, device=x.device), 1
+            return Links(nodes, torch.zeros_like(nodes), num_nodes, 1, traced=is_tracing())
         check_tensor("batch", batch, floating=False)
         fits = batch.shape == (num_nodes,) and batch.dtype == torch.int64
         expect(fits, "batch", f"int64 (N={num_nodes},)", f"{batch.dtype} {tuple(batch.shape)}")
         if is_tracing():
-            return batch, num_nodes
+            return Links(nodes, batch, num_nodes, num_nodes, traced=True)
         ascending = bool((batch.diff() >= 0).all()) and bool((batch[:1] >= 0).all())
         expect(ascending, "batch", "graph numbers from 0 in ascending order", "others")
-        return batch, int(batch[-1]) + 1 if num_nodes else 0
+        return Links(nodes, batch, num_nodes, int(batch[-1]) + 1 if num_nodes else 0)

@@ -8,15 +8,14 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor
 from torch_geometric.typing import Size as GraphSizes
-from torch_geometric.utils import is_sparse
 
-from ..errors import check_tensor, expect, required
+from ..errors import check_tensor, expect
 from ..graph import Links
 from ..layers import PYG, check_no_negative
 from ..nn.node_caps import NodeCapsules, NodeOptions
 from ..routing import Routing
 from ..typed import Share, Size, typed
-from .edges import EdgesWithLoops, coalesced, in_form_of, links_of_edges, pairs, values_of
+from .edges import EdgesWithLoops, in_form_of, links_of_edges, read_edges
 
 
 class CapsuleConv(MessagePassing):
@@ -122,18 +121,15 @@ class CapsuleConv(MessagePassing):
         expect(x.dim() >= 2, "x", "(*, N, in_channels)", tuple(x.shape))
         both_ways = "one tensor of node features with mutual=True"
         expect(not (pair and self.capsules.mutual), "x", both_ways, "a pair", "Give it mutual=False")
-        advice = "residual=True adds them"
-        missing = self.residual and pair and target is None
-        expect(not missing, "x", "a pair with the target nodes' features", "none", advice)
-        edge_index = coalesced(edge_index)
+        edges, values = read_edges(edge_index)
         num_nodes = self._sizes(edge_index, size, x, target, pair)
-        edge_weight, edge_attr = self._attributes(edge_index, edge_weight, edge_attr)
-        routed = self._routed or self._edges(edge_index, num_nodes, not pair)
+        edge_weight, edge_attr = self._attributes(values, edge_weight, edge_attr)
+        loops, one_kind = not pair and self.add_self_loops is not False, not pair and num_nodes[0] == num_nodes[1]
+        routed = self._routed or links_of_edges(edges, num_nodes, loops, one_kind)
         self._routed = routed if self.cached else None
         edge_weight, edge_attr = routed.values("edge_weight", edge_weight), routed.values("edge_attr", edge_attr)
-        if target is not None:
-            self.capsules.warn_of_target(routed.links)
-        target = self._target(x if target is None else target, routed.links) if self.residual else None
+        self.capsules.warn_of_target(target, routed.links)
+        target = self._target(target if pair else x, routed.links) if self.residual else None
         x, coupling = x if x.dim() == 2 else x.movedim(-2, 0), bool(return_coupling or return_attention_weights)
 
         def route(edge_weight: OptTensor, coupling: bool = coupling) -> Any:
@@ -157,8 +153,10 @@ class CapsuleConv(MessagePassing):
                 self._set_size(sizes, end, nodes)
         return sizes[0], sizes[0] if sizes[1] is None else sizes[1]
 
-    def _target(self, target: Tensor, links: Links) -> Tensor:
+    def _target(self, target: OptTensor, links: Links) -> OptTensor:
         """Return the targets' features with nodes first, and zeros for the node that a trace adds."""
+        if target is None:
+            return None
         target = target if target.dim() == 2 else target.movedim(-2, 0)
         more = links.num_parents - target.shape[0]
         return torch.cat((target, target.new_zeros(1, *target.shape[1:]))) if links.traced and more == 1 else target
@@ -182,21 +180,18 @@ class CapsuleConv(MessagePassing):
         """Route the votes with these weights."""
         return route(inputs.flatten())
 
-    def _edges(self, edge_index: Adj, num_nodes: tuple[int, int], one_kind: bool) -> EdgesWithLoops:
-        loops = self.add_self_loops is not False and one_kind
-        return links_of_edges(pairs(edge_index), num_nodes, loops, one_kind and num_nodes[0] == num_nodes[1])
-
-    def _attributes(self, edge_index: Adj, edge_weight: OptTensor, edge_attr: OptTensor) -> tuple[OptTensor, OptTensor]:
+    def _attributes(
+        self, values: OptTensor, edge_weight: OptTensor, edge_attr: OptTensor
+    ) -> tuple[OptTensor, OptTensor]:
         """Return the edges' weights and features, from whichever of the three arguments holds them."""
-        if edge_weight is None and edge_attr is None and is_sparse(edge_index):
-            edge_weight = values_of(edge_index)
-        for name, given in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
-            if given is not None:
-                check_tensor(name, given, floating=False)
+        if edge_weight is None and edge_attr is None:
+            edge_weight = values
+        for name, of_edges in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
+            if of_edges is not None:
+                check_tensor(name, of_edges, floating=False)
         if self.edge_dim is not None and edge_attr is None:
             wide = edge_weight is not None and (edge_weight.dim() > 1 or self.edge_dim == 1)
-            wanted = f"(E, {self.edge_dim}), because the layer has edge_dim"
-            return None, required(edge_weight if wide else None, "edge_attr", wanted)
+            return None, edge_weight if wide else None
         narrow = edge_weight is None or (edge_weight.dim() > 0 and edge_weight.shape[0] == edge_weight.numel())
         advice = "Edge features need a layer with edge_dim="
         expect(narrow, "edge_weight", "(E,)", edge_weight if narrow else tuple(edge_weight.shape), advice)

@@ -87,36 +87,19 @@ def _links_of_edges(edges: torch.Tensor, num_nodes: tuple[int, int], loops: bool
     return EdgesWithLoops(links, num_given, kept, num_targets)
 
 
-def members(index: torch.Tensor, num_groups: int) -> Links:
-    """Link node n to group ``index[n]``."""
-    nodes = torch.arange(index.shape[0], device=index.device)
-    return Links.of(nodes, index, index.shape[0], num_groups, names=("nodes", "index"))
-
-
-def coalesced(edge_index: Adj) -> Adj:
-    """Check the edges, and coalesce a copy of a sparse tensor, because PyG would coalesce the caller's in place."""
-    if not is_sparse(edge_index):
-        advice = "Pass data.x and data.edge_index" if hasattr(edge_index, "edge_index") else ""
-        expect(not advice, "edge_index", "a tensor", type(edge_index).__name__, advice)
-        shape = check_tensor("edge_index", edge_index, floating=False).shape
-        fits = shape[:1] == (2,) and len(shape) == 2 and not edge_index.is_floating_point()
-        expect(fits, "edge_index", "integers (2, E)", f"{edge_index.dtype} {tuple(shape)}")
-    if isinstance(edge_index, torch.Tensor) and edge_index.layout == torch.sparse_coo:
-        return edge_index.coalesce()
-    return edge_index
-
-
-def pairs(edge_index: Adj) -> torch.Tensor:
-    """Convert coalesced edges from any form to (2, E)."""
+def read_edges(edge_index: Adj) -> tuple[torch.Tensor, OptTensor]:
+    """Check edges of any form, and return them as (2, E), with the values of a sparse matrix in the same order."""
     if is_sparse(edge_index):
-        transposed, _ = to_edge_index(edge_index)
-        return transposed.flip(0)
-    return edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else edge_index
-
-
-def values_of(matrix: Adj) -> OptTensor:
-    """The values of a coalesced sparse matrix, in the order of its edges."""
-    return matrix.values() if isinstance(matrix, torch.Tensor) else to_edge_index(matrix)[1]
+        if isinstance(edge_index, torch.Tensor) and edge_index.layout == torch.sparse_coo:
+            edge_index = edge_index.coalesce()  # a copy, because PyG would coalesce the caller's in place
+        transposed, values = to_edge_index(edge_index)
+        return transposed.flip(0), values
+    advice = "Pass data.x and data.edge_index" if hasattr(edge_index, "edge_index") else ""
+    expect(not advice, "edge_index", "a tensor", type(edge_index).__name__, advice)
+    shape = check_tensor("edge_index", edge_index, floating=False).shape
+    fits = shape[:1] == (2,) and len(shape) == 2 and not edge_index.is_floating_point()
+    expect(fits, "edge_index", "integers (2, E)", f"{edge_index.dtype} {tuple(shape)}")
+    return (edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else edge_index), None
 
 
 def in_form_of(

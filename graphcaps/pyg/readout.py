@@ -7,12 +7,12 @@ from torch_geometric.nn import Aggregation
 from torch_geometric.typing import OptTensor
 
 from ..errors import check_tensor, expect, min_max, required
+from ..graph import Links
 from ..layers import PYG
 from ..nn.node_caps import NodeCapsules, NodeOptions
 from ..routing import Routing
 from ..tracing import is_tracing
 from ..typed import Count, Share, Size, typed
-from .edges import members
 
 
 class CapsuleReadout(Aggregation):
@@ -113,7 +113,10 @@ class CapsuleReadout(Aggregation):
                 expect(False, "ptr", "the indices of nodes, in order", ptr.tolist())
             index = torch.arange(num_groups, device=ptr.device).repeat_interleave(counts, output_size=x.shape[dim])
         dim = dim % x.dim()
-        out, c = self.capsules(members(index, num_groups), x.movedim(dim, 0), None, return_coupling, prior=prior)
+        num_nodes = index.shape[0]
+        nodes = torch.arange(num_nodes, device=index.device)
+        links = Links.of(nodes, index, num_nodes, num_groups, names=("nodes", "index"))
+        out, c = self.capsules(links, x.movedim(dim, 0), None, return_coupling, prior=prior)
         out = (out.flatten(-2) if self.concat else out).movedim(0, dim).contiguous()
         return (out, c.movedim(0, dim)) if return_coupling else out
 

@@ -59,12 +59,6 @@ def test_a_network_made_on_the_meta_device_computes_the_same_with_loaded_weights
     assert BeliefConv(4, [2, 3], 2).to("meta").to_empty(device="cpu").beliefs.states.tolist() == [2, 3]
 
 
-def test_kappa_of_an_earlier_version_is_loaded():
-    layer = CapsuleLayer(6, 3, routing="spherical")
-    layer.load_state_dict(layer.state_dict() | {"routing.exponent": torch.tensor(0.25)})
-    assert layer.routing.exponent.tolist() == [0.25]
-
-
 @pytest.mark.long
 def test_fsdp_trains_every_layer_as_one_process_does():
     fsdp = pytest.importorskip("torch.distributed.fsdp")
