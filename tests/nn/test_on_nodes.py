@@ -82,7 +82,6 @@ def by_loops(layer, graph, x, weights, along=None):
     return (squash(torch.stack(rows)) if capsules.squash_output else torch.stack(rows)), c
 
 
-@pytest.mark.parametrize("engine", ["auto", "torch"])
 @pytest.mark.parametrize(
     ("routing", "options"),
     [
@@ -99,13 +98,12 @@ def by_loops(layer, graph, x, weights, along=None):
     ],
     ids=str,
 )
-def test_a_convolution_is_the_formula_of_its_docstring(routing, options, engine, draw):
+def test_a_convolution_is_the_formula_of_its_docstring(routing, options, draw):
     layer, mutual = conv(routing=routing, **options), "mutual" in options
     graph, x = graph_of(both_ways=mutual), draw(N, F).requires_grad_()
     weights = draw(E).abs().requires_grad_()
     along = draw(E, 2) if "edge_feats" in options else None
-    with graphcaps.engine(engine):
-        got, coupling = layer(graph, x, weights, get_coupling=True, edge_feat=along)
+    got, coupling = layer(graph, x, weights, get_coupling=True, edge_feat=along)
     wanted, c = by_loops(layer, graph, x, weights, along)
     torch.testing.assert_close(got, wanted, **EXACT)
     torch.testing.assert_close(coupling, c.unsqueeze(1), **EXACT)
@@ -121,8 +119,7 @@ def test_a_dim_between_is_a_batch_on_the_same_graph_and_an_activation_comes_last
     torch.testing.assert_close(layer(graph, x, edge_feat=along), torch.stack(wanted, 1), **EXACT)
 
 
-@pytest.mark.parametrize("edge_feats", [None, 2])
-@pytest.mark.parametrize("routing", [Spherical(4, 2.0), Dynamic(4), Uniform()], ids=["spherical", "dynamic", "uniform"])
+@pytest.mark.parametrize(("routing", "edge_feats"), [(Spherical(4, 2.0), 2), (Dynamic(4), None)], ids=str)
 def test_mutual_kernels_on_three_threads_give_what_torch_gives(routing, edge_feats, draw):
     graph = graph_of(num_nodes=300, num_edges=4000, both_ways=True)
     edges, results, before = graph.num_edges(), [], torch.get_num_threads()
@@ -228,8 +225,7 @@ def test_half_precision_holds_features_of_any_scale(kind, rel, scale, draw):
         torch.testing.assert_close(got.float(), wanted, rtol=0, atol=rel)
 
 
-@pytest.mark.parametrize("squash_output", [True, False])
-@pytest.mark.parametrize("name", ["fused", "torch"])
+@pytest.mark.parametrize(("name", "squash_output"), [("fused", True), ("fused", False), ("torch", True)])
 def test_float32_holds_features_up_to_1e17_and_gradients_up_to_1e11(name, squash_output, draw):
     layer, x = conv(squash_output=squash_output), draw(N, F)
     for scale, trains in ((1e-11, True), (1e11, True), (1e17, False)):

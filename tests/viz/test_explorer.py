@@ -10,7 +10,6 @@ from traces import entropy_by_hand, make_trace, random_trace, stored_in, with_pi
 
 from graphcaps import viz
 from graphcaps.errors import GraphcapsError
-from graphcaps.viz.explorer.bundle import bundled
 from graphcaps.viz.explorer.data import MOST_CHILDREN, explorer_data
 
 SPARSE = ([0, 0, 0, 1, 1, 3, 3, 3], [0, 1, 2, 0, 2, 1, 2, 2])
@@ -74,19 +73,6 @@ def test_the_page_loads_nothing_and_allows_nothing_but_itself(trace):
     policy = re.search(r'<meta http-equiv="Content-Security-Policy"\s+content="([^"]*)"', text)[1]
     assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
     assert not re.search(r"https?:|//[a-z]+\.|url\(|@import|\bimport\b[ (]|fetch\(|eval\(", text)
-
-
-@pytest.mark.parametrize(
-    ("modules", "error"),
-    [
-        ({"a": 'import { x } from "./b.js";\n', "b": 'import { y } from "./a.js";\n'}, "one another: a > b > a"),
-        ({"a": 'import { x } from "./b.js";\n', "b": "const x = 1;\n"}, "a.js imports what b.js doesn't export: x"),
-        ({"a": "export default 1;\n"}, "a.js has a form that bundle.py doesn't know: export default 1;"),
-    ],
-)
-def test_modules_that_cannot_be_joined_are_named(modules, error):
-    with pytest.raises(ValueError, match=re.escape(error)):
-        bundled("a", modules.__getitem__)
 
 
 def test_a_page_is_small_without_pictures_and_below_8_megabytes_at_the_papers_size():
