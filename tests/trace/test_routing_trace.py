@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +49,7 @@ def test_an_epoch_is_added_and_later_ones_are_dropped(trace, draw):
     again.check()
 
 
-def test_loading_gives_what_was_saved_without_torch(trace, tmp_path, draw):
+def test_loading_gives_what_was_saved(trace, tmp_path, draw):
     path = tmp_path / "runs" / "trace.npz"
     for saved in (routed(draw(5, 3)), trace):
         saved.save(path)
@@ -60,10 +58,6 @@ def test_loading_gives_what_was_saved_without_torch(trace, tmp_path, draw):
             one, other = getattr(read, field.name), getattr(saved, field.name)
             assert getattr(one, "dtype", None) == getattr(other, "dtype", None), field.name
             np.testing.assert_array_equal(one, other, err_msg=field.name)
-    code = "import sys; sys.modules['torch'] = sys.modules['dgl'] = None; from graphcaps import RoutingTrace as T; "
-    code += f"print(T.load({str(path)!r}).c.shape)"
-    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert seen.stdout.strip() == "(1, 3, 2, 5)", seen.stderr
 
 
 def parts_of(trace, tmp_path):

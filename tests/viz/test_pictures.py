@@ -288,7 +288,7 @@ def test_numbers_that_are_not_finite_are_named_and_spoil_no_other_image(trace):
     viz.GraphPicture(broken, image=0)
 
 
-def test_drawing_needs_no_torch_no_dgl_and_no_pyplot(trace, tmp_path):
+def test_reading_and_drawing_a_trace_needs_no_torch_no_dgl_and_no_pyplot(trace, tmp_path):
     trace.save(tmp_path / "trace.npz")
     code = (
         "import sys; from graphcaps import RoutingTrace, viz\n"
