@@ -49,16 +49,17 @@ def test_seven_right_answers_in_a_thousand_are_outside_a_limit_and_wrong_ones_ar
     assert (seen[right, 0] < alone.answer).sum() == 7 and alone[1:] == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("lengths", "drawn", "wanted"),
-    [
-        ((0.6, 0.1, 0.4), DRAWING / 2, []),
-        ((0.5, 0.5, 0.5), DRAWING, ["short"]),
-        ((0.7, 0.9, 0.2), 1 - DRAWING, ["several", "unlike"]),
-    ],
-)
-def test_an_answer_is_doubted_where_it_is_outside_a_limit(lengths, drawn, wanted):
-    assert kinds(doubts(model(), DRAWING, output(*lengths, drawn=drawn))) == wanted
+def test_an_answer_is_doubted_where_it_is_outside_a_limit():
+    """Of two objects, one long capsule or none is an answer unless another is neither long nor short."""
+    for objects, lengths, drawn, wanted in (
+        (1, (0.6, 0.1, 0.4), DRAWING / 2, []),
+        (1, (0.5, 0.5, 0.5), DRAWING, ["short"]),
+        (1, (0.7, 0.9, 0.2), 1 - DRAWING, ["several", "unlike"]),
+        (2, (0.9, 0.1, 0), DRAWING, []),
+        (2, (0.2, 0.1, 0), DRAWING, []),
+        (2, (0.9, 0.5, 0), DRAWING, ["short"]),
+    ):
+        assert kinds(doubts(model(objects), DRAWING, output(*lengths, drawn=drawn))) == wanted
 
 
 def test_doubts_say_what_the_network_found_and_what_is_usual():
@@ -70,11 +71,6 @@ def test_doubts_say_what_the_network_found_and_what_is_usual():
         (2, output(0.9, 0.5, 0.1), "fewer than 2 are long: the second longest capsule has 0.50"),
     ):
         assert doubts(model(objects), DRAWING, given)[0][0].text.startswith(text)
-
-
-def test_one_long_capsule_of_two_or_none_is_an_answer_unless_another_is_neither_long_nor_short():
-    for lengths, wanted in (((0.9, 0.1, 0), []), ((0.2, 0.1, 0), []), ((0.9, 0.5, 0), ["short"])):
-        assert kinds(doubts(model(2), DRAWING, output(*lengths))) == wanted
 
 
 @pytest.mark.parametrize("tone", [0.0, 1.0])

@@ -1,6 +1,7 @@
 """The networks that come with graphcaps: their answers, their run folders, and the commands that take them."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -26,11 +27,7 @@ ANSWERS = {  # sha256 of the answers to the ten thousand test images, and how ma
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
     """An empty folder on a machine without a network."""
-
-    def offline(*args):
-        raise OSError("no network")
-
-    monkeypatch.setattr("torchvision.datasets.MNIST.download", offline)
+    monkeypatch.setattr("torchvision.datasets.MNIST.download", Mock(side_effect=OSError("no network")))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

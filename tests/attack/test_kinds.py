@@ -4,8 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +21,8 @@ from graphcaps.images.training import checkpoint
 from graphcaps.images.training.run_folder import PRETRAINED
 from graphcaps.names import ALLOW_CODE
 from graphcaps.routing import Inverted
+
+from .. import small
 
 GRAPH, SPARSE = graphcaps.complete_graph(3, 2), graphcaps.bipartite_graph([0, 0, 1, 2, 2], [0, 1, 1, 0, 2], 3, 3)
 RING = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0])))
@@ -182,7 +182,7 @@ with replacing(sys.argv[1]) as temporary:
 
 
 def test_a_killed_command_leaves_nothing_after_the_next_and_long_names_fit(run, capsys):
-    subprocess.run([sys.executable, "-c", KILLED, "run/figures/entropy.svg"], check=False)
+    small.python("-c", KILLED, "run/figures/entropy.svg")
     assert [name for name in os.listdir("run/figures") if name.startswith(".unfinished")]
     assert main(["viz", "run", "--format", "svg", "--what", "entropy"]) == 0
     assert {*os.listdir("run/figures")} == {"entropy.svg", atomic.MADE_HERE}

@@ -187,12 +187,8 @@ def test_smoothing_improves_a_classifier_and_tells_which_edges_are_wrong():
     """Half of the edges join equal classes, half are drawn at random. A classifier is right at 60 % of the nodes."""
     random, classes = torch.Generator().manual_seed(0), torch.arange(400) % 4
     same = torch.arange(400) + 4 * torch.randint(1, 100, (3, 400), generator=random)
-    ends = torch.stack(
-        [
-            torch.arange(400).repeat(6),
-            torch.cat([same % 400, torch.randperm(1200, generator=random).view(3, -1) % 400]).flatten(),
-        ]
-    )
+    dst = torch.cat([same % 400, torch.randperm(1200, generator=random).view(3, -1) % 400]).flatten()
+    ends = torch.stack([torch.arange(400).repeat(6), dst])
     ends = torch.unique(torch.cat([ends, ends.flip(0)], 1), dim=1)
     guess = torch.where(torch.rand(400, generator=random) < 0.6, classes, torch.randint(4, (400,), generator=random))
     labels = torch.where(torch.rand(400, generator=random) < 0.3, classes, -1)

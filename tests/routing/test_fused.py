@@ -1,11 +1,10 @@
 """The fused engine beyond the facts: shapes that its tiles split, threads, memory, what NaN does, what it refuses."""
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import oracle
 import pytest
+import small
 import torch
 
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, dynamic_routing, engine, route
@@ -99,7 +98,7 @@ def test_a_forked_process_can_route():
         "if not child: signal.alarm(60); print(passes.pool(2).submit(int).result(), flush=True); os._exit(0)\n"
         "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
     )
-    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    seen = small.python("-c", code)
     assert (seen.returncode, seen.stdout) == (0, "0\n"), seen.stderr
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from graphcaps.images.recording import to_bytes
 
 from . import browser
-from .browser import answered, check_accessible, draw, opened, pixels_of, sealed, settle
+from .browser import ROWS, answered, check_accessible, draw, opened, pixels_of, sealed, settle
 from .live import FEW, answer, network, page_of, routed
 
 SEVEN = [(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]
@@ -57,9 +57,6 @@ def shown_lengths(page) -> list[float]:
     """The lengths of all parents, in their order, if all are shown."""
     rows = page.locator("#parents button").evaluate_all(ROWS)
     return [length for _, length in sorted(rows)]
-
-
-ROWS = "(rows) => rows.map((row) => [+row.dataset.parent, +row.querySelector('.value').textContent])"
 
 
 def row_of(page, parent: int):

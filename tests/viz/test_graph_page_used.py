@@ -22,8 +22,8 @@ def texts(tmp_path_factory):
     """A page of each layer."""
     folder = tmp_path_factory.mktemp("pages")
     kept = {"labels": LABELS, "positions": PLACES}
-    names = ("default", "mutual", "unit votes, mutual, 5 iterations")
-    return {name: page_of(folder, layer(**LAYERS[name]), GRAPH, FEAT, **kept)[0] for name in names}
+    names = {"default": "default", "mutual": "unit votes, mutual, 5 iterations"}
+    return {name: page_of(folder, layer(**LAYERS[of]), GRAPH, FEAT, **kept)[0] for name, of in names.items()}
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_a_link_holds_edges_that_were_changed(chromium, texts):
 
 def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts):
     """The logit that iteration 2 computes is the one that iteration 3 begins with."""
-    with opened(chromium, texts["unit votes, mutual, 5 iterations"], width=1600) as page:
+    with opened(chromium, texts["mutual"], width=1600) as page:
         page.locator("[aria-controls=why]").click()
         page.evaluate("scrollTo(0, 0)")
         settle(page)

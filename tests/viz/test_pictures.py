@@ -2,12 +2,11 @@
 
 import dataclasses
 import re
-import subprocess
-import sys
 
 import matplotlib
 import numpy as np
 import pytest
+import small
 from PIL import Image
 from traces import drawn_texts, entropy_by_hand, make_trace, with_pictures, words
 
@@ -165,18 +164,6 @@ def test_children_and_parents_are_drawn_as_their_decoded_images(trace, channels)
         assert all(any(np.array_equal(image, style.displayed(want)) for image in drawn) for want in wanted)
 
 
-@pytest.mark.parametrize("over", ["iterations", "epochs"])
-def test_equal_couplings_leave_the_image_as_it_is_and_choices_colour_it_where_parents_are_decoded(trace, over):
-    decoded = np.full((2, 3, 10, 1, 12, 12), 200, np.uint8)
-    picture = viz.GraphPicture(dataclasses.replace(trace, decoded_parents=decoded), over=over, image=1)
-    picture.show(0)  # all couplings are equal
-    plain = np.repeat(np.moveaxis(trace.images[1], 0, -1), 3, axis=2) / 255
-    assert np.asarray(picture.figure.axes[0].images[0].get_array()) == pytest.approx(plain, abs=2e-3)
-    picture.show(2)
-    off = np.abs(np.asarray(picture.figure.axes[0].images[0].get_array()) - plain).max()
-    assert off > 0.1 if over == "iterations" else off == 0  # of epochs, no decoded parents are recorded
-
-
 def test_a_wrong_answer_is_marked(trace):
     lengths = trace.lengths.copy()
     lengths[-1, 2, 1] = 0.1
@@ -288,7 +275,7 @@ def test_numbers_that_are_not_finite_are_named_and_spoil_no_other_image(trace):
     viz.GraphPicture(broken, image=0)
 
 
-def test_reading_and_drawing_a_trace_needs_no_torch_no_dgl_and_no_pyplot(trace, tmp_path):
+def test_reading_and_drawing_a_trace_needs_no_torch_no_dgl_and_no_pyplot(trace, tmp_path, monkeypatch):
     trace.save(tmp_path / "trace.npz")
     code = (
         "import sys; from graphcaps import RoutingTrace, viz\n"
@@ -297,5 +284,6 @@ def test_reading_and_drawing_a_trace_needs_no_torch_no_dgl_and_no_pyplot(trace, 
         "viz.draw(trace, '.', what='sheet'), viz.explorer_page(trace), viz.draw(trace, '.', format='png')\n"
         "assert not {'torch', 'dgl', 'matplotlib.pyplot', 'graphcaps.images.models'} & set(sys.modules)\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    ran = small.python("-c", code)
     assert ran.returncode == 0, ran.stderr
