@@ -75,7 +75,7 @@ def test_captured_steps_make_the_weights_of_eager_steps(tmp_path, monkeypatch, d
         assert [captured[k].graph.replay.call_count for k in (1, 3)] == [5, 3]
     for name in ("run", "resumed"):
         found = small.differences(small.content(tmp_path / name), small.content(tmp_path / "eager"))
-        assert found == ["about"]  # it has the run's name
+        assert found == ["about", "best head", "last head"]  # the run's name, and the setting capture
 
 
 REASONS = "it waits for", "not permitted", "hooks of modules", "weights", "numbers of Python", "several processes"

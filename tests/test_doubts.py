@@ -104,14 +104,6 @@ def test_a_checkpoint_has_the_limits_of_its_network_on_validation_images(trained
     np.testing.assert_allclose(network.limits, wanted, rtol=1e-4)
 
 
-def limited(trained, tmp_path, *numbers) -> Run:
-    """A copy of the run whose best network has other limits."""
-    run = Run.open(shutil.copytree(trained.path, tmp_path / "copy"))
-    tensors, head = checkpoint.read(run.checkpoint("best"))
-    checkpoint.write(run.checkpoint("best"), tensors, {**head, "limits": numbers})
-    return run
-
-
 def test_evaluate_counts_doubted_answers(trained, capsys):
     assert cli.main(["evaluate", str(trained.path)]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("doubted"))
@@ -125,7 +117,9 @@ def test_evaluate_counts_doubted_answers(trained, capsys):
 
 
 def test_predict_has_no_answer_to_a_blank_image_and_doubts_others(trained, tmp_path, capsys):
-    run = limited(trained, tmp_path, 1.0, 1.0, -1.0)
+    run = Run.open(shutil.copytree(trained.path, tmp_path / "copy"))
+    tensors, head = checkpoint.read(run.checkpoint("best"))
+    checkpoint.write(run.checkpoint("best"), tensors, {**head, "limits": [1.0, 1.0, -1.0]})
     write_image(tmp_path / "blank.png", torch.zeros(1, 50, 70))
     write_image(tmp_path / "a.png", to_float(small.digits().test.pixels[0]))
     assert cli.main(["predict", str(run.path), str(tmp_path / "blank.png"), str(tmp_path / "a.png")]) == 0

@@ -24,14 +24,6 @@ ANSWERS = {  # sha256 of the answers to the ten thousand test images, and how ma
 }
 
 
-@pytest.fixture
-def fresh(tmp_path, monkeypatch):
-    """An empty folder on a machine without a network."""
-    monkeypatch.setattr("torchvision.datasets.MNIST.download", Mock(side_effect=OSError("no network")))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_answers_to_the_ten_thousand_test_images(name, mnist_root):
@@ -74,7 +66,9 @@ def test_a_network_is_opened_by_its_run_its_file_or_its_name_and_else_the_error_
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fresh_install_predicts_explains_and_draws_and_says_with_which_network(fresh, capsys, name):
+def test_a_fresh_install_predicts_explains_and_draws_and_says_with_which_network(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.setattr("torchvision.datasets.MNIST.download", Mock(side_effect=OSError("no network")))
+    monkeypatch.chdir(tmp_path)
     run = Run.open(name)
     image = to_float(torch.from_numpy(run.trace().images[3]))
     write_image("3.png", image)

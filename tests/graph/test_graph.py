@@ -68,14 +68,9 @@ def test_links_are_freed_with_their_graph():
     assert index() is None
 
 
-@pytest.fixture
-def routed():
+def test_networkx_gets_layers_positions_and_the_couplings_of_one_image(draw):
     graph = bipartite_graph([2, 0, 2, 2], [1, 0, 1, 0], 4, 2)
-    votes = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))
-    return dynamic_routing(graph, votes, return_graph=True)[1]
-
-
-def test_networkx_gets_layers_positions_and_the_couplings_of_one_image(routed):
+    routed = dynamic_routing(graph, draw(4, 3, 5), return_graph=True)[1]
     drawn = to_networkx(routed, index=(1,))
     children, parents = [("child", i) for i in range(4)], [("parent", j) for j in range(2)]
     assert list(drawn.nodes) == children + parents

@@ -112,12 +112,8 @@ def test_what_is_saved_is_drawn_a_file_for_each_of_several_layers(tmp_path, caps
 
 
 def test_the_layers_of_pyg_are_recorded():
-    torch_geometric = pytest.importorskip("torch_geometric")
-    assert torch_geometric
-    from graphcaps.pyg import CapsuleConv as Conv
-    from graphcaps.pyg import CapsuleReadout as Readout
-
-    net = nn.ModuleDict({"conv": Conv(5, 4, num_caps=3), "readout": Readout(12, 6, num_caps=2)})
+    pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+    net = nn.ModuleDict({"conv": pyg.CapsuleConv(5, 4, num_caps=3), "readout": pyg.CapsuleReadout(12, 6, num_caps=2)})
     with watch(net) as seen:
         h = net["conv"](torch.randn(6, 5), torch.stack(ring().edges()))
         net["readout"](h.flatten(-2), torch.tensor([0, 0, 0, 1, 1, 1]))

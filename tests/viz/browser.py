@@ -144,6 +144,12 @@ def draw(page, *lines, size: float = 1.0, at: tuple[float, float] = (0.5, 0.5)) 
     answered(page)
 
 
+def press(page, selector: str) -> None:
+    """Click on an element, and wait until the page has answered."""
+    page.locator(selector).click()
+    answered(page)
+
+
 def text(page, selector: str) -> str:
     return page.locator(selector).inner_text()
 

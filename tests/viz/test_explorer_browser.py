@@ -9,7 +9,7 @@ from traces import make_trace, with_pictures
 
 from graphcaps import viz
 
-from .browser import ROWS, check_axe, check_fits, opened, read, sealed, settle, text, visit
+from .browser import ROWS, check_axe, check_fits, opened, press, read, sealed, settle, text, visit
 
 TRACE = with_pictures(make_trace(speed=0.04))  # 16 children, 10 parents, 2 images, 3 epochs, 10 rounds
 FIELDS = np.array([[2 * y, 2 * x, 5, 5] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
@@ -77,14 +77,12 @@ def test_the_page_opens_at_the_answer_and_axe_finds_nothing_in_the_dark_and_in_t
         others = np.delete(TRACE.lengths[-1, 2, 0].astype(float), longest).max()
         names = page.locator("#parents .name").all_inner_texts()
         assert names == [f"class {longest}", f"9 other classes: none above {np.ceil(100 * others) / 100:.2f}"]
-        page.locator("#parents .others").click()
-        settle(page)
+        press(page, "#parents .others")
         assert page.locator("#parents button").count() == 10
         for paper in ("rgb(21, 24, 28)", "rgb(255, 255, 255)"):
             assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
             check_axe(page)
-            page.locator("#theme").click()
-            settle(page)
+            press(page, "#theme")
         go(page, 3, 0)
         assert page.locator("#parents .longest").count() == 0
         assert text(page, "#status") == "Round 3, epoch 0: untrained."
@@ -169,11 +167,9 @@ def test_keys_move_through_time_and_children_and_a_parent_filters_lines(page):
     assert text(page, "#status").startswith("Round 9, epoch 2:")
     assert f"Part #{child} " in text(page, "#child h2") and f"part #{child} is selected" in text(page, "#status")
     page.keyboard.press("Escape")
-    page.locator("#parents [data-parent='3']").click()
-    settle(page)
+    press(page, "#parents [data-parent='3']")
     assert page.locator("#parents button[aria-pressed=true] .name").all_inner_texts() == ["class 3"]
-    page.locator("#clear").click()
-    settle(page)
+    press(page, "#clear")
     assert page.locator("#parents button[aria-pressed=true]").count() == 0
 
 
