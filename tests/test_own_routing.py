@@ -148,10 +148,6 @@ def convolve(routing, **options):
     return nn.CapsuleConv(4, 3, routing=routing, **{"num_caps": 2} | options)(dgl.add_self_loop(RING), torch.rand(6, 4))
 
 
-def pyg():
-    return pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
-
-
 DOORS = {
     "route": lambda mine: route(complete_graph(3, 2), torch.rand(6, 4), mine),
     "iterations": lambda mine: route(complete_graph(3, 2), torch.rand(6, 4), mine.with_iterations(2)),
@@ -168,8 +164,8 @@ DOORS = {
     "CapsuleConv of one": lambda mine: convolve(mine, num_caps=1),
     "CapsuleConv, mutual": lambda mine: nn.CapsuleConv(4, 3, 2, mine, mutual=True)(PAIR, torch.rand(2, 4)),
     "CapsuleReadout": lambda mine: nn.CapsuleReadout(4, 3, 2, mine)(RING, torch.rand(6, 4)),
-    "pyg.CapsuleConv": lambda mine: pyg().CapsuleConv(4, 3, 2, mine)(torch.rand(3, 4), EDGES),
-    "pyg.CapsuleReadout": lambda mine: pyg().CapsuleReadout(4, 3, 2, mine)(torch.rand(3, 4)),
+    "pyg.CapsuleConv": lambda mine: small.pyg().CapsuleConv(4, 3, 2, mine)(torch.rand(3, 4), EDGES),
+    "pyg.CapsuleReadout": lambda mine: small.pyg().CapsuleReadout(4, 3, 2, mine)(torch.rand(3, 4)),
     **{preset: lambda mine, preset=preset: on_image(mine, preset)(torch.rand(2, 1, 28, 28))
        for preset in ("compact", "parts", "deep")},
     "a checkpoint": lambda mine: through_a_file(mine)(torch.rand(2, 1, 28, 28)),

@@ -23,6 +23,7 @@ from graphcaps.names import ALLOW_CODE
 from graphcaps.routing import Inverted
 
 from .. import small
+from ..small import pyg
 
 GRAPH, SPARSE = graphcaps.complete_graph(3, 2), graphcaps.bipartite_graph([0, 0, 1, 2, 2], [0, 1, 1, 0, 2], 3, 3)
 RING = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0])))
@@ -203,10 +204,6 @@ def static(module, *inputs):
     result = module(torch.rand(5, 3, 4), *inputs)
     assert result.is_contiguous()
     return result
-
-
-def pyg():
-    return pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
 
 
 X, EDGES = torch.rand(3, 4), torch.tensor([[0, 1], [1, 2]])

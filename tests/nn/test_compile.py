@@ -76,7 +76,7 @@ class OnPyG(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+        pyg = small.pyg()
         torch.manual_seed(0)
         self.into = torch.nn.Linear(6, 6)
         self.conv = pyg.CapsuleConv(6, 4, 3, residual=True, edge_dim=2, add_self_loops=False)
@@ -111,7 +111,7 @@ def test_compiled_layers_on_nodes_give_their_value_coupling_and_gradient(draw):
 @compiles
 @pytest.mark.long
 def test_a_compiled_convolution_of_pyg_replaces_self_loops(draw):
-    pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+    pyg = small.pyg()
     edges = torch.tensor([[0, 1, 1, 2, 2, 3, 0], [1, 0, 2, 1, 2, 3, 0]])
     conv, x = pyg.CapsuleConv(6, 4, 3, edge_dim=2, residual=True, mutual=True).double(), draw(5, 6).requires_grad_()
     attr, weight = draw(7, 2), draw(7).abs().requires_grad_()
@@ -125,7 +125,7 @@ def test_a_compiled_convolution_of_pyg_replaces_self_loops(draw):
 @compiles
 @pytest.mark.long
 def test_compiled_beliefs_are_those_of_the_layer(draw):
-    pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+    pyg = small.pyg()
     conv, x, batch = pyg.BeliefConv(6, 2, 3).double(), draw(4, 6), torch.tensor([0, 0, 1, 1])
     edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     results = []
@@ -205,7 +205,7 @@ class Graph(torch.nn.Module):
 @pytest.mark.long
 @pytest.mark.skipif(not NEW, reason="torch below 2.9 writes no such ONNX")
 def test_a_graph_layer_is_exported_for_any_graph(tmp_path):
-    pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+    pyg = small.pyg()
     onnxruntime = pytest.importorskip("onnxruntime", reason='needs pip install -e ".[export]"')
     network = Graph(pyg.CapsuleConv(4, 3, num_caps=2, edge_dim=2)).eval()
 

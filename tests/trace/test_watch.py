@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import small
 import torch
 from torch import nn
 
@@ -112,7 +113,7 @@ def test_what_is_saved_is_drawn_a_file_for_each_of_several_layers(tmp_path, caps
 
 
 def test_the_layers_of_pyg_are_recorded():
-    pyg = pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
+    pyg = small.pyg()
     net = nn.ModuleDict({"conv": pyg.CapsuleConv(5, 4, num_caps=3), "readout": pyg.CapsuleReadout(12, 6, num_caps=2)})
     with watch(net) as seen:
         h = net["conv"](torch.randn(6, 5), torch.stack(ring().edges()))
