@@ -1,7 +1,8 @@
-"""Half precision, NaN, edges that point the wrong way, and the meta device."""
+"""Half precision, NaN, edges that point the wrong way, the meta device, and FSDP."""
 
 import pytest
 import torch
+import torch.distributed
 
 from graphcaps import complete_graph, dgl, route, squash
 from graphcaps.functional import squash_saving_memory
@@ -62,6 +63,28 @@ def test_kappa_of_an_earlier_version_is_loaded():
     layer = CapsuleLayer(6, 3, routing="spherical")
     layer.load_state_dict(layer.state_dict() | {"routing.exponent": torch.tensor(0.25)})
     assert layer.routing.exponent.tolist() == [0.25]
+
+
+@pytest.mark.long
+def test_fsdp_trains_every_layer_as_one_process_does():
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not hasattr(fsdp, "fully_shard"):
+        pytest.skip("torch has no fully_shard")
+    layer = CapsuleLayer(6, 3, routing="spherical", learned_prior=True)
+    cases = [(layer, torch.randn(6, 1, 8)), (CapsuleConv(8, 2, 3), dgl.to_bidirected(STAR), torch.randn(4, 8))]
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        for layer, *inputs in cases:
+            wanted = layer(*inputs)
+            slopes = torch.autograd.grad(wanted.square().sum(), list(layer.parameters()))
+            fsdp.fully_shard(layer, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (1,)))
+            with torch.no_grad():
+                assert torch.equal(layer(*inputs), wanted)
+            layer(*inputs).square().sum().backward()
+            for parameter, slope in zip(layer.parameters(), slopes, strict=True):
+                assert torch.equal(parameter.grad.full_tensor(), slope)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_a_layer_in_float64_computes_in_float64():
