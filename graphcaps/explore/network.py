@@ -48,6 +48,7 @@ PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * a
 MEASURED = (
     "equal_shares",
     "trained_with_equal_shares",
+    "routing_gain",
     "shown_ranks",
     "singles_alone_above_threshold",
     "test_accuracy",
