@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch.nn.functional import interpolate
 
@@ -49,8 +50,13 @@ def config(out: Path, **settings) -> TrainConfig:
 def python(*words: object, stdout: int = subprocess.PIPE, **variables: str) -> subprocess.CompletedProcess:
     """Run Python in a process of its own, on one thread, with these words and environment variables."""
     paths = {"PYTHONPATH": str(Path(graphcaps.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    options = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True, "timeout": 60}
+    options = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True, "timeout": 120}
     return subprocess.run([sys.executable, *map(str, words)], env=os.environ | paths | variables, **options)
+
+
+def pyg():
+    """``graphcaps.pyg``; a test that calls this is skipped where PyTorch Geometric isn't installed."""
+    return pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
 
 
 def content(path: Path) -> dict:

@@ -22,10 +22,9 @@ from graphcaps import CapsNet, TrainConfig, train
 from graphcaps.images.data import Batches, Images, Pairs
 from graphcaps.images.data.splits import PARTS
 from graphcaps.images.models import from_config
-from graphcaps.images.training import capture, checkpoint
+from graphcaps.images.training import capture
 from graphcaps.images.training import loop as training
 from graphcaps.images.training.hardware import Hardware
-from graphcaps.images.training.run_folder import Run
 from graphcaps.images.training.step import Learner, prepare
 from graphcaps.names import NETWORKS, ROUTINGS
 
@@ -44,13 +43,6 @@ class Again:
     def capture(self, function):
         self.replay = Mock(side_effect=function)
         return torch.zeros(())
-
-
-def results(path) -> dict:
-    """Weights, Adam's state and states of random number generators after the last epoch, and the metrics."""
-    run = Run.open(path)
-    tensors = {name: tensor.numpy() for name, tensor in checkpoint.read(run.checkpoint("last"))[0].items()}
-    return tensors | {"metrics": [small.timeless(row) for row in run.metrics()]}
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=CUDA)])
@@ -82,7 +74,8 @@ def test_captured_steps_make_the_weights_of_eager_steps(tmp_path, monkeypatch, d
     if device == "cpu":
         assert [captured[k].graph.replay.call_count for k in (1, 3)] == [5, 3]
     for name in ("run", "resumed"):
-        assert small.differences(results(tmp_path / name), results(tmp_path / "eager")) == []
+        found = small.differences(small.content(tmp_path / name), small.content(tmp_path / "eager"))
+        assert found == ["about", "best head", "last head"]  # the run's name, and the setting capture
 
 
 REASONS = "it waits for", "not permitted", "hooks of modules", "weights", "numbers of Python"

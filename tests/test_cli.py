@@ -83,14 +83,13 @@ def test_a_terminal_shows_a_bar_and_brackets_in_a_path_are_text(capsys, monkeypa
     assert re.search(bar, sys.stderr.getvalue())
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stopped_training_prints_the_command_that_continues_it(capsys, monkeypatch, signum, code):
+def test_a_stopped_training_prints_the_command_that_continues_it(capsys, monkeypatch):
     step = training.training_step
     with monkeypatch.context() as patch:
-        patch.setattr(training, "training_step", lambda *args: (signal.raise_signal(signum), step(*args))[1])
+        patch.setattr(training, "training_step", lambda *args: (signal.raise_signal(signal.SIGINT), step(*args))[1])
         status, _, printed = call(capsys, *SMALL, "--epochs", "1", "--out", "my runs", "--name", "x")
     command = "graphcaps train --resume 'my runs/x'"
-    assert (status, printed) == (code, f"graphcaps: stopped and saved. Go on with: {command}\n")
+    assert (status, printed) == (130, f"graphcaps: stopped and saved. Go on with: {command}\n")
     status, printed, _ = call(capsys, *shlex.split(command)[1:])
     assert status == 0 and "going on after epoch 0 and 1 steps\n" in printed
 
@@ -198,10 +197,6 @@ def test_predict_takes_the_newest_run_folders_and_a_list_and_prints_json(capsys,
     assert code == 2 and answers[3]["error"] == "none.png: expected an image file, got nothing there"
     assert ", the newest run\n" in printed and printed.endswith("got 1 of 4 that can't\n")
     first, best = answers[0], answers[0]["classes"][0]
-    assert (
-        first["answer"] == (best["class"] if best["score"] > first["threshold"] else None)
-        and len(first["classes"]) == 2
-    )
-    assert (
-        set(first) == {"image", "answer", "threshold", "doubts", "classes", "inverted"} and first["inverted"] is False
-    )
+    assert first["answer"] == (best["class"] if best["score"] > first["threshold"] else None)
+    assert set(first) == {"image", "answer", "threshold", "doubts", "classes", "inverted"}
+    assert len(first["classes"]) == 2 and first["inverted"] is False

@@ -113,15 +113,9 @@ def test_files_that_no_program_can_read_are_counted_and_names_of_any_bytes_can_b
     for _ in range(2):  # the second time from the cache
         with pytest.raises(InputError, match=r"24 images that can be read, got 6 that can't") as error:
             loaded(top, skip_bad=False)
-        for words in (
-            "lost.png: expected an image file, got nothing",
-            "phone.HEIC: ",
-            "program.png: ",
-            "--skip-bad",
-            "a stack of 2",
-            "git lfs pull",
-        ):
+        for words in ("lost.png: expected an image file, got nothing", "phone.HEIC: ", "program.png: ", "a stack of 2"):
             assert words in str(error.value)
+        assert "git lfs pull" in str(error.value) and "--skip-bad" in str(error.value)
     splits = loaded(top, skip_bad=True)
     assert splits.class_names == (r"caf\xe9", composed) and splits.name == r"caf\xe9"
     assert len(splits.train) + len(splits.val) == 12 and len(splits.test) == 6

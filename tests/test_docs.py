@@ -3,16 +3,15 @@
 import ast
 import contextlib
 import functools
-import importlib.util
 import io
 import re
 import shlex
 import subprocess
 import tokenize
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import tables  # docs/tables.py
 
 from experiments.__main__ import ON_GRAPHS, OTHERS
 from experiments.__main__ import parser as experiments
@@ -31,15 +30,6 @@ PYTHON = {page: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTIL
 TRAINS = ("by-hand", "graph-page", "own-graph", "own-pictures", "train", "watch")  # these pages train for seconds
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-
-
-@functools.cache
-def tables() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "tables.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.tables = functools.cache(module.tables)
-    return module
 
 
 def tracked() -> set[str]:
@@ -100,13 +90,13 @@ def test_every_page_is_reached_from_the_readme():
 
 
 def test_the_tables_are_those_of_the_committed_results_and_of_the_code():
-    made = tables().with_tables(PAGES)
+    made = tables.with_tables(PAGES)
     changed = [page.name for page, text in PAGES.items() if made[page] != text]
     assert changed == [], "run: python docs/tables.py"
 
 
 def test_every_module_says_what_it_is():
-    assert [name for name, file in tables().modules().items() if not tables().purpose(file)] == []
+    assert [name for name, file in tables.modules().items() if not tables.purpose(file)] == []
 
 
 def test_every_file_that_a_page_names_is_there():

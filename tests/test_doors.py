@@ -14,19 +14,13 @@ from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleReadout
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture
-def pictures(tmp_path):
-    """Files of three classes, in two levels of folders."""
-    images = digits(size=28).train
+def test_a_trained_network_learns_other_classes_and_explains_a_picture(tmp_path, monkeypatch, capsys):
+    images, pictures = digits(size=28).train, tmp_path / "pictures"
     for k, (pixels, label) in enumerate(zip(images.pixels[:, 0].numpy(), images.labels.tolist(), strict=True)):
         if label < 3:
-            file = tmp_path / "pictures" / ("test" if k % 4 == 0 else "train") / f"class {label}" / f"{k}.png"
+            file = pictures / ("test" if k % 4 == 0 else "train") / f"class {label}" / f"{k}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels).save(file)
-    return tmp_path / "pictures"
-
-
-def test_a_trained_network_learns_other_classes_and_explains_a_picture(pictures, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(pictures)
     train = "train --dataset folder:. --from mnist --epochs 1 --batch-size 8 --device cpu --name run"
     assert main([*train.split(), "--out", str(tmp_path)]) == 0

@@ -49,16 +49,17 @@ def test_seven_right_answers_in_a_thousand_are_outside_a_limit_and_wrong_ones_ar
     assert (seen[right, 0] < alone.answer).sum() == 7 and alone[1:] == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("lengths", "drawn", "wanted"),
-    [
-        ((0.6, 0.1, 0.4), DRAWING / 2, []),
-        ((0.5, 0.5, 0.5), DRAWING, ["short"]),
-        ((0.7, 0.9, 0.2), 1 - DRAWING, ["several", "unlike"]),
-    ],
-)
-def test_an_answer_is_doubted_where_it_is_outside_a_limit(lengths, drawn, wanted):
-    assert kinds(doubts(model(), DRAWING, output(*lengths, drawn=drawn))) == wanted
+def test_an_answer_is_doubted_where_it_is_outside_a_limit():
+    """Of two objects, one long capsule or none is an answer unless another is neither long nor short."""
+    for objects, lengths, drawn, wanted in (
+        (1, (0.6, 0.1, 0.4), DRAWING / 2, []),
+        (1, (0.5, 0.5, 0.5), DRAWING, ["short"]),
+        (1, (0.7, 0.9, 0.2), 1 - DRAWING, ["several", "unlike"]),
+        (2, (0.9, 0.1, 0), DRAWING, []),
+        (2, (0.2, 0.1, 0), DRAWING, []),
+        (2, (0.9, 0.5, 0), DRAWING, ["short"]),
+    ):
+        assert kinds(doubts(model(objects), DRAWING, output(*lengths, drawn=drawn))) == wanted
 
 
 def test_doubts_say_what_the_network_found_and_what_is_usual():
@@ -70,11 +71,6 @@ def test_doubts_say_what_the_network_found_and_what_is_usual():
         (2, output(0.9, 0.5, 0.1), "fewer than 2 are long: the second longest capsule has 0.50"),
     ):
         assert doubts(model(objects), DRAWING, given)[0][0].text.startswith(text)
-
-
-def test_one_long_capsule_of_two_or_none_is_an_answer_unless_another_is_neither_long_nor_short():
-    for lengths, wanted in (((0.9, 0.1, 0), []), ((0.2, 0.1, 0), []), ((0.9, 0.5, 0), ["short"])):
-        assert kinds(doubts(model(2), DRAWING, output(*lengths))) == wanted
 
 
 @pytest.mark.parametrize("tone", [0.0, 1.0])
@@ -108,14 +104,6 @@ def test_a_checkpoint_has_the_limits_of_its_network_on_validation_images(trained
     np.testing.assert_allclose(network.limits, wanted, rtol=1e-4)
 
 
-def limited(trained, tmp_path, *numbers) -> Run:
-    """A copy of the run whose best network has other limits."""
-    run = Run.open(shutil.copytree(trained.path, tmp_path / "copy"))
-    tensors, head = checkpoint.read(run.checkpoint("best"))
-    checkpoint.write(run.checkpoint("best"), tensors, {**head, "limits": numbers})
-    return run
-
-
 def test_evaluate_counts_doubted_answers(trained, capsys):
     assert cli.main(["evaluate", str(trained.path)]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("doubted"))
@@ -129,7 +117,9 @@ def test_evaluate_counts_doubted_answers(trained, capsys):
 
 
 def test_predict_has_no_answer_to_a_blank_image_and_doubts_others(trained, tmp_path, capsys):
-    run = limited(trained, tmp_path, 1.0, 1.0, -1.0)
+    run = Run.open(shutil.copytree(trained.path, tmp_path / "copy"))
+    tensors, head = checkpoint.read(run.checkpoint("best"))
+    checkpoint.write(run.checkpoint("best"), tensors, {**head, "limits": [1.0, 1.0, -1.0]})
     write_image(tmp_path / "blank.png", torch.zeros(1, 50, 70))
     write_image(tmp_path / "a.png", to_float(small.digits().test.pixels[0]))
     assert cli.main(["predict", str(run.path), str(tmp_path / "blank.png"), str(tmp_path / "a.png")]) == 0

@@ -12,22 +12,12 @@ from graphcaps.images.models import capsnet_loss
 from . import small
 
 
-@pytest.fixture(scope="module")
-def model():
-    torch.manual_seed(0)
-    return CapsNet.from_preset("compact", (1, 12, 12))
-
-
-@pytest.fixture
-def images():
-    return small.digits().test
-
-
 @pytest.mark.fact(10)
-@pytest.mark.parametrize("batch_size", [1, 7, 41])
-def test_all_images_are_counted_in_batches_of_any_size_in_eval_mode(model, images, batch_size):
+def test_all_images_are_counted_in_eval_mode_though_the_last_batch_is_smaller():
+    torch.manual_seed(0)
+    model, images = CapsNet.from_preset("compact", (1, 12, 12)), small.digits().test
     before = {name: tensor.clone() for name, tensor in model.train().state_dict().items()}
-    result = evaluate(model, Batches(images, batch_size))
+    result = evaluate(model, Batches(images, 7))  # of 41
     assert model.training and all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     model.eval()
     with torch.no_grad():

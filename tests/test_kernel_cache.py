@@ -1,6 +1,7 @@
 """Compiled kernels are kept in the user's cache folder, named by their sources; nothing is written beside the code."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from numba import config
@@ -78,10 +79,8 @@ def test_a_damaged_file_is_replaced(home, suffix, damage):
 
 
 def test_a_full_disk_and_a_folder_that_others_may_write_cost_only_a_compilation(home, monkeypatch):
-    def full(files, path):
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patched:
+        full = Mock(side_effect=OSError(28, "No space left on device"))
         patched.setattr(kernel_cache.CheckedFiles, "_open_for_write", full)
         assert compiled(doubled)(3) == 6 and written(home) == []
     (home / ".cache" / "graphcaps" / KERNELS).chmod(0o777)

@@ -1,6 +1,7 @@
 """The networks that come with graphcaps: their answers, their run folders, and the commands that take them."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,18 +22,6 @@ ANSWERS = {  # sha256 of the answers to the ten thousand test images, and how ma
     "mnist": ("8bba8873adcce3253b071dd528c079b2cb6f2e9f311273641c51cda5eec79e94", 9961),
     "multimnist": ("1c96aed60dc4148e0a55b906a5aedb89f386e505848119113d648633e59bda81", 9379),
 }
-
-
-@pytest.fixture
-def fresh(tmp_path, monkeypatch):
-    """An empty folder on a machine without a network."""
-
-    def offline(*args):
-        raise OSError("no network")
-
-    monkeypatch.setattr("torchvision.datasets.MNIST.download", offline)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.long
@@ -77,7 +66,9 @@ def test_a_network_is_opened_by_its_run_its_file_or_its_name_and_else_the_error_
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fresh_install_predicts_explains_and_draws_and_says_with_which_network(fresh, capsys, name):
+def test_a_fresh_install_predicts_explains_and_draws_and_says_with_which_network(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.setattr("torchvision.datasets.MNIST.download", Mock(side_effect=OSError("no network")))
+    monkeypatch.chdir(tmp_path)
     run = Run.open(name)
     image = to_float(torch.from_numpy(run.trace().images[3]))
     write_image("3.png", image)

@@ -18,14 +18,6 @@ def trace():
     return with_pictures(make_trace(speed=1.0))
 
 
-@pytest.fixture(scope="module")
-def with_fields(trace):
-    """A trace like that of the preset paper: four children at each of four positions."""
-    corners = np.array([(0, 0), (0, 6), (6, 0), (9, 9)])
-    fields = np.concatenate([np.tile(corners, (4, 1)), np.full((16, 2), 5)], axis=1)
-    return dataclasses.replace(trace, fields=fields.astype(np.int32))
-
-
 def test_credits_of_a_parent_sum_to_the_lengths_of_s_and_v():
     trace = random_trace(20, 10)
     credit = np.bincount(trace.dst, parse_tree(trace).credit)
@@ -60,7 +52,7 @@ def test_the_picture_of_the_graph_has_strong_ribbons_for_links_of_the_tree_alone
     assert opacities == {0.15, 0.8} and ribbons.shares.sum() == pytest.approx(1)
 
 
-def test_the_tree_holds_the_kept_links_and_words_count_them(trace, with_fields):
+def test_the_tree_holds_the_kept_links_and_words_count_them(trace):
     tree = parse_tree(trace, 1, 0.8)
     credit = tree.credit
     assert tree.edges.tolist() == strongest(credit, 0.8).tolist()
@@ -77,4 +69,7 @@ def test_the_tree_holds_the_kept_links_and_words_count_them(trace, with_fields):
     assert in_words(short, tree).startswith("image: no class is longer than 0.50: train on; the longest has 0.3")
     assert lines[2] == f"{len(tree.edges)} of 160 links, from {children} children, make up 80% of all credit"
     assert lines[3].startswith(f"the strongest link: child {trace.src[e]} to class {trace.dst[e]}, ")
-    assert " at 3 places, " in in_words(with_fields, parse_tree(with_fields, 1, 1))
+    corners = np.array([(0, 0), (0, 6), (6, 0), (9, 9)])  # as of the preset paper: four children at each position
+    fields = np.concatenate([np.tile(corners, (4, 1)), np.full((16, 2), 5)], axis=1)
+    placed = dataclasses.replace(trace, fields=fields.astype(np.int32))
+    assert " at 3 places, " in in_words(placed, parse_tree(placed, 1, 1))

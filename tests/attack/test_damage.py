@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from graphcaps import TrainConfig, train
 from graphcaps.cli import main
-from graphcaps.images.training import checkpoint
+from graphcaps.images.training import checkpoint, loop
 from graphcaps.images.training.run_folder import Run
 
 from .. import small
 from ..test_checkpoint import Hostile
+from ..test_training import stop_at
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -28,6 +30,20 @@ LAST, PREVIOUS, BEST = (f"checkpoints/{which}.safetensors" for which in ("last",
 BEGUN = [("config.json", "nested"), ("metrics.csv", "half"), ("trace.npz", "pickle"), (LAST, "one bit")]
 BEGUN += [(LAST, "deleted"), (BEST, "deleted")]
 ENDED = [("config.json", "half"), ("trace.npz", "one bit"), ("answers.npz", "pickle"), (BEST, "one bit")]
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory) -> dict[str, Path]:
+    """A run that was stopped after a step of its second epoch, and the same run after it went on to its end."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        small.use(patch)
+        with patch.context() as stopped, pytest.raises(loop.Interrupted):
+            stop_at(stopped, 4)
+            train(small.config(folder, name="begun"), progress=False)
+        shutil.copytree(folder / "begun", folder / "ended")
+        train(TrainConfig(), resume=folder / "ended", progress=False)
+    return {name: folder / name for name in ("begun", "ended")}
 
 
 def answer(capsys, *words: str | Path) -> tuple[int, str]:

@@ -13,6 +13,8 @@ from graphcaps import CapsNet, InputError, dgl, engine, nn, route
 from graphcaps.images.models import CNN, MatrixCapsNet, capsnet_loss
 from graphcaps.routing import EM, Dynamic
 
+from ..small import pyg
+
 GRAPH, VOTES, CLASSES = graphcaps.complete_graph(3, 2), torch.rand(6, 4, 5), torch.tensor([0, 1])
 TWO_TYPES = dgl.heterograph({("a", "r", "b"): ([0], [0]), ("a", "q", "b"): ([0], [0])})
 RING = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0])))
@@ -38,10 +40,6 @@ def on_dgl():
 
 def page(layer):
     return graphcaps.explore_graph(layer, RING, X, "/nowhere/graph.html")
-
-
-def pyg():
-    return pytest.importorskip("graphcaps.pyg", reason='needs pip install -e ".[pyg]"')
 
 
 class Flat(Dynamic):

@@ -1,13 +1,13 @@
 """Building graphs, their cached index arrays, networkx, and what importing and installing DGL take."""
 
 import gc
-import subprocess
 import sys
 import sysconfig
 import weakref
 
 import numpy as np
 import pytest
+import small
 import torch
 
 from graphcaps import _dgl, bipartite_graph, complete_graph, dynamic_routing, to_networkx
@@ -68,14 +68,9 @@ def test_links_are_freed_with_their_graph():
     assert index() is None
 
 
-@pytest.fixture
-def routed():
+def test_networkx_gets_layers_positions_and_the_couplings_of_one_image(draw):
     graph = bipartite_graph([2, 0, 2, 2], [1, 0, 1, 0], 4, 2)
-    votes = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))
-    return dynamic_routing(graph, votes, return_graph=True)[1]
-
-
-def test_networkx_gets_layers_positions_and_the_couplings_of_one_image(routed):
+    routed = dynamic_routing(graph, draw(4, 3, 5), return_graph=True)[1]
     drawn = to_networkx(routed, index=(1,))
     children, parents = [("child", i) for i in range(4)], [("parent", j) for j in range(2)]
     assert list(drawn.nodes) == children + parents
@@ -88,30 +83,21 @@ def test_networkx_gets_layers_positions_and_the_couplings_of_one_image(routed):
     assert {edge[:3]: edge[3] for edge in drawn.edges(keys=True, data=True)} == wanted
 
 
-def python(code, tmp_path=None):
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
-
-
 def test_importing_graphcaps_imports_neither_torch_nor_dgl():
-    seen = python("import sys, graphcaps; dir(graphcaps); print(sorted({'torch', 'dgl', 'numpy'} & set(sys.modules)))")
+    code = "import sys, graphcaps; dir(graphcaps); print(sorted({'torch', 'dgl', 'numpy'} & set(sys.modules)))"
+    seen = small.python("-c", code)
     assert seen.stdout.strip() == "[]", seen.stderr
 
 
-def test_after_graphcaps_a_plain_import_of_dgl_works(tmp_path):
+def test_after_graphcaps_a_plain_import_of_dgl_works(tmp_path, monkeypatch):
     """With the torch installed here; nobody has touched ``graphcaps.dgl`` before. DGL's data sets save graphs."""
     script = "import graphcaps, sys; assert 'dgl' not in sys.modules; import dgl.function as fn, dgl, torch; "
     script += "g = dgl.graph(([0, 1], [1, 1])); g.edata['x'] = torch.ones(2); g.update_all(fn.copy_e('x', 'm'), "
     script += "fn.sum('m', 'y')); dgl.save_graphs('g.bin', [g]); print(dgl.load_graphs('g.bin')[0][0].ndata['y']"
     script += ".tolist(), graphcaps.dgl is dgl)"
-    seen = python(script, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    seen = small.python("-c", script)
     assert seen.stdout == "[0.0, 2.0] True\n", seen.stderr
-
-
-def test_without_dgl_the_error_says_what_to_run():
-    seen = python("import sys; sys.modules['dgl'] = None; import graphcaps; graphcaps.dgl")
-    assert seen.returncode == 1
-    assert f"dgl: expected it to be installed, got none. Run: {_dgl.install_command()}\n" in seen.stderr
 
 
 def test_a_newer_python_gets_the_wheel_for_3_12(monkeypatch):

@@ -104,12 +104,11 @@ def test_training_reaches_every_parameter(preset, shape):
         assert parameter.grad.isfinite().all() and parameter.grad.any(), name
 
 
-@pytest.mark.parametrize(("preset", "shape"), [("paper", (1, 19, 19)), ("deep", (1, 23, 23))])
-def test_bfloat16_autocast_gives_nearly_what_float32_gives(preset, shape):
-    net, images, labels = net_of(preset, shape, 3).eval(), images_of(4, shape), torch.arange(4) % 3
+def test_bfloat16_autocast_gives_nearly_what_float32_gives():
+    net, images, labels = net_of("deep", (1, 23, 23), 3).eval(), images_of(4, (1, 23, 23)), torch.arange(4) % 3
     exact = net(images)
     with torch.autocast("cpu", torch.bfloat16):
-        output = net.train(preset == "paper")(images, labels if preset == "paper" else None)
+        output = net(images)
         loss = capsnet_loss(output, images, labels)
     assert output.lengths.dtype == output.reconstruction.dtype == loss.dtype == torch.float32
     # bfloat16 keeps 8 bits: 2^-8 per layer, a handful of layers, lengths below 1

@@ -77,6 +77,9 @@ def test_the_graphs_of_a_batch_share_nothing_and_pyg_gives_the_same(draw):
     twin.load_state_dict(layer.state_dict())
     got = twin(x, edges, batch=torch.tensor([0] * N + [1] * 3), return_coupling=True)
     torch.testing.assert_close(got, layer(batch, x, get_coupling=True))
+    labels = torch.arange(N + 3).view(-1, 1) % 2
+    counted = pyg.BeliefConv.from_labels(labels, edges)(labels, edges)
+    torch.testing.assert_close(counted, BeliefConv.from_labels(batch, labels)(batch, labels))
 
 
 def test_logits_may_be_given_and_sparse_features_do_as_dense_ones(draw):
@@ -99,8 +102,7 @@ def test_watching_it_records_beliefs_and_couplings_and_changes_nothing(draw):
     assert trace.nodes[::K].tolist() == [list(ends) for ends in zip(SRC, DST, strict=True)]
 
 
-@pytest.mark.parametrize("kind", [BeliefConv, pyg.BeliefConv])
-def test_counted_rates_find_hidden_labels_and_causes_whatever_hubs_do(kind):
+def test_counted_rates_find_hidden_labels_and_causes_whatever_hubs_do():
     """A node has one of 4 states and one of 5, and edges join nodes that share one; half are known. Two hubs."""
     random, nodes = torch.Generator().manual_seed(0), 200
     states = torch.stack([torch.randint(size, (nodes,), generator=random) for size in (4, 5)], 1)
@@ -110,9 +112,8 @@ def test_counted_rates_find_hidden_labels_and_causes_whatever_hubs_do(kind):
     labels = torch.full((nodes + 2, 2), torch.nan)
     labels[: nodes // 2] = states[: nodes // 2].float()
     ends = torch.stack(graph.edges())
-    given = (graph, labels, None) if kind is BeliefConv else (labels, ends, None, None)
-    layer = kind.from_labels(*given[:2], hide=0.3)
-    h, c = layer.eval()(*given, True)
+    layer = BeliefConv.from_labels(graph, labels, hide=0.3)
+    h, c = layer.eval()(graph, labels, get_coupling=True)
     assert (h[:nodes].argmax(-1) == states)[nodes // 2 :].float().mean() > 0.95
     assert torch.all(h[:, 0, 4] == 0) and 1.5 < layer.beliefs.rates[1] / layer.beliefs.rates[0] < 2.5
     plain = (ends < nodes).all(0)
@@ -120,18 +121,15 @@ def test_counted_rates_find_hidden_labels_and_causes_whatever_hubs_do(kind):
     one = by.sum(1) == 1
     assert (c[plain, 0][one].argmax(1) == by[one].int().argmax(1)).float().mean() > 0.95
 
-    def counted(labels, graph=graph):
-        return kind.from_labels(*((graph, labels) if kind is BeliefConv else (labels, torch.stack(graph.edges()))))
-
     with pytest.raises(InputError, match="labels: expected whole numbers, or NaN"):
-        counted(labels / 2)
+        BeliefConv.from_labels(graph, labels / 2)
     with pytest.raises(InputError, match="labels: expected classes from 0 to 999, got 4000. Number them: torch.unique"):
-        counted(labels * 1000)
+        BeliefConv.from_labels(graph, labels * 1000)
     with pytest.raises(InputError, match="graph: expected a reverse for each edge"):
-        counted(labels, dgl.graph(tuple(pairs[0].T), num_nodes=nodes + 2))
+        BeliefConv.from_labels(dgl.graph(tuple(pairs[0].T), num_nodes=nodes + 2), labels)
     with pytest.warns(UserWarning, match="Are they in the order of the graph's nodes"):
-        counted(labels[torch.randperm(len(labels), generator=random)])
-    layer.train()(*given)
+        BeliefConv.from_labels(graph, labels[torch.randperm(len(labels), generator=random)])
+    layer.train()(graph, labels)
     assert 0.15 < layer.beliefs.hidden.float().mean() < 0.45
 
 
@@ -189,12 +187,8 @@ def test_smoothing_improves_a_classifier_and_tells_which_edges_are_wrong():
     """Half of the edges join equal classes, half are drawn at random. A classifier is right at 60 % of the nodes."""
     random, classes = torch.Generator().manual_seed(0), torch.arange(400) % 4
     same = torch.arange(400) + 4 * torch.randint(1, 100, (3, 400), generator=random)
-    ends = torch.stack(
-        [
-            torch.arange(400).repeat(6),
-            torch.cat([same % 400, torch.randperm(1200, generator=random).view(3, -1) % 400]).flatten(),
-        ]
-    )
+    dst = torch.cat([same % 400, torch.randperm(1200, generator=random).view(3, -1) % 400]).flatten()
+    ends = torch.stack([torch.arange(400).repeat(6), dst])
     ends = torch.unique(torch.cat([ends, ends.flip(0)], 1), dim=1)
     guess = torch.where(torch.rand(400, generator=random) < 0.6, classes, torch.randint(4, (400,), generator=random))
     labels = torch.where(torch.rand(400, generator=random) < 0.3, classes, -1)

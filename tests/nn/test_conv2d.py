@@ -7,9 +7,7 @@ from torch.nn.functional import conv2d
 from graphcaps.nn import conv2d as fourier
 
 
-@pytest.mark.parametrize(
-    ("side", "kernel", "step"), [(20, 9, 2), (19, 9, 2), (11, 5, 1), (12, 5, 3), (7, 7, 2), (9, 6, 4), (5, 1, 1)]
-)
+@pytest.mark.parametrize(("side", "kernel", "step"), [(20, 9, 2), (12, 5, 3), (9, 6, 4), (5, 1, 1)])
 def test_numbers_and_gradients_are_those_of_torch(side, kernel, step, draw):
     x, weight, bias = draw(3, 2, side, side), draw(4, 2, kernel, kernel), draw(4)
     leaves = [tensor.requires_grad_() for tensor in (x, weight, bias)]

@@ -1,4 +1,4 @@
-"""CapsuleConv: its formula, DGL's manners, and what must hold on any graph; CapsuleReadout is in test_readout.py."""
+"""Capsules on nodes: the formulas of a convolution and a readout, DGL's manners, and what must hold on any graph."""
 
 import copy
 import pickle
@@ -82,7 +82,6 @@ def by_loops(layer, graph, x, weights, along=None):
     return (squash(torch.stack(rows)) if capsules.squash_output else torch.stack(rows)), c
 
 
-@pytest.mark.parametrize("engine", ["auto", "torch"])
 @pytest.mark.parametrize(
     ("routing", "options"),
     [
@@ -99,13 +98,12 @@ def by_loops(layer, graph, x, weights, along=None):
     ],
     ids=str,
 )
-def test_a_convolution_is_the_formula_of_its_docstring(routing, options, engine, draw):
+def test_a_convolution_is_the_formula_of_its_docstring(routing, options, draw):
     layer, mutual = conv(routing=routing, **options), "mutual" in options
     graph, x = graph_of(both_ways=mutual), draw(N, F).requires_grad_()
     weights = draw(E).abs().requires_grad_()
     along = draw(E, 2) if "edge_feats" in options else None
-    with graphcaps.engine(engine):
-        got, coupling = layer(graph, x, weights, get_coupling=True, edge_feat=along)
+    got, coupling = layer(graph, x, weights, get_coupling=True, edge_feat=along)
     wanted, c = by_loops(layer, graph, x, weights, along)
     torch.testing.assert_close(got, wanted, **EXACT)
     torch.testing.assert_close(coupling, c.unsqueeze(1), **EXACT)
@@ -121,8 +119,7 @@ def test_a_dim_between_is_a_batch_on_the_same_graph_and_an_activation_comes_last
     torch.testing.assert_close(layer(graph, x, edge_feat=along), torch.stack(wanted, 1), **EXACT)
 
 
-@pytest.mark.parametrize("edge_feats", [None, 2])
-@pytest.mark.parametrize("routing", [Spherical(4, 2.0), Dynamic(4), Uniform()], ids=["spherical", "dynamic", "uniform"])
+@pytest.mark.parametrize(("routing", "edge_feats"), [(Spherical(4, 2.0), 2), (Dynamic(4), None)], ids=str)
 def test_mutual_kernels_on_three_threads_give_what_torch_gives(routing, edge_feats, draw):
     graph = graph_of(num_nodes=300, num_edges=4000, both_ways=True)
     edges, results, before = graph.num_edges(), [], torch.get_num_threads()
@@ -228,8 +225,7 @@ def test_half_precision_holds_features_of_any_scale(kind, rel, scale, draw):
         torch.testing.assert_close(got.float(), wanted, rtol=0, atol=rel)
 
 
-@pytest.mark.parametrize("squash_output", [True, False])
-@pytest.mark.parametrize("name", ["fused", "torch"])
+@pytest.mark.parametrize(("name", "squash_output"), [("fused", True), ("fused", False), ("torch", True)])
 def test_float32_holds_features_up_to_1e17_and_gradients_up_to_1e11(name, squash_output, draw):
     layer, x = conv(squash_output=squash_output), draw(N, F)
     for scale, trains in ((1e-11, True), (1e11, True), (1e17, False)):
@@ -286,3 +282,38 @@ def test_sparse_features_are_routed_as_dense_ones(draw):
     torch.testing.assert_close(got, wanted, **EXACT)
     layer.train().feat_drop.p = 1.0  # all features are dropped
     torch.testing.assert_close(layer(graph_of(), x.to_sparse_csr()), layer(graph_of(), 0 * x), **EXACT)
+
+
+# CapsuleReadout
+
+
+def test_graphs_without_nodes_and_of_one_node_are_read_out(draw):
+    readout = CapsuleReadout(F, D, 2).double()
+    torch.nn.init.normal_(readout.capsules.bias)
+    empty, one = dgl.graph(([], []), num_nodes=0), dgl.graph(([], []), num_nodes=1)
+    out, c = readout(dgl.batch([empty, one, empty]), draw(1, F), get_coupling=True)
+    assert out.shape == (3, 2, D) and c.shape == (1, 1, 2)
+    torch.testing.assert_close(out[0], squash(readout.capsules.bias))
+    assert (out[1] - out[0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("engine", "routing"),
+    [("auto", Dynamic(2)), ("auto", Uniform()), *((name, Spherical(3, 4.0)) for name in ("auto", "torch", "dgl"))],
+    ids=str,
+)
+def test_a_readout_with_one_matrix_and_a_prior_is_route_divided_by_the_number_of_nodes(routing, engine, draw):
+    sizes = torch.tensor([5, 1, 7])
+    batch = dgl.batch([dgl.graph(([], []), num_nodes=size) for size in sizes.tolist()])
+    readout = CapsuleReadout(F, D, K, routing, normalise=False, bias=False, shared=True).double()
+    x, prior, cotangent = draw(13, F).requires_grad_(), draw(13, K).requires_grad_(), draw(3, K, D)
+    with graphcaps.engine(engine):
+        got, c = readout(batch, x, get_coupling=True, prior=prior)
+    parents = K * torch.arange(3).repeat_interleave(sizes)[:, None] + torch.arange(K)
+    graph = graphcaps.bipartite_graph(torch.arange(13).repeat_interleave(K), parents.flatten(), 13, 3 * K)
+    votes = (x @ readout.capsules.weight[0, :, 0]).repeat_interleave(K, 0)
+    routed = graphcaps.route(graph, votes, readout.capsules.routing, prior=prior.flatten())
+    wanted = squash(routed.pose.view(3, K, D) * K / sizes[:, None, None])
+    torch.testing.assert_close((got, c), (wanted, routed.coupling.view(13, 1, K)), **EXACT)
+    learned = [x, prior, *readout.parameters()]
+    torch.testing.assert_close(*(torch.autograd.grad(out, learned, cotangent) for out in (got, wanted)), **EXACT)

@@ -85,24 +85,20 @@ def test_a_convolution_gives_what_dgls_gives_in_value_coupling_and_gradient(loop
     )
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(shared, draw):
-    readout = made(pyg.CapsuleReadout, F, D, 2, shared=shared)
-    twin = nn.CapsuleReadout(F, D, 2, shared=shared).double()
+def test_a_readout_gives_what_dgls_gives_in_value_coupling_and_gradient(draw):
+    readout = made(pyg.CapsuleReadout, F, D, 2, shared=True)
+    twin = nn.CapsuleReadout(F, D, 2, shared=True).double()
     twin.load_state_dict(readout.state_dict())
     sizes = torch.tensor([5, 0, 1, 7, 0])
     batch = dgl.batch([dgl.graph(([], []), num_nodes=size) for size in sizes.tolist()])
-    x, cotangent = draw(13, F).requires_grad_(), draw(5, 2, D)
-    prior = draw(13, 2) if shared else None
+    x, prior, cotangent = draw(13, F).requires_grad_(), draw(13, 2), draw(5, 2, D)
     wanted = twin(batch, x, get_coupling=True, prior=prior)
     gradient = torch.autograd.grad(wanted[0], (x, *twin.parameters()), cotangent)
     index = torch.arange(5).repeat_interleave(sizes)
     order = torch.randperm(13, generator=torch.Generator().manual_seed(1))
-    by_ptr = readout(
-        x, ptr=torch.cat((torch.zeros(1, dtype=torch.int64), sizes.cumsum(0))), return_coupling=True, prior=prior
-    )
-    drawn = None if prior is None else prior[order]
-    shuffled = readout(x[order], index[order], dim_size=5, return_coupling=True, prior=drawn)
+    ptr = torch.cat((torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)))
+    by_ptr = readout(x, ptr=ptr, return_coupling=True, prior=prior)
+    shuffled = readout(x[order], index[order], dim_size=5, return_coupling=True, prior=prior[order])
     for got in (readout(x, index, dim_size=5, return_coupling=True, prior=prior), by_ptr, shuffled):
         torch.testing.assert_close(got, (wanted[0], wanted[1][order] if got is shuffled else wanted[1]), **EXACT)
         torch.testing.assert_close(

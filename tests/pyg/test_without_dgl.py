@@ -1,9 +1,9 @@
 """The library alone: it needs torch, numpy, numba and networkx. PyG's layers need no DGL, DGL's layers say so."""
 
-import subprocess
-import sys
-
 import pytest
+import small
+
+from graphcaps import _dgl
 
 pytest.importorskip("torch_geometric", reason='needs pip install -e ".[pyg]"')
 
@@ -35,8 +35,8 @@ for call in (lambda: graphcaps.complete_graph(3, 2), lambda: routing.route(None,
 """
 
 
-def test_the_library_runs_where_nothing_else_is_installed(tmp_path):
-    done = subprocess.run([sys.executable, "-c", CODE], cwd=tmp_path, capture_output=True, text=True)
+def test_the_library_runs_where_nothing_else_is_installed():
+    done = small.python("-c", CODE)
     first, second = done.stdout.splitlines() or [done.stderr, ""]
-    assert first.startswith("dgl: expected it to be installed, got none. Run: ")
+    assert first == f"dgl: expected it to be installed, got none. Run: {_dgl.install_command()}"
     assert second.startswith("graph: expected a DGLGraph, got None")

@@ -63,7 +63,7 @@ WAYS = [Way(*name, "cpu") for name in routings_and_engines() if name[1] != "orac
 @pytest.mark.parametrize("router", WAYS, ids=str)
 @given(data=st.data())
 @settings(
-    max_examples=30,
+    max_examples=20,
     derandomize=True,
     deadline=None,
     database=None,

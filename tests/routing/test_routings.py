@@ -39,10 +39,6 @@ def squashed(s):
     return length**2 / (1 + length**2) * s / length
 
 
-def stretched(pose, length):
-    return pose / np.linalg.norm(pose, axis=-1, keepdims=True) * length[..., None]
-
-
 def by_edge(numbers):
     """(B, I, J) -> (E, B)."""
     return torch.from_numpy(numbers.transpose(1, 2, 0).reshape(N * J, B).copy())
@@ -116,7 +112,8 @@ def test_inverted_attention_is_the_papers_procedure(way, iterations, draw):
     assert_same(way.watch(GRAPH, votes, iterations=iterations)[-1][2], by_edge(r))
     routed = way(GRAPH, votes, iterations=iterations)
     assert_same(routed.pose, by_parent(pose))
-    assert_same(routed.v, by_parent(stretched(pose, activation)))
+    direction = pose / np.linalg.norm(pose, axis=-1, keepdims=True)
+    assert_same(routed.v, by_parent(direction * activation[..., None]))
     assert_same(routed.activation, by_parent(activation))
 
 

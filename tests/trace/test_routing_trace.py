@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -50,19 +48,15 @@ def test_an_epoch_is_added_and_later_ones_are_dropped(trace, draw):
     again.check()
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_loading_gives_what_was_saved_without_torch(trace, tmp_path, draw, whole):
-    saved, path = trace if whole else routed(draw(5, 3)), tmp_path / "runs" / "trace.npz"
-    saved.save(path)
-    read = RoutingTrace.load(path)
-    for field in dataclasses.fields(RoutingTrace):
-        one, other = getattr(read, field.name), getattr(saved, field.name)
-        assert getattr(one, "dtype", None) == getattr(other, "dtype", None), field.name
-        np.testing.assert_array_equal(one, other, err_msg=field.name)
-    code = "import sys; sys.modules['torch'] = sys.modules['dgl'] = None; from graphcaps import RoutingTrace as T; "
-    code += f"print(T.load({str(path)!r}).c.shape)"
-    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert seen.stdout.strip() == f"(1, 3, {2 if whole else 1}, 5)", seen.stderr
+def test_loading_gives_what_was_saved(trace, tmp_path, draw):
+    path = tmp_path / "runs" / "trace.npz"
+    for saved in (routed(draw(5, 3)), trace):
+        saved.save(path)
+        read = RoutingTrace.load(path)
+        for field in dataclasses.fields(RoutingTrace):
+            one, other = getattr(read, field.name), getattr(saved, field.name)
+            assert getattr(one, "dtype", None) == getattr(other, "dtype", None), field.name
+            np.testing.assert_array_equal(one, other, err_msg=field.name)
 
 
 def parts_of(trace, tmp_path):

@@ -144,23 +144,23 @@ def draw(page, *lines, size: float = 1.0, at: tuple[float, float] = (0.5, 0.5)) 
     answered(page)
 
 
+def press(page, selector: str) -> None:
+    """Click on an element, and wait until the page has answered."""
+    page.locator(selector).click()
+    answered(page)
+
+
 def text(page, selector: str) -> str:
     return page.locator(selector).inner_text()
+
+
+# The number and the shown length of each row of parents
+ROWS = "(rows) => rows.map((row) => [+row.dataset.parent, +row.querySelector('.value').textContent])"
 
 
 def read(shown: str) -> float:
     """A number that is shown."""
     return float(shown.replace("\u2212", "-").replace("\u202f", ""))
-
-
-def contrast(one, other) -> float:
-    """The contrast of two colours, red, green and blue in 0 to 255, by WCAG 2.2: 1 to 21."""
-    light = []
-    for color in (one, other):
-        value = np.array(color) / 255
-        linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-        light.append(float(linear @ [0.2126, 0.7152, 0.0722]))
-    return (max(light) + 0.05) / (min(light) + 0.05)
 
 
 # Elements beyond the window's left or right side. Rows of images scroll, so they may be.

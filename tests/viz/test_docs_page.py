@@ -10,7 +10,7 @@ from graphcaps.images.training.run_folder import Run
 from graphcaps.viz import GraphPicture
 from graphcaps.viz.explorer.html import with_data
 
-from .browser import answered, draw, opened, pixels_of, settle
+from .browser import answered, draw, opened, pixels_of, press, settle
 
 PAGE = Path(__file__).parents[2] / "docs" / "explorer.html"
 # Lines of points (x, y) in percent of the sheet's sides, as a right hand goes
@@ -67,7 +67,6 @@ def test_after_a_pull_rows_keep_their_old_lengths_and_sentences_say_why_parents_
         assert page.locator("#parents button:not(.others) .name").all_inner_texts() == ["1", "9"]
         assert page.locator("#parents .longest .name").all_inner_texts() == ["9"]  # 0.72 is below the threshold
         assert page.locator("#parents button:not(.others) .was").all_inner_texts() == ["was 0.93", "was 0.95"]
-        page.locator("[aria-controls=why]").click()
-        settle(page)
+        press(page, "[aria-controls=why]")
         assert page.locator("#subject").inner_text().startswith("This is about part #14, and its parent 9.")
         assert page.locator("#why").inner_text().count("your pull sets c to 1") >= 1

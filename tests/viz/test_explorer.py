@@ -9,8 +9,6 @@ import pytest
 from traces import entropy_by_hand, make_trace, random_trace, stored_in, with_pictures
 
 from graphcaps import viz
-from graphcaps.errors import GraphcapsError
-from graphcaps.viz.explorer.bundle import bundled
 from graphcaps.viz.explorer.data import MOST_CHILDREN, explorer_data
 
 SPARSE = ([0, 0, 0, 1, 1, 3, 3, 3], [0, 1, 2, 0, 2, 1, 2, 2])
@@ -34,7 +32,7 @@ def test_entropies_are_those_of_the_trace():
     for n, image in enumerate(data["images"]):
         read, step = numbers(image["entropy"], (3, 10))
         for k, r in ((0, 9), (2, 0), (2, 9)):
-            mean, _ = entropy_by_hand(trace, trace.c[k, r, n])
+            mean = entropy_by_hand(trace, trace.c[k, r, n])
             assert image["mean_entropy"][k][r] == pytest.approx(mean, abs=2e-3)  # float16, as in test_pictures.py
             linked = np.delete(read[k, r], data["unlinked"])
             assert abs(linked.mean() - image["mean_entropy"][k][r]) <= step[k, r, 0] / 2
@@ -76,28 +74,9 @@ def test_the_page_loads_nothing_and_allows_nothing_but_itself(trace):
     assert not re.search(r"https?:|//[a-z]+\.|url\(|@import|\bimport\b[ (]|fetch\(|eval\(", text)
 
 
-@pytest.mark.parametrize(
-    ("modules", "error"),
-    [
-        ({"a": 'import { x } from "./b.js";\n', "b": "const x = 1;\n"}, "a.js imports what b.js doesn't export: x"),
-        ({"a": "export default 1;\n"}, "a.js has a form that bundle.py doesn't know: export default 1;"),
-    ],
-)
-def test_modules_that_cannot_be_joined_are_named(modules, error):
-    with pytest.raises(ValueError, match=re.escape(error)):
-        bundled("a", modules.__getitem__)
-
-
 def test_a_page_is_small_without_pictures_and_below_8_megabytes_at_the_papers_size():
     text = viz.explorer_page(random_trace(20, 10))
     assert len(text) < 150_000 and stored_in(text)["images"][0]["pixels"] is None
     large = make_trace(1152, 10, images=10, epochs=(0, 1, 2), speed=0.01)
     fields = np.array([[2 * y, 2 * x, 17, 17] for _ in range(32) for y in range(6) for x in range(6)], np.int32)
     assert len(viz.explorer_page(dataclasses.replace(large, fields=fields))) < 8_000_000
-
-
-def test_a_trace_with_numbers_that_are_not_finite_is_refused_and_says_where(trace):
-    values = trace.lengths.copy()
-    values[1, 4, 1, 3] = np.nan
-    with pytest.raises(GraphcapsError, match="trace: lengths of image 1: expected finite .* at epoch 2, iteration 5"):
-        viz.explorer_page(dataclasses.replace(trace, lengths=values))

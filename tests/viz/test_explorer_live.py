@@ -10,7 +10,7 @@ from PIL import Image
 from graphcaps.images.recording import to_bytes
 
 from . import browser
-from .browser import answered, check_accessible, draw, opened, pixels_of, sealed, settle
+from .browser import ROWS, answered, check_accessible, draw, opened, pixels_of, press, sealed, settle
 from .live import FEW, answer, network, page_of, routed
 
 SEVEN = [(0.3, 0.2), (0.7, 0.2), (0.45, 0.85)]
@@ -57,9 +57,6 @@ def shown_lengths(page) -> list[float]:
     """The lengths of all parents, in their order, if all are shown."""
     rows = page.locator("#parents button").evaluate_all(ROWS)
     return [length for _, length in sorted(rows)]
-
-
-ROWS = "(rows) => rows.map((row) => [+row.dataset.parent, +row.querySelector('.value').textContent])"
 
 
 def row_of(page, parent: int):
@@ -154,8 +151,7 @@ def test_route_and_pull(page):
     held = {int(i): None if j == "-" else int(j) for i, j in re.findall(r"(\d+)\.(-|\d+)", link.split("pull=")[1])}
     assert held[child] == 7 and None in held.values()
     assert shown_lengths(page) == pytest.approx(lengths_of(2, held), abs=0.0051)
-    page.locator("#release").click()
-    answered(page)
+    press(page, "#release")
     assert shown_lengths(page) == free
     page.locator(".stage > canvas").focus()
     page.keyboard.press("ArrowDown")
@@ -164,8 +160,7 @@ def test_route_and_pull(page):
     page.locator("#pull").select_option("4")
     answered(page)
     assert shown_lengths(page) == pytest.approx(lengths_of(2, {child: 4}), abs=0.0051)
-    page.locator("#undo").click()
-    answered(page)
+    press(page, "#undo")
     assert shown_lengths(page) == free
 
 
@@ -195,8 +190,7 @@ def test_a_number_of_the_capsule_changes_the_reconstruction_and_goes_back(page):
     with torch.no_grad():
         wanted = to_bytes(network().decoder(moved, torch.tensor([parent])))[0, 0]
     assert np.abs(grey(page.locator("#bend > canvas")) - wanted.astype(int)).max() <= NEAR
-    page.locator("#back").click()
-    settle(page)
+    press(page, "#back")
     assert (grey(page.locator("#bend > canvas")) == before).all() and page.locator("#number-5").input_value() == "0"
     page.locator("[aria-controls=why]").click()
 

@@ -24,7 +24,6 @@ from .live import answer, digits, network
 SIZE = (1, 28, 28)
 # (preset, shape, options): every stem, every kind of layer, every routing that the page knows
 NETWORKS = [
-    pytest.param("compact", SIZE, {}, marks=pytest.mark.long),
     ("compact", (3, 20, 24), {"routing": "attention", "prior": "learned"}),
     pytest.param("parts", SIZE, {"routing": "spherical"}, marks=pytest.mark.long),
     ("parts", (1, 20, 16), {"routing": Dynamic(2)}),

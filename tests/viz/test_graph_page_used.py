@@ -8,7 +8,7 @@ import pytest
 
 from graphcaps import dgl
 
-from .browser import check_accessible, opened, read, settle, text
+from .browser import check_accessible, opened, press, read, settle, text
 from .test_graph_page import CAPS, CLUB, LAYERS, drawn, layer, layer_answer, page_of
 
 GRAPH = dgl.add_self_loop(CLUB)
@@ -22,8 +22,8 @@ def texts(tmp_path_factory):
     """A page of each layer."""
     folder = tmp_path_factory.mktemp("pages")
     kept = {"labels": LABELS, "positions": PLACES}
-    names = ("default", "mutual", "unit votes, mutual, 5 iterations")
-    return {name: page_of(folder, layer(**LAYERS[name]), GRAPH, FEAT, **kept)[0] for name in names}
+    names = {"default": "default", "mutual": "unit votes, mutual, 5 iterations"}
+    return {name: page_of(folder, layer(**LAYERS[of]), GRAPH, FEAT, **kept)[0] for name, of in names.items()}
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +89,7 @@ def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_route
 
     click(page, 32, 2)
     assert "32 → 2 is selected" in text(page, "#status") and text(page, "#join") == "Cut 32 – 2"
-    page.locator("#join").click()
-    settle(page)
+    press(page, "#join")
     less = dgl.remove_edges(GRAPH, GRAPH.edge_ids([32, 2], [2, 32]))
     assert text(page, "#child-head") == "10 edges arrive at 2" and text(page, "#join") == "Add 32 – 2"
     assert shown_couplings(page) == pytest.approx(couplings(2, less), abs=5.1e-4)
@@ -102,12 +101,10 @@ def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_route
 
     page.locator("#pick").click()
     click(page, 20)
-    page.locator("#join").click()
-    settle(page)
+    press(page, "#join")
     more = dgl.add_edges(less, [20, 2], [2, 20])
     assert shown_couplings(page) == pytest.approx(couplings(2, more), abs=5.1e-4)
-    page.locator("#reset").click()
-    settle(page)
+    press(page, "#reset")
     assert shown_couplings(page) == pytest.approx(couplings(2), abs=5.1e-4)
     assert text(page, "#changes") == "Nothing is changed." and page.locator("#reset").is_disabled()
 
@@ -164,14 +161,12 @@ def test_an_edge_is_pulled_to_another_node_cut_or_held_by_a_capsule_and_undone(p
     moved = less if less.has_edges_between(32, 20) else dgl.add_edges(less, [32, 20], [20, 32])
     click(page, 20)
     assert shown_couplings(page) == pytest.approx(couplings(20, moved), abs=5.1e-4)
-    page.locator("#undo").click()
-    settle(page)
+    press(page, "#undo")
     assert text(page, "#changes") == "Nothing is changed."
     drag({"x": 3, "y": 3})  # an empty place
     click(page, 2)
     assert shown_couplings(page) == pytest.approx(couplings(2, less), abs=5.1e-4)
-    page.locator("#undo").click()
-    settle(page)
+    press(page, "#undo")
     row = page.locator("#parents button").nth(1).bounding_box()
     canvas = page.locator(".stage > canvas").bounding_box()
     drag({"x": row["x"] + 20 - canvas["x"], "y": row["y"] + 8 - canvas["y"]})
@@ -197,7 +192,7 @@ def test_a_link_holds_edges_that_were_changed(chromium, texts):
 
 def test_the_formulas_have_the_numbers_of_the_layer(chromium, texts):
     """The logit that iteration 2 computes is the one that iteration 3 begins with."""
-    with opened(chromium, texts["unit votes, mutual, 5 iterations"], width=1600) as page:
+    with opened(chromium, texts["mutual"], width=1600) as page:
         page.locator("[aria-controls=why]").click()
         page.evaluate("scrollTo(0, 0)")
         settle(page)
