@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 import torch
-from torch import Tensor
 
 from experiments import networks, table
 from experiments.data.beliefs import beliefs
@@ -61,48 +60,26 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, fact
     model = Network(layers, width, data.num_classes, factors, own)
     result = networks.fit(model, data, graph, epochs=3 if quick else EPOCHS, lr=lr)
     if network in ROUTED:
-        result["layers"] = [recovery(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
+        result["layers"] = [information(c, data) for c in model.couplings(graph, data.features)]
         result["concentration"] = concentrations(model)
     return result
-
-
-def recovery(c: Tensor, data: Related) -> dict:
-    """Measure how well couplings (E, K) reveal the factors of edges, for edges that only one factor generated.
-
-    Returns:
-        ``score``: the ``information`` of factors and capsules. An edge's capsule is the one with its largest coupling.
-        ``table`` (K, K): the number of edges for each factor (row) and capsule (column). ``edges``: neighbour, factor
-        and capsule of each edge into node 0.
-    """
-    which, factor = data.single()
-    capsule = c[which].argmax(dim=1)
-    size = data.labels.shape[1]
-    counts = torch.bincount(factor * c.shape[1] + capsule, minlength=size * c.shape[1]).view(size, -1)
-    src, dst = (ends[which] for ends in data.graph.edges())
-    first = dst == 0
-    edges = torch.stack([src[first], factor[first], capsule[first]], dim=1)
-    return {"score": information(factor, capsule), "table": counts.tolist(), "edges": edges.tolist()}
 
 
 def upper_bound(data: Related) -> dict:
     """Upper bounds for networks, by belief propagation: micro-F1 on the test nodes, and information of the causes."""
     classes, causes = beliefs(data)
     right = (classes.argmax(dim=2) == data.labels)[data.test].double().mean()
-    return {"test": float(right), "layers": [recovery(causes, data)]}
+    return {"test": float(right), "layers": [information(causes, data)]}
 
 
 def row(network: str, fits: list[dict], settings: Sequence[dict]) -> dict:
-    """A row with the information of each layer's couplings. That of ``mutual`` has a picture of the first graph."""
+    """A row with the information of each layer's couplings."""
     numbers = table.row(network, fits, settings)
     if "layers" in fits[0]:
-        layers = [*zip(*(fit["layers"] for fit in fits), strict=True)]
-        spreads = [table.spread([recovered["score"] for recovered in layer]) for layer in layers]
-        numbers["recovered"] = {f"layer {n}": scores for n, scores in enumerate(spreads, 1)}
+        layers = zip(*(fit["layers"] for fit in fits), strict=True)
+        numbers["recovered"] = {f"layer {n}": table.spread(scores) for n, scores in enumerate(layers, 1)}
     if "concentration" in fits[0]:
         numbers["concentration"] = [fit["concentration"] for fit in fits]
-    if network == "mutual":
-        best = max(range(len(layers)), key=lambda n: spreads[n]["mean"])
-        numbers["picture"] = {"layer": best + 1, "graph": 0, "node": 0, **layers[best][0]}
     return numbers
 
 

@@ -119,10 +119,10 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
     layer = NETWORKS[network](related.features.shape[1], PART, parts, **options)
     model = Network([layer], PART * parts, related.num_classes, labels, related.own, dropout)
 
-    def recovered() -> dict | None:
+    def recovered() -> dict[str, float]:
         if network in WITHOUT_COUPLINGS:
-            return None
-        return recovery(model.eval().couplings(graph, related.features)[0][: related.graph.num_edges()], related)
+            return {}
+        return recovery(model.eval().couplings(graph, related.features)[0], related)
 
     untrained = recovered()
     result = networks.fit(model, related, graph, epochs=3 if quick else EPOCHS, lr=lr)
@@ -140,21 +140,12 @@ def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
     return present / counts[heads]
 
 
-def recovery(c: Tensor, data: Related) -> dict:
-    """Measure how well couplings (E, K) reveal the kinds of the edges.
-
-    Returns:
-        ``information``: adjusted mutual information of kind and capsule, over edges with one kind. An edge's capsule is
-        the one with its largest coupling. ``unseen``: the same over edges without a training node; None if items are
-        pairs.
-    """
-    which, kind = data.single()
-    capsule = c[which].argmax(dim=1)
-    result: dict = {"information": information(kind, capsule), "unseen": None}
-    if data.items.dim() == 1:
-        unseen = ~torch.isin(torch.stack(data.graph.edges())[:, which], data.train).any(dim=0)
-        result["unseen"] = information(kind[unseen], capsule[unseen])
-    return result
+def recovery(c: Tensor, data: Related) -> dict[str, float]:
+    """The information of all couplings and, unless items are pairs, that of edges without a training node."""
+    if data.items.dim() == 2:
+        return {"information": information(c, data)}
+    unseen = ~torch.isin(torch.stack(data.graph.edges()), data.train).any(dim=0)
+    return {"information": information(c, data), "unseen": information(c, data, unseen)}
 
 
 def floor(network: str, seed: int, related: Related) -> dict:
@@ -182,20 +173,14 @@ def tried(data: str) -> Networks:
 def row(network: str, fits: list[dict], settings: list[dict]) -> dict:
     scores = table.row(network, fits, settings) if "test" in fits[0] else {"name": network}
     states = [state for state in ("trained", "untrained") if state in fits[0]]
-    return scores | {state: spreads([fit[state] for fit in fits]) for state in states}
-
-
-def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
-    """Means and standard deviations over several results of ``recovery``."""
-    if recoveries[0] is None:
-        return None
-    keys = [key for key, value in recoveries[0].items() if value is not None]
-    return {key: table.spread([each[key] for each in recoveries]) for key in keys}
+    for state in states:
+        scores[state] = {key: table.spread([fit[state][key] for fit in fits]) for key in fits[0][state]}
+    return scores
 
 
 def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
     for row in rows:
-        trained, untrained = (row.get(state) or {} for state in ("trained", "untrained"))
+        trained, untrained = row.get("trained", {}), row.get("untrained", {})
         yield {
             "graph": row["data"],
             "network": row["name"],
