@@ -39,13 +39,6 @@ AMONG = 1000
 """Number of test images from which the clearest are chosen for pictures."""
 
 
-def rounded(model: CapsNet) -> dict[str, torch.Tensor]:
-    """Round the network's numbers to half precision. Return them, named as in a checkpoint."""
-    tensors = checkpoint.model_tensors(model.half())
-    model.float()
-    return tensors
-
-
 def answers_sha256(predicted: torch.Tensor) -> str:
     """The sha256 of the answers to the test images, in order. An answer is one byte, or K ascending bytes."""
     return hashlib.sha256(predicted.to(torch.uint8).numpy().tobytes()).hexdigest()
@@ -59,7 +52,8 @@ def write(run: Run, data: Path) -> str:
     batches = Batches(splits.test, EVALUATION_BATCH)
     correct = evaluate(model, batches).correct
     model.decoder = small_decoder(model, splits.train)
-    tensors, after = rounded(model), evaluate(model, batches)
+    tensors = checkpoint.model_tensors(model.half())  # rounds the network's numbers
+    after = evaluate(model.float(), batches)
     ranks = clearest(model, splits.test)
     numbers = {
         **result,

@@ -30,7 +30,6 @@ class Task:
     seeds: Callable[[dict, str], int] = lambda case, network: 3  # number of trainings with the chosen settings
     trial_seeds: Sequence[int] = (1000,)
     """Settings are tried with these seeds. Without any, they are chosen for each seed (a fold) by its own trial."""
-    row: Callable[[str, list[dict], list[dict]], dict] = table.row  # of a network, its trainings and settings
     cells: Callable[[Sequence[dict]], Iterable[dict[str, object]]] = table.cells  # of all rows
     index: int = 0  # the number of a row's cells that name a line of the table, see table.table
     score: str = "accuracy"  # what ``fit`` measures on test items
@@ -47,7 +46,7 @@ class Task:
             if case and str([*case.values()][0]) not in firsts:
                 continue
             for network, (settings, fits) in self._trained(case, place, seeds, quick).items():
-                yield {**case, **self.row(network, fits, settings)}
+                yield {**case, **table.row(network, fits, settings)}
 
     def _trained(
         self, case: dict, place: Place, seeds: int | None, quick: bool

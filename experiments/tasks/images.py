@@ -122,7 +122,6 @@ def _numbers(fit: dict) -> dict:
     return {
         "seed": fit["seed"],
         "accuracy": {key: float(right.mean()) for key, right in fit["right"].items()},
-        "wrong": {key: int((~right).sum()) for key, right in fit["right"].items()},
         **{key: fit["result"][key] for key in ("val_accuracy", "best_epoch", "seconds")},
         **{key: fit[key] for key in ("images_per_second", "capsules")},
     }

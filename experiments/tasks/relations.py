@@ -7,7 +7,7 @@ edges by the features of their two ends, without training. Trained couplings mus
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import networks, table
+from experiments import networks
 from experiments.data import relations
 from experiments.data.related import Related
 from experiments.networks import LAYERS, PART, Network, information
@@ -170,35 +170,11 @@ def tried(data: str) -> Networks:
     return trained | dict.fromkeys(FLOORS, [{}])
 
 
-def row(network: str, fits: list[dict], settings: list[dict]) -> dict:
-    scores = table.row(network, fits, settings) if "test" in fits[0] else {"name": network}
-    states = [state for state in ("trained", "untrained") if state in fits[0]]
-    for state in states:
-        scores[state] = {key: table.spread([fit[state][key] for fit in fits]) for key in fits[0][state]}
-    return scores
-
-
-def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
-    for row in rows:
-        trained, untrained = row.get("trained", {}), row.get("untrained", {})
-        yield {
-            "graph": row["data"],
-            "network": row["name"],
-            "task": table.percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-",
-            "information": table.score(trained.get("information")),
-            "untrained": table.score(untrained.get("information")),
-            "at no training node": table.score(trained.get("unseen")),
-            "settings": table.settings(row) if "chosen" in row else "-",
-        }
-
-
 TASK = Task(
     "relations",
     fit,
     tried,
     cases=[{"data": data} for data in DATA],
     seeds=lambda case, network: 3 if case["data"] in HECO else 5,
-    row=row,
-    cells=cells,
     score="score",
 )
