@@ -50,7 +50,8 @@ GRAPH_PAGE_ROUTINGS = ("spherical", "dynamic", "uniform")
 MOST_EDGES, SHAPES = 2000, 6
 SHARED, ELSEWHERE, EXAMPLES = 0.8, 0.5, 2  # least share of a capsule's edges with a cause, most of others; values named
 FEW = 0.1  # share of edges that choose a capsule, below which other settings are suggested
-NONE = "edges choose capsules no more than in random graphs with these degrees"
+NONE = "edges choose capsules hardly more than in random graphs with these degrees"
+NONE_REPEATED = "trainings agree on edges hardly more than on random graphs with these degrees"
 TRY = "Try unit_votes=True, Spherical(concentration=4.0) and a task of several causes; or explore_graph(2, graph)"
 
 
@@ -123,7 +124,8 @@ def explore_graph(
     with torch.no_grad():
         c = conv.capsules(links_of_graph(graph, feat.device), feat, edge_weight, True)[1].flatten(1).cpu()
     if not chance.beyond:
-        said.append(f"{NONE}. {advice}" if agrees is not None or chance.chosen[0] < FEW * edges else NONE)
+        none = NONE if agrees is None else NONE_REPEATED
+        said.append(f"{none}. {advice}" if agrees is not None or chance.chosen[0] < FEW * edges else none)
     decided = choose(c) if agrees is None else choose(c) & agrees
     mutual = conv.capsules.mutual
     chosen, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)

@@ -117,9 +117,6 @@ def test_an_image_is_seen_as_it_is_and_changed_and_undo_takes_everything_back(pa
     for name, value in (("turn", 0), ("right", 3), ("down", -2)):
         slide(page, name, value)
     assert np.array_equal(seen(page)[:, :-2, 3:], image[:, 2:, :-3]) and seen(page)[:, :, :3].max() == 0
-    thin = seen(page).sum()
-    slide(page, "thick", 1)
-    assert seen(page).sum() > 1.1 * thin
 
 
 def lengths_of(image: int, held: dict[int, int | None]) -> np.ndarray:
@@ -211,22 +208,14 @@ def test_compared_lengths_and_couplings_are_those_of_python(page):
         bars = page.locator("#compare tbody .bar").evaluate_all(
             "(bars) => bars.map((bar) => Number(bar.style.getPropertyValue('--share')))"
         )
-        shown, couplings = np.array(bars).reshape(10, 2).T, []
+        shown = np.array(bars).reshape(10, 2).T
         for side, (routing, iterations) in enumerate((one, other)):
             last = routed(network(), FEW.pixels[3], {}, routing, iterations)[1][-1]
             lengths, c = np.linalg.norm(last["v"], axis=1), last["c"]
-            couplings.append(c)
             assert shown[side] == pytest.approx(lengths, abs=5e-3)
             cells = page.locator("#compare tfoot td").all_inner_texts()
             assert float(cells[2 + side].split()[0]) == pytest.approx(float(-(c * np.log(c)).sum() / 16), abs=5e-3)
             assert cells[side].split()[0] == str(lengths.argmax())
-        child, parent, *values = re.match(
-            r"part #(\d+) → (\d): (\S+), (\S+)", page.locator("#differences li").first.inner_text()
-        ).groups()
-        apart = abs(couplings[0] - couplings[1])[int(child), int(parent)]
-        assert apart > abs(couplings[0] - couplings[1]).max() - 5e-3
-        got = [float(value) for value in values]
-        assert got == pytest.approx([float(c[int(child), int(parent)]) for c in couplings], abs=5e-3)
     page.locator("[aria-controls=why]").click()
 
 
@@ -251,7 +240,6 @@ def test_a_link_holds_a_drawing_and_all_that_is_chosen(chromium, text, page):
     visit(page, "view=all&draw=")
     draw(page, [(0.31, 0.22), (0.72, 0.19), (0.43, 0.87)], [(0.3, 0.5), (1.2, 0.55)], [(0.8, 0.8)])
     slide(page, "turn", -30)
-    slide(page, "thick", 0.25)
     slide(page, "iteration", 2)
     row_of(page, 4).click()
     page.locator(".stage > canvas").focus()

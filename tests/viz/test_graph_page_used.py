@@ -1,4 +1,4 @@
-"""A graph's page in Chromium: clicks, pulls, moved features and links route at once, as CapsuleConv does."""
+"""A graph's page in Chromium: clicks, pulls, strips and links route at once, as CapsuleConv does."""
 
 import re
 
@@ -126,18 +126,26 @@ def test_a_click_shows_what_arrives_at_a_node_and_cutting_and_adding_edges_route
     page.locator("#zoom-out").click()
 
 
-def test_moving_a_nodes_features_routes_its_neighbours_at_once(page):
-    page.locator("#node").select_option("0")
-    page.locator("#other").select_option("33")
-    page.locator("#towards").fill("100")
+def test_arriving_edges_are_strips_beside_those_of_the_given_graph(page):
+    """A strip's colours, from top to bottom of its edge, are its couplings with the capsules."""
+    strip = """(selector) => {
+      const canvas = document.querySelector(selector), row = canvas.height / 11, x = Math.round(canvas.width * 0.2);
+      const context = canvas.getContext("2d");
+      const colours = [];
+      for (let y = 0; y < row; y++) colours.push([...context.getImageData(x, y, 1, 1).data].join());
+      return colours;
+    }"""
+    click(page, 2)
+    assert page.locator("#strips .given").is_hidden()
+    assert text(page, "#strips figcaption").startswith("Each strip is one edge")
+    before = page.evaluate(strip, "#strips .now")
+    page.locator("#other").select_option("32")
+    page.locator("#join").click()
     settle(page)
-    moved = FEAT.clone()
-    moved[0] = FEAT[33]
-    page.locator("#node").select_option("1")  # a neighbour
+    assert page.evaluate(strip, "#strips .given") == before != page.evaluate(strip, "#strips .now")
+    page.locator("#strips .now").click(position={"x": 5, "y": 5})
     settle(page)
-    assert shown_couplings(page) == pytest.approx(couplings(1, feat=moved), abs=5.1e-4)
-    assert abs(couplings(1, feat=moved)[0] - couplings(1)[0]) > 0.01
-    assert text(page, "#changes").startswith("Features of 1 node moved. ")
+    assert " → 2 is selected" in text(page, "#status")
 
 
 def test_an_edge_is_pulled_to_another_node_cut_or_held_by_a_capsule_and_undone(page):

@@ -106,10 +106,8 @@ def _filled(
     body: str, parts: list[str], data: dict, styles: str, entry: str, slots: dict[str, str], worker: str = ""
 ) -> str:
     """Fill the frame with a body, parts, the data, a script and slots, and with a policy for the styles and scripts."""
-    words, sections = (
-        json.loads(_read("words.json")),
-        ["common", "graph" if body == "nodes.html" else "image", "screens"],
-    )
+    words, sections = json.loads(_read("words.json")), ["common", "screens"]
+    sections += ["graph"] if body == "nodes.html" else ["image", "softmax"]
     style, main = "\n".join(_read(f"{name}.css") for name in styles.split()), script(entry)
     assembly = " 'wasm-unsafe-eval'" if worker else ""  # page/network.js assembles WebAssembly; eval stays forbidden
     policy = (

@@ -5,14 +5,13 @@ import { isOnePass } from "./formulas.js";
 import { arrivals, ask, network, newest } from "./live.js";
 import { answers, RIGHT, WRONG } from "./panels.js";
 import { follow } from "./share.js";
-import { childName, choose, drawings, openDrawer, renewals } from "./shell.js";
+import { drawings, openDrawer, renewals } from "./shell.js";
 import { state } from "./state.js";
 import { $, fill, setBar, setOptions } from "./tools.js";
 import { stored } from "./trace.js";
 import { words } from "./words.js";
 
 export const ROUTINGS = ["dynamic", "uniform", "attention", "spherical"];
-const DIFFERENCES = 6; // couplings named
 const trained = { routing: state.layer.routing, iterations: state.layer.iterations };
 const USUAL = [trained, { ...trained, routing: state.layer.routing === "uniform" ? "dynamic" : "uniform" }];
 let sides = USUAL,
@@ -79,28 +78,6 @@ function drawCompared({ sides, voted: { label, blank }, filled }) {
   const changes = words.answerChanges(names, sides.map(named));
   const verdict = blank ? words.blankSheet : same ? words.bothAnswer(names[0]) : changes;
   if ($("#differs").textContent !== verdict) $("#differs").textContent = verdict;
-  drawMoved(states.map(({ c }) => c));
-}
-
-// The couplings that differ most; each chooses its child and parent in the graph.
-function drawMoved([one, other]) {
-  const difference = one.map((value, e) => Math.abs(value - other[e])),
-    most = [...difference.keys()].sort((a, b) => difference[b] - difference[a] || a - b).slice(0, DIFFERENCES).filter((e) => difference[e] >= 5e-4);
-  fill($("#differences"), Math.max(1, most.length), '<li><button type="button"></button></li>', (item) => {
-    item.firstChild.addEventListener("click", ({ target }) => {
-      const [child, parent] = target.dataset.edge.split(" ").map(Number);
-      choose({ child, parent });
-    });
-  });
-  [...$("#differences").children].forEach(({ firstChild: button }, at) => {
-    const e = most[at],
-      [child, parent] = [state.layer.src[e], state.layer.dst[e]];
-    button.disabled = e === undefined || !state.image.order.includes(child);
-    button.textContent = words.noneDiffers;
-    if (e === undefined) return;
-    button.dataset.edge = `${child} ${parent}`;
-    button.textContent = `${childName(child)} → ${stored.parents[parent].name}: ${one[e].toFixed(3)}, ${other[e].toFixed(3)}`;
-  });
 }
 
 // Say what the weights were trained with, and let the controls stand where `sides` does.

@@ -1,4 +1,4 @@
-// The desk: a drawing of lines, or a test image, turned, moved and thickened into the pixels that the network sees.
+// The desk: a drawing of lines, or a test image, turned and moved into the pixels that the network sees.
 // Lengths are pixels of the network's image, places are counted from its middle.
 
 import { surface } from "./charts.js";
@@ -10,7 +10,7 @@ const DOT = 2; // a drawing that isn't larger is not enlarged
 const HAIR = 0.01; // a line without length has no round ends: a canvas doesn't paint it
 export const GRID = 16; // places of a drawing per pixel and direction, so that a link holds it as it is
 const AS_DRAWN = { scale: 1, x: 0, y: 0 };
-export const NEUTRAL = { turn: 0, right: 0, down: 0, thick: 0 };
+export const NEUTRAL = { turn: 0, right: 0, down: 0 };
 
 export class Desk {
   // `changed()` is called after each change; `snapshot()` gives a function that restores
@@ -77,7 +77,7 @@ export class Desk {
 
   // Paint at `unit` points per pixel; lines are moved by -x, -y and scaled, their width is not.
   paint(context, unit, { scale, x, y }) {
-    const { turn, right, down, thick } = this.adjust,
+    const { turn, right, down } = this.adjust,
       { width, height } = this;
     context.save();
     context.fillStyle = "#000000";
@@ -87,8 +87,7 @@ export class Desk {
     context.rotate((turn * Math.PI) / 180);
     context.imageSmoothingEnabled = false;
     if (this.picture) context.drawImage(this.picture, -width / 2, -height / 2, width, height);
-    const lineWidth = Math.max(0.5, this.stroke + 2 * thick);
-    Object.assign(context, { strokeStyle: "#ffffff", lineWidth, lineCap: "round", lineJoin: "round" });
+    Object.assign(context, { strokeStyle: "#ffffff", lineWidth: this.stroke, lineCap: "round", lineJoin: "round" });
     for (const line of this.lines) {
       context.beginPath();
       context.moveTo(scale * (line[0][0] - x) - HAIR, scale * (line[0][1] - y));
@@ -127,12 +126,11 @@ export class Desk {
       [wide, high] = [FINE * width, FINE * height];
     this.paint(fine, FINE, this.picture ? AS_DRAWN : this.frame());
     const { data } = fine.getImageData(0, 0, wide, high),
-      radius = this.picture ? FINE * this.adjust.thick : 0,
       coarse = !this.picture && this.detail;
     const planes = Array.from({ length: channels }, (_, channel) => {
       const plane = Uint8Array.from({ length: wide * high }, (_, x) => data[4 * x + channel]);
       if (coarse) return enlarged(averaged(plane, wide, wide / coarse), coarse, width, height);
-      return averaged(spread(plane, wide, high, radius), wide, FINE);
+      return averaged(plane, wide, FINE);
     });
     return Uint8Array.from(planes.flatMap((plane) => plane.map(Math.round)));
   }
@@ -169,25 +167,6 @@ export class Desk {
     context.scale(1 / scale, 1 / scale);
     context.translate(-middle[0], -middle[1]);
   }
-}
-
-// Each point takes the largest value within the radius, or the smallest within a negative one.
-function spread(values, width, height, radius) {
-  const reach = Math.floor(Math.abs(radius)),
-    better = radius > 0 ? Math.max : Math.min,
-    result = values.slice();
-  for (let dy = -reach; dy <= reach; dy++) {
-    const across = Math.floor(Math.sqrt(radius * radius - dy * dy));
-    for (let dx = -across; dx <= across; dx++) {
-      for (let y = Math.max(0, -dy); y < Math.min(height, height - dy); y++) {
-        for (let x = Math.max(0, -dx); x < Math.min(width, width - dx); x++) {
-          const at = y * width + x;
-          result[at] = better(result[at], values[at + dy * width + dx]);
-        }
-      }
-    }
-  }
-  return result;
 }
 
 // The mean of each block of points.

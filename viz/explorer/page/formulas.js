@@ -29,21 +29,6 @@ function subjectOf(parent) {
   return { child, edge, parent: state.layer.dst[edge] };
 }
 
-// Numbers and names of this image in the article's sentences.
-const FACTS = {
-  children: () => words.fewVectors(state.layer.children),
-  parents: () => words.parents(state.layer.parents),
-  child: ({ child }) => childName(child),
-  parent: ({ parent }) => state.trace.parents[parent].name,
-  rounds: () => state.layer.iterations,
-  agreementFirst: ({ edge }) => fixed(state.routed.states[0].agreement[edge], 2),
-  agreementLast: ({ edge }) => fixed(state.routed.states[state.layer.iterations - 1].agreement[edge], 2),
-  cFirst: ({ edge }) => fixed(state.routed.states[0].c[edge], 2),
-  cLast: ({ edge }) => fixed(state.routed.states[state.layer.iterations - 1].c[edge], 2),
-  entropyFirst: () => state.image.meanEntropy(now.k, 0).toFixed(2),
-  entropyLast: () => state.image.meanEntropy(now.k, state.layer.iterations - 1).toFixed(2),
-};
-
 // The learned prior logit of an edge, or 0.
 function priorOf(e) {
   return state.layer.learnedPrior ? state.layer.learnedPrior[e] : 0;
@@ -290,10 +275,6 @@ function drawWhy() {
   drawSoftmax(subject, r);
   drawShares(subject);
   for (const explain of explanations) explain(subject, r);
-  for (const fact of document.querySelectorAll("[data-fact]")) {
-    const text = String(FACTS[fact.dataset.fact](subject));
-    if (fact.textContent !== text) fact.textContent = text; // the text isn't laid out anew in each frame
-  }
 }
 
 // Pointing at a row of a list lights up what it speaks of in the graph, the image, the curve and the parents.

@@ -220,13 +220,7 @@ function rest(about) {
   redraw();
 }
 
-for (const [id, most] of [
-  ["right", Math.round(wide / 4)],
-  ["down", Math.round(high / 4)],
-  ["thick", Math.round(2 * network.desk.stroke) / 4],
-]) {
-  Object.assign($(`#${id}`), { min: -most, max: most });
-}
+for (const [id, size] of [["right", wide], ["down", high]]) Object.assign($(`#${id}`), { min: -Math.round(size / 4), max: Math.round(size / 4) });
 for (const id of Object.keys(state.desk.adjust)) {
   $(`#${id}`).addEventListener("input", ({ target }) => {
     state.desk.adjust[id] = Number(target.value);

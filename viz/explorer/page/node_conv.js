@@ -104,38 +104,24 @@ export class NodeConv {
     const values = (packed) => packed && Float64Array.from(new Float32Array(packed.data.buffer));
     const [N, F] = data.feat.shape,
       [, K, D] = data.matrix.shape;
-    Object.assign(this, data, { N, F, K, D, given: values(data.feat), matrix: values(data.matrix), bias: values(data.bias) });
+    Object.assign(this, data, { N, F, K, D, x: values(data.feat), matrix: values(data.matrix), bias: values(data.bias) });
     this.weight = values(data.weight) ?? new Float64Array(data.src.length).fill(1);
+    this.z = new Float64Array(N * K * D);
+    this.power = new Float64Array(N);
+    for (let n = 0; n < N; n++) this.sendFrom(n);
     this.reset();
   }
 
   reset() {
-    const { src, dst, weight, N, K, D } = this;
+    const { src, dst, weight } = this;
     this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()], held: src.map(() => null) }; // -1: a new edge; held: by a capsule of its target, or null
-    this.x = this.given.slice();
-    this.moved = new Set(); // nodes whose features aren't those given
-    this.z = new Float64Array(N * K * D);
-    this.power = new Float64Array(N);
-    for (let n = 0; n < N; n++) this.say(n);
-  }
-
-  featuresOf(n, x = this.x) {
-    return x.subarray(n * this.F, (n + 1) * this.F);
-  }
-
-  move(n, features) {
-    const given = this.featuresOf(n, this.given);
-    this.featuresOf(n).set(features);
-    if (given.every((value, f) => value === features[f])) this.moved.delete(n);
-    else this.moved.add(n);
-    this.say(n);
   }
 
   // z of a node, x W, of length 1 for each capsule with `unit_votes`; and the mean square of x.
-  say(n) {
+  sendFrom(n) {
     const { K, D, matrix, unit_votes: unit } = this,
       size = K * D,
-      x = this.featuresOf(n),
+      x = this.x.subarray(n * this.F, (n + 1) * this.F),
       z = this.z.subarray(n * size, (n + 1) * size).fill(0);
     x.forEach((value, f) => {
       if (value) for (let k = 0; k < size; k++) z[k] += value * matrix[f * size + k];
@@ -170,15 +156,10 @@ export class NodeConv {
     }
   }
 
-  // A function that brings back the edges and features of now.
+  // A function that brings back the edges of now.
   snapshot() {
-    const edges = Object.fromEntries(Object.entries(this.edges).map(([name, values]) => [name, [...values]])),
-      x = this.x.slice(),
-      moved = new Set(this.moved);
-    return () => {
-      Object.assign(this, { edges, x, moved });
-      for (let n = 0; n < this.N; n++) this.say(n);
-    };
+    const edges = Object.fromEntries(Object.entries(this.edges).map(([name, values]) => [name, [...values]]));
+    return () => (this.edges = edges);
   }
 
   // Whether a node only sends votes: those that come in are not in the page.

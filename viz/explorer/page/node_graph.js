@@ -3,11 +3,15 @@
 // dragging an empty place moves it.
 
 import { arrowHead, circle, surface, through } from "./charts.js";
-import { ASIDE, Graph, GRABBED, REACH, rgbOf } from "./graph.js";
+import { Graph, GRABBED, rgbOf } from "./graph.js";
 import { redraw } from "./shell.js";
 import { $, indexOfLargest, scratch } from "./tools.js";
+import { words } from "./words.js";
 
-const SMALLEST = 3, // pixels of a node's radius
+const ASIDE = 0.3, // strength of the other lines while a node is chosen
+  REACH = 7, // pixels from a line in which the pointer is on it
+  THIN = 0.4, // pixels of a line whose coupling is 0
+  SMALLEST = 3, // pixels of a node's radius
   LARGEST = 13,
   FEW = 300, // nodes, of more only those chosen and the hubs have names beside them
   HUBS = 6, // nodes with most edges, whose names may cover nodes
@@ -135,6 +139,33 @@ export class NodeGraph extends Graph {
     return `rgb(${rgbOf(look.parents[l]).map((channel, k) => Math.round(part * channel + (1 - part) * grey[k])).join(" ")})`;
   }
 
+  // One scale for the whole graph: a coupling of 1 is the widest line.
+  lineWidth(c) {
+    return THIN + (this.thick - THIN) * c;
+  }
+
+  // Lines of known coupling: an equal share, one half, and 1.
+  drawScale(canvas, look) {
+    const { context, height } = surface(canvas),
+      { K } = this.conv,
+      marks = [...(K > 2 ? [[1 / K, `${(1 / K).toFixed(2)} ${words.undecided}`]] : []), [0.5, "0.5"], [1, "1"]];
+    let x = 0;
+    const write = (text) => {
+      context.fillText(text, x, height / 2);
+      x += context.measureText(text).width + 9;
+    };
+    Object.assign(context, { font: look.font, textBaseline: "middle", fillStyle: look.muted, strokeStyle: look.ink });
+    write(words.couplingC);
+    canvas.setAttribute("aria-label", words.scale(marks.map(([, text]) => text).join(", ")));
+    for (const [c, text] of marks) {
+      context.lineWidth = this.lineWidth(c);
+      through(context, [x, height / 2], [x + 22, height / 2]);
+      context.stroke();
+      x += 27;
+      write(text);
+    }
+  }
+
   alpha(c) {
     return 0.3 + 0.7 * c;
   }
@@ -201,11 +232,6 @@ export class NodeGraph extends Graph {
     this.shape(...this.spots[node], this.radiusOf(node), SHAPES[this.conv.classes.length <= SHAPES.length ? this.conv.labels?.[node] ?? 0 : 0]);
     context.fill();
     context.stroke();
-    if (!this.conv.moved.has(node)) return; // a dot: its features are moved
-    context.fillStyle = look.ink;
-    const [x, y] = this.spots[node];
-    circle(context, x + 0.8 * this.radius, y - 0.8 * this.radius, Math.max(3, 0.35 * this.radius));
-    context.fill();
   }
 
   shape(x, y, radius, corners) {

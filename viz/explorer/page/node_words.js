@@ -5,7 +5,8 @@ import { counted, fixed, sentence, thousands } from "./tools.js";
 import { stored } from "./trace.js";
 import { SHOWN, words, wordsOf } from "./words.js";
 
-Object.assign(words, wordsOf("graph"), {
+const graphWords = wordsOf("graph");
+Object.assign(words, graphWords, {
   title(counts, edges, causes) {
     const chosen = counts.map((count, l) => [count, l]).filter(([count]) => count).sort(([a], [b]) => b - a),
       cause = (l) => (causes[l] ? ` (${causes[l]})` : ""),
@@ -25,23 +26,21 @@ Object.assign(words, wordsOf("graph"), {
     return `${counted(src.length, "directed edge", "directed edges")} (${counted(pairs, "pair", "pairs")}${loops ? `, ${counted(loops, "self-loop", "self-loops")}` : ""})`;
   },
   // What random graphs show, beside the numbers of the graph, which come first.
-  chance: ({ chosen: [own, ...random], found }, agrees, all) => {
+  chance: ({ strength, chosen: [own, ...random], found }, agrees, all) => {
     const span = (numbers) => (Math.min(...numbers) === Math.max(...numbers) ? thousands(numbers[0]) : `${thousands(Math.min(...numbers))} to ${thousands(Math.max(...numbers))}`),
-      percent = found.map((share) => Math.round(100 * share));
+      percent = found.map((share) => Math.round(100 * share)),
+      [repeated, ...others] = strength,
+      ends = [Math.min(...others), Math.max(...others)].map((value) => fixed(value, 2));
     return agrees
-      ? `${thousands(own)} of ${all} choose a capsule that another training agrees with. In ${random.length} random graphs ` +
-          `with the same degrees, trained alike, ${span(random)} do. Of edges kept from training, ${percent[0]} % score above a random pair, in random graphs ${span(percent.slice(1))} %.`
-      : `${thousands(own)} of ${all} choose a capsule. In ${random.length} random graphs with the same degrees and features, ` +
-          `${span(random)} do. If the layer was trained on this graph, it may also have learned its edges.`;
+      ? graphWords.chanceTrained(thousands(own), all, random.length, span(random), percent[0], span(percent.slice(1)), fixed(repeated, 2), ...ends)
+      : graphWords.chanceGiven(thousands(own), all, random.length, span(random));
   },
   layer: ({ routing, iterations, unit_votes: unit, mutual }) =>
     [`${routing} routing, ${counted(iterations, "round", "rounds")}`, ...(unit ? ["unit votes"] : []), ...(mutual ? ["mutual"] : [])].join(", "),
   sample: ({ edges, around }, shown, whole, mutual) =>
-    `The page has ${thousands(shown)} of ${thousands(edges)} edges, which are all edges that arrive at ${counted(whole, "node", "nodes")}, ` +
-    `${around === null ? "those with the most edges" : `those around ${around}`}. ` +
-    (mutual ? "Small nodes lack edges, so the numbers of these nodes and of their neighbours are not exact." : "Small nodes only send votes. What arrives at them isn't in the page."),
-  changed: (cut, added, moved, held, both) => {
-    const parts = [cut && `${counted(cut, "edge", "edges")} cut`, added && `${added} added`, moved && `features of ${counted(moved, "node", "nodes")} moved`, held && `${counted(held, "edge", "edges")} held`];
+    graphWords.sample(thousands(shown), thousands(edges), whole, around === null ? graphWords.most : graphWords.around(around)) + (mutual ? graphWords.lacking : graphWords.sending),
+  changed: (cut, added, held, both) => {
+    const parts = [cut && `${counted(cut, "edge", "edges")} cut`, added && `${added} added`, held && `${counted(held, "edge", "edges")} held`];
     return `${sentence(parts.filter(Boolean).join(", "))}.${both && cut + added > 1 ? " Each line is two edges, one per direction." : ""}`;
   },
   turned: (n, what) => (n ? ` ${counted(n, "edge is", "edges are")} ${what} now.` : ""),

@@ -2,29 +2,29 @@
 // from there, which is a child of the layer.
 
 import { drawEntropy } from "./charts.js";
-import { drawScale } from "./graph.js";
 import { lengthsOf } from "./layer.js";
 import { NodeConv } from "./node_conv.js";
 import { NodeGraph } from "./node_graph.js";
 import { childName, choose, drawings, drawRound, drawTip, lookWith, redraw, renewals, step, writtenLogit } from "./shell.js";
 import { NOTHING, now, state } from "./state.js";
-import { $, counted, decision, fill, fixed, indexOfLargest, sentence, setBar, setOptions, thousands } from "./tools.js";
+import { Strips } from "./strips.js";
+import { $, counted, decision, fill, fixed, indexOfLargest, sentence, setOptions, thousands } from "./tools.js";
 import { at, stored } from "./trace.js";
 import { words } from "./words.js";
 
 export const conv = new NodeConv(stored);
 export const ROUNDS = Math.max(10, stored.iterations); // iterations shown
-const SLIDERS = 12, // features that have one each, at most
-  NAMED = 4, // edges that a sentence names
+const NAMED = 4, // edges that a sentence names
   PLAINLY = 0.01; // by which the coupling with another capsule is larger, or it would be a tie
 const graph = (state.graph = new NodeGraph($(".stage > canvas")));
-let given, // for each edge of the given graph the capsule with its largest coupling, and whether it has chosen it
-  past = [], // {name, back()}: how to undo changes, the newest last
-  base = null; // features that a node is moved from, and those of another one that it is moved to
+const strips = new Strips($("#strips .now")),
+  givenStrips = Object.assign(new Strips($("#strips .given")), { isGiven: true });
+let given, // the routing of the given graph; for each edge the capsule with its largest coupling, and whether it has chosen it
+  past = []; // functions that undo changes, the newest last
 
 now.r = stored.iterations - 1;
 
-// Everything that follows from the edges and features.
+// Everything that follows from the edges.
 function route() {
   state.routed = conv.route(ROUNDS);
   state.layer = state.routed.layer;
@@ -50,7 +50,7 @@ function route() {
   const { c } = states[conv.iterations - 1],
     chosen = state.image.linked.map((e) => indexOfLargest(couplingsOf(c, e))),
     decided = chosen.map((l, e) => !decision(c[e * K + l], K).undecided);
-  given ??= { chosen, decided };
+  given ??= { ...state.routed, chosen, decided };
   const { number } = conv.edges,
     before = number.map((n, e) => given.chosen[n] ?? chosen[e]),
     turned = (to) => state.image.linked.filter((e) => decided[e] === to && given.decided[number[e]] === !to).length;
@@ -58,7 +58,7 @@ function route() {
   graph.rerouted = new Set(state.image.linked.filter((e) => c[e * K + chosen[e]] > c[e * K + before[e]] + PLAINLY));
 }
 
-// After a change of the edges or features.
+// After a change of the edges.
 function rerouted() {
   route();
   choosePair(now.node, now.other);
@@ -71,8 +71,6 @@ function edgeBetween(from, to) {
 }
 
 export function choosePair(node, other) {
-  const same = node === now.node && other === now.other;
-  if (!same) base = null;
   choose({ node, other, child: other === null || node === null ? null : edgeBetween(other, node), picking: false });
 }
 
@@ -114,7 +112,7 @@ function drawPage() {
   drawRound();
   state.held = state.layer.held();
   graph.draw(c, now, now.hovered, state.look);
-  drawScale($("#scale"), graph, conv.K, state.look);
+  graph.drawScale($("#scale"), state.look);
   drawTip(tipLines);
   drawCapsules(c);
   drawArrivals(c);
@@ -129,10 +127,10 @@ function couplingsOf(c, e) {
   return [...c.subarray(e * conv.K, (e + 1) * conv.K)];
 }
 
-// How many edges choose each capsule; of those given only where another training agrees.
-function countsOf(c) {
+// How many of these edges choose each capsule; of those given only where another training agrees.
+function countsOf(c, edges = state.image.linked) {
   const counts = Array(conv.K).fill(0);
-  for (const e of state.image.linked) {
+  for (const e of edges) {
     const own = couplingsOf(c, e),
       l = indexOfLargest(own);
     if (decision(own[l], conv.K).chooses && (conv.agrees?.[conv.edges.number[e]] ?? true)) counts[l]++;
@@ -142,7 +140,7 @@ function countsOf(c) {
 
 function drawHead(c) {
   const { agrees, causes, chance, routing, warnings } = conv,
-    title = chance.beyond ? words.title(countsOf(c), state.trace.edges, causes) : words.noMore,
+    title = chance.beyond ? words.title(countsOf(c), state.trace.edges, causes) : agrees ? words.noMoreRepeated : words.noMore,
     what = routing === "uniform" ? routing : !chance.beyond ? "grey" : Math.round(now.r) ? "grow" : "start",
     all = conv.sample ? counted(conv.sample.edges, "edge", "edges") : words.edges(stored, conv.two_way),
     measured = words.chance(chance, agrees, all);
@@ -203,8 +201,9 @@ function drawArrivals(c) {
     empty = outside ? words.notHere : edges.length ? "" : words.noneArrives;
   $("#child-head").textContent = node === null ? words.oneChild : outside ? conv.names[node] : words.arrive(conv.names[node], edges.length);
   $("#child p").textContent = node === null ? words.chooseChild : classOf(node) + (empty || words.output(outputOf(node)[0]));
-  $("#child .scroll").hidden = !edges.length;
-  const cells = '<tr><td><button type="button"></button></td><td><span class="bar"></span></td><td></td><td></td></tr>';
+  $("#child .scroll").hidden = $("#strips").hidden = !edges.length;
+  if (edges.length) drawStrips(node, edges, c);
+  const cells = '<tr><td><button type="button"></button></td><td></td><td></td></tr>';
   fill($("#child tbody"), edges.length, cells, (row) => {
     row.querySelector("button").addEventListener("click", () => chooseEdge(Number(row.dataset.edge)));
   });
@@ -214,10 +213,22 @@ function drawArrivals(c) {
     row.dataset.edge = e;
     row.classList.toggle("chosen", e === now.child);
     row.cells[0].firstChild.textContent = conv.names[state.layer.ends.src[e]];
-    setBar(row.cells[1].firstChild, c[e * K + l], state.look.parents[l]);
-    row.cells[2].textContent = fixed(c[e * K + l], 3);
-    row.cells[3].textContent = writtenLogit(b[e * K + l], e, node * K + l);
+    row.cells[1].textContent = fixed(c[e * K + l], 3);
+    row.cells[2].textContent = writtenLogit(b[e * K + l], e, node * K + l);
   });
+}
+
+// The arriving edges as strips, above them those of the given graph once it is changed, and what random graphs show.
+function drawStrips(node, edges, c) {
+  const [own, ...random] = conv.chance.chosen,
+    chosen = countsOf(state.routed.states[conv.iterations - 1].c, edges).reduce((sum, count) => sum + count),
+    share = random.reduce((sum, count) => sum + count) / random.length / (conv.sample?.edges ?? stored.src.length),
+    text = words.chosenHere(chosen, edges.length, fixed(share * edges.length, 1));
+  strips.drawNode(node, state.layer, c);
+  $("#strips").classList.toggle("changed", changes().any);
+  if (changes().any) givenStrips.drawNode(node, given.layer, at((_, r) => given.states[r].c, now));
+  if ($("#strips figcaption").textContent !== text) $("#strips figcaption").textContent = text;
+  strips.canvas.setAttribute("aria-label", `${$("#child-head").textContent}. ${text}`);
 }
 
 // The layer's output for a node, in letters and in numbers.
@@ -243,6 +254,14 @@ function drawNumbers() {
   if (!now.playing && $("#status").textContent !== text) $("#status").textContent = text;
 }
 
+// The numbers of edges that are cut, added and held, and whether there are any.
+function changes() {
+  const original = conv.edges.number.filter((n) => n >= 0).length,
+    [cuts, added] = [stored.src.length - original, conv.edges.number.length - original],
+    holds = conv.edges.held.filter((l) => l !== null).length;
+  return { cuts, added, holds, any: cuts + added + holds > 0 };
+}
+
 // The panel in which the graph is changed.
 function drawEdit() {
   const { node, other } = now,
@@ -259,55 +278,18 @@ function drawEdit() {
   $("#join").hidden = !paired;
   if (paired) $("#join").textContent = (joined ? (both ? words.cutBoth : words.cut) : both ? words.addBoth : words.add)(from, to);
   $("#join-note").textContent = now.picking ? words.picking : !paired ? words.chooseTwo : possible ? "" : words.outside(to);
-  $("#features").hidden = node === null || (conv.F > SLIDERS && (other === null || other === node));
-  if (node !== null) drawFeatures(node, other);
   drawHold();
-  const original = conv.edges.number.filter((n) => n >= 0).length,
-    [cuts, added] = [stored.src.length - original, conv.edges.number.length - original],
-    holds = conv.edges.held.filter((l) => l !== null).length,
-    changed = cuts || added || conv.moved.size || holds;
-  $("#reset").disabled = !changed;
+  const { cuts, added, holds, any } = changes();
+  $("#reset").disabled = !any;
   $("#undo").disabled = !past.length;
   const named = [...graph.rerouted].slice(0, NAMED).map(childName).join(", ") + (graph.rerouted.size > NAMED ? " …" : ".");
-  const text = changed ? words.changed(cuts, added, conv.moved.size, holds, both) + words.rerouted(graph.rerouted.size, named, ...state.routed.turned) : words.unchanged;
+  const text = any ? words.changed(cuts, added, holds, both) + words.rerouted(graph.rerouted.size, named, ...state.routed.turned) : words.unchanged;
   if ($("#changes").textContent !== text) $("#changes").textContent = text;
 }
 
-function drawFeatures(node, other) {
-  const { F, given, x, N } = conv;
-  $("#features legend").textContent = words.features(conv.names[node]);
-  $("#features p").hidden = other === null || other === node;
-  if (other !== null) $("#features p label").textContent = words.towards(conv.names[other]);
-  if (base === null) $("#towards").value = 0;
-  $("#features p output").textContent = `${$("#towards").value} %`;
-  fill($("#features div"), F <= SLIDERS ? F : 0, '<p><label></label><input type="range" step="any"><output></output></p>', (row, f) => {
-    const [label, input] = row.children;
-    label.htmlFor = input.id = `feature-${f}`;
-    const all = Array.from({ length: N }, (_, n) => given[n * F + f]),
-      [low, high] = [Math.min(...all), Math.max(...all)],
-      more = 0.25 * (high - low || 1);
-    Object.assign(input, { min: low - more, max: high + more });
-    input.addEventListener("input", ({ target }) => {
-      const features = conv.featuresOf(now.node).slice();
-      features[f] = Number(target.value);
-      base = null;
-      move(features);
-    });
-  });
-  [...$("#features div").children].forEach(({ children: [label, input, output] }, f) => {
-    label.textContent = words.feature(f + 1);
-    input.value = x[node * F + f];
-    output.textContent = fixed(x[node * F + f], 2);
-  });
-}
-
-function move(features) {
-  change(() => conv.move(now.node, features), `move ${now.node}`);
-}
-
-// Change the edges or features, and let Undo take it back; of changes named alike in a row all at once.
-export function change(alter, name = null) {
-  if (name === null || name !== past.at(-1)?.name) past.push({ name, back: conv.snapshot() });
+// Change the edges, and let Undo take it back.
+export function change(alter) {
+  past.push(conv.snapshot());
   alter();
   rerouted();
 }
@@ -322,24 +304,14 @@ function drawHold() {
   $("#pull").value = conv.edges.held[now.child] ?? "";
 }
 
-$("#towards").addEventListener("input", ({ target }) => {
-  base ??= { from: conv.featuresOf(now.node).slice(), to: conv.featuresOf(now.other).slice() };
-  const part = target.value / 100,
-    { from, to } = base;
-  move(from.map((value, f) => (part === 1 ? to[f] : value + part * (to[f] - value))));
-});
 $("#join").addEventListener("click", () => {
   const { node, other } = now;
   const joined = now.child !== null || (conv.two_way && edgeBetween(node, other) !== null);
   change(() => (joined ? conv.cut(other, node) : conv.add(other, node)));
 });
-$("#reset").addEventListener("click", () => {
-  base = null;
-  change(() => conv.reset());
-});
+$("#reset").addEventListener("click", () => change(() => conv.reset()));
 $("#undo").addEventListener("click", () => {
-  past.pop()?.back();
-  base = null;
+  past.pop()?.();
   rerouted();
 });
 $("#pull").addEventListener("change", ({ target }) => change(() => (conv.edges.held[now.child] = target.value === "" ? null : Number(target.value))));
@@ -382,6 +354,10 @@ graph.canvas.addEventListener("click", ({ offsetX: x, offsetY: y, shiftKey }) =>
   else if (found?.node !== undefined) choosePair(found.node === now.node && now.other === null ? null : found.node, null);
   else if (found) chooseEdge(found.edge);
   else choose(NOTHING);
+});
+strips.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
+  const found = strips.under(x, y, { child: null });
+  if (found) chooseEdge(found.child);
 });
 graph.canvas.addEventListener("keydown", (event) => step(event, graph.order, now.node, (node) => choosePair(node, null)));
 

@@ -17,13 +17,18 @@ const LEAST_ROOM = 10, // pixels from strip to strip
   DIGIT = 7.5, // pixels of a sign of a child's number
   LEGIBLE = 11, // pixels of a vote's side; smaller ones aren't drawn
   LARGEST = 34,
-  NARROW = 280, // pixels of a canvas on which only a marked child has its number
   REACH = 3, // pixels from a ribbon in which the pointer is on it
   DIM = 0.1, // strength of the others where one is chosen
   STRONG = 0.85,
   PALE = 0.5; // strength of a grey ribbon
 
 export class Ribbons extends Graph {
+  narrowest = 280; // pixels of a canvas; on a narrower one only a marked child has its number
+
+  get held() {
+    return state.held;
+  }
+
   // Take what stays while time passes: the image's edges, the children and the columns of parents from top to bottom, and
   // pictures of the children or null.
   take(image, { children, columns }, pictures) {
@@ -42,7 +47,7 @@ export class Ribbons extends Graph {
     for (let at = 0; at < this.children.length; at += size) this.groups.push(this.children.slice(at, at + size));
     this.room = height / this.groups.length;
     this.thick = Math.min(40, FILLED * this.room);
-    this.numbered = width > NARROW && this.room > LEAST_ROOM + 1;
+    this.numbered = width > this.narrowest && this.room > LEAST_ROOM + 1;
     const side = this.pictures && size === 1 ? Math.min(LARGEST, 0.96 * this.room, 0.12 * width) : 0;
     this.side = side < LEGIBLE ? 0 : side;
     this.wide = DIGIT * Math.max(...this.groups.map((group) => this.nameOf(group).length)) + 6;
@@ -60,7 +65,7 @@ export class Ribbons extends Graph {
     const { dst } = this.image,
       shares = new Map(this.columns.map((column) => [column, 0]));
     for (const child of group) {
-      if (state.held[child] === LET_GO) continue;
+      if (this.held[child] === LET_GO) continue;
       for (const e of this.edgesOf.get(child)) {
         const column = this.own.has(dst[e]) ? dst[e] : OTHERS;
         shares.set(column, shares.get(column) + c[e] / group.length);
@@ -105,7 +110,7 @@ export class Ribbons extends Graph {
     if (this.drawsVotes?.()) return this.drawVotes(look); // the article's screen of votes
     const { context } = this,
       marked = hovered?.child ?? chosen.child,
-      rank = ({ parent }) => (parent === OTHERS ? 0 : look.named.includes(parent) ? 2 : 1);
+      rank = ({ parent }) => (parent === OTHERS ? 0 : this.colorOf(parent, look) === look.rest ? 1 : 2);
     for (const ribbon of [...this.ribbons].sort((a, b) => rank(a) - rank(b))) {
       if (ribbon.share * this.thick < 0.04) continue;
       const { group, parent, share, from, to } = ribbon,
@@ -178,7 +183,7 @@ export class Ribbons extends Graph {
   drawChild(group, row, marked, look) {
     const { context, side, wide, room, strip, thick } = this,
       y = (row + 0.5) * room,
-      framed = group.some((child) => child in state.held || child in now.pinned);
+      framed = group.some((child) => child in this.held || child in now.pinned);
     if (this.numbered || marked) {
       const x = this.numbered ? 0 : this.left + 3;
       context.fillStyle = look.paper;
@@ -190,13 +195,13 @@ export class Ribbons extends Graph {
     }
     const picture = side && this.pictures.get(group[0]);
     if (picture) {
-      context.globalAlpha = state.held[group[0]] === LET_GO ? 0.2 : 1;
+      context.globalAlpha = this.held[group[0]] === LET_GO ? 0.2 : 1;
       context.drawImage(picture, strip - side - 4, y - side / 2, side, side);
       context.globalAlpha = 1;
       if (now.term === "vote") this.frame(strip - side - 4, y - side / 2, side, side, look.accent, 2);
     }
     if (marked || framed) this.frame(strip - 1, y - thick / 2 - 1, STRIP, thick + 2, marked ? look.accent : look.ink, 2);
-    else if (state.held[group[0]] === LET_GO) this.frame(strip, y - thick / 2, STRIP - 2, thick, look.faint, 1);
+    else if (this.held[group[0]] === LET_GO) this.frame(strip, y - thick / 2, STRIP - 2, thick, look.faint, 1);
   }
 
   frame(x, y, width, height, color, lineWidth) {

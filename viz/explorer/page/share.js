@@ -3,7 +3,7 @@
 //
 //   screen     of the article
 //   image      place in the chooser, from 0       draw       lines on the desk, packed      type   signs that were typed
-//   turn, right, down, thick   sliders            iteration, epoch, child, parent   as the page names them
+//   turn, right, down   sliders                   iteration, epoch, child, parent   as the page names them
 //   compare    "dynamic.3.uniform.1": two routings and their iterations
 //   view       "all": undecided children too
 //   pull       "5.2.7.-": child 5 is held by parent 2, child 7 votes for none
@@ -57,7 +57,7 @@ const PARTS = {
   image: (text, { images }) => wholeBelow(text, images),
   type: (text, { grid }) => (grid && /^[\p{L}\p{N}]{1,3}$/u.test(text) ? text : null),
   draw: (text, { grid }) => (grid ? unpackedLines(text, grid) : null),
-  ...Object.fromEntries(["turn", "right", "down", "thick"].map((name) => [name, (text, { sliders }) => within(text, sliders[name])])),
+  ...Object.fromEntries(["turn", "right", "down"].map((name) => [name, (text, { sliders }) => within(text, sliders[name])])),
   iteration: (text, { iterations }) => (text === "0" ? null : wholeBelow(text, iterations + 1)),
   epoch: (text, { epochs }) => (WHOLE.test(text) && epochs.includes(Number(text)) ? Number(text) : null),
   child: (text, { children }) => wholeBelow(text, children),

@@ -11,7 +11,7 @@ function phrased(found) {
     const parts = Object.entries(found).map(([key, part]) => [key, phrased(part)]);
     if (!Array.isArray(found)) return Object.fromEntries(parts);
     const texts = parts.map(([, part]) => part);
-    return texts.some((part) => typeof part === "function") ? (...values) => texts.map((part) => part(...values)) : texts;
+    return texts.some((part) => typeof part === "function") ? (...values) => texts.map((part) => (typeof part === "function" ? part(...values) : part)) : texts;
   }
   if (found.search(PLACE) < 0) return found;
   return (...values) =>
@@ -26,7 +26,6 @@ function phrased(found) {
 }
 
 const stored = JSON.parse($("#words").textContent);
-export const KEYS = ["←", "→", "Shift", "Space", "Tab", "↑", "↓", "Esc"].map((key) => `<kbd>${key}</kbd>`);
 export const SHOWN = 3; // parents that the title names, at most
 export const screens = phrased(stored.screens);
 export const wordsOf = (page) => phrased(stored[page]);
