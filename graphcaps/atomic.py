@@ -135,15 +135,13 @@ def checked(path: str | os.PathLike) -> Path:
 
 def contents(path: Path) -> bytes:
     """Read a file, and unpack it if it is gzipped, whatever it is called. Raise ``ValueError`` as ``checked`` does."""
-    with checked(path).open("rb") as file:
-        if file.read(2) != GZIP:
-            file.seek(0)
-            return file.read()
-    size = path.stat().st_size
+    data = checked(path).read_bytes()
+    if not data.startswith(GZIP):
+        return data
     with gzip.open(path) as file:
-        data = file.read(max(MOST_BYTES, 100 * size) + 1)
-    check_unpacked(len(data), size)
-    return data
+        unpacked = file.read(max(MOST_BYTES, 100 * len(data)) + 1)
+    check_unpacked(len(unpacked), len(data))
+    return unpacked
 
 
 def check_unpacked(unpacked: int, size: int) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
+MOST_NAMES = 40  # names that a message lists
 ROUNDING = 0.01  # half precision, or resizing an image, may move numbers out of [0, 1] by this much
 
 
@@ -128,7 +129,8 @@ def required(value: T | None, name: str, wanted: str, got: str = "none", advice:
 def check_name(kind: str, name: str, known: Sequence[str]) -> None:
     """Raise ``InputError`` unless ``name`` is one of ``known``. The message suggests the nearest one."""
     if name not in known:
-        expect(False, kind, f"one of {', '.join(known)}", repr(name), did_you_mean(str(name), known).strip())
+        shown = ", ".join([*known[:MOST_NAMES], *["..."] * (len(known) > MOST_NAMES)])
+        expect(False, kind, f"one of {shown}", repr(name), did_you_mean(str(name), known).strip())
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

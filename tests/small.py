@@ -35,8 +35,7 @@ def digits(train: int = 120, val: int = 40, test: int = 41, size: int = 12) -> I
 def use(monkeypatch, images: ImageSplits | None = None) -> None:
     """Let every command read these images, on one thread, and don't wait for the disk."""
     images = images or digits()
-    for module in ("graphcaps.images.training.loop", "graphcaps.images.data"):
-        monkeypatch.setattr(f"{module}.load_images", lambda name, root, download=True: images)
+    monkeypatch.setattr("graphcaps.images.data.load_images", lambda name, root, download=True: images)
     monkeypatch.setattr("os.fsync", lambda handle: None)
     torch.set_num_threads(1)
 

@@ -85,7 +85,7 @@ def test_captured_steps_make_the_weights_of_eager_steps(tmp_path, monkeypatch, d
         assert small.differences(results(tmp_path / name), results(tmp_path / "eager")) == []
 
 
-REASONS = "it waits for", "not permitted", "hooks of modules", "weights", "numbers of Python", "several processes"
+REASONS = "it waits for", "not permitted", "hooks of modules", "weights", "numbers of Python"
 
 
 @pytest.mark.parametrize("why", REASONS)
@@ -98,8 +98,7 @@ def test_a_step_that_cannot_be_captured_stays_eager_and_says_why(monkeypatch, wh
         network.register_full_backward_pre_hook(print)
     if "weights" in why:
         network.weight.register_hook(print)
-    hardware = Hardware(torch.device("cpu"), world=2 if "processes" in why else 1)
-    learner = Learner(network, network, torch.optim.Adam(network.parameters()), hardware)
+    learner = Learner(network, torch.optim.Adam(network.parameters()), Hardware(torch.device("cpu")))
     step = capture.CapturedStep(learner, lambda *batch: steps.append(batch[2]) or batch[0].sum(), 4, said.append)
     if "Python" in why:
         make = step.step

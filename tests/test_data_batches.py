@@ -46,22 +46,10 @@ def test_a_last_batch_of_one_joins_the_one_before(count, batch_size, expected):
     assert sorted(labels.tolist()) == list(range(count)) and torch.equal(images, to_float(data.pixels[labels]))
 
 
-def test_ranks_together_have_the_batches_of_one_process_and_its_mean():
-    one = list(Batches(numbered(41), 10, augment="shift", seed=4).epoch(1))
-    ranks = [Batches(numbered(41), 10, augment="shift", seed=4, rank=r, world=3) for r in range(3)]
-    for step, (images, labels) in enumerate(one):
-        parts = [list(batches.epoch(1))[step] for batches in ranks]
-        assert min(len(part[1]) for part in parts) >= 2
-        assert torch.equal(torch.cat([part[1] for part in parts]), labels)
-        assert torch.equal(torch.cat([part[0] for part in parts]), images)
-        means = [batches.weight(step) * part[1].double().mean() for batches, part in zip(ranks, parts, strict=True)]
-        assert sum(means) / 3 == pytest.approx(float(labels.double().mean()))
-
-
 def test_arguments_out_of_range_are_errors_but_evaluation_takes_a_batch_larger_than_the_data():
     large = Batches(numbered(8), 9)
-    with pytest.raises(InputError, match="batch_size: expected an integer >= 2, one image per process, got 1"):
-        Batches(numbered(8), 1, world=2)
+    with pytest.raises(InputError, match="batch_size: expected an integer >= 1, got 0"):
+        Batches(numbered(8), 0)
     with pytest.raises(InputError, match="batch_size: expected at most 8, the number of images, got 9"):
         large.epoch(0)
     assert sizes(large.in_order()) == [8]

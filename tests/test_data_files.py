@@ -251,6 +251,10 @@ def test_a_list_of_files_has_its_columns_found_by_their_names_and_keeps_groups_t
     files = [f"all/im{k}.png,{'ab'[k % 2]}" for k in range(24)]
     own.write_text("\n".join(["file,label", *files, "all/im0.png,b"]))
     refuses("csv", own, r"row 26, .* each image in one class, got .*im0.png in a \(row 2\), b \(row 26\)")
+    own.write_text("\n".join(["file,label", *files, f"{'a' * 300},b"]))
+    refuses(
+        "csv", own, "25 images that can be read, got 1 that can't:\n.*aaa: expected an image file, got nothing there"
+    )
     own.write_text("\n".join(["file,kind,owner", *(f"{row},x" for row in files)]))
     refuses("csv", own, "a column of labels, called label .* Name it with --label-column")
     assert loaded(own, "csv", label_column="kind").class_names == ("a", "b")

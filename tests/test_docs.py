@@ -194,10 +194,10 @@ def test_the_plans_on_the_page_about_comparisons_can_be_trained(tmp_path):
 
 
 def commands(text: str) -> list[list[str]]:
-    """The words after ``graphcaps`` of each command line in a text, also behind torchrun, without comments."""
+    """The words after ``graphcaps`` of each command line in a text, without comments."""
     lines = []
     for line in in_code(text):
-        if match := re.match(r"(?:torchrun .* -m )?graphcaps ([a-z-].*)", line):
+        if match := re.match(r"graphcaps ([a-z-].*)", line):
             lines.append(shlex.split(match[1], comments=True))
     return lines
 

@@ -100,9 +100,9 @@ MUTATIONS = [
     ),
     Mutation(
         "fact 11: the last epoch, not the best on validation",
-        "images/training/loop.py",
-        "best = (val.accuracy, -val.loss) > (state.best_val_accuracy, -state.best_val_loss)",
-        "best = True",
+        "images/training/saving.py",
+        'return max(self.history, key=lambda row: (row["val_accuracy"], -row["val_loss"]))',
+        "return self.history[-1]",
         "test_training.py best_epoch_on_validation",
     ),
     Mutation(

@@ -258,3 +258,10 @@ def test_a_device_that_is_not_there_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(GraphcapsError, match="device: expected a cuda device, but torch finds none. Use --device auto"):
         train(small.config(tmp_path, device="cuda"), progress=False)
+
+
+def test_torchrun_with_several_processes_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    wanted = "WORLD_SIZE: expected 1: a network trains in one process, got 2. Start it without torchrun"
+    with pytest.raises(GraphcapsError, match=wanted):
+        train(small.config(tmp_path), progress=False)

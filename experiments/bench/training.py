@@ -48,7 +48,7 @@ def ours(own: CapsNet, precision: str, device: str) -> Way:
     network = learner.network.train()
 
     def loss(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return network.loss(learner.model(images, labels), images, labels)
+        return network.loss(network(images, labels), images, labels)
 
     return Way(precision, list(network.parameters()), loss, lambda *batch: training_step(learner, *batch)[0], learner)
 

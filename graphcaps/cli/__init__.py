@@ -5,7 +5,6 @@ This module imports little, so that Ctrl-C prints one line instead of a tracebac
 """
 
 import os
-import shutil
 import signal
 import sys
 from types import FrameType
@@ -13,8 +12,6 @@ from types import FrameType
 from ..errors import GraphcapsError, InputError
 from ..names import ALLOW_CODE, escaped
 from .threads import set_waiting
-
-MIN_COLUMNS = 40  # tyro's help hangs on a terminal of two columns
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -57,8 +54,6 @@ def _call(words: list[str], allow_code: bool) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # print \u2022 if the encoding lacks a character
-    if shutil.get_terminal_size().columns < MIN_COLUMNS:
-        os.environ["COLUMNS"] = str(MIN_COLUMNS)
     handler = logging.StreamHandler(sys.stderr)
     handler.format = lambda record: escaped(record.getMessage())  # type: ignore[method-assign]
     logging.basicConfig(handlers=[handler])

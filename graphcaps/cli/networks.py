@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..errors import GraphcapsError, check_whole, expect
+from ..errors import GraphcapsError, InputError, check_whole, expect
 from ..images.config import MACHINE_SETTINGS
 from .arguments import FLAGS, Data, Device, Folder, Out, Run, Settings, check_data, names_run, open_run
 from .columns import aligned, show
@@ -47,12 +47,9 @@ def train(config: Settings, resume: Folder = None) -> None:
         wanted = "no flags but --data, --device, --no-capture and --epochs (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
     result = train(config, resume=resume, overrides=[key for key in may_change if key in flags])
-    from ..images.training.hardware import rank_and_world  # imports torch, after ``train`` has checked the settings
     from ..viz.routing_trace import THRESHOLD
     from .tables import named_line
 
-    if rank_and_world()[0] != 0:  # of several processes, the first one prints
-        return
     low, high = result["test_interval_95"]
     total, count = result["test_images"], result["test_named"]
     named = "" if count is None else f"{named_line(count, total, THRESHOLD)}\n"
@@ -150,18 +147,27 @@ def predict(
     expect(len(images) > named, "images", "at least one file or folder", "none", "graphcaps predict IMAGE")
     check_whole("top", top)
     from ..images.data.listing import image_files
+    from ..images.data.user_images import write_image
     from ..images.training.run_folder import load
-    from .tables import prediction_line, predictions
+    from .tables import input_names, prediction_line, prediction_of, read_for
 
     stdin = [Path(line) for line in sys.stdin.read().splitlines() if line] if Path("-") in images else []
     listed = [path for word in images[named:] for path in (stdin if word == Path("-") else [word])]
     files = [file for path in listed for file in image_files(path)]
     opened = open_run(images[0] if named else None, out)
     model, bad = load(opened), 0
-    for prediction in predictions(opened, model, files, invert, top, save_inputs):
-        if "error" in prediction:
+    inputs = input_names(files, save_inputs) if save_inputs is not None else []
+    for k, path in enumerate(files):
+        try:
+            image = read_for(opened, model, path, invert)
+        except InputError as error:
             bad += 1
-            show(f"graphcaps: {prediction['error']}", file=sys.stderr)
+            show(f"graphcaps: {error}", file=sys.stderr)
+            prediction = {"image": str(path), "error": str(error)}
+        else:
+            prediction = prediction_of(opened, model, path, image, top)
+            if inputs:
+                write_image(inputs[k], image.pixels)
         if json:
             show(dumps(prediction))
         elif "error" not in prediction:
@@ -220,7 +226,6 @@ def export(
     from ..images import export as exporting
     from ..images.training.run_folder import load
 
-    exporting.check_installed()
     network = load(chosen)
     written = exporting.export(network, to or chosen.results / "export" / "network.onnx", chosen.config.dataset)
     sizes = ", ".join(map(str, network.image_shape))

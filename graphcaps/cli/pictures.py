@@ -6,7 +6,7 @@ import os
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -61,8 +61,7 @@ def viz(
     else:
         chosen = open_run(run, out)
         trace, folder = chosen.trace(), chosen.results / "figures"
-    shown: dict[str, Any] = {"image": image, "node": node, "dark": dark}
-    show(*draw(trace, to or folder, what=what, over=over, format=format, **shown))
+    show(*draw(trace, to or folder, what=what, over=over, format=format, image=image, node=node, dark=dark))
 
 
 def explain(
@@ -110,11 +109,12 @@ def explain(
     if picture is not None:
         from ..images.recording import record_picture
         from ..images.training.run_folder import load
-        from .tables import prediction_line, predictions, read_for
+        from .tables import prediction_line, prediction_of, read_for
 
         model, image, name, file = load(chosen), 0, clean(picture.name), picture.stem
-        trace = record_picture(trace, model, read_for(chosen, model, picture).pixels[None], name)
-        [answer] = predictions(chosen, model, [picture], "auto", 1, None)
+        read = read_for(chosen, model, picture)
+        trace = record_picture(trace, model, read.pixels[None], name)
+        answer = prediction_of(chosen, model, picture, read, 1)
         if any(doubt["kind"] == "blank" for doubt in answer["doubts"]):
             return show(prediction_line(answer, "auto"))
         doubts = [doubt["text"] for doubt in answer["doubts"]]

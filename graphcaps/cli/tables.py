@@ -1,17 +1,15 @@
 """Tables and lines that the commands print."""
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import torch
 
 from ..atomic import file_name
-from ..errors import InputError
 from ..images.analysis.accuracy import Evaluation, wilson_interval
 from ..images.analysis.capsule_usage import CapsuleUsage
-from ..images.data import DATASETS, read_image, write_image
+from ..images.data import DATASETS, read_image
 from ..images.data.user_images import ImageFile
 from ..images.models import ImageNetwork, Limits, doubts
 from ..images.models.evidence import Doubt, outside
@@ -53,38 +51,24 @@ def usage_lines(usage: CapsuleUsage) -> str:
     return "\n".join(lines)
 
 
-def predictions(
-    run: Run, model: ImageNetwork, images: list[Path], invert: str, top: int, save: Path | None
-) -> Iterator[dict]:
-    """Yield the network's answer to each image file, in the format of ``graphcaps predict --json``.
-
-    For a file that can't be read, yield the error. If ``save`` is given, save the network's inputs in this folder.
-    """
-    names = input_names(images, save) if save is not None else [None] * len(images)
-    for path, name in zip(images, names, strict=True):
-        try:
-            image = read_for(run, model, path, invert)
-        except InputError as error:
-            yield {"image": str(path), "error": str(error)}
-            continue
-        if name is not None:
-            write_image(name, image.pixels)
-        with torch.no_grad():
-            output = model(image.pixels[None])
-        doubted = doubts(model, image.pixels[None], output)[0] + (Doubt("sheet", image.doubt),) * bool(image.doubt)
-        blank = any(doubt.kind == "blank" for doubt in doubted)
-        scores, order = output.scores[0].sort(descending=True, stable=True)  # (J,)
-        classes = [model.class_names[k] for k in order]
-        threshold = run.threshold if hasattr(output, "lengths") else -1.0  # of a CNN, the highest score is the answer
-        named = classes[: int((scores > threshold).sum())][: model.objects]
-        yield {
-            "image": str(path),
-            "answer": None if blank or not named else named[0] if model.objects == 1 else named,
-            "threshold": threshold,
-            "doubts": [doubt._asdict() for doubt in doubted],
-            "classes": [{"class": k, "score": score} for k, score in zip(classes, scores.tolist(), strict=True)][:top],
-            "inverted": image.inverted,
-        }
+def prediction_of(run: Run, model: ImageNetwork, path: Path, image: ImageFile, top: int) -> dict:
+    """The network's answer to an image file, in the format of ``graphcaps predict --json``."""
+    with torch.no_grad():
+        output = model(image.pixels[None])
+    doubted = doubts(model, image.pixels[None], output)[0] + (Doubt("sheet", image.doubt),) * bool(image.doubt)
+    blank = any(doubt.kind == "blank" for doubt in doubted)
+    scores, order = output.scores[0].sort(descending=True, stable=True)  # (J,)
+    classes = [model.class_names[k] for k in order]
+    threshold = run.threshold if hasattr(output, "lengths") else -1.0  # of a CNN, the highest score is the answer
+    named = classes[: int((scores > threshold).sum())][: model.objects]
+    return {
+        "image": str(path),
+        "answer": None if blank or not named else named[0] if model.objects == 1 else named,
+        "threshold": threshold,
+        "doubts": [doubt._asdict() for doubt in doubted],
+        "classes": [{"class": k, "score": score} for k, score in zip(classes, scores.tolist(), strict=True)][:top],
+        "inverted": image.inverted,
+    }
 
 
 def read_for(run: Run, model: ImageNetwork, path: Path, invert: str = "auto") -> ImageFile:

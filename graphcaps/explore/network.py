@@ -48,6 +48,7 @@ PEN = 2.32 / 20  # stroke width / longer side of a digit in MNIST; width = 2 * a
 MEASURED = (
     "equal_shares",
     "trained_with_equal_shares",
+    "routing_gain",
     "shown_ranks",
     "singles_alone_above_threshold",
     "test_accuracy",
@@ -112,7 +113,7 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
         "stem": _steps([*model.stem.children(), model.primary.conv], getattr(model.primary, "scale", 1.0)),
         "primary": {"types": model.primary.num_types, "dim": model.primary.dim},
         "layers": [_layer(layer) for layer in layers],
-        "decoder": _decoder(model.decoder.layers) if model.reconstructs else None,
+        "decoder": _decoder(model.decoder.layers) if model.decoder is not None else None,
         "limits": {"blank": BLANK, "most": MOST, **model.limits._asdict()},
     }
 

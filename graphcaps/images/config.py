@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-import sys
 import typing
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from ..atomic import reading
 from ..errors import GraphcapsError, InputError, check_name, expect, read_json
 from ..names import AUGMENTS, DATASETS, ENGINES, NETWORKS, OWN_KINDS, Preset, own_images, short_name
 from ..typed import AtLeastZero, Positive, Size, kind_of, refuse
@@ -110,7 +110,7 @@ class TrainConfig:
     epochs: Annotated[int, 1, 1_000_000] = 10
     """Passes over the training images."""
     batch_size: Size = 128
-    """Images per training step, in all processes together; by default a quarter of fewer than 128 training images."""
+    """Images per training step; by default a quarter of fewer than 128 training images."""
     learning_rate: Positive | None = None
     """Peak of Adam's one-cycle learning rate; default: 0.001 for paper and cnn, 0.01 for matrix, 0.02 for matrix-small,
     0.0035 for small, 0.005 for the others."""
@@ -127,7 +127,7 @@ class TrainConfig:
     """Use only deterministic kernels, which are slower on a GPU."""
     capture: bool = True
     """With CUDA, launch the kernels of a training step together, as a CUDA graph; results are the same. --no-capture
-    launches them one by one, to find errors. Several processes, and routings that wait for the GPU, always do so."""
+    launches them one by one, to find errors. Routings that wait for the GPU always do so."""
     out: Path = Path("runs")
     """Folder in which the run folder is made."""
     name: str = ""
@@ -216,24 +216,17 @@ class TrainConfig:
         usual = {field.name: field.default for field in dataclasses.fields(self)} | {"routing": self._default_routing()}
         return [key for key, default in usual.items() if getattr(self, key) != default]
 
-    def command(self, here: bool = False) -> str:
+    def command(self) -> str:
         """The command that trains with these settings on any machine. It omits defaults and folders.
-
-        With ``here``, it repeats a run on this machine: it has the folder of the data, and of a routing's module.
 
         >>> TrainConfig(dataset="digits", epochs=3).command()
         'graphcaps train --dataset digits --epochs 3'
         """
-        words, module = ["graphcaps train"], sys.modules.get(self.routing.partition(":")[0])
-        if here and module is not None and (file := getattr(module, "__file__", None)):
-            folder = Path(file).absolute().parents[module.__name__.count(".") + (Path(file).stem == "__init__")]
-            words.insert(0, f"PYTHONPATH={shlex.quote(str(folder))}")
+        words = ["graphcaps train"]
         for key in self.changed():
             if key not in ("data", "out", "name", "capture"):
                 value = getattr(self, key)
                 words.append(f"--{key.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}"))
-        if here and self.dataset != "digits":
-            words.append(f"--data {shlex.quote(str(self.data.absolute()))}")
         return " ".join(words)
 
     def to_json(self, **about) -> str:
@@ -251,14 +244,11 @@ class TrainConfig:
         Raises:
             GraphcapsError: the text is another one. The message names ``source``.
         """
-        try:
+        with reading(source, "settings of a run as JSON", kind=GraphcapsError):
             stored = read_json(text, format_version=int, settings=dict)
-            version, settings = stored["format_version"], stored["settings"]
-        except ValueError as error:
-            raise GraphcapsError(f"{source}: expected settings of a run as JSON, got: {error}") from None
+        version, settings = stored["format_version"], without_removed(stored["settings"])
         if version != FORMAT_VERSION:
             raise GraphcapsError(f"{source}: expected format {FORMAT_VERSION}, got {version!r}. {OTHER_VERSION}")
-        settings = without_removed(settings)
         if unknown := sorted(settings.keys() - {field.name for field in dataclasses.fields(cls)}):
             got = f"unknown {', '.join(unknown)}. {OTHER_VERSION}"
             raise GraphcapsError(f"{source}: expected the settings of train, got {got}")

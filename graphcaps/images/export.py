@@ -7,6 +7,7 @@ last layer, after its last iteration. The routing is that of the engine ``torch`
 the edges as constants. ``metadata_of`` describes the network in the file.
 """
 
+import copy
 import importlib.util
 import json
 from pathlib import Path
@@ -24,8 +25,7 @@ from ..nn.routed import route_layer
 from ..routing import engine
 from .config import short_name
 from .data import DATASETS
-from .models import CNN, ImageNetwork, MatrixCapsNet
-from .models.network import check_images
+from .models import ImageNetwork, MatrixCapsNet
 
 TOLERANCE = 1e-4  # largest accepted difference of scores
 TESTED_ON = 32  # number of random images for which scores are compared
@@ -43,24 +43,20 @@ class ExportedFile(NamedTuple):
 class Exportable(nn.Module):
     """The module that is exported: a network without its decoder, which also returns the last layer's couplings."""
 
-    def __init__(self, network: Any):
+    def __init__(self, network: ImageNetwork):
         super().__init__()
-        self.image_shape, self.has_poses = network.image_shape, isinstance(network, MatrixCapsNet)
-        # Leave out the decoder of capsule networks: it would be most of the file.
-        self.layers: Any = network if isinstance(network, CNN) else None
-        if network.routes:
-            self.front = nn.Sequential(network.stem, network.primary, network.between)
-            self.capsules = network.capsules
+        self.network: Any = copy.deepcopy(network)
+        self.network.decoder = None  # it would be most of the file
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
         """Map images (B, C, H, W) in [0, 1] to named outputs, whose first dimension is the batch."""
-        if self.layers is not None:
-            return {"scores": self.layers(images).scores}
-        check_images(images, self.image_shape)
-        parents = route_layer(self.capsules, self.front(images), coupling=True)
+        if not self.network.routes:
+            return {"scores": self.network(images).scores}
+        layer = self.network.capsules
+        parents = route_layer(layer, self.network.children_of(images), coupling=True)
         coupling = required(parents.coupling, "routing", "one that returns its couplings")
-        couplings = coupling.unflatten(0, (self.capsules.num_children, -1)).movedim(-1, 0)  # (B, I, J)
-        if self.has_poses:
+        couplings = coupling.unflatten(0, (layer.num_children, -1)).movedim(-1, 0)  # (B, I, J)
+        if isinstance(self.network, MatrixCapsNet):
             poses = parents.pose.transpose(0, 1)  # (B, J, 16)
             return {"scores": parents.activation.transpose(0, 1), "poses": poses, "couplings": couplings}
         capsules = parents.v.transpose(0, 1)  # (B, J, D)

@@ -84,7 +84,7 @@ def pictures(model: CapsNet, images: torch.Tensor) -> dict[str, Any]:
     Without a trained decoder, there are none.
     """
     fields: dict[str, Any] = {}
-    if model.reconstructs and model.reconstruction_weight:
+    if model.decoder is not None and model.reconstruction_weight:
         with torch.no_grad():
             output = CapsNet.forward(model, images)  # not model(images): training runs that in autocast
             fields["reconstructions"] = to_bytes(model.decoder(output.capsules, output.lengths.argmax(dim=1)))

@@ -98,7 +98,7 @@ def test_a_run_goes_on_after_any_file_operation_and_a_full_disk_loses_no_epoch(
         run, failed = folder / "run", DISK.done[-1] + ended
         saves = not any(name in failed for name in ("last", "config", "lock")) and (run / "checkpoints").exists()
         if fail is full and saves:
-            assert Run.open(run).newest_checkpoint()[0][2]["state"]["epoch"] == min(len(epochs), 2)
+            assert Run.open(run).newest_checkpoint().head["state"]["epoch"] == min(len(epochs), 2)
         if not run.exists():
             run = Path(train(small.config(folder), progress=False)["run"])
         elif Run.open(run).result() is None:

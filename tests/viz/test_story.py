@@ -28,9 +28,9 @@ def test_the_story_goes_from_the_ink_alone_to_the_ink_tinted_in_eight_seconds(tr
     assert (frames[0].position, frames[-1].position) == (-1, 14)
     pixels = np.repeat(np.moveaxis(trace.images[10], 0, -1), 3, axis=2) / 255
     for position, title, alone in (
-        (-1, "Two digits share this ink. Whose stroke is whose?", True),
+        (-1, "Two digits share this ink. How does a network tell them apart?", True),
         (0, "At first, all parts divide themselves equally among 10 digits", False),
-        (6.5, "Parts side with the digit that they agree on", False),
+        (6.5, "Parts side with the digit that their votes agree with", False),
         (13, "8 parts choose 9, 7 choose 1", False),
         (14, "8 parts choose 9, 7 choose 1", True),
     ):

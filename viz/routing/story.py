@@ -50,16 +50,16 @@ class StoryPicture(GraphPicture):
             return
         (digit, digits), parts, title = self.trace.parent_word, self.words[1], "Whose is this ink?"
         if position < 0 and len(self.named) == 2:
-            title = f"Two {digits} share this ink. Whose stroke is whose?"
+            title = f"Two {digits} share this ink. How does a network tell them apart?"
         elif position >= self.timeline.end:
             title = self.choice(step)
         elif position > 0:
-            title = f"{parts.capitalize()} side with the {digit} that they agree on"
+            title = f"{parts.capitalize()} side with the {digit} that their votes agree with"
         elif position == 0:
             title = f"At first, all {parts} divide themselves equally among {len(self.names)} {digits}"
         self._heading.say(title, f"Round {round(step) + 1} of {len(self.timeline)}" if position >= 0 else "")
-        rule = f"A pixel is tinted by how\nstrongly each {digit}'s decoded\n"
-        self.panels[0].below.set_text(rule + "picture covers it, weighted\nby its gained shares")
+        rule = f"Colours: each {digit}'s picture\nby the decoder, the stronger\n"
+        self.panels[0].below.set_text(f"{rule}the more it has won of the\n{parts}. Mixed: both.")
         panel, share = self.panels[0], (1 - np.cos(np.pi * (position - step))) / 2
         left, right, bottom, top = self._place
         size = min((self._height - 130) / (bottom - top), 1.8)

@@ -85,12 +85,8 @@ def wilson_interval(correct: int, total: int) -> tuple[float, float]:
     return max(0.0, (centre - half) / (1 + spread)), min(1.0, (centre + half) / (1 + spread))
 
 
-def no_progress(share: float) -> None:
-    """An ``OnProgress`` that does nothing."""
-
-
 def in_eval_mode(
-    model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress
+    model: ImageNetwork, batches: Batches, on_progress: OnProgress | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield images and labels of ``batches`` in order, with the network in eval mode; restore its mode at the end."""
     training, seen = model.training, 0
@@ -99,13 +95,14 @@ def in_eval_mode(
         for images, labels in batches.in_order():
             yield images, labels
             seen += len(labels)
-            on_progress(seen / batches.num_images)
+            if on_progress is not None:
+                on_progress(seen / batches.num_images)
     finally:
         model.train(training)
 
 
 @torch.no_grad()
-def evaluate(model: ImageNetwork, batches: Batches, on_progress: OnProgress = no_progress) -> Evaluation:
+def evaluate(model: ImageNetwork, batches: Batches, on_progress: OnProgress | None = None) -> Evaluation:
     """Classify all images of ``batches`` in eval mode, on their device; restore the model's mode at the end."""
     predicted, labels, losses, evidence = [], [], [], []
     for images, truth in in_eval_mode(model, batches, on_progress):

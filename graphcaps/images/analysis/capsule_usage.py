@@ -24,7 +24,7 @@ from ...nn.routed import Poses, RoutedLayer, activation_of, route_layer
 from ..data import Batches
 from ..models import CapsNet
 from ..models.answers import overlaid
-from .accuracy import OnProgress, in_eval_mode, no_progress
+from .accuracy import OnProgress, in_eval_mode
 
 DEAD_AT_MOST = 0.01  # length
 STARVED_AT_MOST = 1.01  # relative coupling
@@ -112,7 +112,7 @@ class CapsuleUsage:
 
 @torch.no_grad()
 def capsule_usage(
-    model: CapsNet, batches: Batches, on_progress: OnProgress = no_progress, all_layers: bool = False
+    model: CapsNet, batches: Batches, on_progress: OnProgress | None = None, all_layers: bool = False
 ) -> list[CapsuleUsage]:
     """Measure the last layer, or with ``all_layers`` each routed layer, lowest first. The network runs in eval mode."""
     layers: list[Any] = [*model.between, model.capsules]

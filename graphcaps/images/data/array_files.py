@@ -29,7 +29,6 @@ WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
 UNITS = (1, 15, 16, 31, 63, 100, 127, 255, 1023, 4095, 65535)  # usual numbers of white
 ALIKE = 0.9  # rows of pixels are alike if their difference is below this share of another's
 LONG = 4  # longest proportion of an image
-NPZ_KEYS = ("x_{}", "y_{}"), ("{}_images", "{}_labels")
 
 if TYPE_CHECKING:
     import pandas
@@ -128,11 +127,7 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
 
 
 def shape_of_rows(rows: np.ndarray, name: str) -> np.ndarray:
-    """Turn rows (N, K) into images (N, side, side, 1 or 3): the shape in which a row of pixels is most like the next.
-
-    Raises:
-        InputError: K fits no square image, or another shape fits as well or better.
-    """
+    """Turn rows (N, K) into images (N, side, side, 1 or 3): the shape in which rows of pixels are most alike."""
     count = rows.shape[1]
     channels = 1 if math.isqrt(count) ** 2 == count else 3
     side = math.isqrt(count // channels)
@@ -144,40 +139,25 @@ def shape_of_rows(rows: np.ndarray, name: str) -> np.ndarray:
         return float(np.abs(some[:, width:] - some[:, :-width]).mean()) if width < count else math.inf
 
     fix = "Save them as arrays with their shape: npz:PATH, images (N, H, W, C)"
-    if channels == 1 and side < 8:
-        return rows.reshape(-1, side, side, 1)
     if channels == 1:
-        widths = [
-            n for n in range(1, count + 1) if count % n == 0 and count / LONG <= n * n <= count * LONG and n != side
-        ]
-        better = min(widths, key=unlike, default=side)
+        widths = [n for n in range(1, count + 1) if count % n == 0 and count / LONG <= n * n <= count * LONG]
+        better = min(widths, key=unlike)
         got = f"rows of {better} numbers that fit better: {count // better} x {better} grey"
         got += f", or {side // 2} x {side // 2} with 4 channels" * (side % 2 == 0 and better in (2 * side, side // 2))
-        expect(unlike(better) >= ALIKE * unlike(side), name, f"{side} x {side} grey pixels", got, fix)
+        fits = side < 8 or unlike(better) >= ALIKE * unlike(side)
+        expect(fits, name, f"{side} x {side} grey pixels", got, fix)
         return rows.reshape(-1, side, side, 1)
     mixed, planar = unlike(3 * side), unlike(side)
     got = "numbers that may also be 3 planes of colour"
     clear = mixed == planar == 0 or min(mixed, planar) < ALIKE * max(mixed, planar)
     expect(clear, name, f"{side} x {side} pixels of 3 numbers", got, fix)
-    shape = (-1, side, side, 3) if mixed <= planar else (-1, 3, side, side)
-    return rows.reshape(shape) if mixed <= planar else rows.reshape(shape).transpose(0, 2, 3, 1)
-
-
-def read_bytes(path: Path, magic: int, dims: int) -> np.ndarray:
-    """Read an array of bytes from a file in MNIST's format, or its .gz: ``magic``, as many sizes as dims, values."""
-    with reading(path, "a whole file in MNIST's format", "Fetch it again"):
-        data = contents(path)
-        start, *shape = np.frombuffer(data, ">u4", 1 + dims).tolist()
-        if start != magic:
-            raise ValueError(f"{data[:15]!r}...")
-        return np.frombuffer(data, np.uint8, offset=4 * (1 + dims)).reshape(shape)
+    if mixed <= planar:
+        return rows.reshape(-1, side, side, 3)
+    return rows.reshape(-1, 3, side, side).transpose(0, 2, 3, 1)
 
 
 def _read_files(kind: str, path: Path, label_column: str) -> Arrays:
-    """Read a file; or, in a folder, all files whose names contain a part. Files without labels are left out.
-
-    EMNIST's files store rows as columns: they are turned upright.
-    """
+    """Read a file; or, in a folder, all files whose names contain a part. Files without labels are left out."""
     pattern, files = re.compile(FILE_NAME + ENDINGS[kind], re.IGNORECASE), {"train": {"": path}}
     if path.is_dir():
         files = {}
@@ -190,13 +170,14 @@ def _read_files(kind: str, path: Path, label_column: str) -> Arrays:
         several = f"also {', '.join(other.name for other in others)}"
         expect(not others, f"{first}", f"no other file of {part} images", several, "Use a folder for each data set")
         pair = _read_idx(first, path) if kind == "idx" else _read_csv(first, label_column)
-        if pair is not None and "emnist" in str(first.name).lower() and pair[0].shape[1] == pair[0].shape[2]:
-            log.warning("read as EMNIST, whose images lie on their side, and turned upright: %s", first)
-            pair = pair[0].swapaxes(1, 2), pair[1]
-        if pair is not None:
-            arrays[part] = pair
-        else:
+        if pair is None:
             log.warning("left out, because it has no labels: %s", first)
+            continue
+        images, labels = pair
+        if "emnist" in first.name.lower() and images.shape[1] == images.shape[2]:
+            log.warning("read as EMNIST, whose images lie on their side, and turned upright: %s", first)
+            images = images.swapaxes(1, 2)
+        arrays[part] = images, labels
     wanted = "train-images-idx3-ubyte or its .gz" if kind == "idx" else "train.csv, with labels"
     expect(len(arrays) > 0, str(path), f"a file such as {wanted}", "none")
     return arrays
@@ -208,23 +189,28 @@ def _read_idx(path: Path, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     inside = sorted((folder if folder.is_dir() else path.parent).rglob(f"{wanted}*"))
     labels = [file for file in inside if file.name.removesuffix(".gz") == wanted and file.is_file()]
     expect(len(labels) > 0, str(path), f"{wanted} or its .gz beside it", "none")
-    # MNIST's files start with two zero bytes, a type (8: uint8) and the number of dims. Integers are big-endian.
-    return read_bytes(path, 0x803, 3), read_bytes(labels[0], 0x801, 1)
+    return _read_bytes(path, 3), _read_bytes(labels[0], 1)
+
+
+def _read_bytes(path: Path, dims: int) -> np.ndarray:
+    """Read a file in MNIST's format: two zero bytes, a type (8: uint8), the number of dims, big-endian sizes, bytes."""
+    with reading(path, "a whole file in MNIST's format", "Fetch it again"):
+        data = contents(path)
+        if data[:4] != bytes([0, 0, 8, dims]):
+            raise ValueError(f"{data[:15]!r}...")
+        return np.frombuffer(data, np.uint8, offset=4 + 4 * dims).reshape(np.frombuffer(data, ">u4", dims, 4))
 
 
 def _read_csv(path: Path, label_column: str) -> tuple[np.ndarray, np.ndarray] | None:
     """Read a table whose rows have a label and pixels. Return None if there are no labels."""
     table = Table.open(path)
-    column, header = label_of_pixels(table, label_column)
+    column = label_of_pixels(table, label_column)
     if column is None:
         return None
-    head = table.cells(0) if header else []
-    ids = [k for k, cell in enumerate(head) if k != column and cell.lower() in NUMBERS_OF_IMAGES]
-    values = table.values(header, [column, *ids])
-    labels = values[column].str.strip().to_numpy(str)
-    if (labels == "").any():
-        row, got = int((labels == "").argmax()) + header, f"{int((labels == '').sum())} of {len(labels)} without"
-        table.refuse(row, column, "a label for each image", got)
+    ids = [k for k, name in enumerate(table.names) if k != column and name in NUMBERS_OF_IMAGES]
+    values = table.values([column, *ids])
+    table.check(values[column] != "", column, "a label for each image")
+    labels = values[column].to_numpy(str)
     if all(WHOLE.fullmatch(label) for label in labels):
         labels = labels.astype(np.int64)
     return shape_of_rows(values.drop(columns=[column, *ids]).to_numpy(), str(path)), labels
@@ -244,7 +230,8 @@ def _read_npz(path: Path) -> Arrays:
         with stored:
             arrays = {name.lower(): stored[name] for name in stored.files}
     keys = [("train", "images", "labels"), ("train", "x", "y"), ("train", "data", "target")]
-    keys += [(part, x.format(part), y.format(part)) for part in PARTS for x, y in NPZ_KEYS]
+    for part in PARTS:
+        keys += [(part, f"x_{part}", f"y_{part}"), (part, f"{part}_images", f"{part}_labels")]
     pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}
     wanted = "x_train and y_train, train_images and train_labels, or images and labels"
     expect(bool(pairs), str(path), wanted, ", ".join(arrays))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ...errors import check_whole, expect
+from ...errors import expect
 from ...names import AUGMENTS
 from ...typed import Count, Size, typed
 from .augment import draw_clutter, draw_moves, ink_room, windows
@@ -27,10 +27,9 @@ class Batches:
 
     Args:
         images: N images, or ``Pairs``, whose digits are always shifted by up to 4 pixels.
-        batch_size: images per step in all processes together, from ``world`` to N.
+        batch_size: images per step, from 1 to N.
         device: device of the images and the batches.
         augment: as in ``TrainConfig``. ``Pairs`` accept ``"none"`` and ``"shift"``, with the same result.
-        rank, world: the number of this process, which gets a slice of each batch, and the number of processes.
 
     Raises:
         InputError: an argument is outside its range.
@@ -49,18 +48,17 @@ class Batches:
         device: torch.device | str = "cpu",
         seed: Count = 0,
         augment: str = "none",
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
         expect(augment in AUGMENTS, "augment", f"one of {', '.join(AUGMENTS)}", repr(augment))
-        check_whole("batch_size", batch_size, world, wanted=f"an integer >= {world}, one image per process")
-        self.batch_size, self._seed, self._rank, self._world = batch_size, seed, rank, world
-        self._source: _PairSource | _ImageSource
-        if isinstance(images, Pairs):
-            expect(augment in ("none", "shift"), "augment", "none or shift for pairs", repr(augment))
-            self._source = _PairSource(images, device)
-        else:
-            self._source = _ImageSource(images.to(device), augment)
+        self.batch_size, self._seed = batch_size, seed
+        fits = augment != "anywhere" or not isinstance(images, Pairs)
+        expect(fits, "augment", "none or shift for pairs", repr(augment))
+        self._images = images.to(device)
+        self._reach = self._images.shift if augment == "shift" else 0  # largest move in pixels
+        self._room = None
+        if augment == "anywhere":
+            self._room = ink_room(self._images.pixels).cpu()
+            self._reach = int(self._room.max())
 
     def __len__(self) -> int:
         """Number of steps in an epoch."""
@@ -68,8 +66,8 @@ class Batches:
 
     @property
     def num_images(self) -> int:
-        """N, the number of images in all processes together."""
-        return len(self._source.labels)
+        """N, the number of images."""
+        return len(self._images)
 
     @typed
     def epoch(self, epoch: Count, start: Count = 0) -> Iterator[tuple[Tensor, Tensor]]:
@@ -88,17 +86,15 @@ class Batches:
         expect(0 <= start < len(bounds), "start", f"0 to {len(self)}, the steps of an epoch", start)
         seed = int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0])
         generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(self.num_images, generator=generator).to(self._source.labels.device)
-        take = self._source.in_order(order, generator)
-        return (take(self._slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
-
-    def weight(self, step: int) -> float:
-        """The weight of this process's mean in an average over processes at a step; 1 if all slices are equal."""
-        first, last = self._bounds()[step : step + 2]
-        return len(range(self.num_images)[self._slice(first, last)]) * self._world / (last - first)
+        order = torch.randperm(self.num_images, generator=generator).to(self._images.labels.device)
+        if isinstance(self._images, Pairs):
+            take = _without_some(_pairs(self._images, order, generator), self._images, generator)
+        else:
+            take = self._moved(order, generator)
+        return (take(slice(*ends)) for ends in itertools.pairwise(bounds[start:]))
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Iterate over all images in order, without augmentation. Every process receives whole batches."""
+        """Iterate over all images in order, without augmentation."""
         for first in range(0, self.num_images, self.batch_size):
             yield self.at(slice(first, first + self.batch_size))
 
@@ -108,110 +104,81 @@ class Batches:
 
     @functools.cached_property
     def _fixed(self) -> Take:
-        return self._source.in_order(torch.arange(self.num_images, device=self._source.labels.device))
+        if isinstance(self._images, Pairs):
+            return _pairs(self._images, torch.arange(self.num_images, device=self._images.labels.device))
+        return lambda places: (to_float(self._images.pixels[places]), self._images.labels[places])
+
+    def _moved(self, order: Tensor, generator: torch.Generator) -> Take:
+        """The images in the order ``order`` (N,), each with its own random move."""
+        if self._room is None:
+            corners = torch.randint(0, 2 * self._reach + 1, (2, len(order)), generator=generator)
+        else:
+            numbers = torch.rand(2, len(order), generator=generator, dtype=torch.float64)
+            corners = self._reach - draw_moves(self._room[:, :, order.cpu()], numbers)
+        top, left = corners.to(order.device)  # of the part of a padded image that is cut out
+
+        def take(places: slice | Tensor) -> tuple[Tensor, Tensor]:
+            padded = pad(self._images.pixels[order[places]], [self._reach] * 4)
+            shown = windows(padded, top[places], left[places], self._images.image_shape[1:])
+            return to_float(shown), self._images.labels[order[places]]
+
+        return take
 
     def _bounds(self) -> list[int]:
         """The start of each batch in an epoch, and the end of the last batch.
 
-        If a process would get only one image of the last batch, or none, this batch is merged with the one before it,
-        because batch norm can't train on one image.
+        A last batch of one image is merged with the one before it, because batch norm can't train on one image.
         """
         count = self.num_images
         expect(self.batch_size <= count, "batch_size", f"at most {count}, the number of images", self.batch_size)
         bounds = [*range(0, count, self.batch_size), count]
-        if 0 < count % self.batch_size < 2 * self._world:
+        if count % self.batch_size == 1:
             del bounds[-2]
         return bounds
 
-    def _slice(self, first: int, last: int) -> slice:
-        """This process's slice of the batch from ``first`` up to ``last``, exclusive."""
-        size = last - first
-        return slice(first + size * self._rank // self._world, first + size * (self._rank + 1) // self._world)
 
+def _pairs(pairs: Pairs, order: Tensor, generator: torch.Generator | None = None) -> Take:
+    """The pairs whose first digits are in the order ``order`` (N,), with random partners and shifts.
 
-class _ImageSource:
-    """Source of images for ``Batches``, either unchanged or with random moves for an epoch."""
-
-    def __init__(self, images: Images, augment: str) -> None:
-        self.labels, self._images = images.labels, images
-        self._room, self._reach = None, images.shift if augment == "shift" else 0  # largest move in pixels
-        if augment == "anywhere":
-            self._room = ink_room(images.pixels).cpu()
-            self._reach = int(self._room.max())
-
-    def in_order(self, order: Tensor, generator: torch.Generator | None = None) -> Take:
-        """The images in the order ``order`` (N,): unchanged, or each with its own random move."""
-        count = len(order)
-        if generator is None:
-            corners = torch.full((2, count), self._reach)  # of the part of a padded frame that is cut out
-        elif self._room is None:
-            corners = torch.randint(0, 2 * self._reach + 1, (2, count), generator=generator)
-        else:
-            numbers = torch.rand(2, count, generator=generator, dtype=torch.float64)
-            corners = self._reach - draw_moves(self._room[:, :, order.cpu()], numbers)
-        top, left = corners.to(order.device)
-
-        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
-            rows = order[here]
-            frames = pad(self._images.pixels[rows], [self._reach] * 4)
-            return to_float(windows(frames, top[here], left[here], self._images.image_shape[1:])), self.labels[rows]
-
-        return take
-
-
-class _PairSource:
-    """Source of layers (B, 2, C, H, W) with one digit each, and of their labels (B, 2), the lower class first.
-
-    Every digit is combined with a digit of another class; both are shifted by up to ``REACH`` pixels each way (Sabour,
-    Frosst & Hinton 2017, section 6.1).
+    A partner is a digit of another class. Both digits are shifted by up to ``REACH`` pixels each way (Sabour, Frosst &
+    Hinton 2017, section 6.1). Without a generator, partners and shifts are the same on any machine.
     """
+    if generator is None:
+        numbers = torch.from_numpy(np.random.RandomState(FIXED_SEED).random_sample((5, len(order))))
+    else:
+        numbers = torch.rand(5, len(order), generator=generator, dtype=torch.float64)
+    partners = draw_partners(pairs.labels.cpu(), numbers[0]).to(order.device)
+    corners = (numbers[1:] * (2 * REACH + 1)).long().unflatten(0, (2, 2)).to(order.device)  # (axes 2, digits 2, N)
 
-    def __init__(self, pairs: Pairs, device: torch.device | str) -> None:
-        self.labels, self._size = pairs.labels.to(device), pairs.image_shape[1:]
-        self._padded = pad(pairs.pixels.to(device), [2 * REACH] * 4)
+    def take(places: slice | Tensor) -> tuple[Tensor, Tensor]:
+        rows = order[places]
+        both = torch.stack([rows, partners[rows]], dim=1)  # (B, 2)
+        labels, ascending = pairs.labels[both].sort(dim=1)
+        top, left = corners[:, :, rows].mT.flatten(1)  # (2 B,)
+        padded = pad(pairs.pixels[both.gather(1, ascending).flatten()], [2 * REACH] * 4)
+        return to_float(windows(padded, top, left, pairs.image_shape[1:])).unflatten(0, (-1, 2)), labels
 
-    def in_order(self, order: Tensor, generator: torch.Generator | None = None) -> Take:
-        """The pairs whose first digits are in the order ``order`` (N,), with random partners and shifts.
+    return take
 
-        With a generator, ``SINGLES`` of them lose one digit, and ``EMPTY`` lose both.
 
-        Without a generator, partners and shifts are the same on any machine.
-        """
-        if generator is None:
-            numbers = torch.from_numpy(np.random.RandomState(FIXED_SEED).random_sample((5, len(order))))
-        else:
-            numbers = torch.rand(5, len(order), generator=generator, dtype=torch.float64)
-        device = self.labels.device
-        partners = draw_partners(self.labels.cpu(), numbers[0]).to(device)
-        corners = (numbers[1:] * (2 * REACH + 1)).long().unflatten(0, (2, 2)).to(device)  # (axes 2, digits 2, N)
+def _without_some(take_whole: Take, pairs: Pairs, generator: torch.Generator) -> Take:
+    """The pairs without one digit (``SINGLES``), or with clutter instead of both digits (``EMPTY``)."""
+    chance, device = torch.rand(len(pairs), generator=generator), pairs.labels.device
+    empty = chance < EMPTY
+    absent = torch.stack([chance < EMPTY + SINGLES / 2, empty | (chance >= 1 - SINGLES / 2)], dim=1).to(
+        device
+    )  # (N, 2)
+    clutter = draw_clutter(int(empty.sum()), pairs.image_shape, generator)
+    clutter = pad(clutter, (0, 0, 0, 0, 0, 0, 1, 0)).to(device)  # number 0 is black
+    number = torch.where(empty, empty.cumsum(0), 0).to(device)  # (N,)
 
-        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
-            rows = order[here]
-            both = torch.stack([rows, partners[rows]], dim=1)  # (B, 2)
-            labels, ascending = self.labels[both].sort(dim=1)
-            top, left = corners[:, :, rows].mT.flatten(1)  # (2 B,)
-            layers = windows(self._padded[both.gather(1, ascending).flatten()], top, left, self._size)
-            return to_float(layers).unflatten(0, (-1, 2)), labels
+    def take(places: slice | Tensor) -> tuple[Tensor, Tensor]:
+        layers, labels = take_whole(places)
+        layers = layers.masked_fill(absent[places][:, :, None, None, None], 0)
+        layers[:, 0] += to_float(clutter[number[places]])
+        return layers, labels.masked_fill(absent[places], ABSENT)
 
-        return take if generator is None else self._without_some(take, len(order), generator)
-
-    def _without_some(self, pairs: Take, count: int, generator: torch.Generator) -> Take:
-        """The pairs, some without one digit, some with clutter instead of both."""
-        chance = torch.rand(count, generator=generator)
-        empty = chance < EMPTY
-        absent = torch.stack([chance < EMPTY + SINGLES / 2, empty | (chance >= 1 - SINGLES / 2)], dim=1)  # (N, 2)
-        clutter = draw_clutter(int(empty.sum()), (self._padded.shape[1], *self._size), generator)
-        device = self.labels.device
-        absent, clutter = absent.to(device), pad(clutter, (0, 0, 0, 0, 0, 0, 1, 0)).to(device)  # number 0 is black
-        number = torch.where(empty, empty.cumsum(0), 0).to(device)  # (N,)
-
-        def take(here: slice | Tensor) -> tuple[Tensor, Tensor]:
-            layers, labels = pairs(here)
-            layers = layers.masked_fill(absent[here][:, :, None, None, None], 0)
-            layers[:, 0] += to_float(clutter[number[here]])
-            return layers, labels.masked_fill(absent[here], ABSENT)
-
-        return take
+    return take
 
 
 def draw_partners(labels: Tensor, numbers: Tensor) -> Tensor:

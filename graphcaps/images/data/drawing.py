@@ -42,8 +42,13 @@ def cut_ink(levels: np.ndarray, invert: Literal["auto"] | bool = "auto") -> Draw
     ``MIN_CONTRAST`` everywhere.
     """
     levels = _reduced(levels)
-    sheets = [(sheet, _cut(*_alone(levels, sheet), invert)) for sheet in _sheets(levels)]
-    sheets = [(sheet, drawing) for sheet, drawing in sheets if drawing.ink.max() >= MIN_CONTRAST]
+    sheets = []
+    for sheet in _sheets(levels):
+        box = ndimage.find_objects(sheet.astype(np.int8))[0]
+        alone = np.where(sheet[box], levels[box], np.median(levels[sheet]))  # outside, the levels are the ground's
+        drawing = _cut(alone, sheet[box], invert)
+        if drawing.ink.max() >= MIN_CONTRAST:
+            sheets.append((sheet, drawing))
     inner = [pair for pair in sheets if not any(_is_within(other, pair[0]) for other, _ in sheets)]
     everywhere = np.ones(levels.shape, bool)
     found = inner or [(everywhere, _cut(levels, everywhere, invert))]
@@ -111,12 +116,6 @@ def _has_four_corners(area: np.ndarray) -> bool:
     across = (hull - one) @ np.array([-along[1], along[0]])
     quadrilateral = gaps.max() * (across.max() - across.min()) / 2
     return bool(min(area.sum(), quadrilateral) >= FOUR_CORNERS * size)
-
-
-def _alone(levels: np.ndarray, sheet: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cut the box of a sheet out of the image. Outside the sheet, the levels become its median level."""
-    box = ndimage.find_objects(sheet.astype(np.int8))[0]
-    return np.where(sheet[box], levels[box], np.median(levels[sheet])), sheet[box]
 
 
 def _ground_is_light(levels: np.ndarray, window: int, light: np.ndarray, dark: np.ndarray) -> bool:
@@ -189,8 +188,5 @@ def _frames(labels: np.ndarray, n: int, box: tuple[slice, ...], other: tuple[sli
     """Whether part n is a frame: its ink lies only along the sides of its box, and the box contains another part."""
     part = labels[box] == n
     y, x = (max(1, round(FRAME_LINES * side)) for side in part.shape)
-    return _is_around(box, other) and not part[y:-y, x:-x].any()
-
-
-def _is_around(box: tuple[slice, ...], other: tuple[slice, ...]) -> bool:
-    return all(a.start < b.start and b.stop < a.stop for a, b in zip(box, other, strict=True))
+    is_around = all(a.start < b.start and b.stop < a.stop for a, b in zip(box, other, strict=True))
+    return is_around and not part[y:-y, x:-x].any()

@@ -42,10 +42,8 @@ class Images:
 
     def __post_init__(self) -> None:
         pixels, labels = self.pixels, self.labels
-        fits = pixels.dtype == torch.uint8 and pixels.dim() == 4 and pixels.numel() > 0
-        got = f"{pixels.dtype} {tuple(pixels.shape)}"
-        expect(fits, "pixels", "uint8 (N, C, H, W) that isn't empty", got)
-        count = len(pixels)
+        fits, count = pixels.dtype == torch.uint8 and pixels.dim() == 4 and pixels.numel() > 0, len(pixels)
+        expect(fits, "pixels", "uint8 (N, C, H, W) that isn't empty", f"{pixels.dtype} {tuple(pixels.shape)}")
         fits = len(labels) == count and (labels.dtype, labels.dim()) in ((torch.int64, 1), (torch.bool, 2))
         wanted, got = f"int64 ({count},), one per image, or bool ({count}, J)", f"{labels.dtype} {tuple(labels.shape)}"
         expect(fits, "labels", wanted, got)

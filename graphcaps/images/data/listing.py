@@ -6,8 +6,6 @@ validation and testing. The layout is decided from the whole tree. Where it can 
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import logging
 import os
 from collections import Counter, defaultdict
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...atomic import MADE_HERE
 from ...errors import expect
 from ...names import clean
-from .tables import HEADERS, NUMBERS_OF_IMAGES, Table, named
+from .tables import HEADERS, NUMBERS_OF_IMAGES, Table
 from .user_images import decodable
 
 if TYPE_CHECKING:
@@ -38,16 +36,10 @@ log = logging.getLogger(__name__)
 
 
 def list_folder(path: Path) -> pandas.DataFrame:
-    """List the images in each class's folder. Log in one line what was taken for what, and what wasn't.
-
-    The table has the columns file, label and split.
-
-    Raises:
-        InputError: ``path`` isn't a folder, has no folder of a class, or can be read in two ways.
-    """
-    expect(path.is_dir(), str(path), "a folder", "a file")
+    """List the images in each class's folder: file, label and split. Log in one line what was taken for what."""
     import pandas
 
+    expect(path.is_dir(), str(path), "a folder", "a file")
     files, omitted = find_images(path)
     folders, part = [file.parts[len(path.parts) : -1] for file in files], None
     while part is None and len(tops := {names[0] for names in folders if names}) == 1 and max(map(len, folders)) > 1:
@@ -89,90 +81,72 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
     """
     import pandas
 
-    if path.is_dir():
+    table, top = Table.open(path), path.parent
+    places = [k for k, cell in enumerate(table.cells(0)) if _at(top, cell)]
+    table.header = not places
+    names = table.names
+    file, label, part = (table.named(kind) for kind in HEADERS)
+    if places:
+        file = places[0]
+    elif file is None and len(table.lines) > 1 and not any("pixel" in name for name in names):
+        ids = [k for k, name in enumerate(names) if name in NUMBERS_OF_IMAGES]
+        images = _find(top, [table.cells(1)[k] for k in ids])
+        file = next((k for k, image in zip(ids, images, strict=True) if image), None)
+    if file is None:
         return None
-    table = Table.open(path)
-    first = [cell.lower() for cell in table.cells(0)]
-    finder = _Finder(path.parent)
-    header = not any(map(finder.by_path, table.cells(0)))
-    at = {kind: named(first, kind) if header else None for kind in HEADERS}
-    if header and at["file"] is None and len(table.lines) > 1 and not any("pixel" in cell for cell in first):
-        ids = (k for k, cell in enumerate(first) if cell in NUMBERS_OF_IMAGES and finder(table.cells(1)[k]))
-        at["file"] = next(ids, None)
-    if header and at["file"] is None:
-        return None
-    if at["file"] is None:
-        at["file"] = next(k for k, cell in enumerate(table.cells(0)) if finder.by_path(cell))
     if label_column:
-        at["label"] = table.column(label_column, "label_column")
-    frame = table.values(header)
-    frame = frame.apply(lambda column: column.str.strip())
-    others = [k for k in range(len(first)) if k not in (at["file"], at["split"])]
-    others = [k for k in others if first[k] not in ("", group_by.lower())] if header else others
-    if at["label"] is None and len(others) == 1:
-        at["label"] = others[0]
-    if at["label"] is not None:
-        labels = frame[at["label"]]
+        label = table.chosen(label_column)
+    frame = table.values()
+    others = [k for k, name in enumerate(names) if k not in (file, part) and name not in ("", group_by.lower())]
+    if label is None and len(others) == 1:
+        label = others[0]
+    if label is not None:
+        labels = frame[label]
     else:
         wanted = f"a column of labels, called {' or '.join(HEADERS['label'])}, or a column of 0 and 1 for each class"
         ones = frame[others] == "1"
-        fits = len(others) > 1 and bool((ones | (frame[others] == "0")).all(axis=None))
-        expect(header and fits, str(path), wanted, ", ".join(table.cells(0)), "Name it with --label-column")
-        if not (single := ones.sum(axis=1) == 1).all():
-            row, advice = int(single.argmin()) + 1, "Save images of several classes as arrays: npz:PATH"
-            table.refuse(row, others[0], "a 1 for one class", f"{int(ones.iloc[row - 1].sum())} of them", advice)
+        fits = table.header and len(others) > 1 and bool((ones | (frame[others] == "0")).all(axis=None))
+        expect(fits, str(path), wanted, ", ".join(table.cells(0)), "Name it with --label-column")
+        counts, advice = ones.sum(axis=1), "Save images of several classes as arrays: npz:PATH"
+        got = f"{counts[(counts == 1).idxmin()]} of them"
+        table.check(counts == 1, others[0], "a 1 for one class", got, advice)
         labels = ones.set_axis([table.cells(0)[k] for k in others], axis=1).idxmax(axis=1)
-    if (blank := labels == "").any():
-        where, column = int(blank.argmax()) + header, 0 if at["label"] is None else at["label"]
-        table.refuse(where, column, "a label for each image", f"{int(blank.sum())} of {len(labels)} without")
-    parts = pandas.Series("train", frame.index) if at["split"] is None else frame[at["split"]].str.lower()
-    if (wrong := ~parts.isin(list(PART_OF))).any():
-        row = int(wrong.argmax()) + header
-        table.refuse(row, at["split"] or 0, ", ".join(PART_OF), table.cells(row)[at["split"] or 0])
-    files = [finder(cell) or path.parent / cell for cell in frame[at["file"]]]
+    table.check(labels != "", label or 0, "a label for each image")
+    parts = pandas.Series("train", frame.index) if part is None else frame[part].str.lower()
+    table.check(parts.isin(list(PART_OF)), part or 0, ", ".join(PART_OF))
+    files = [image or top / name for image, name in zip(_find(top, [*frame[file]]), frame[file], strict=True)]
     listed = pandas.DataFrame({"file": files, "label": labels.map(clean), "split": parts.map(PART_OF)})
-    if header and group_by.lower() in first:
-        listed["group"] = frame[first.index(group_by.lower())]
-    repeated = listed["file"].duplicated(keep=False)
-    for file, rows in listed[repeated].groupby("file"):
-        if rows["label"].nunique() > 1:
-            classes = ", ".join(f"{label} (row {table.numbers[k + header]})" for k, label in rows["label"].items())
-            table.refuse(rows.index[-1] + header, at["file"] or 0, "each image in one class", f"{file} in {classes}")
+    if group_by.lower() in names:
+        listed["group"] = frame[names.index(group_by.lower())]
+    several = listed.groupby("file")["label"].transform("nunique") > 1
+    if several.any():
+        rows = listed[listed["file"] == listed["file"][several].iloc[0]]
+        classes = [f"{of_row} (row {table.numbers[k + table.header]})" for k, of_row in rows["label"].items()]
+        got = f"{rows['file'].iloc[0]} in {', '.join(classes)}"
+        table.check(listed.index.to_series() != rows.index[-1], file, "each image in one class", got)
     return listed.drop_duplicates("file").reset_index(drop=True)
 
 
-class _Finder:
-    """Finds the images in a folder by their paths, or by their names with or without their endings, if these differ."""
+def _at(folder: Path, name: str) -> Path | None:
+    """The file of this path in the folder; None if there is none."""
+    return folder / name if name and os.path.isfile(folder / name) else None
 
-    def __init__(self, folder: Path):
-        self.folder = folder
 
-    def __call__(self, name: str) -> Path | None:
-        found = self.by_name.get(name, ())
-        return self.by_path(name) or (found[0] if len(found) == 1 else None)
-
-    def by_path(self, name: str) -> Path | None:
-        """The file of this path in the folder; None if there is none."""
-        path = self.folder / name
-        with contextlib.suppress(OSError, ValueError):  # a name that is too long for a file
-            return path if name and path.is_file() else None
-        return None
-
-    @functools.cached_property
-    def by_name(self) -> dict[str, list[Path]]:
-        """The images of each name, and of each name without its ending."""
+def _find(folder: Path, names: list[str]) -> list[Path | None]:
+    """Find images by their paths in the folder, or by names, with or without an ending, that only one of them has."""
+    found = [_at(folder, name) for name in names]
+    if None in found:
         places = defaultdict[str, list[Path]](list)
-        for file in find_images(self.folder)[0]:
+        for file in find_images(folder)[0]:
             for name in {file.name, file.stem}:
                 places[name].append(file)
-        return places
+        unique = {name: files[0] for name, files in places.items() if len(files) == 1}
+        found = [file or unique.get(name) for file, name in zip(found, names, strict=True)]
+    return found
 
 
 def _parts(path: str, inner: dict[str, set[str]]) -> dict[str, str]:
-    """The part of each folder for training, validation or testing; empty if the folders are classes.
-
-    ``inner`` contains the folders at the top, and the names of the folders with images in each.
-    """
+    """The part of each folder for training, validation or testing; empty if the folders are classes."""
     named = {name: PART_OF[name.lower()] for name in inner if name.lower() in PART_OF}
     others = [name for name in inner if name not in named]
     parts = {name: part for name, part in named.items() if inner[name]}

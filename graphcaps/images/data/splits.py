@@ -133,29 +133,31 @@ def split(
         table: N rows as in ``ImageSplits.files``; split is "" for an image that is left out.
         recorded: the images.csv of a run.
     """
+    table = table[table["split"] != ""]
     if recorded is not None:
-        rows = _rows_of(recorded, table, dataset)
-    else:
-        rows = {part: np.flatnonzero(table["split"] == part) for part in PARTS}
-    missing = [part for part in ("test", "val") if not len(rows[part])]
-    names, labels = _classes(labels, np.concatenate([*rows.values()]), dataset)
+        table = _of_run(table, recorded, dataset)
+    names, labels = _classes(labels[table.index], dataset)
+    parts = table["split"].to_numpy(str)
+    missing = [part for part in ("test", "val") if part not in parts]
     if labels.ndim == 1:
-        counts = np.bincount(labels[rows["train"]], minlength=len(names))
+        counts = np.bincount(labels[parts == "train"], minlength=len(names))
         expect(len(names) > 1, dataset, "training images of two classes or more", ", ".join(map(str, names)) or "none")
         wanted = f"{1 + len(missing)} images or more of each class, one for each of {', '.join(['train', *missing])}"
         got = f"{counts.min()} of {names[counts.argmin()]}"
         expect(int(counts.min()) > len(missing), dataset, wanted, got, "Add some, or leave the class out")
-    groups = table["group"].to_numpy(str) if "group" in table else None
-    if groups is None:
-        _hold_out(rows, missing, labels, seed)
+    if "group" not in table:
+        _hold_out(parts, missing, labels, seed)
     elif recorded is None:
-        _hold_out_groups(rows, missing, labels, groups, seed, dataset)
+        _hold_out_groups(parts, missing, labels, table["group"].to_numpy(str), seed, dataset)
     if labels.ndim == 2:
-        unseen = ", ".join(map(str, names[~labels[rows["train"]].any(axis=0)]))
+        unseen = ", ".join(map(str, names[~labels[parts == "train"].any(axis=0)]))
         expect(not unseen, dataset, "training images of each class", f"none of {unseen}", "Add some, or another --seed")
-    images = Images(torch.from_numpy(pixels), torch.from_numpy(labels))
-    loaded = {part: images.take(torch.from_numpy(k)) for part, k in rows.items()}
-    files = table.iloc[np.concatenate([*rows.values()])].assign(split=np.repeat(PARTS, [*map(len, rows.values())]))
+    rows = {part: np.flatnonzero(parts == part) for part in PARTS}
+    loaded = {
+        part: Images(torch.from_numpy(pixels[table.index[of_part]]), torch.from_numpy(labels[of_part]))
+        for part, of_part in rows.items()
+    }
+    files = table.assign(split=parts).iloc[np.concatenate([*rows.values()])]
     file_of = dict(files.loc[files["split"] == "train", ["sha256", "file"]].to_numpy().tolist())
     several = files.groupby("sha256")["label"].transform("nunique") > 1
     if several.any():
@@ -169,10 +171,10 @@ def split(
     return ImageSplits(short_name(dataset), tuple(map(str, names)), **loaded, files=files)
 
 
-def _rows_of(recorded: pandas.DataFrame, table: pandas.DataFrame, dataset: str) -> dict[str, np.ndarray]:
-    """Find the rows of a run's images by their hashes. Raise ``InputError`` if one is missing or has another label."""
+def _of_run(table: pandas.DataFrame, recorded: pandas.DataFrame, dataset: str) -> pandas.DataFrame:
+    """Find a run's images by their hashes. Raise ``InputError`` if one is missing or has another label."""
     key = ["sha256", "label"]
-    usable = table[table["split"] != ""].reset_index(names="row").drop_duplicates(key)
+    usable = table.reset_index(names="row").drop_duplicates(key)
     matched = recorded.merge(usable[[*key, "row"]], on=key, how="left")
     lost = matched[matched["row"].isna()]
     relabelled = lost["sha256"].isin(usable["sha256"])
@@ -181,64 +183,50 @@ def _rows_of(recorded: pandas.DataFrame, table: pandas.DataFrame, dataset: str) 
     got += [f"{len(moved)} now of another class ({short(moved)})"] * (len(moved) > 0)
     wanted = f"the {len(recorded)} images of the run, as in its images.csv"
     expect(lost.empty, dataset, wanted, " and ".join(got), "Restore them, or train another run")
-    return {part: np.array(matched["row"][matched["split"] == part], int) for part in PARTS}
+    return table.loc[matched["row"].astype(int)].assign(split=matched["split"].to_numpy())
 
 
-def _hold_out(rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarray, seed: int) -> None:
-    """Move ``HELD_OUT_SHARE`` of the training rows to each missing part.
-
-    The share is the same for each class; for labels (N, J), for each set of classes.
-    """
-    train, random = rows["train"], np.random.RandomState(np.random.SeedSequence(seed).generate_state(4))
-    shares = [max(1, round(HELD_OUT_SHARE * count)) for count in np.bincount(labels[train])] if labels.ndim == 1 else []
-    count = max(1, round(HELD_OUT_SHARE * len(train)))
+def _hold_out(parts: np.ndarray, missing: list[str], labels: np.ndarray, seed: int) -> None:
+    """Move ``HELD_OUT_SHARE`` of each class's training images, or of each set of classes', to each missing part."""
+    random, is_train = np.random.RandomState(np.random.SeedSequence(seed).generate_state(4)), parts == "train"
     for number, part in enumerate(missing):
+        train = np.flatnonzero(parts == "train")
         if labels.ndim == 1:
-            drawn = [random.permutation(train[labels[train] == k])[:share] for k, share in enumerate(shares)]
-            rows[part] = np.sort(np.concatenate(drawn))
+            for k, count in enumerate(np.bincount(labels[is_train]).tolist()):
+                share = max(1, round(HELD_OUT_SHARE * count))
+                parts[random.permutation(train[labels[train] == k])[:share]] = part
         else:
-            state = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
-            rows[part] = train[stratified_split(torch.from_numpy(labels[train]), count, state)[1].numpy()]
-        train = np.setdiff1d(train, rows[part])
-    rows["train"] = train
+            count, state = max(1, round(HELD_OUT_SHARE * int(is_train.sum()))), np.random.SeedSequence((seed, number))
+            taken = stratified_split(torch.from_numpy(labels[train]), count, int(state.generate_state(1)[0]))[1]
+            parts[train[taken]] = part
 
 
 def _hold_out_groups(
-    rows: dict[str, np.ndarray], missing: list[str], labels: np.ndarray, groups: np.ndarray, seed: int, dataset: str
+    parts: np.ndarray, missing: list[str], labels: np.ndarray, groups: np.ndarray, seed: int, dataset: str
 ) -> None:
-    """Move whole groups of training rows, at random, to each missing part, up to ``HELD_OUT_SHARE`` of the rows.
-
-    Raises:
-        InputError: a group is in two parts, or too few groups leave training images of each class.
-    """
+    """Move whole groups of training images, at random, to each missing part, up to ``HELD_OUT_SHARE`` of the images."""
     for part in ("val", "test"):
-        shared = {*groups[rows[part]]} & {*np.concatenate([groups[rows[other]] for other in PARTS if other != part])}
+        shared = {*groups[parts == part]} & {*groups[parts != part]}
         expect(not shared, dataset, "each group in one part", f"{short(sorted(shared))} in {part} and another part")
-    random, train = np.random.RandomState(seed % 2**32), rows["train"]
-    wanted = max(1, HELD_OUT_SHARE * len(train))
+    random, train = np.random.RandomState(seed % 2**32), parts == "train"
+    wanted, classes = max(1, HELD_OUT_SHARE * train.sum()), {*labels[train]}
     order = random.permutation(np.unique(groups[train]))
     for part in missing:
         for group in order:
-            of_group = train[groups[train] == group]
-            rest = np.setdiff1d(train, of_group)
-            is_small = not len(rows[part]) or len(rows[part]) + len(of_group) <= 1.5 * wanted
-            if len(rows[part]) < wanted and is_small and {*labels[rest]} == {*labels[rows["train"]]}:
-                rows[part], train = np.sort(np.concatenate([rows[part], of_group])).astype(int), rest
+            of_group, held = (parts == "train") & (groups == group), (parts == part).sum()
+            is_small = not held or held + of_group.sum() <= 1.5 * wanted
+            if held < wanted and is_small and {*labels[(parts == "train") & ~of_group]} == classes:
+                parts[of_group] = part
         fix = "Name smaller groups, or leave out --group-by"
-        expect(len(rows[part]) > 0, dataset, f"groups for {part}, and each class in the others", short(order), fix)
-    rows["train"] = train
+        expect(part in parts, dataset, f"groups for {part}, and each class in the others", short(order), fix)
 
 
-def _classes(labels: np.ndarray, rows: np.ndarray, dataset: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return class names (J,) and labels: int64 (N,), or bool (N, J) if some images show several classes or none.
-
-    The class names are those of the images in these ``rows``.
-    """
+def _classes(labels: np.ndarray, dataset: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return class names (J,) and labels: int64 (N,), or bool (N, J) if some images show several classes or none."""
     if labels.ndim == 2:
         if (labels.sum(axis=1) != 1).any():
             return np.arange(labels.shape[1]), labels
         labels = labels.argmax(axis=1)
     blank = np.count_nonzero(labels.astype(str) == "")
     expect(not blank, dataset, "a label for each image", f"{blank} of {len(labels)} without")
-    names = np.unique(labels[rows])
-    return names, np.searchsorted(names, labels).astype(np.int64)
+    return np.unique(labels, return_inverse=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...atomic import MOST_COLUMNS, MOST_TEXT, contents, reading
-from ...errors import did_you_mean, expect
+from ...errors import check_name, expect
 
 if TYPE_CHECKING:
     import pandas
@@ -34,7 +34,7 @@ NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)(e[-+]?\d+)?", re.IGNORECASE)
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Table:
     """The rows of a file, without blank lines and comments."""
 
@@ -42,15 +42,14 @@ class Table:
     lines: list[str]
     numbers: list[int]  # the number of each line in the file, from 1
     separator: str
+    header: bool = True  # whether the first line names the columns
 
     @classmethod
     def open(cls, path: Path) -> Table:
         with reading(path, "rows of a label and pixels, or of a file and its label"):
-            data = contents(path)
-            first = data[:100]
-            encoding = "utf-16" if first[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-            if encoding == "utf-8-sig" and b"\0" in first:
-                encoding = "utf-16-le" if first[1:2] == b"\0" else "utf-16-be"
+            data, encoding = contents(path), "utf-8-sig"
+            if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:100]:
+                encoding = "utf-16-be" if data[:1] == b"\0" else "utf-16"
             try:
                 text = data.decode(encoding)
             except UnicodeDecodeError:
@@ -61,10 +60,10 @@ class Table:
                 raise ValueError(f"a line of {MOST_TEXT:,} characters or more")
         numbered = [(n, line) for n, line in enumerate(lines, start=1) if line.strip(",;\t ") and line[0] != "#"]
         expect(len(numbered) > 0, str(path), "a row for each image", "none")
-        head = numbered[0][1]
-        few = head.count(";") < max(1, head.count(",") - 1)  # a cell may have a decimal comma
-        separator = "\t" if "\t" in head else "," if few else ";"
-        columns = head.count(separator) + 1
+        first = numbered[0][1]
+        few = first.count(";") < max(1, first.count(",") - 1)  # a cell may have a decimal comma
+        separator = "\t" if "\t" in first else "," if few else ";"
+        columns = first.count(separator) + 1
         expect(columns <= MOST_COLUMNS, str(path), f"at most {MOST_COLUMNS:,} columns", columns)
         table = cls(path, [line for _, line in numbered], [n for n, _ in numbered], separator)
         width = len(table.cells(0))
@@ -79,65 +78,68 @@ class Table:
     def cells(self, row: int) -> list[str]:
         return self.split(self.lines[row])
 
-    def values(self, header: bool, text: list[int] | None = None) -> pandas.DataFrame:
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns in lower case; without a header, these are column 1, column 2 and so on."""
+        cells = self.cells(0)
+        return [cell.lower() for cell in cells] if self.header else [f"column {k + 1}" for k in range(len(cells))]
+
+    def named(self, kind: str) -> int | None:
+        """The first column whose name is one of ``HEADERS[kind]``."""
+        return next((k for k, name in enumerate(self.names) if name in HEADERS[kind]), None)
+
+    def chosen(self, label_column: str) -> int:
+        """The place of the column that the user named: as in the header, or "first" or "last"."""
+        names = self.names
+        places = {"first": 0, "last": len(names) - 1} | {name: k for k, name in enumerate(names)}
+        check_name("label_column", label_column.lower(), [*places])
+        return places[label_column.lower()]
+
+    def values(self, text: list[int] | None = None) -> pandas.DataFrame:
         """All rows below the header. Without ``text``, cells are text; else numbers, except in the columns ``text``."""
         import pandas
 
         options: dict[str, Any] = {"dtype": str if text is None else dict.fromkeys(text, str)}
         options |= {"sep": self.separator, "decimal": "," if self.separator != "," else "."}
-        file = io.StringIO("\n".join(self.lines[header:]) + "\n")
-        expect(len(self.lines) > header, str(self.path), "a row for each image", "none")
+        file = io.StringIO("\n".join(self.lines[self.header :]) + "\n")
+        expect(len(self.lines) > self.header, str(self.path), "a row for each image", "none")
         with reading(self.path, "rows of cells"):
             frame = pandas.read_csv(file, header=None, keep_default_na=False, low_memory=False, **options)
+        for column in frame.columns if text is None else text:
+            frame[column] = frame[column].str.strip()
         if text is not None:
             for column in (k for k, dtype in enumerate(frame.dtypes) if k not in text and dtype.kind not in "iuf"):
                 cells = frame[column].astype(str).str.strip()
-                parsed = pandas.to_numeric(cells.str.replace(",", "."), errors="coerce")
-                if parsed.isna().any():
-                    row = int(parsed.isna().to_numpy().argmax())
-                    self.refuse(row + header, column, "a number", repr(cells[row]))
-                frame[column] = parsed
+                frame[column] = pandas.to_numeric(cells.str.replace(",", "."), errors="coerce")
+                self.check(frame[column].notna(), column, "a number")
         return frame
 
-    def refuse(self, row: int, column: int, wanted: str, got: str, advice: str = "") -> None:
-        """Raise ``InputError`` about a cell; rows and columns count from 0 here, and from 1 in the message."""
-        name = self.cells(0)[column] if not NUMBER.fullmatch(self.cells(0)[column]) else ""
-        where = f"{self.path}, row {self.numbers[row]}, column {column + 1}" + f" ({name})" * (bool(name) and row > 0)
-        expect(False, where, wanted, got, advice)
-
-    def column(self, name: str, setting: str) -> int:
-        """The place of a column that the user named: as in the header, or "first" or "last"."""
-        head = [cell.lower() for cell in self.cells(0)]
-        places = {"first": 0, "last": len(head) - 1} | {cell: k for k, cell in enumerate(head)}
-        near = did_you_mean(name, head)
-        wanted = f"first, last, or a column of {self.path}: {', '.join(head[:8])}{' ...' * (len(head) > 8)}"
-        expect(name.lower() in places, setting, wanted, name, near)
-        return places[name.lower()]
+    def check(self, fits: pandas.Series, column: int, wanted: str, got: str = "", advice: str = "") -> None:
+        """Raise ``InputError`` about the first row below the header that doesn't fit. By default, it shows the cell."""
+        if not fits.all():
+            row, first = int(fits.argmin()) + self.header, self.cells(0)[column]
+            name = f" ({first})" * (self.header and not NUMBER.fullmatch(first))
+            where = f"{self.path}, row {self.numbers[row]}, column {column + 1}{name}"
+            expect(False, where, wanted, got or repr(self.cells(row)[column]), advice)
 
 
-def named(head: list[str], kind: str) -> int | None:
-    """The first column whose name, in lower case, is one of ``HEADERS[kind]``."""
-    return next((k for k, cell in enumerate(head) if cell in HEADERS[kind]), None)
-
-
-def label_of_pixels(table: Table, label_column: str) -> tuple[int | None, bool]:
-    """The column of labels in a table of pixels, None if it has none, and whether the table has a header."""
-    head = [cell.lower() for cell in table.cells(0)]
-    label = table.column(label_column, "label_column") if label_column else named(head, "label")
-    others = [cell for k, cell in enumerate(head) if k != label]
-    starts = [[str(k + start) for k in range(len(others))] for start in (0, 1)]
-    numbers = [NUMBER.fullmatch(cell) is not None for cell in others]
-    header = (label is not None and others in starts) or not any(numbers)
+def label_of_pixels(table: Table, label_column: str) -> int | None:
+    """Find the column of labels in a table of pixels, None if it has none, and whether the table has a header."""
+    names = table.names
+    label = table.chosen(label_column) if label_column else table.named("label")
+    others = [name for k, name in enumerate(names) if k != label]
+    counts = [[str(k + start) for k in range(len(others))] for start in (0, 1)]
+    table.header = (label is not None and others in counts) or not any(map(NUMBER.fullmatch, others))
     if label is not None:
-        return label, header
-    if header:
-        kinds = [re.sub(r"\d+", "", cell) for cell in head]
+        return label
+    if table.header:
+        kinds = [re.sub(r"\d+", "", name) for name in names]
         usual = Counter(kinds).most_common(1)[0][0]
-        unusual = [k for k, kind in enumerate(kinds) if kind != usual and head[k] not in NUMBERS_OF_IMAGES]
-        if len(unusual) == 1 or not unusual:
-            return (unusual[0] if unusual else None), True
-    rows = [table.cells(row) for row in range(int(header), len(table.lines))]
-    ends = {name: [row[k] for row in rows] for name, k in (("first", 0), ("last", -1))}
+        unusual = [k for k, kind in enumerate(kinds) if kind != usual and names[k] not in NUMBERS_OF_IMAGES]
+        if len(unusual) < 2:
+            return unusual[0] if unusual else None
+    rows = [(cells[0], cells[-1]) for cells in map(table.split, table.lines[table.header :])]
+    ends = dict(zip(("first", "last"), zip(*rows, strict=True), strict=True))
     texts = [name for name, cells in ends.items() if not all(map(NUMBER.fullmatch, cells))]
     whole = [
         name for name, cells in ends.items() if len({*cells}) > 1 and all(re.fullmatch(r"-?\d+", c) for c in cells)
@@ -147,4 +149,4 @@ def label_of_pixels(table: Table, label_column: str) -> tuple[int | None, bool]:
         shown = "; ".join(f"the {name} has {', '.join(sorted({*cells})[:8])}" for name, cells in ends.items())
         fix = "Name it: --label-column first or last"
         expect(False, str(table.path), "one column that may contain labels", f"two readings: {shown}", fix)
-    return (0 if likely == ["first"] else len(head) - 1), header
+    return 0 if likely == ["first"] else len(names) - 1

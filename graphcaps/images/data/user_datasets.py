@@ -1,17 +1,18 @@
-"""Your own images as a data set: read from image files or arrays, and split by ``splits.split``.
+"""Decoding of your own image files, once, into a cache.
 
-Image files are decoded once, into a cache: an .npz file with ``pixels`` uint8 (N, C, H, W) and ``about``, JSON with the
-files' names and hashes. You can delete it.
+The cache is an .npz file with ``pixels`` uint8 (N, C, H, W); ``bad``, why files can't be read; and ``about``, a hash of
+the files' names and contents. You can delete it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,11 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ...atomic import checked, reading, replacing
-from ...errors import GraphcapsError, InputError, did_you_mean, expect, required
-from ...names import clean, own_images
+from ...atomic import checked, replacing
+from ...errors import GraphcapsError, InputError, expect
+from ...names import clean
 from ...progress import bar
-from .array_files import read_arrays
-from .listing import list_csv, list_folder
-from .splits import PARTS, ImageSplits, split
-from .user_images import common_size, read_pixels, size_and_colour
+from .user_images import common_size, read_image, size_and_colour
 
 if TYPE_CHECKING:
     import pandas
@@ -35,109 +33,38 @@ MAX_LISTED = 10  # number of bad files that an error message lists
 DARK = 32  # images whose lightest pixel is below this are probably in other units
 DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile)  # errors of reading a damaged cache
 
+Decoded = tuple[np.ndarray, dict[str, str]]  # pixels (N, C, H, W), black for bad files; row -> why it can't be read
+
 log = logging.getLogger(__name__)
 
 
-def read_user_dataset(
-    name: str,
-    root: Path,
-    size: int | None,
-    channels: int | None,
-    skip_bad: bool,
-    seed: int,
-    recorded: Path | None,
-    label_column: str,
-    group_by: str,
-) -> ImageSplits:
-    """Read and split ``KIND:PATH``, or take the images in the file ``recorded``, if it exists.
-
-    If PATH has moved, look in ``root``. Files are decoded into ``root/cache``.
-    """
-    import pandas
-
-    kind, path = required(own_images(name), "dataset", "KIND:PATH", name)
-    if not path.exists() and (root / path.name).exists():
-        path = root / path.name
-    near = did_you_mean(path.name, [neighbour.name for neighbour in path.absolute().parent.glob("*")])
-    wanted = f"something at {path.absolute()}"
-    expect(path.exists(), name, wanted, "nothing there", f"{near}It may also be in {root}")
-    of_run = None
-    if recorded is not None and recorded.exists():
-        with reading(recorded, "the images of a run in three parts"):
-            of_run = pandas.read_csv(checked(recorded), dtype=str, keep_default_na=False)
-        fits = {*of_run.get("split", ())} == {*PARTS}
-        expect(fits, str(recorded), "the images of a run in three parts", f"{len(of_run)} rows that aren't")
-    listed = list_csv(path, label_column, group_by) if kind == "csv" else None
-    fits = not label_column or kind == "csv"
-    expect(fits, "label_column", f"none for {kind}:PATH", repr(label_column), "It is for tables: csv:PATH")
-    if kind == "folder":
-        listed = list_folder(path)
-    if listed is None:
-        expect(not group_by, "group_by", "none for arrays", repr(group_by), "It is for image files")
-        images = read_arrays(kind, path, size, channels, label_column)
-    else:
-        cache = root / "cache"
-        if path.resolve() in cache.resolve().parents:  # never write into the folder that is read
-            cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphcaps"
-        if group_by and "group" not in listed:
-            listed["group"] = _groups(listed["file"], path if path.is_dir() else path.parent, group_by)
-        images = _read_files(path, listed, cache, size, channels, skip_bad, of_run)
-    return split(*images, f"{kind}:{path}", seed, of_run)
-
-
-def _groups(files: Iterable[Path], top: Path, pattern: str) -> list[str]:
-    """The part of each file's name, with its folders, that matches a regular expression."""
-    groups = []
-    for file in files:
-        name = Path(os.path.relpath(file, top)).as_posix()
-        advice = "For a table, it may also be the name of a column"
-        try:
-            match = re.search(pattern, name)
-        except re.error as error:
-            raise InputError(f"group_by: expected a regular expression, got {pattern!r}: {error}") from None
-        expect(
-            match is not None,
-            "group_by",
-            f"a part of the name of each file, such as patient[0-9]+, in {name}",
-            f"{pattern!r}, which isn't",
-            advice,
-        )
-        groups.append(match[0] if match else "")
-    return groups
-
-
-def _read_files(
+def read_files(
     path: Path,
     listed: pandas.DataFrame,
     cache: Path,
     size: int | None,
     channels: int | None,
     skip_bad: bool,
+    group_by: str,
     of_run: pandas.DataFrame | None,
 ) -> tuple[np.ndarray, np.ndarray, pandas.DataFrame]:
     """Decode the ``listed`` files for ``split``, or only those that have the hashes of a run's images."""
     place, top = path.resolve(), path if path.is_dir() else path.parent
-    name = f"{place.name[:50]}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:8]}"
+    if place in cache.resolve().parents:  # never write into the folder that is read
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphcaps"
+    names = [os.path.relpath(file, top) for file in listed["file"]]
+    if group_by and "group" not in listed:
+        listed["group"] = _groups(names, group_by)
     with ThreadPoolExecutor() as pool:
-        table = listed.assign(sha256=[*pool.map(_hash, listed["file"])])
+        table = listed.assign(name=names, sha256=[*pool.map(_hash, listed["file"])])
     if of_run is not None and (is_of_run := table["sha256"].isin(of_run["sha256"])).any():
         if more := int((~is_of_run).sum()):
             log.info("%s: %d images that the run was not trained or tested with are left out", clean(str(path)), more)
         table = table[is_of_run].reset_index(drop=True)
-    names = [os.path.relpath(file, top) for file in table["file"]]
-    about = {"size": size, "channels": channels, "names": names, "sha256": [*table["sha256"]]}
-    stored = cache / f"{name}-{size or 'auto'}-{channels or 'auto'}.npz"
-    try:
-        with np.load(checked(stored)) as arrays:
-            of_stored = json.loads(bytes(arrays["about"]))
-            pixels, bad = arrays["pixels"], of_stored.pop("bad")
-    except DAMAGED:
-        of_stored = None
-    if of_stored != about:
-        pixels, bad = _decode([*table["file"]], size, channels)
-        with replacing(stored) as temporary:
-            text = json.dumps({**about, "bad": bad})
-            np.savez(temporary, pixels=pixels, about=np.frombuffer(text.encode(), np.uint8))
+    place_hash = hashlib.sha256(os.fsencode(place)).hexdigest()[:8]
+    stored = cache / f"{place.name[:50]}-{place_hash}-{size or 'auto'}-{channels or 'auto'}.npz"
+    about = json.dumps([size, channels, table[["name", "sha256"]].to_numpy().tolist()]).encode()
+    pixels, bad = _cached(stored, hashlib.sha256(about).hexdigest(), lambda: _decode([*table["file"]], size, channels))
     if bad:
         reasons = clean("\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)]))
         if not skip_bad:
@@ -146,8 +73,32 @@ def _read_files(
             raise InputError(f"{path}: expected {wanted}, got {len(bad)} that can't:{reasons}\n{advice}")
         log.warning("left out %d files that can't be read:%s", len(bad), reasons)
         table.loc[[*map(int, bad)], "split"] = ""
-    table["file"] = [*map(clean, names)]
+    table["file"] = table.pop("name").map(clean)
     return pixels, table["label"].to_numpy(str), table
+
+
+def _groups(names: list[str], pattern: str) -> list[str]:
+    """The part of each name that matches a regular expression."""
+    try:
+        matches = [re.search(pattern, name) for name in names]
+    except re.error as error:
+        raise InputError(f"group_by: expected a regular expression, got {pattern!r}: {error}") from None
+    if None in matches:
+        wanted = f"a part of the name of each file, such as patient[0-9]+, in {names[matches.index(None)]}"
+        advice = "For a table, it may also be the name of a column"
+        expect(False, "group_by", wanted, f"{pattern!r}, which isn't", advice)
+    return [match[0] for match in matches if match]
+
+
+def _cached(stored: Path, about: str, decode: Callable[[], Decoded]) -> Decoded:
+    """The content of a cache ``about`` the same files, or else what ``decode`` returns, which is stored."""
+    with contextlib.suppress(*DAMAGED), np.load(checked(stored)) as arrays:
+        if arrays["about"] == about:
+            return arrays["pixels"], json.loads(str(arrays["bad"]))
+    pixels, bad = decode()
+    with replacing(stored) as temporary:
+        np.savez(temporary, pixels=pixels, about=about, bad=json.dumps(bad))
+    return pixels, bad
 
 
 def _hash(file: Path) -> str:
@@ -158,7 +109,7 @@ def _hash(file: Path) -> str:
         return ""
 
 
-def _decode(files: list[Path], size: int | None, channels: int | None) -> tuple[np.ndarray, dict[str, str]]:
+def _decode(files: list[Path], size: int | None, channels: int | None) -> Decoded:
     """Return the pixels (N, C, H, W) of all files, black for bad files, and why these can't be read.
 
     Without ``channels``, they are grey if no file has colour.
@@ -170,13 +121,13 @@ def _decode(files: list[Path], size: int | None, channels: int | None) -> tuple[
         height, width = common_size(np.array([head[:2] for head in heads]), size)
         shape = channels or (3 if any(head[2] for head in heads) else 1), height, width
         bad, pixels = {}, np.zeros((len(files), *shape), np.uint8)
-        decoded = pool.map(lambda file: _value_or_reason(read_pixels, file, shape, False), files)
+        decoded = pool.map(lambda file: _value_or_reason(read_image, file, shape, False), files)
         for k, result in enumerate(decoded):
             on_share((k + 1) / len(files))
             if isinstance(result, str):
                 bad[str(k)] = result
             else:
-                pixels[k] = result[0]
+                pixels[k] = (result.pixels * 255).round()
     if 0 < pixels.max() < DARK:
         log.warning("nearly black: no pixel is above %d of 255. If they are in other units, rescale them", pixels.max())
     coloured = channels is not None or any((image != image[:1]).any() for image in pixels)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -53,31 +54,25 @@ def read_image(
     Raises:
         InputError: the file is missing, not an image, a stack of several, damaged or too large.
     """
-    pixels, inverted, doubt = read_pixels(Path(path), image_shape, invert, ink)
-    return ImageFile(to_float(torch.from_numpy(pixels)), inverted, doubt)
-
-
-def read_pixels(
-    path: Path, image_shape: tuple[int, int, int], invert: Invert, ink: float | None = None
-) -> tuple[np.ndarray, bool, str]:
-    """Like ``read_image``, but return pixels as uint8 (C, H, W)."""
     channels, height, width = image_shape
     expect(channels == 1 or (channels == 3 and ink is None), "image_shape", "1 channel, or 3 without ink", channels)
     expect(invert in ("auto", True, False), "invert", '"auto", True or False', repr(invert))
-    with _opened(path) as image:
+    with _opened(Path(path)) as image:
         frame = ImageOps.exif_transpose(image)
         if image.mode.startswith("I;16") and getattr(image, "tag_v2", {}).get(WHITE_IS_ZERO) == 0:
             frame = Image.fromarray(65535 - np.asarray(frame, np.uint16))  # Pillow does this only for 8 bits
         if ink is not None:
             drawing = _fit_drawing(_grey(frame), height, width, invert, ink)
-            return (drawing.ink * 255).round().astype(np.uint8)[None], drawing.dark, drawing.doubt
-        values = _converted(_eight_bits(frame), channels)
-    background = _background(values)  # (C,)
-    inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
-    if inverted:
-        values, background = 255 - values, 255 - background
-    fit = _pad(_resize(values, height, width), height, width, background)
-    return np.ascontiguousarray(fit.transpose(2, 0, 1)), inverted, ""
+            pixels = (drawing.ink * 255).round().astype(np.uint8)[..., None]
+            inverted, doubt = drawing.dark, drawing.doubt
+        else:
+            values = _converted(_eight_bits(frame), channels)
+            background, doubt = _background(values), ""
+            inverted = bool(channels == 1 and background[0] > 127) if invert == "auto" else bool(invert)
+            if inverted:
+                values, background = 255 - values, 255 - background
+            pixels = _pad(_resize(values, height, width), height, width, background)
+    return ImageFile(to_float(torch.from_numpy(pixels).permute(2, 0, 1).contiguous()), inverted, doubt)
 
 
 def fit_pixels(values: np.ndarray, height: int, width: int, channels: int) -> np.ndarray:
@@ -170,8 +165,8 @@ def _background(values: np.ndarray) -> np.ndarray:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     """Open an image file; turn Pillow's errors, here or in the ``with`` block, into an ``InputError``."""
-    got = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "nothing there"
-    expect(path.is_file(), str(path), "an image file", got)
+    got = "a folder" if os.path.isdir(path) else "a pipe or a device" if os.path.exists(path) else "nothing there"
+    expect(os.path.isfile(path), str(path), "an image file", got)  # false for a name that is too long, too
     formats = sorted(set(decodable().values()))
     with reading(path, "an image file that Pillow reads"), Image.open(checked(path), formats=formats) as image:
         if image.format in STACKS and (count := getattr(image, "n_frames", 1)) > 1:
@@ -181,14 +176,11 @@ def _opened(path: Path) -> Iterator[Image.Image]:
 
 def _grey(image: Image.Image) -> np.ndarray:
     """The image as float32 (h, w) in [0, 1]."""
-    if image.has_transparency_data:
-        return _on_ground(np.asarray(image.convert("RGBA")), np.asarray(image.convert("RGB").convert("L")))
-    return np.asarray(_eight_bits(image).convert("L")).astype(np.float32) / 255
-
-
-def _on_ground(colour: np.ndarray, grey: np.ndarray) -> np.ndarray:
-    """Lay a transparent image on its median grey; if it has only one grey, on black if that is light, else on white."""
-    share, levels = (values.astype(np.float32) / 255 for values in (colour[..., 3], grey))
+    if not image.has_transparency_data:
+        return np.asarray(_eight_bits(image).convert("L")).astype(np.float32) / 255
+    # Lay it on its median grey; if it has only one grey, on black if that is light, else on white.
+    levels = np.asarray(image.convert("RGB").convert("L")).astype(np.float32) / 255
+    share = np.asarray(image.convert("RGBA"))[..., 3].astype(np.float32) / 255
     solid = levels[share > 0.5] if (share > 0.5).any() else np.ones(1, np.float32)
     low, ground, high = np.quantile(solid, (0.01, 0.5, 0.99))
     if high - low < 0.25:

@@ -17,7 +17,7 @@ class ImageNetwork(nn.Module):
     """Base class of networks for images; training, evaluation and pictures use this interface.
 
     For images (B, C, H, W) in [0, 1], the output has ``scores`` (B, J) in [0, 1]. The classes with the largest scores
-    are the answer. ``routes`` is true for a ``RoutingNetwork``; if ``reconstructs`` is true, there is a ``decoder``.
+    are the answer. ``routes`` is true for a ``RoutingNetwork``; ``decoder`` may be None.
     """
 
     routes = False  # whether it has capsules that are routed
@@ -31,11 +31,6 @@ class ImageNetwork(nn.Module):
         channels, height, width = image_shape
         self.image_shape = (channels, height, width)
         self.decoder: Any = None
-
-    @property
-    def reconstructs(self) -> bool:
-        """Whether the network reconstructs the image from its capsules."""
-        return self.decoder is not None
 
     def loss(self, output: Any, images: Tensor, labels: Tensor, progress: float = 1.0) -> Tensor:
         """The training loss; ``progress`` is the share of training that is done, in [0, 1]."""

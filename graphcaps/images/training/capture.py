@@ -70,9 +70,7 @@ class CapturedStep:
         self.learner, self.step, self.batch_size, self.say = learner, step, batch_size, say
         self.graph: Graph | None = Graph()
         self.steps = 0  # with batches of this size
-        if learner.hardware.world > 1:
-            self._stay_eager("several processes exchange gradients")
-        elif _has_hooks(learner):
+        if _has_hooks(learner):
             self._stay_eager("it would not call the hooks of modules, weights or the optimizer")
 
     def __call__(self, images: Tensor, labels: Tensor, progress: float = 0.0) -> Tensor:

@@ -19,10 +19,8 @@ from ...atomic import checked, reading, replacing
 from ...errors import GraphcapsError, InputError, check_json, read_json
 from ...names import clean
 from ...nn import Decoder
-from ..config import MAX_ITERATIONS, OTHER_VERSION, REMOVED, without_removed
+from ..config import FORMAT_VERSION, MAX_ITERATIONS, OTHER_VERSION, REMOVED, without_removed
 from ..models import ImageNetwork, Limits, from_preset
-
-FORMAT_VERSION = 2
 
 
 def write(path: Path, tensors: dict[str, torch.Tensor], head: dict, before: Path | None = None) -> None:
@@ -155,7 +153,7 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         if isinstance(error, GraphcapsError) and not isinstance(error, InputError):
             raise
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
-    if model.reconstructs:  # a network that comes with graphcaps has a small decoder, or none
+    if model.decoder is not None:  # a network that comes with graphcaps has a small decoder, or none
         biases = (tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2))
         units = [bias.numel() for bias in biases if bias is not None]
         sizes = model.decoder.num_parents, model.decoder.parent_dim, model.image_shape

@@ -1,4 +1,4 @@
-"""Device and precision of a training, and the processes that share it: one, or several that torchrun starts."""
+"""Device and precision of a training."""
 
 from __future__ import annotations
 
@@ -6,107 +6,51 @@ import contextlib
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from torch import distributed
 
 from ... import __version__
 from ...errors import GraphcapsError
 
-STEPS_BETWEEN = 16  # with several processes on GPUs, number of steps between checks whether one of them must stop
 
-
-@dataclass(frozen=True)
-class Hardware:
-    """The device of this process, the precision of convolutions and decoder, and the place among all processes."""
+class Hardware(NamedTuple):
+    """The device of a training, and whether its convolutions and decoder compute in bfloat16."""
 
     device: torch.device
     bfloat16: bool = False
-    rank: int = 0
-    world: int = 1  # the number of processes
-
-    @property
-    def main(self) -> bool:
-        """Whether this process writes and prints."""
-        return self.rank == 0
-
-    def total(self, *numbers: float) -> list[float]:
-        """Sum each number over all processes."""
-        return self._reduced(numbers, distributed.ReduceOp.SUM)
-
-    def any_signal(self, signum: int, step: int = 0) -> int:
-        """The signal that a process has received, or 0. All processes compute the same, so they stop together.
-
-        On GPUs, communication waits for the device, so only every ``STEPS_BETWEEN``-th step checks.
-        """
-        if self.world > 1 and self.device.type == "cuda" and step % STEPS_BETWEEN:
-            return 0
-        return int(self._reduced([signum], distributed.ReduceOp.MAX)[0])
-
-    def from_main(self, value: Any) -> Any:
-        """The value that the main process passes. The other processes wait for it."""
-        values = [value]
-        if self.world > 1:
-            distributed.broadcast_object_list(values)
-        return values[0]
-
-    def _reduced(self, numbers: Any, operation: Any) -> list[float]:
-        if self.world == 1:
-            return [*numbers]
-        tensor = torch.tensor(numbers, dtype=torch.float64, device=self.device)
-        distributed.all_reduce(tensor, operation)
-        return tensor.tolist()
 
 
 def find_hardware(device: str, precision: str = "auto", deterministic: bool = False) -> Hardware:
-    """The hardware for ``TrainConfig``'s settings of the same names. Under torchrun, connect to the other processes."""
-    device, rank, world = pick_device(device), *rank_and_world()
+    """The hardware for ``TrainConfig``'s settings of the same names."""
+    device = pick_device(device)
     if device == "cuda":
         # cuDNN picks the fastest convolution algorithm and may use tf32. Matrix products stay in float32, because
         # routing uses them. For the decoder alone, tf32 would save little: its products take 1 % of a training step of
         # the paper's network.
         torch.backends.cudnn.benchmark = torch.backends.cudnn.allow_tf32 = not deterministic
     bfloat16 = has_bfloat16(device) if precision == "auto" else precision == "bfloat16"
-    if world > 1:
-        if device == "cuda":
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        if not distributed.is_initialized():
-            distributed.init_process_group("nccl" if device == "cuda" else "gloo")
-    return Hardware(torch.device(device), bfloat16, rank, world)
-
-
-def rank_and_world() -> tuple[int, int]:
-    """The number of this process, from 0, and the number of processes, which torchrun sets."""
-    environment = os.environ if "LOCAL_RANK" in os.environ else {}
-    return int(environment.get("RANK", 0)), int(environment.get("WORLD_SIZE", 1))
+    return Hardware(torch.device(device), bfloat16)
 
 
 @contextlib.contextmanager
-def usual_torch() -> Iterator[None]:
-    """While the block runs, new tensors are float32 and have gradients, whatever the caller has set."""
-    dtype = torch.get_default_dtype()
+def usual_torch(deterministic: bool = False) -> Iterator[None]:
+    """While the block runs, new tensors are float32 and have gradients, whatever the caller has set.
+
+    If ``deterministic``, torch uses only deterministic kernels.
+    """
+    dtype, before = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
     torch.set_default_dtype(torch.float32)
+    if deterministic:  # otherwise don't call the function: it imports half of torch, which delays Ctrl-C
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
+        torch.use_deterministic_algorithms(True)
     try:
         with torch.inference_mode(False), torch.enable_grad():
             yield
     finally:
         torch.set_default_dtype(dtype)
-
-
-@contextlib.contextmanager
-def determinism(wanted: bool) -> Iterator[None]:
-    """If ``wanted``, torch uses only deterministic kernels while the block runs."""
-    before = torch.are_deterministic_algorithms_enabled()
-    if wanted:  # otherwise don't call the function: it imports half of torch, which delays Ctrl-C
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
-        torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        if wanted:
+        if deterministic:
             torch.use_deterministic_algorithms(before)
 
 
@@ -136,5 +80,4 @@ def made_with(hardware: Hardware) -> dict[str, str | int]:
         "device": torch.cuda.get_device_name() if device == "cuda" else f"{device}, {platform.machine()}",
         "threads": torch.get_num_threads(),
         "precision": "bfloat16" if hardware.bfloat16 else "float32",
-        "processes": hardware.world,
     }

@@ -9,14 +9,12 @@ The test images are used once, at the end.
 """
 
 import contextlib
-import dataclasses
 import logging
 import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,12 +24,12 @@ from ...errors import GraphcapsError
 from ...progress import REFRESH, bar, say
 from ..analysis.accuracy import EVALUATION_BATCH, evaluate
 from ..config import TrainConfig
-from ..data import Batches, ImageSplits, load_images
+from ..data import Batches, ImageSplits
 from ..models import from_config, take_layers
 from ..models.answers import is_correct, longest
 from ..models.evidence import limits_of
 from .capture import CapturedStep, Step
-from .hardware import find_hardware, made_with
+from .hardware import Hardware, made_with
 from .report import engine_of, introduction, result
 from .run_folder import Run, load
 from .saving import Saving
@@ -52,45 +50,26 @@ class Interrupted(GraphcapsError):
         self.signum = signum
 
 
-def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
+def fit(config: TrainConfig, splits: ImageSplits, hardware: Hardware, run: Run | None, progress: bool) -> dict:
     """Train with settings that are already checked, and return the content of the run's result.json.
 
     Users call ``train`` instead. If ``run`` is None, a new run folder is made.
     """
-    hardware = find_hardware(config.device, config.precision, config.deterministic)
-    if resumed := run is not None:
-        run.newest_checkpoint()  # check the run's settings before they are used to load images and build the network
-    splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
-    if config.train_images is not None:
-        splits = splits.with_train(config.train_images)
-    if run is None:
-        config = _fitted(config, splits, hardware.world)
-    batches = Batches(
-        splits.train,
-        config.batch_size,
-        device=hardware.device,
-        seed=config.seed,
-        augment=config.augment,
-        rank=hardware.rank,
-        world=hardware.world,
-    )
+    resumed = run is not None
+    batches = Batches(splits.train, config.batch_size, device=hardware.device, seed=config.seed, augment=config.augment)
     len(batches)  # check the batch size before the run folder is made
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
     if config.from_run is not None:
         take_layers(network, load(config.from_run))
         log.info("all layers but the last start from %s", config.from_run)
-    engine_of(config, network, torch.device("cpu"))  # check the engine before the run folder is made
+    engine_of(network, torch.device("cpu"))  # check the engine before the run folder is made
     try:
-        with contextlib.ExitStack() as held:
-            if run is None and hardware.main:
-                run = Run.create(config, made_with=made_with(hardware))
-            run = hardware.from_main(run)
-            assert run is not None, "the main process has made it"
-            if hardware.main:
-                held.enter_context(run.lock())
+        if run is None:
+            run = Run.create(config, made_with=made_with(hardware))
+        with run.lock():
             saving = Saving(run, splits, prepare(network, config.peak_rate, hardware))
-            trainer = Trainer(saving, batches, progress and hardware.main)
+            trainer = Trainer(saving, batches, progress)
             with stop_signals() as stopped:
                 trainer.train(resumed, stopped)
             return trainer.test()  # everything is saved: Ctrl-C may stop the process at once
@@ -98,29 +77,6 @@ def fit(config: TrainConfig, run: Run | None, progress: bool) -> dict:
         if run is None:
             raise
         raise Interrupted(run, signal.SIGINT, "stopped at once; the last checkpoint is intact") from None
-    except RuntimeError as error:
-        # If the connection to another process has closed, NCCL raises DistError, but gloo a plain RuntimeError.
-        if hardware.world == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
-            raise
-        resume = f"Go on with: graphcaps train --resume {run}" if run else "Nothing was trained"
-        raise GraphcapsError(
-            f"process {hardware.rank} of {hardware.world} lost its connection to another process, which has ended or "
-            f"can't be reached; the messages of torchrun name that process. {resume}"
-        ) from error
-
-
-def _fitted(config: TrainConfig, splits: ImageSplits, world: int) -> TrainConfig:
-    """The settings of a new run, with what follows from its images: place and size of your own, and the batch size."""
-    settings: dict[str, Any] = {}
-    if config.of_images:  # stored, so that a resumed run finds the folder, and keeps the size even if images change
-        channels, *sides = splits.image_shape
-        kind, path = config.dataset.split(":", 1)
-        settings = {"dataset": f"{kind}:{Path(path).absolute()}", "size": max(sides)}
-        settings["channels"] = 3 if channels == 3 else 1
-    if len(splits.train) < config.batch_size and "batch_size" not in config.changed():
-        settings["batch_size"] = size = max(world, len(splits.train) // 4)
-        log.info("%d images per step, a quarter of the training images: --batch-size changes it", size)
-    return dataclasses.replace(config, **settings)
 
 
 @contextlib.contextmanager
@@ -152,13 +108,13 @@ class Trainer:
     """A training of the learner in ``saving``; ``show``: whether to print lines and progress."""
 
     def __init__(self, saving: Saving, batches: Batches, show: bool):
-        self.saving, self.batches = saving, batches
-        self.config, self.run, self.splits, self.learner = saving.config, saving.run, saving.splits, saving.learner
+        self.saving, self.batches, self.show = saving, batches, show
+        self.run, self.config, self.splits, self.learner = saving.run, saving.run.config, saving.splits, saving.learner
         self.total_steps = self.config.epochs * len(batches)
-        self.show, self.shown, device = show, 0.0, self.learner.device
         self.say = say if show else lambda text: None
-        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        self.hits = torch.zeros((), dtype=torch.int64, device=device)
+        self.shown = 0.0  # the time of the last update of the bar
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.learner.device)
+        self.hits = torch.zeros((), dtype=torch.int64, device=self.learner.device)
         self.step = self._new_step()
 
     def _new_step(self) -> Step:
@@ -188,7 +144,7 @@ class Trainer:
     def train(self, resume: bool, stopped: Callable[[], int]) -> None:
         """Train up to the last epoch, and save a checkpoint after each. ``stopped`` returns a received signal, or 0."""
         saving = self.saving
-        self.say(introduction(self.config, self.run, self.splits, self.learner))
+        self.say(introduction(self.run, self.splits, self.learner))
         restored = resume and saving.restore(self.say)
         state = saving.state
         state.threads = torch.get_num_threads() if self.learner.device.type == "cpu" else 0
@@ -201,8 +157,7 @@ class Trainer:
             while state.epoch < self.config.epochs:
                 self._train_epoch(stopped)
                 self._end_epoch()
-                signum = self.learner.hardware.any_signal(stopped())
-                if signum and state.epoch < self.config.epochs:
+                if (signum := stopped()) and state.epoch < self.config.epochs:
                     raise Interrupted(self.run, signum)
         del self.step  # the step refers to this object, and the cycle would keep a captured graph's memory
 
@@ -215,7 +170,7 @@ class Trainer:
         began = time.perf_counter() - state.epoch_seconds
         self.loss_sum.fill_(state.loss_sum)
         self.hits.fill_(state.correct)
-        learner.model.train()
+        learner.network.train()
         for images, labels in self.batches.epoch(state.epoch, start=state.step):
             rate = one_cycle(state.epoch * steps + state.step, self.total_steps, self.config.peak_rate)
             set_rate(learner, rate)
@@ -223,7 +178,7 @@ class Trainer:
             self.step(images, labels, self._share())
             state.step += 1
             state.seen += len(labels)
-            signum = learner.hardware.any_signal(stopped(), state.step)
+            signum = stopped()
             leaving = state.step == steps or bool(signum)
             if leaving or time.monotonic() >= self.shown + REFRESH:  # reading the sums waits for a GPU
                 state.loss_sum, state.correct = float(self.loss_sum), int(self.hits)
@@ -233,28 +188,25 @@ class Trainer:
             if signum:
                 break
         state.seconds = time.perf_counter() - self.started
-        state.loss_sum, correct, seen = learner.hardware.total(state.loss_sum, state.correct, state.seen)
-        state.correct, state.seen = int(correct), int(seen)
         if signum:
             self.saving.save("last")
             raise Interrupted(self.run, signum)
 
     def _step(self, images: torch.Tensor, labels: torch.Tensor, progress: float | torch.Tensor) -> torch.Tensor:
         """Make a training step, and add the batch's losses and hits to their sums, on the device."""
-        learner, weight = self.learner, self.batches.weight(self.saving.state.step)
-        loss, output = training_step(learner, images, labels, progress, weight)
+        loss, output = training_step(self.learner, images, labels, progress)
         self.loss_sum += loss * len(labels)
-        self.hits += is_correct(longest(output.scores, learner.network.objects), labels).sum()
+        self.hits += is_correct(longest(output.scores, self.learner.network.objects), labels).sum()
         return loss
 
     def _show_step(self) -> None:
         state, steps = self.saving.state, len(self.batches)
         self.shown = time.monotonic()
-        speed = min(state.step * self.config.batch_size, self.batches.num_images) / state.epoch_seconds
         self.on_progress(
             self._share(),
             f"epoch {state.epoch + 1}/{self.config.epochs}, step {state.step}/{steps}  loss "
-            f"{state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  {speed:,.0f} img/s",
+            f"{state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  "
+            f"{state.seen / state.epoch_seconds:,.0f} img/s",
         )
 
     def _end_epoch(self) -> None:
@@ -274,30 +226,24 @@ class Trainer:
             "seconds": state.seconds,
         }
         state.history.append(row)
-        best = (val.accuracy, -val.loss) > (state.best_val_accuracy, -state.best_val_loss)
-        if best:
-            state.best_epoch, state.best_val_accuracy, state.best_val_loss = state.epoch, val.accuracy, val.loss
         state.step, state.loss_sum, state.correct, state.seen, state.epoch_seconds = 0, 0.0, 0, 0, 0.0
         self.saving.limits = limits_of(val.evidence, val.right)
         self.saving.save("last")
         self.saving.save_rest()
         self.say(
             f"epoch {state.epoch}/{self.config.epochs}  loss {row['train_loss']:.4f}  "
-            f"train {row['train_accuracy']:.2%}  validation {val.accuracy:.2%}{' (best)' if best else ''}  "
-            f"{row['images_per_second']:,.0f} img/s"
+            f"train {row['train_accuracy']:.2%}  validation {val.accuracy:.2%}"
+            f"{' (best)' if state.best is row else ''}  {row['images_per_second']:,.0f} img/s"
         )
 
     def test(self) -> dict:
         """Test the weights of the best epoch once, and write the result."""
-        device, hardware = self.learner.device, self.learner.hardware
-        hardware.from_main(None)  # until then, other processes may not find its file of the best weights
+        device = self.learner.device
         best = load(self.run, device=str(device))
         with bar("test images", self.show) as on_progress:
             test = evaluate(best, Batches(self.splits.test, EVALUATION_BATCH, device=device), on_progress)
-        results = result(self.config, best, self.saving.state, test, hardware)
-        if self.saving.main:
-            self.run.write_answers(test.predicted, test.labels)
-            self.run.write_result(results)
+        results = result(self.config, best, self.saving.state, test, self.learner.hardware)
+        self.run.write_result(results, test.predicted, test.labels)
         return {"run": str(self.run.path), **results}
 
     def _check_finite(self, rate: float, weights: bool) -> None:

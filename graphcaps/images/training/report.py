@@ -11,7 +11,7 @@ from ...viz.routing_trace import THRESHOLD
 from ..analysis.accuracy import Evaluation
 from ..config import TrainConfig
 from ..data import ImageSplits
-from ..models import ImageNetwork, routing_network
+from ..models import ImageNetwork
 from ..models.answers import present
 from .hardware import Hardware, made_with
 from .run_folder import Run
@@ -19,9 +19,9 @@ from .saving import State
 from .step import Learner
 
 
-def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Learner) -> str:
+def introduction(run: Run, splits: ImageSplits, learner: Learner) -> str:
     """The text that is printed first: the images, the capsules and their routing, the device and the run folder."""
-    own, network, device, precision = "", learner.network, learner.device, made_with(learner.hardware)["precision"]
+    own, config, precision = "", run.config, "bfloat16" if learner.hardware.bfloat16 else "float32"
     if config.of_images:
         sizes = present(splits.train.labels, splits.num_classes).sum(dim=0)
         shape = " x ".join(map(str, splits.image_shape))
@@ -30,8 +30,8 @@ def introduction(config: TrainConfig, run: Run, splits: ImageSplits, learner: Le
     return (
         f"{config.model} on {config.dataset_name}: {len(splits.train)} training, {len(splits.val)} validation "
         f"and {len(splits.test)} test images{own}\n"
-        f"{_routing_in_words(config, network, device)}\n"
-        f"device {device}, {precision}, run {run}"
+        f"{_routing_in_words(learner)}\n"
+        f"device {learner.device}, {precision}, run {run}"
     )
 
 
@@ -41,7 +41,7 @@ def result(
     """The content of result.json. ``best`` is the network of the best epoch; ``state`` is the final state."""
     sizes = {name: weight.numel() for name, weight in best.named_parameters()}
     return {
-        "command": config.command(here=True),
+        "command": config.command(),
         "model": config.model,
         "dataset": config.dataset,
         "epochs": config.epochs,
@@ -51,17 +51,17 @@ def result(
         "test_correct": test.correct,
         "test_images": len(test.labels),
         "test_named": test.named(THRESHOLD) if best.routes and best.objects else None,
-        "val_accuracy": state.best_val_accuracy,
-        "best_epoch": state.best_epoch,
+        "val_accuracy": state.best["val_accuracy"],
+        "best_epoch": state.best["epoch"],
         "parameters": sum(sizes.values()),
         "parameters_without_decoder": sum(n for name, n in sizes.items() if not name.startswith("decoder.")),
         "seconds": state.seconds,
-        "engine": engine_of(config, best, hardware.device),
+        "engine": engine_of(best, hardware.device),
         **made_with(hardware),
     }
 
 
-def engine_of(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str | None:
+def engine_of(network: ImageNetwork, device: torch.device) -> str | None:
     """The engine that routes the last layer; None if the network has no capsules.
 
     Raises:
@@ -69,21 +69,20 @@ def engine_of(config: TrainConfig, network: ImageNetwork, device: torch.device) 
     """
     if not network.routes:
         return None
-    layer: Any = routing_network(network, config.model).capsules
+    layer: Any = network.capsules
     return choose(layer.links(device), layer.votes(layer.blank()), layer.routing).engine
 
 
-def _routing_in_words(config: TrainConfig, network: ImageNetwork, device: torch.device) -> str:
+def _routing_in_words(learner: Learner) -> str:
+    network: Any = learner.network
     if not network.routes:
         return "no capsules and no routing"
-    routed: Any = routing_network(network, config.model)
-    layer = routed.capsules
-    below = "".join(f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in routed.between)
-    rule = rule_of(layer.routing)
+    layer, rule = network.capsules, rule_of(network.capsules.routing)
+    below = "".join(f"{caps.num_children} child capsules, {len(caps.index)} edges, to\n" for caps in network.between)
     in_one = rule is not None and (rule.iterations == 1 or rule.kind == "sums")
     passes = "one pass" if in_one else f"{layer.routing.iterations} iterations"
     edges = layer.links(torch.device("cpu")).num_edges
     return (
         f"{below}{layer.num_children} child capsules, {layer.num_parents} parents, {edges} edges, "
-        f"{passes} of {name_of(layer.routing)} routing on engine '{engine_of(config, network, device)}'"
+        f"{passes} of {name_of(layer.routing)} routing on engine '{engine_of(network, learner.device)}'"
     )

@@ -15,26 +15,15 @@ import itertools
 import json
 import logging
 import math
-import os
 import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...atomic import (
-    UNFINISHED,
-    check_links,
-    checked,
-    file_name,
-    reading,
-    remove_leftovers,
-    replacing,
-    unfinished,
-    write_text,
-)
+from ... import atomic
 from ...errors import GraphcapsError, check_json, did_you_mean, read_json
 from ...names import short_name
 from ...typed import Device, Size, typed
@@ -47,6 +36,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 PRETRAINED = Path(__file__).parents[1] / "models" / "weights"
 NAME_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # errors of a rename to a path that exists
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint that was read, and the damage of a newer one, or ""."""
+
+    path: Path
+    tensors: dict[str, torch.Tensor]
+    head: dict
+    damage: str
 
 
 class Run:
@@ -70,37 +68,26 @@ class Run:
 
         Raises ``GraphcapsError`` if the name is taken or the folder can't be written.
         """
-        numbered = (file_name(config.dataset_name, f"-{config.model}-{k}") for k in itertools.count(1))
+        numbered = (atomic.file_name(config.dataset_name, f"-{config.model}-{k}") for k in itertools.count(1))
         try:
-            config.out.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(config.out)
-            with tempfile.TemporaryDirectory(prefix=f"{unfinished()}-", dir=config.out) as hidden:
+            with contextlib.suppress(FileExistsError):  # a file of this name fails in the next lines
+                config.out.mkdir(parents=True)
+            atomic.remove_leftovers(config.out)
+            with tempfile.TemporaryDirectory(prefix=f"{atomic.unfinished()}-", dir=config.out) as hidden:
                 path = Path(hidden, "run")  # unlike the hidden folder itself, it gets the usual permissions
-                write_text(path / "config.json", config.to_json(**about))
+                atomic.write_text(path / "config.json", config.to_json(**about))
                 for name in [config.name] if config.name else numbered:
                     try:
                         return cls(path.rename(config.out / name), config)
                     except OSError as error:
                         if error.errno not in NAME_TAKEN:
                             raise
-                raise cls(config.out / config.name, config)._taken()
+                taken = cls(config.out / config.name, config)
+                resume = f", or go on with: graphcaps train --resume {taken}"
+                advice = f"Choose another --name{resume * (taken.path / 'config.json').exists()}"
+                raise GraphcapsError(f"name: expected a new run folder, {taken} exists. {advice}")
         except OSError as error:
             raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {error.strerror}") from None
-
-    @classmethod
-    def check_place(cls, config: TrainConfig) -> None:
-        """Raise ``GraphcapsError`` if the name is taken or the folder can't be written, without making it."""
-        path = config.out / config.name
-        if config.name and os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
-            raise cls(path, config)._taken()
-        above = next(path for path in (config.out, *config.out.absolute().parents) if os.path.lexists(path))
-        if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-            why = os.strerror(errno.EACCES if above.is_dir() else errno.ENOTDIR)
-            raise GraphcapsError(f"out: expected a folder to write to, got {config.out}: {why}")
-
-    def _taken(self) -> GraphcapsError:
-        resume = f", or go on with: graphcaps train --resume {self}" * (self.path / "config.json").exists()
-        return GraphcapsError(f"name: expected a new run folder, {self} exists. Choose another --name{resume}")
 
     @classmethod
     def open(cls, path: str | Path, out: Path = Path("runs")) -> Run:
@@ -115,13 +102,13 @@ class Run:
             elif (out / path / "config.json").exists():
                 path = out / path
         try:
-            text = checked(path / "config.json").read_text(encoding="utf-8")
+            text = atomic.checked(path / "config.json").read_text(encoding="utf-8")
         except (OSError, ValueError):
             names = [*pretrained_names(), *(config.parent.name for config in out.glob("*/config.json"))]
             fix = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
             near = did_you_mean(path.name, names)
             raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {near}{fix}") from None
-        check_links(results or path)
+        atomic.check_links(results or path)
         place = {"out": path.absolute().parent, "name": path.absolute().name}  # wherever the folder was moved
         own_images = (path / "images.csv").exists()  # ``of_images`` finds this file by the place
         config = TrainConfig.from_json(text, str(path / "config.json"), **place if own_images else {})
@@ -134,7 +121,7 @@ class Run:
         if stored["settings"].get("epochs") != self.config.epochs:
             stored["settings"]["epochs"] = self.config.epochs
             (self.path / "result.json").unlink(missing_ok=True)
-            write_text(path, json.dumps(stored, indent=2) + "\n")
+            atomic.write_text(path, json.dumps(stored, indent=2) + "\n")
 
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
@@ -145,21 +132,20 @@ class Run:
             raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
-        for folder in (self.path, self.path / "checkpoints"):
-            for leftover in folder.glob(f"{UNFINISHED}*"):
-                if leftover.is_file():
-                    leftover.unlink(missing_ok=True)
+        leftovers = self.path.glob(f"{atomic.UNFINISHED}*"), self.path.glob(f"checkpoints/{atomic.UNFINISHED}*")
+        for leftover in itertools.chain(*leftovers):
+            if leftover.is_file():
+                leftover.unlink(missing_ok=True)
         return held
 
     def checkpoint(self, which: str) -> Path:
         """The path of the weights ``which``: ``"best"`` (on validation images), ``"last"`` or ``"previous"``."""
         return self.path / "checkpoints" / f"{which}.safetensors"
 
-    def newest_checkpoint(self) -> tuple[tuple[Path, dict[str, torch.Tensor], dict] | None, str]:
-        """Read the last checkpoint, or the previous one if the last is damaged, and describe the damage, or "".
+    def newest_checkpoint(self) -> Checkpoint | None:
+        """Read the last checkpoint, or the previous one if the last is damaged; None if there is none yet.
 
-        A checkpoint is its path, tensors and header; None if there is none yet. Raises ``GraphcapsError`` if all are
-        damaged or ``check_trained`` finds that config.json was changed.
+        Raises ``GraphcapsError`` if all are damaged or ``check_trained`` finds that config.json was changed.
         """
         from . import checkpoint
 
@@ -171,10 +157,10 @@ class Run:
                 damage += f"{error}. "
             else:
                 self.check_trained(head)
-                return (path, tensors, head), damage
+                return Checkpoint(path, tensors, head, damage)
         if damage:
             raise GraphcapsError(f"{damage}No other is left: train another run")
-        return None, ""
+        return None
 
     def check_trained(self, head: dict) -> None:
         """Raise ``GraphcapsError`` if settings of a checkpoint, except folders and device, differ from config.json.
@@ -194,11 +180,7 @@ class Run:
         import pandas
 
         text = pandas.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        write_text(self.path / name, text)
-
-    def write_result(self, result: dict) -> None:
-        """Write result.json, the results of a finished run."""
-        write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
+        atomic.write_text(self.path / name, text)
 
     def result(self) -> dict | None:
         """Read result.json; None if the run isn't finished."""
@@ -206,20 +188,21 @@ class Run:
         fix = f"Delete it, then write it again with: graphcaps train --resume {self}"
         if not path.exists():
             return None
-        with reading(path, "the result of a run as JSON", fix, GraphcapsError):
-            return read_json(checked(path).read_text(encoding="utf-8"), test_accuracy=(0, 1))
+        with atomic.reading(path, "the result of a run as JSON", fix, GraphcapsError):
+            return read_json(atomic.checked(path).read_text(encoding="utf-8"), test_accuracy=(0, 1))
 
-    def write_answers(self, predicted: torch.Tensor, labels: torch.Tensor) -> None:
-        """Write answers.npz: the answers of the best weights to all test images, in order, and the labels."""
-        with replacing(self.path / "answers.npz") as temporary:
+    def write_result(self, result: dict, predicted: torch.Tensor, labels: torch.Tensor) -> None:
+        """Write answers.npz, the answers of the best weights to all test images, and then result.json."""
+        with atomic.replacing(self.path / "answers.npz") as temporary:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
+        atomic.write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
-        path = self.path / "answers.npz"
+        path, wanted = self.path / "answers.npz", "a finished run's answers to the test images"
         fix = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
-        wanted = "a finished run's answers to the test images"
-        with reading(path, wanted, fix, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
+        errors = atomic.reading(path, wanted, fix, GraphcapsError)
+        with errors, np.load(atomic.checked(path), allow_pickle=False) as stored:
             return stored["predicted"], stored["labels"]
 
     def metrics(self) -> list[dict[str, float]]:
@@ -229,8 +212,8 @@ class Run:
         path = self.path / "metrics.csv"
         if not path.exists():
             return []
-        with reading(path, "columns of numbers", "Delete the file", GraphcapsError):
-            rows = pandas.read_csv(checked(path), dtype=float).to_dict("records")
+        with atomic.reading(path, "columns of numbers", "Delete the file", GraphcapsError):
+            rows = pandas.read_csv(atomic.checked(path), dtype=float).to_dict("records")
             for row in rows:
                 check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
         return rows

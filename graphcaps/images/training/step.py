@@ -13,13 +13,9 @@ from .hardware import Hardware
 
 
 class Learner(NamedTuple):
-    """A network on its hardware, and its optimizer.
-
-    With several processes, ``model`` is ``network`` in ``DistributedDataParallel``, which averages gradients over them.
-    """
+    """A network on its hardware, and its optimizer."""
 
     network: ImageNetwork
-    model: Any
     optimizer: torch.optim.Optimizer
     hardware: Hardware
 
@@ -32,22 +28,15 @@ class Learner(NamedTuple):
 def prepare(network: ImageNetwork, rate: float, hardware: Hardware) -> Learner:
     """Move the network to its device, in memory format channels_last, set its precision, and make its Adam optimizer.
 
-    On CUDA, the learning rate is a tensor, for ``CapturedStep``. With several processes on GPUs, batch normalisation
-    uses the images of all processes. On CPUs, torch has no layer that does this: each process uses its own images.
+    On CUDA, the learning rate is a tensor, for ``CapturedStep``.
     """
     device, on_gpu = hardware.device, hardware.device.type == "cuda"
-    if hardware.world > 1 and on_gpu:
-        torch.nn.SyncBatchNorm.convert_sync_batchnorm(network)  # in place
     network = network.to(device).to(memory_format=torch.channels_last)
     lr = torch.tensor(rate, dtype=torch.float32, device=device) if on_gpu else rate
     optimizer = torch.optim.Adam(network.parameters(), lr=lr, fused=device.type in ("cpu", "cuda"))
     if hardware.bfloat16:
         _compute_in_bfloat16(network, device)
-    model: Any = network
-    if hardware.world > 1:
-        gpus = [torch.cuda.current_device()] if on_gpu else None
-        model = torch.nn.parallel.DistributedDataParallel(network, device_ids=gpus)
-    return Learner(network, model, optimizer, hardware)
+    return Learner(network, optimizer, hardware)
 
 
 def _compute_in_bfloat16(network: ImageNetwork, device: torch.device) -> None:
@@ -68,21 +57,20 @@ def set_rate(learner: Learner, rate: float) -> None:
 
 
 def training_step(
-    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: Any = 0.0, weight: float = 1.0
+    learner: Learner, images: torch.Tensor, labels: torch.Tensor, progress: Any = 0.0
 ) -> tuple[torch.Tensor, CapsNetOutput | CNNOutput | MatrixOutput]:
     """Forward, loss, backward and Adam on one batch. Return the detached loss (), and the network's output.
 
     Args:
         images, labels: as from ``Batches.epoch``.
         progress: the share of the training that is done, in [0, 1]; a number or a tensor ().
-        weight: factor on this process's loss, so that the mean over processes is right; see ``Batches.weight``.
     """
     batch = overlaid(images)
     # With one channel, ``contiguous`` changes nothing, and cuDNN would take the strides for those of another layout.
     channels_last = batch.clone if batch.is_cuda else batch.contiguous
-    output = learner.model(channels_last(memory_format=torch.channels_last), labels)
+    output = learner.network(channels_last(memory_format=torch.channels_last), labels)
     loss = learner.network.loss(output, images, labels, progress)
-    (loss if weight == 1 else weight * loss).backward()
+    loss.backward()
     learner.optimizer.step()
     learner.optimizer.zero_grad(set_to_none=True)
     return loss.detach(), output

@@ -1,11 +1,13 @@
-"""``train`` checks the settings and the run folder before it imports torch, then trains."""
+"""``train`` makes the settings of a training, and checks them before it imports torch."""
 
 from __future__ import annotations
 
 import dataclasses
+import logging
+import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -14,6 +16,11 @@ from ...names import DATASETS, check_allowed
 from ...typed import typed
 from ..config import MACHINE_SETTINGS, TrainConfig
 from .run_folder import Run
+
+if TYPE_CHECKING:
+    from ..data import ImageSplits
+
+log = logging.getLogger(__name__)
 
 
 @typed
@@ -43,27 +50,33 @@ def train(
         GraphcapsError: settings, data or folders are invalid, the loss isn't finite, or Ctrl-C was pressed
             (``Interrupted``).
     """
-    run = None
+    world = os.environ.get("WORLD_SIZE", "1")
+    expect(world == "1", "WORLD_SIZE", "1: a network trains in one process", world, "Start it without torchrun")
     expect((images is None) == (labels is None), "images and labels", "both", "one of them")
     if resume is None:
-        config = _settled(config, images, labels)
-        config.check()
-        Run.check_place(config)
+        run, config = None, _of_new_run(config, images, labels)
     else:
         expect(images is None, "resume", "no images with it", "some", "A resumed run loads its own images")
         run = Run.open(resume)
-        run.config = config = _resumed(run, config, overrides)
-        config.check()
+        run.config = config = _of_resumed_run(run, config, overrides)
+    config.check()
     from ...routing import engine
-    from .hardware import determinism, usual_torch
+    from ..data import load_images
+    from .hardware import find_hardware, usual_torch
     from .loop import fit
 
-    with usual_torch(), determinism(config.deterministic), engine(config.engine):
-        return fit(config, run, progress)
+    with usual_torch(config.deterministic), engine(config.engine):
+        hardware = find_hardware(config.device, config.precision, config.deterministic)
+        splits = load_images(config.dataset, config.data, **config.of_images).for_augment(config.augment)
+        if config.train_images is not None:
+            splits = splits.with_train(config.train_images)
+        if run is None:
+            config = _with_images(config, splits)
+        return fit(config, splits, hardware, run, progress)
 
 
-def _settled(config: TrainConfig, images: ArrayLike | None, labels: ArrayLike | None) -> TrainConfig:
-    """The settings of a new run: ``config``, with what follows from the given images and from ``from_run``.
+def _of_new_run(config: TrainConfig, images: ArrayLike | None, labels: ArrayLike | None) -> TrainConfig:
+    """``config``, with what follows from the given images and from ``from_run``.
 
     Settings of the other run's network are taken unless they were changed from their defaults.
     """
@@ -83,14 +96,30 @@ def _settled(config: TrainConfig, images: ArrayLike | None, labels: ArrayLike | 
     return dataclasses.replace(config, **settings)
 
 
-def _resumed(run: Run, config: TrainConfig, overrides: Collection[str]) -> TrainConfig:
-    """The settings of a resumed run: its own, with those that ``train`` takes from ``config``."""
+def _with_images(config: TrainConfig, splits: ImageSplits) -> TrainConfig:
+    """The settings of a new run with what follows from its images: place and size of your own, and the batch size."""
+    settings: dict[str, Any] = {}
+    if config.of_images:  # stored, so that a resumed run finds the folder, and keeps the size even if images change
+        channels, *sides = splits.image_shape
+        kind, path = config.dataset.split(":", 1)
+        settings = {"dataset": f"{kind}:{Path(path).absolute()}", "size": max(sides), "channels": channels}
+    if len(splits.train) < config.batch_size and "batch_size" not in config.changed():
+        settings["batch_size"] = size = max(1, len(splits.train) // 4)
+        log.info("%d images per step, a quarter of the training images: --batch-size changes it", size)
+    return dataclasses.replace(config, **settings)
+
+
+def _of_resumed_run(run: Run, config: TrainConfig, overrides: Collection[str]) -> TrainConfig:
+    """The settings of the run, with those that ``train`` takes from ``config``.
+
+    Raises:
+        GraphcapsError: the run has finished its epochs, or its checkpoints don't have the settings of its config.json.
+    """
     check_allowed(run.config.routing)
+    run.newest_checkpoint()
     taken = {*config.changed(), *overrides}
     old, epochs = run.config.epochs, config.epochs if "epochs" in taken else 0
     more = f"To train longer, add --epochs and a number above {old}"
-    if run.result() or epochs > old:
-        run.newest_checkpoint()  # name a setting that was changed
     expect("epochs" not in overrides or epochs >= old, "epochs", f"more than {old}", epochs, more)
     if run.result() and epochs <= old:
         raise GraphcapsError(f"resume: expected an unfinished run, {run} has finished its {old} epochs. {more}")

@@ -28,7 +28,8 @@ const last = stored.trained - 1,
   UNCHANGED = 0.02, // of a length
   FEW = 3, // parts that a sentence lists
   SHARED = 1 / 3; // of the ink's colour, from which it belongs to both
-let gliding = 0;
+let gliding = 0,
+  equalShown = false; // whether the screen without routing shows equal shares
 
 if (new URLSearchParams(location.search).has("embed")) document.body.dataset.embed = ""; // the stage alone
 for (const part of document.querySelectorAll(".live:not(#guess)")) part.hidden = false; // drawGuess shows that
@@ -74,7 +75,8 @@ const ENTER = {
 };
 
 function showEqual(equal) {
-  $("#equal").setAttribute("aria-pressed", equal);
+  $("#equal").textContent = equal ? texts.showRouting : texts.showEqual;
+  equalShown = equal;
   glide(equal ? 0 : last);
 }
 
@@ -114,7 +116,10 @@ function subject() {
     best = state.order.named.reduce((most, j) => (share(last, j) > share(last, most) ? j : most), parent),
     gain = (r) => share(r + 1, best) - share(r, best),
     turn = [...Array(last).keys()].reduce((most, r) => (gain(r) > gain(most) ? r : most));
-  return { child, parent: best, turn, agreement: states[turn].agreement[edgeTo(best, child)], before: share(turn, best), after: share(turn + 1, best) };
+  const edge = edgeTo(best, child),
+    shares = [turn, turn + 1].map((r) => fixed(states[r].c[edge], 2)),
+    logits = [turn, turn + 1].map((r) => fixed(states[r].b[edge], 2));
+  return { child, parent: best, turn, agreement: fixed(states[turn].agreement[edge], 2), shares, logits };
 }
 
 function lengths(r, parents = state.order.named) {
@@ -131,12 +136,13 @@ const LIVE = {
     return named.length > 1 ? texts.roundLengths(...ends) : texts.roundLength(...ends);
   },
   agreement() {
-    const { child, parent, turn, agreement, before, after } = subject();
-    return texts.agreement(turn + 1, childName(child), name(parent), fixed(agreement, 2), fixed(before, 2), fixed(after, 2), turn + 2);
+    const { child, parent, turn, agreement, shares, logits } = subject();
+    return texts.agreement(turn + 1, childName(child), name(parent), agreement, ...shares, turn + 2, ...logits);
   },
-  a: () => fixed(subject().agreement, 2),
-  c: () => fixed(subject().after, 2),
-  now: () => texts.now(Math.round(now.r) + 1, lengths(Math.round(now.r))),
+  a: () => subject().agreement,
+  b: () => subject().logits[1],
+  c: () => subject().shares[1],
+  now: () => texts.now(Math.round(now.r) + 1, lengths(Math.round(now.r)), stored.trained),
   most() {
     const largest = [...choicesAt({ k: now.k, r: last })],
       spread = largest.filter(([, [, c]]) => !decision(c, stored.choices).most).map(([child]) => shortName(child)),
@@ -153,18 +159,19 @@ const LIVE = {
     const top = (r) => [...state.routed.states[r].lengths.keys()].sort((a, b) => length(r, b) - length(r, a)).slice(0, state.order.named.length).sort((a, b) => a - b);
     return texts.equalLengths(lengths(0, top(0)), lengths(last)) + (top(0).join() === top(last).join() ? texts.sameNames : texts.otherNames);
   },
-  fails: () => (alone ? texts.fails(percent(alone, 1), percent(1 - test_accuracy, 1)) : ""),
-  rank: (rank = shown_ranks?.[state.shown.at]) => (rank ? texts.rank(rank, Math.abs(rank - 500) < 100) : ""),
+  fails: () => (alone ? texts.fails(percent(alone, 1)) : ""),
+  rank: (rank = shown_ranks?.[state.shown.at]) => (rank ? texts.rank(rank) : ""),
+  limits: () => (gain ? texts.limits(...gain.map((part) => percent(part, 2))) : ""),
 };
 
 // What routing is worth, measured: rows of a text, a value with equal shares, and one with routing.
-const { equal_shares: pairs, trained_with_equal_shares: control, singles_alone_above_threshold: alone, test_accuracy, shown_ranks } = network.measured ?? {},
+const { equal_shares: pairs, trained_with_equal_shares: control, singles_alone_above_threshold: alone, routing_gain: gain, test_accuracy, shown_ranks } = network.measured ?? {},
   rate = (part) => `${percent(part, 1)} %`,
   ends = (...values) => values.map((value) => fixed(value, 2)).join(", "),
   rows = [
     pairs && [texts.switchedOff(thousands(pairs.pairs)), rate(pairs.right_with_equal_shares / pairs.pairs), rate(pairs.right / pairs.pairs)],
-    control && [texts.trained, rate(control), rate(test_accuracy)],
     pairs && [texts.ends, ends(pairs.second_with_equal_shares, pairs.third_with_equal_shares), ends(pairs.second, pairs.third)],
+    control && [texts.trained, rate(control), rate(test_accuracy)],
   ].filter(Boolean);
 if (!rows.length) leave("#measured");
 else if ($("#measured")) fill($("#measured tbody"), rows.length, "<tr><td></td><td></td><td></td></tr>", ({ cells }, at) => rows[at].forEach((text, n) => (cells[n].textContent = text)));
@@ -186,7 +193,7 @@ function drawArticle() {
   if (now.screen === "ink") drawGuess();
 }
 
-$("#equal")?.addEventListener("click", ({ target }) => showEqual(target.ariaPressed !== "true"));
+$("#equal")?.addEventListener("click", () => showEqual(!equalShown));
 
 // The guess: whose is the ink where both pictures of the answer are strong?
 let guess = { of: null, answered: false }; // the answer, the place of the ring, and the first parent's part of its colour

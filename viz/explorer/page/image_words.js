@@ -13,9 +13,10 @@ Object.assign(words, own, {
     if (!given.length) return `${question} ${own.noneTitle(words.part)}`;
     const [[name, count], ...more] = given.slice(0, SHOWN),
       others = given.slice(SHOWN).reduce((sum, [, count]) => sum + count, 0),
+      none = children - given.reduce((sum, [, count]) => sum + count, 0),
       the = (name) => (noun === "digit" ? own.the(name) : name),
       texts = [own.firstGiven(thousands(count), words.parts(children), count === 1, the(name)), ...more.map(([name, count]) => own.given(thousands(count), the(name)))];
-    return `${question} ${texts.join(", ")}${others ? `, ${own.givenOthers(thousands(others))}` : ""}`;
+    return `${question} ${texts.join(", ")}${others ? `, ${own.givenOthers(thousands(others))}` : ""}${none ? `, ${own.givenNone(thousands(none))}` : ""}`;
   },
   lead: (noun, pictured) => (pictured ? own.leadPictured(noun === "class" ? own.object : noun) : own.leadPlain) + own.leadRounds,
   columns: (decoded, parents) => [own.children_ + (decoded ? own.withVote : ""), own.wholes(parents)],

@@ -196,7 +196,7 @@ export function drawImage() {
     note = "";
   const maps = parents.length ? state.decoder?.painted(parents, now) : null;
   if (maps) tinted = tint(maps, lit, height, width);
-  if (maps) note = words.colors(noun(), parents.length > 1) + (["ink", "votes"].includes(now.screen) ? "" : words.greyRibbons(words.plurals[noun()]));
+  if (maps && Math.round(now.r)) note = words.colors(noun(), parents.length > 1) + (["ink", "votes"].includes(now.screen) ? "" : words.greyRibbons(words.plurals[noun()]));
   const frame = child !== null && fields ? fields.places[fields.of[child]] : null;
   if (frame) note = words.frame(frame[2], frame[3], childName(child));
   if (state.desk) state.desk.show(tinted, frame);

@@ -191,18 +191,10 @@ for (const door of doors) {
   });
 }
 
-// Light or dark is the system's, or what the reader has chosen, which the browser remembers where it can.
+// Light or dark is the system's, or what the reader has chosen.
 function isNight() {
   const { theme } = document.documentElement.dataset;
   return theme ? theme === "dark" : systemNight.matches;
-}
-
-function storage(use) {
-  try {
-    return use(localStorage);
-  } catch {
-    return null; // a browser that keeps nothing for files
-  }
 }
 
 // The look that a page draws with: the colours of its style, and of the parents.
@@ -214,12 +206,8 @@ export function lookWith(colors) {
   return { ...named, parents, glow: channels(value("glow")), family: css.fontFamily, font: `12px ${css.fontFamily}` };
 }
 
-const remembered = storage((store) => store.getItem("graphcaps-theme"));
-if (["light", "dark"].includes(remembered)) document.documentElement.dataset.theme = remembered;
 $("#theme").addEventListener("click", () => {
-  const theme = isNight() ? "light" : "dark";
-  document.documentElement.dataset.theme = theme;
-  storage((store) => store.setItem("graphcaps-theme", theme));
+  document.documentElement.dataset.theme = isNight() ? "light" : "dark";
   renew();
 });
 systemNight.addEventListener("change", renew);
