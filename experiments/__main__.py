@@ -4,6 +4,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -28,7 +29,6 @@ OTHERS = {
     "pruning RUN": "accuracy of a run's network if each child keeps only its strongest edges; compact, paper or deep",
     "robustness RUN": "accuracy of a run's network on turned, shifted, noisy, scrambled or affNIST-style test images",
     "pretrained RUN": "make a run's network one that comes with graphcaps",
-    "decoder NAME": "train a small decoder for a network that comes with graphcaps",
     "trainings RUN...": "add result.json of these run folders to results/trainings.json",
 }
 
@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def make(args: argparse.Namespace) -> str:
-    """Run one experiment. Return its table, and the paths of its pictures.
+    """Run one experiment. Return its tables, and the paths of their files.
 
     A complete table is written to ``--to``. With ``--quick``, ``--seeds`` or ``--only``, the table is written to the
     cache, so that it doesn't replace committed results.
@@ -89,64 +89,56 @@ def make(args: argparse.Namespace) -> str:
     name = args.name
     if name == "trainings":
         return add_trainings(args.runs)
+    from experiments import pretrained
     from experiments.run import Place
-    from experiments.tasks import images, overview
+    from experiments.tasks import images, overview, pruning, robustness
 
     place = Place(args.data, args.cache, **{"processes": 1} if args.quick else {})
-    if name in ("decoder", "pretrained", "pruning", "robustness"):
-        expect(len(args.runs) == 1, name, "one run folder", len(args.runs))
-        return of_run(name, images.Run.open(args.runs[0]), place, args)
+    folder = args.cache if args.quick or args.seeds or args.only else args.to
     if name in ON_GRAPHS:
         module = import_module(f"experiments.tasks.{'molecules' if name in ('mutag', 'proteins') else name}")
         task = getattr(module, "TASK", None) or module.TASKS[name]
-        result = task.result(place, args.seeds, args.quick, args.only)
-        partial = args.quick or args.seeds or args.only
-        return write(name, result, task.markdown(result), args.cache if partial else args.to)
+        return write({name: task.result(place, args.seeds, args.quick, args.only)}, task.markdown, folder)
     if name == "overview":
-        result = overview.results(place, args.only)
-        return write(name, result, overview.markdown(result), args.cache if args.only else args.to)
-    plan = read_plan(name)
-    result = images.results(plan, place)
-    return write(plan.name, result, images.markdown(result), args.to)
-
-
-def of_run(name: str, run, place, args: argparse.Namespace) -> str:
-    """Measure the network of one run, or make it one that comes with graphcaps."""
-    from experiments import pretrained
-    from experiments.tasks import pruning, robustness
-
-    if name == "decoder":
-        return pretrained.add_decoder(run, args.data)
-    if name == "pretrained":
-        return pretrained.write(run, args.data)
+        return write({name: overview.results(place, args.only)}, overview.markdown, folder)
+    if name not in ("pretrained", "pruning", "robustness"):
+        plan = read_plan(name)
+        return write({plan.name: images.results(plan, place)}, images.markdown, args.to)
+    expect(len(args.runs) == 1, name, "one run folder", len(args.runs))
+    run = images.Run.open(args.runs[0])
     if name == "pruning":
-        result = pruning.of_run(run, place, tuple(args.keep))
-        return write(name, result, pruning.markdown(result), args.to)
-    folder, texts = run.results / "evaluate", []
-    for kind, result in robustness.of_run(run, place, args.only).items():
-        texts.append(f"{write(kind, result, robustness.markdown(result), folder)}\n{folder / kind}.json")
+        return write({name: pruning.of_run(run, place, tuple(args.keep))}, pruning.markdown, args.to)
+    if name == "robustness":
+        return write(robustness.of_run(run, place, args.only), robustness.markdown, run.results / "evaluate")
+    return pretrained.write(run, args.data)
+
+
+def write(results: dict[str, dict], markdown: Callable[[dict], str], folder: Path) -> str:
+    """Write each result to ``NAME.json`` and its table to ``NAME.md``. Return the tables and the paths.
+
+    The networks of a plan have a picture, too.
+    """
+    texts = []
+    for name, result in results.items():
+        table_text, file = markdown(result), folder / f"{name}.json"
+        write_text(file, json.dumps(result, indent=1) + "\n")
+        write_text(file.with_suffix(".md"), table_text + "\n")
+        texts.append(f"{table_text}\n{file}")
+        if "plan" in result:
+            from experiments.figure import compared
+            from graphcaps.viz import save, style
+
+            for picture in (file.with_suffix(".svg"), file.with_suffix(".pdf")):
+                save(compared(result), picture, style.PAGE)
+                texts[-1] += f"\n{picture}"
+        for row in result.get("factors", []):
+            if row["name"] == "mutual":
+                from experiments.figure import recovered
+                from graphcaps.viz import save
+
+                save(recovered(row["picture"]), folder / f"factors-{row['factors']}.png")
+                texts[-1] += f"\n{folder / 'factors'}-{row['factors']}.png"
     return "\n\n".join(texts)
-
-
-def write(name: str, result: dict, text: str, folder: Path) -> str:
-    """Write a result to ``NAME.json``, its table to ``NAME.md``, and its pictures. Return the table and their paths."""
-    write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
-    write_text(folder / f"{name}.md", text + "\n")
-    if "plan" in result:
-        from experiments.figure import compared
-        from graphcaps.viz import save, style
-
-        for file in (folder / f"{name}.svg", folder / f"{name}.pdf"):
-            save(compared(result), file, style.PAGE)
-            text += f"\n{file}"
-    for row in (row for row in result.get("factors", []) if "picture" in row):
-        from experiments.figure import recovered
-        from graphcaps.viz import save
-
-        file = folder / f"factors-{row['factors']}.png"
-        save(recovered(row["picture"]), file)
-        text += f"\n{file}"
-    return text
 
 
 def add_trainings(runs: list[Path]) -> str:

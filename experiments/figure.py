@@ -66,8 +66,8 @@ def recovered(picture: dict) -> Figure:
         _draw_node(figure.add_axes((0.56, 0.11, _SIDE + 0.02, (_SIDE + 0.02) * high)), edges, order)
         heading.say(
             f"Couplings and the {len(table)} factors behind the edges",
-            f"layer {picture['layer']}, graph {picture['graph']}, adjusted mutual information {picture['score']:.2f}",
-            f"node {picture['node']}: ring, true factor; line, capsule",
+            f"{picture['layer']}, graph of seed {picture['seed']}, adjusted mutual information {picture['score']:.2f}",
+            "node 0: ring, true factor; line, capsule",
         )
     return figure
 

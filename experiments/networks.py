@@ -158,6 +158,13 @@ def measured(scores: Tensor, labels: Tensor) -> float:
     return float(average_precision_score(labels.flatten().numpy(), (scores[:, 1] - scores[:, 0]).flatten().numpy()))
 
 
-def information(kind: Tensor, capsule: Tensor) -> float:
-    """Adjusted mutual information of two labellings (M,) of edges: 0 by chance, 1 if they are the same partition."""
+def information(c: Tensor, data: Related, among: Tensor | None = None) -> float:
+    """How well couplings c (E, K) reveal the kinds of edges: 0 by chance, 1 if each kind has capsules of its own.
+
+    This is the adjusted mutual information of kind and capsule, over edges with one kind, or those ``among`` (E,) bool.
+    An edge's capsule is the one with its largest coupling. Couplings of self-loops may follow.
+    """
+    counted = data.kinds.sum(dim=1) == 1
+    which = (counted if among is None else counted & among).nonzero().flatten()
+    kind, capsule = data.kinds[which].int().argmax(dim=1), c[which].argmax(dim=1)
     return float(adjusted_mutual_info_score(kind.numpy(), capsule.numpy()))

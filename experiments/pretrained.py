@@ -1,8 +1,8 @@
 """Turn a run's network into a run folder that comes with graphcaps, ``graphcaps/images/models/weights/NAME``.
 
-``checkpoints/best.safetensors`` has the run's best weights in half precision. Its decoder would be nine tenths of the
-file, so it is left out; ``add_decoder`` trains a small one. The file also has test images: one per class, with their
-routing in ``trace.npz``, and ten hard ones. ``images`` are uint8 (N, C, H, W), ``labels`` (N,) or (N, K).
+``checkpoints/best.safetensors`` has the run's best weights in half precision. The run's decoder would be nine tenths of
+the file, so a small one is trained. The file also has test images: the clearest one of each class and the median, with
+their routing in ``trace.npz``, and ten hard ones. ``images`` are uint8 (N, C, H, W), ``labels`` (N,) or (N, K).
 ``result.json`` has the accuracy of the rounded weights.
 """
 
@@ -23,7 +23,7 @@ from graphcaps.images.data import Batches, Images, Pairs, load_images, to_float
 from graphcaps.images.data.images import ABSENT
 from graphcaps.images.models import CapsNet, routing_network
 from graphcaps.images.models.answers import is_correct, longest, overlaid
-from graphcaps.images.recording import one_of_each_class, pictures, routing_of, to_bytes
+from graphcaps.images.recording import pictures, routing_of, to_bytes
 from graphcaps.images.training import checkpoint
 from graphcaps.images.training.run_folder import PRETRAINED, Run, load
 from graphcaps.nn import Decoder
@@ -39,13 +39,6 @@ AMONG = 1000
 """Number of test images from which the clearest are chosen for pictures."""
 
 
-def rounded(model: CapsNet) -> dict[str, torch.Tensor]:
-    """Round the network's numbers to half precision. Return them, named as in a checkpoint."""
-    tensors = checkpoint.model_tensors(model.half())
-    model.float()
-    return tensors
-
-
 def answers_sha256(predicted: torch.Tensor) -> str:
     """The sha256 of the answers to the test images, in order. An answer is one byte, or K ascending bytes."""
     return hashlib.sha256(predicted.to(torch.uint8).numpy().tobytes()).hexdigest()
@@ -53,13 +46,15 @@ def answers_sha256(predicted: torch.Tensor) -> str:
 
 def write(run: Run, data: Path) -> str:
     """Write the network of a finished run into the package. Return its measurements and its size as text."""
-    folder, result = PRETRAINED / run.config.dataset, run.result()
+    target, result = Run(PRETRAINED / run.config.dataset, run.config), run.result()
     expect(result is not None, "pretrained", "a finished run", str(run), f"Go on: graphcaps train --resume {run}")
-    model, test = routing_network(load(run), str(run)), load_images(run.config.dataset, data).test
-    batches = Batches(test, EVALUATION_BATCH)
+    model, splits = routing_network(load(run), str(run)), load_images(run.config.dataset, data)
+    batches = Batches(splits.test, EVALUATION_BATCH)
     correct = evaluate(model, batches).correct
-    model.decoder = None
-    tensors, after = rounded(model), evaluate(model, batches)
+    model.decoder = small_decoder(model, splits.train)
+    tensors = checkpoint.model_tensors(model.half())  # rounds the network's numbers
+    after = evaluate(model.float(), batches)
+    ranks = clearest(model, splits.test)
     numbers = {
         **result,
         "command": run.config.command(),  # without the folders of this machine
@@ -70,36 +65,46 @@ def write(run: Run, data: Path) -> str:
         "test_correct_in_float32": correct,
         "answers_sha256": answers_sha256(after.predicted),
         "weighted_entropy": capsule_usage(model, batches)[0].weighted_entropy,
+        "shown_ranks": [*ranks.values()],
     }
     # The lead of the first capsule over the second, plus 1 for right answers, so that wrong answers come first.
     margins = after.evidence[:, 0] - after.evidence[:, 1] + after.right
-    shown = [one_of_each_class(test.labels, len(model.class_names)), margins.argsort()[:HARD]]
-    layers, labels = Batches(test, 1).at(torch.cat(shown))
-    tensors |= {"images": torch.from_numpy(to_bytes(overlaid(layers))), "labels": labels}
+    layers, labels = Batches(splits.test, 1).at(torch.cat([torch.tensor([*ranks]), margins.argsort()[:HARD]]))
+    images = torch.from_numpy(to_bytes(overlaid(layers)))
     settings = {key: getattr(run.config, key) for key in run.config.changed() if key not in ("data", "out", "name")}
     head = {
         "preset": model.preset,
         "class_names": model.class_names,
-        "limits": model.limits._replace(likeness=None),  # without a decoder there is no reconstruction
+        "limits": model.limits._replace(likeness=None),  # they were found with another decoder
         "state": {"epoch": result["best_epoch"]},
         "settings": settings,
     }
-    write_text(folder / "config.json", TrainConfig(**settings).to_json())
-    return _save(Run(folder, TrainConfig(**settings)), model, tensors, head, numbers)
+    write_text(target.path / "config.json", TrainConfig(**settings).to_json())
+    path = target.checkpoint("best")
+    checkpoint.write(path, tensors | {"images": images, "labels": labels}, head)
+    target.write_result(numbers)
+    images, labels = to_float(images[:-HARD]), labels[:-HARD]
+    trace = dataclasses.replace(
+        routing_of(model, images),
+        epochs=np.array([result["best_epoch"]], np.int32),
+        labels=labels.numpy() if labels.dim() == 1 else None,  # a trace has one label per image or none
+        class_names=model.class_names,
+        about={key: getattr(run.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
+        | {key: result[key] for key in ("threshold",) if key in result},
+        **pictures(model, images),
+    )
+    trace.save(target.path / "trace.npz")
+    size = path.stat().st_size
+    expect(size <= MAX_BYTES, str(path), f"at most {MAX_BYTES:,} bytes", f"{size:,}")
+    return "\n".join([*(f"{name}: {value}" for name, value in numbers.items()), f"{path}: {size:,} bytes"])
 
 
-def add_decoder(run: Run, data: Path) -> str:
-    """Train a small decoder for a network that comes with graphcaps, and write it into the network's file.
-
-    The decoder learns from the frozen capsules of training images, as in section 6.1 of the 2017 paper. Answers stay
-    the same. The images of the trace become the clearest ones and the median. Return the measurements and the file's
-    size as text.
-    """
-    model, splits = load(run), load_images(run.config.dataset, data)
+def small_decoder(model: CapsNet, images: Images | Pairs) -> Decoder:
+    """Train a small decoder on the network's frozen capsules of training images (section 6.1 of the 2017 paper)."""
     torch.manual_seed(0)
     decoder = Decoder(len(model.class_names), model.capsules.weight.shape[-1], model.image_shape, HIDDEN)
     optimizer = torch.optim.Adam(decoder.parameters(), lr=RATE)
-    batches = Batches(splits.train, 128, augment="shift", seed=1)
+    batches = Batches(images, 128, augment="shift", seed=1)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.01, EPOCHS * len(batches))
     for epoch in range(EPOCHS):
         for layers, labels in batches.epoch(epoch):
@@ -111,15 +116,7 @@ def add_decoder(run: Run, data: Path) -> str:
             errors.backward()
             optimizer.step()
             schedule.step()
-    model.decoder = decoder
-    weights = {name: tensor for name, tensor in rounded(model).items() if ".decoder." in name}
-    ranks = clearest(model, splits.test)
-    layers, labels = Batches(splits.test, 1).at(torch.tensor([*ranks]))
-    tensors, head = checkpoint.read(run.checkpoint("best"))
-    tensors |= weights
-    for key, shown in (("images", torch.from_numpy(to_bytes(overlaid(layers)))), ("labels", labels)):
-        tensors[key] = torch.cat((shown, tensors[key][-HARD:]))
-    return _save(run, model, tensors, head, {**(run.result() or {}), "shown_ranks": [*ranks.values()]})
+    return decoder
 
 
 @torch.no_grad()
@@ -141,24 +138,3 @@ def clearest(model: CapsNet, test: Images | Pairs) -> dict[int, int]:
         image = next(n for n in order if (labels[n] == j).any() and n not in ranks)
         ranks[image] = order.index(image) + 1
     return {**ranks, order[AMONG // 2]: AMONG // 2 + 1}
-
-
-def _save(run: Run, model: CapsNet, tensors: dict[str, torch.Tensor], head: dict, result: dict) -> str:
-    """Write a run's weights, its result, and a trace of all images but the hard ones. Return text about them."""
-    path = run.checkpoint("best")
-    checkpoint.write(path, tensors, head)
-    run.write_result(result)
-    images, labels = to_float(tensors["images"][:-HARD]), tensors["labels"][:-HARD]
-    trace = dataclasses.replace(
-        routing_of(model, images),
-        epochs=np.array([head["state"]["epoch"]], np.int32),
-        labels=labels.numpy() if labels.dim() == 1 else None,  # a trace has one label per image or none
-        class_names=model.class_names,
-        about={key: getattr(run.config, key) for key in ("dataset", "model", "routing", "epochs", "seed")}
-        | {key: result[key] for key in ("threshold",) if key in result},
-        **pictures(model, images),
-    )
-    trace.save(run.path / "trace.npz")
-    size = path.stat().st_size
-    expect(size <= MAX_BYTES, str(path), f"at most {MAX_BYTES:,} bytes", f"{size:,}")
-    return "\n".join([*(f"{name}: {value}" for name, value in result.items()), f"{path}: {size:,} bytes"])

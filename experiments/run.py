@@ -8,7 +8,6 @@ the function's name, the settings, the version of graphcaps and the sources of a
 cache after you change graphcaps or the experiments themselves.
 """
 
-import ast
 import contextlib
 import copy
 import fcntl
@@ -24,8 +23,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from importlib.util import find_spec, resolve_name
 from math import isfinite
+from modulefinder import ModuleFinder
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -66,28 +65,13 @@ def key(function: Callable[..., dict], settings: dict) -> str:
 
 def user_sources(module: str) -> dict[str, str]:
     """The hash of a user's module and of each module that it imports. Installed modules are left out."""
-    paths, hashes, names = sysconfig.get_paths(), dict[str, str](), [module]
-    installed = {Path(paths[kind]).resolve() for kind in ("stdlib", "purelib", "platlib")}
-    while names:
-        name, spec = names.pop(), None
-        if name in hashes or name.partition(".")[0] in ("graphcaps", "experiments"):
-            continue
-        with contextlib.suppress(ImportError, ValueError, AttributeError):  # a name in a module is no module
-            spec = find_spec(name)
-        if spec is None or not (spec.origin or "").endswith(".py"):
-            continue
-        path = Path(spec.origin or "").resolve()
-        if not installed.isdisjoint(path.parents):
-            continue
-        hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-        package = name if spec.submodule_search_locations else name.rpartition(".")[0]
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.Import):
-                names += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                base = resolve_name("." * node.level + (node.module or ""), package)
-                names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return hashes
+    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")}
+    folders = [folder for folder in sys.path if installed.isdisjoint([(path := Path(folder).resolve()), *path.parents])]
+    finder = ModuleFinder(folders, excludes=["graphcaps", "experiments"])
+    with contextlib.suppress(ImportError):
+        finder.import_hook(module)
+    files = {name: found.__file__ for name, found in finder.modules.items() if found.__file__}
+    return {name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for name, file in files.items()}
 
 
 def cached(function: Callable[..., dict], settings: dict, place: Place) -> dict | None:

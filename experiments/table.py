@@ -48,21 +48,29 @@ def row(network: str, fits: Sequence[dict], chosen: Sequence[dict]) -> dict:
     """A network's row of a result.
 
     Args:
-        fits: results of trainings with the chosen settings. Methods that aren't trained have only ``test``.
+        fits: results of trainings with the chosen settings. Methods that aren't trained have only a part of them. A
+            dict of numbers in the results becomes a dict of their ``spread``.
         chosen: the chosen settings, one for all trainings or one per fold.
     """
-    test = spread([fit["test"] for fit in fits])
-    scores = {"name": network, "test_mean": test["mean"], "test_sd": test["sd"], "test": test["each"]}
-    if "epoch" not in fits[0]:
-        return scores
-    return scores | {
-        "validation": fmean(fit["val_accuracy"] for fit in fits),
-        "parameters": max(fit["parameters"] for fit in fits),
-        "epochs": fmean(fit["epoch"] for fit in fits),
-        "seconds": fmean(fit["seconds"] for fit in fits),
-        "settings": [*chosen],
-        "chosen": dict(Counter(map(settings_text, chosen)).most_common()),
-    }
+    numbers: dict = {"name": network}
+    if "test" in fits[0]:
+        test = spread([fit["test"] for fit in fits])
+        numbers |= {"test_mean": test["mean"], "test_sd": test["sd"], "test": test["each"]}
+    if "epoch" in fits[0]:
+        numbers |= {
+            "validation": fmean(fit["val_accuracy"] for fit in fits),
+            "parameters": max(fit["parameters"] for fit in fits),
+            "epochs": fmean(fit["epoch"] for fit in fits),
+            "seconds": fmean(fit["seconds"] for fit in fits),
+            "settings": [*chosen],
+            "chosen": dict(Counter(map(settings_text, chosen)).most_common()),
+        }
+    if "picture" in fits[0]:
+        numbers["picture"] = fits[0]["picture"]
+    for key, measures in fits[0].items():
+        if isinstance(measures, dict) and key != "picture":
+            numbers[key] = {name: spread([fit[key][name] for fit in fits]) for name in measures}
+    return numbers
 
 
 def spread(values: Sequence[float]) -> dict:
@@ -74,9 +82,14 @@ def spread(values: Sequence[float]) -> dict:
 
 
 def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
-    """The cells of rows that ``row`` made."""
+    """The cells of rows that ``row`` made, after those of their case."""
     for row in rows:
-        texts: dict[str, object] = {"": row["name"], "test": percent(row["test_mean"], row["test_sd"])}
+        keys = [*row]
+        texts: dict[str, object] = {key: row[key] for key in keys[: keys.index("name")]} | {"": row["name"]}
+        if "test" in row:
+            texts["test"] = percent(row["test_mean"], row["test_sd"])
+        for key in (key for key in row if isinstance(row[key], dict) and key not in ("chosen", "picture")):
+            texts |= {f"{key}, {name}": score(numbers) for name, numbers in row[key].items()}
         if "epochs" in row:
             texts |= {"validation": percent(row["validation"]), "parameters": f"{row['parameters']:,}"}
             texts |= {"epochs": f"{row['epochs']:.0f}", "settings": settings(row)}
@@ -102,10 +115,8 @@ def percent(value: float, sd: float | None = None) -> str:
     return f"{value * 100:.2f}" + ("" if sd is None else f"±{sd * 100:.2f}")
 
 
-def score(numbers: dict | None) -> str:
-    """The mean and standard deviation of a ``spread``, as shares; "-" for None."""
-    if numbers is None:
-        return "-"
+def score(numbers: dict) -> str:
+    """The mean and standard deviation of a ``spread``, as shares."""
     return f"{numbers['mean']:.3f}" + (f"±{numbers['sd']:.3f}" if numbers["sd"] is not None else "")
 
 

@@ -30,7 +30,6 @@ class Task:
     seeds: Callable[[dict, str], int] = lambda case, network: 3  # number of trainings with the chosen settings
     trial_seeds: Sequence[int] = (1000,)
     """Settings are tried with these seeds. Without any, they are chosen for each seed (a fold) by its own trial."""
-    row: Callable[[str, list[dict], list[dict]], dict] = table.row  # of a network, its trainings and settings
     cells: Callable[[Sequence[dict]], Iterable[dict[str, object]]] = table.cells  # of all rows
     index: int = 0  # the number of a row's cells that name a line of the table, see table.table
     score: str = "accuracy"  # what ``fit`` measures on test items
@@ -47,7 +46,7 @@ class Task:
             if case and str([*case.values()][0]) not in firsts:
                 continue
             for network, (settings, fits) in self._trained(case, place, seeds, quick).items():
-                yield {**case, **self.row(network, fits, settings)}
+                yield {**case, **table.row(network, fits, settings)}
 
     def _trained(
         self, case: dict, place: Place, seeds: int | None, quick: bool
@@ -57,32 +56,36 @@ class Task:
         The settings with the highest mean validation score are chosen; if scores are equal, those with the lowest loss.
         """
 
-        def fits(jobs: list[tuple[str, dict, Sequence[int]]], title: str) -> list[list[dict]]:
-            trials = [
-                [{**case, "network": name, "settings": settings, "seed": seed, "quick": quick} for seed in starts]
-                for name, settings, starts in jobs
-            ]
-            title = ", ".join([self.name, *map(str, case.values()), title])
-            results = iter(run.run(self.fit, [trial for several in trials for trial in several], place, title))
-            return [[next(results) for _ in several] for several in trials]
+        def trials(name: str, settings: dict, starts: Sequence[int]) -> list[dict]:
+            return [{**case, "network": name, "settings": settings, "seed": seed, "quick": quick} for seed in starts]
 
-        def merit(several: list[dict]) -> tuple[float, float]:
-            return fmean(fit["val_accuracy"] for fit in several), -fmean(fit["val_loss"] for fit in several)
+        def train(jobs: list[tuple[str, dict, Sequence[int]]], title: str) -> None:
+            title = ", ".join([self.name, *map(str, case.values()), title])
+            run.run(self.fit, [trial for job in jobs for trial in trials(*job)], place, title)
+
+        def fits(*job) -> list[dict]:
+            return [result for trial in trials(*job) if (result := run.cached(self.fit, trial, place)) is not None]
+
+        def best(name: str, choices: list[dict], starts: Sequence[int]) -> dict:
+            def merit(settings: dict) -> tuple[float, float]:
+                tried = fits(name, settings, self.trial_seeds or starts)
+                return fmean(fit["val_accuracy"] for fit in tried), -fmean(fit["val_loss"] for fit in tried)
+
+            return max(choices, key=merit) if choices[1:] else choices[0]
 
         groups: list[tuple[str, list[dict], Sequence[int]]] = []  # the seeds for which settings are chosen together
-        for name, settings in self.networks(**case).items():
+        for name, choices in self.networks(**case).items():
             starts = range(seeds or (1 if quick else self.seeds(case, name)))
-            groups += [(name, settings, part) for part in ([starts] if self.trial_seeds else [[n] for n in starts])]
-        tried = [(name, one, self.trial_seeds or part) for name, few, part in groups if few[1:] for one in few]
-        scores, chosen = iter(fits(tried, "settings")), []
-        for name, settings, starts in groups:
-            merits = [merit(next(scores)) for _ in settings] if settings[1:] else [(0.0, 0.0)]
-            chosen.append((name, settings[merits.index(max(merits))], starts))
+            groups += [(name, choices, part) for part in ([starts] if self.trial_seeds else [[n] for n in starts])]
+        several = [group for group in groups if len(group[1]) > 1]
+        train([(name, one, self.trial_seeds or part) for name, choices, part in several for one in choices], "settings")
+        chosen = [(name, best(name, choices, part), part) for name, choices, part in groups]
+        train(chosen, "seeds")
         trained: dict[str, tuple[list[dict], list[dict]]] = {}
-        for (name, settings, _), results in zip(chosen, fits(chosen, "seeds"), strict=True):
+        for name, settings, part in chosen:
             own_settings, own_results = trained.setdefault(name, ([], []))
             own_settings.append(settings)
-            own_results += results
+            own_results += fits(name, settings, part)
         return trained
 
     def result(self, place: Place, seeds: int | None, quick: bool, only: Sequence[str]) -> dict:

@@ -18,8 +18,7 @@ def run(names: Sequence[str], device: str, json_file: Path | None) -> dict:
 
     from . import measure, nodes, routing, tables, training
 
-    benchmarks = routing.routing, routing.sparse, training.training, nodes.nodes
-    makers = dict(zip(NAMES, benchmarks, strict=True))
+    makers = {"routing": routing.routing, "sparse": routing.sparse, "training": training.training, "nodes": nodes.nodes}
     setup, about = measure.SETUPS[device], measure.description(device)
     result: dict = {
         "format_version": 2,
@@ -30,13 +29,13 @@ def run(names: Sequence[str], device: str, json_file: Path | None) -> dict:
         "benchmarks": {},
     }
     for name in names:
-        measured: list[tables.Table] = []
+        measured: list[measure.Table] = []
         try:
             measured += makers[name](setup)
         except Exception:  # the other benchmarks go on, because minutes on a GPU are few
             result["failed"] = [*result.get("failed", []), name]
             traceback.print_exc()
-        result["benchmarks"][name] = {"tables": [dataclasses.asdict(table) for table in measured]}
+        result["benchmarks"][name] = {"tables": [table.as_dict() for table in measured]}
         if measured:
             print(tables.of_benchmark(name, result), end="\n\n", flush=True)
         if json_file:

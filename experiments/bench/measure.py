@@ -8,18 +8,20 @@ import functools
 import gc
 import platform
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 
 import numba
 import torch
 
 import graphcaps
+from graphcaps.errors import expect
 
 SEED, ITERATIONS, DIM = 0, 3, 16
-SHORTEST = 0.01
-"""Minimum seconds of a sample. Quicker calls are repeated."""
+LEAST_ROUNDS, MOST_ROUNDS, SHORTEST = 5, 50, 0.01
+"""``SHORTEST`` is the minimum number of seconds of a sample. Quicker calls are repeated."""
 # Option numbers of mallopt, from glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
@@ -33,7 +35,6 @@ class Setup:
     copied: int  # bytes
     square: int  # rows and columns of the matrices that are multiplied
     seconds: float  # time for all rounds of a table
-    rounds: tuple[int, int]  # smallest and largest number of rounds
 
     @property
     def on_gpu(self) -> bool:
@@ -42,27 +43,69 @@ class Setup:
 
 
 SETUPS = {
-    "cpu": Setup("cpu", 32, 2**28, 2048, 20.0, (5, 50)),
-    "cuda": Setup("cuda", 128, 2**30, 8192, 2.0, (5, 20)),
+    "cpu": Setup("cpu", 32, 2**28, 2048, 20.0),
+    "cuda": Setup("cuda", 128, 2**30, 8192, 2.0),
 }
 
 
 # Times
 
 
-def interleaved(calls: Mapping[str, Callable[[], object]], setup: Setup) -> dict[str, list[float]]:
-    """Seconds per call in each round, by name. Every call is made twice before the first round."""
-    device, (least, most), repeats = setup.device, setup.rounds, {}
-    for name, call in calls.items():
-        seconds_of(call, 1, device)
-        repeats[name] = max(1, round(SHORTEST / max(seconds_of(call, 1, device), 1e-9)))
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    began, done = time.perf_counter(), 0
-    while done < least or (done < most and time.perf_counter() - began < setup.seconds):
-        for name, call in calls.items():
-            samples[name].append(seconds_of(call, repeats[name], device) / repeats[name])
-        done += 1
-    return samples
+@dataclass
+class Row:
+    """Numbers by name, or a note with the reason why there are none."""
+
+    name: str
+    numbers: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+
+
+class Table:
+    """Rows that are measured together. Each row is a call."""
+
+    def __init__(self, name: str, unit: str, reference: str):
+        self.name = name  # unique in all benchmarks, for example "given votes, forward"
+        self.unit = unit
+        self.reference = reference  # name of a row; each row's ratio is the speedup over this row, from medians
+        self.rows: list[Row] = []
+        self.calls: dict[str, Callable[[], object]] = {}
+
+    def add(self, name: str, make: Callable[[], Callable[[], object]], memory: bool = False) -> None:
+        """Add a row for the call that ``make`` returns, perhaps with its memory on a GPU. A failure becomes a note."""
+        row = Row(name)
+        self.rows.append(row)
+        try:
+            call = make()
+            if memory:
+                row.numbers["total"] = peak(call)
+            self.calls[name] = call
+        except Exception as error:  # an engine's message names what it needs
+            first_line = (str(error).strip().splitlines() or [""])[0][:200]
+            row.note = f"not measured: {type(error).__name__}: {first_line}"
+
+    def time(self, setup: Setup) -> "Table":
+        """Time the calls, each twice before the first round. Set medians in milliseconds, and ratios."""
+        device, repeats = setup.device, {}
+        for name, call in self.calls.items():
+            seconds_of(call, 1, device)
+            repeats[name] = max(1, round(SHORTEST / max(seconds_of(call, 1, device), 1e-9)))
+        samples: dict[str, list[float]] = {name: [] for name in self.calls}
+        began = time.perf_counter()
+        for done in range(MOST_ROUNDS):
+            if done >= LEAST_ROUNDS and time.perf_counter() - began > setup.seconds:
+                break
+            for name, call in self.calls.items():
+                samples[name].append(seconds_of(call, repeats[name], device) / repeats[name])
+        medians = {name: 1e3 * median(seconds) for name, seconds in samples.items()}
+        for row in (row for row in self.rows if row.name in medians):
+            row.numbers["median"] = medians[row.name]
+            if self.reference in medians:
+                row.numbers["ratio"] = medians[self.reference] / medians[row.name]
+        return self
+
+    def as_dict(self) -> dict:
+        rows = [asdict(row) for row in self.rows]
+        return {"name": self.name, "unit": self.unit, "reference": self.reference, "rows": rows}
 
 
 def seconds_of(call: Callable[[], object], times: int, device: str) -> float:
@@ -101,10 +144,17 @@ def peak(call: Callable[[], object]) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 1e6
 
 
+def check(name: str, got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], allowed: float) -> None:
+    """Raise ``GraphcapsError`` if a tensor differs from the wanted one by more than ``allowed`` of its length."""
+    off = max(float((x - right).norm() / right.norm()) for x, right in zip(got, wanted, strict=True))
+    wrong = f"some that are off by {off:.1e} of their length (allowed: {allowed:.0e})"
+    expect(off <= allowed, name, "the values and gradients of the reference", wrong)  # False for NaN
+
+
 # The machine
 
 
-def _keep_freed_memory() -> bool:
+def keep_freed_memory() -> bool:
     """Keep freed memory, so that times exclude page faults of new buffers. Return whether this was possible."""
     options = (_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_ARENA_MAX, 1)
     return platform.libc_ver()[0] == "glibc" and all(ctypes.CDLL(None).mallopt(*option) == 1 for option in options)
@@ -112,7 +162,7 @@ def _keep_freed_memory() -> bool:
 
 def description(device: str) -> dict[str, str | int]:
     """Versions and hardware of this machine. From now on, the process keeps freed memory."""
-    keeps = _keep_freed_memory()
+    keeps = keep_freed_memory()
     cpu = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     names = (line.partition(":")[2].strip() for line in cpu.splitlines() if line.startswith("model name"))
     return {

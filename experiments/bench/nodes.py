@@ -13,8 +13,7 @@ import torch
 from graphcaps import dgl, engine, nn
 from graphcaps.routing import Dynamic, Spherical
 
-from .measure import DIM, ITERATIONS, SEED, Setup, captured, interleaved, peak
-from .tables import Row, Table, not_measured
+from .measure import DIM, ITERATIONS, SEED, Setup, Table, captured
 
 EDGES, DEGREE, FEATS, CAPS = 1_000_000, 10, 64, 8
 HUB = 28_000
@@ -26,25 +25,17 @@ LAYERS += ["CapsuleConv in PyG", GAT_PYG, "GCNConv of PyG"]
 
 def nodes(setup: Setup) -> Iterator[Table]:
     """Make a table, and on a GPU another one for a power-law graph. DGL's own layers don't run there."""
-    device, on_gpu = setup.device, setup.on_gpu
-    about = f"{EDGES // DEGREE:,} nodes, {FEATS} features, {CAPS} capsules or heads of {DIM}, R {ITERATIONS}"
+    on_gpu = setup.on_gpu
     for hub in (0, HUB) if on_gpu else (0,):
-        graph, steps, rows = graph_of(hub), {}, []
+        graph = graph_of(hub)
+        title = f"full-graph training step, {EDGES:,} edges" + f", {hub:,} into one node" * bool(hub)
+        table = Table(title, "ms, memory in MB" if on_gpu else "ms", GAT_PYG if on_gpu else GAT)
         for name in LAYERS:
             if not (on_gpu and "DGL" in name or hub and name == MUTUAL):
-                row = Row(name)
-                rows.append(row)
-                try:
-                    steps[name] = step_of(name, graph, device)
-                    row.numbers = {"total": peak(steps[name])} if on_gpu else {}
-                except Exception as error:
-                    row.note = not_measured(error)
-                    steps.pop(name, None)
-        name = f"full-graph training step, {EDGES:,} edges" + f", {hub:,} into one node" * bool(hub)
-        table = Table(name, about, "ms, memory in MB" if on_gpu else "ms", rows, GAT_PYG if on_gpu else GAT)
-        for name in [*steps] if on_gpu else []:
-            table.add(f"{name}, captured", steps, partial(captured, steps[name]))
-        yield table.fill(interleaved(steps, setup))
+                table.add(name, partial(step_of, name, graph, setup.device), memory=on_gpu)
+        for name, step in [*table.calls.items()] if on_gpu else []:
+            table.add(f"{name}, captured", partial(captured, step))
+        yield table.time(setup)
 
 
 def graph_of(hub: int) -> dgl.DGLGraph:
@@ -58,8 +49,8 @@ def graph_of(hub: int) -> dgl.DGLGraph:
     return dgl.graph((torch.cat([there, back]), torch.cat([back, there])), num_nodes=count)
 
 
-def step_of(name: str, graph: dgl.DGLGraph, device: str) -> Callable[[], None]:
-    """A training step of the layer on a graph."""
+def step_of(name: str, graph: dgl.DGLGraph, device: str) -> Callable[[], list[torch.Tensor]]:
+    """A training step of the layer on a graph. It returns the outputs and the new weights."""
     generator, num_nodes = torch.Generator().manual_seed(SEED), graph.num_nodes()
     feat = torch.randn(num_nodes, FEATS, generator=generator).to(device)
     wanted = torch.randn(num_nodes, CAPS * DIM, generator=generator).to(device)
@@ -68,12 +59,13 @@ def step_of(name: str, graph: dgl.DGLGraph, device: str) -> Callable[[], None]:
     optimizer = torch.optim.Adam(layer.parameters(), capturable=device == "cuda")
     inputs = (feat, torch.stack(graph.edges()).to(device)) if "PyG" in name else (graph, feat)
 
-    def step() -> None:
+    def step() -> list[torch.Tensor]:
         optimizer.zero_grad()
         with engine("torch" if "torch" in name else "auto"):
             outputs = layer(*inputs).flatten(1)
         torch.nn.functional.mse_loss(outputs, wanted).backward()
         optimizer.step()
+        return [outputs, *layer.parameters()]
 
     return step
 

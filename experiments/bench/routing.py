@@ -5,7 +5,7 @@ formulation is compared with engine ``dgl``.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,14 +13,13 @@ import torch
 import graphcaps
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, dgl, dynamic_routing
 
-from .measure import DIM, ITERATIONS, SEED, Setup, captured, interleaved
+from .measure import DIM, ITERATIONS, SEED, Setup, Table, captured, check
 from .plain import routed
-from .tables import Row, Table, not_measured
 
 CHILDREN, PARENTS, CHILD_DIM = 1152, 10, 8
 EDGES = 1_000_000
 """Edges of the sparse graph, which has a tenth as many children and a hundredth as many parents."""
-# Largest accepted error, relative to the largest number. Rounding errors (2^-24, 2^-9) grow in sums over some thousand
+# Largest accepted error, relative to a result's length. Rounding errors (2^-24, 2^-9) grow in sums over some thousand
 # edges and in three softmaxes.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 1e-1}
 Tensors = tuple[torch.Tensor, ...]
@@ -74,61 +73,33 @@ def compiled_einsum() -> Callable[..., torch.Tensor]:
     return torch.compile(einsum, dynamic=False)
 
 
-def einsum_layout(case: Case, tensors: Tensors) -> Tensors:
-    *u, of_edges = tensors
-    grid = of_edges.unflatten(0, (case.graph.num_src_nodes(), case.graph.num_dst_nodes()))  # (I, J, ...)
-    return (u[0].transpose(0, 1).contiguous(), grid) if u else (grid.permute(2, 1, 0, 3).contiguous(),)
+COMPILED = "einsum, compiled"
+ENGINES = ("dgl", "torch", "fused")
 
 
-def by_image(case: Case, tensors: Tensors) -> Tensors:
-    """Lay out votes as (B, I, J, D), and return them as a view (E, B, D)."""
-    return (tensors[0].transpose(0, 1).contiguous().transpose(0, 1),)
-
-
-def on_engine(name: str, case: Case, *tensors: torch.Tensor) -> torch.Tensor:
+def routed_by(name: str, case: Case, *tensors: torch.Tensor) -> torch.Tensor:
+    """The parents (J, *, D) by einsum or by an engine, from tensors in its own layout."""
+    if name not in ENGINES:
+        return (compiled_einsum() if name == COMPILED else einsum)(*tensors)
     votes = LinearVotes(*tensors) if case.linear else tensors[0]
     with graphcaps.engine(name):
         return dynamic_routing(case.graph, votes, ITERATIONS)
 
 
-class Formulation(NamedTuple):
-    """A formulation of dynamic routing."""
-
-    route: Callable[..., torch.Tensor]  # (case, *tensors) -> parents (J, *, D)
-    layout: Callable[[Case, Tensors], Tensors] = lambda case, tensors: tensors  # the formulation's layout, untimed
-    kinds: tuple[str, ...] = ("given", "linear", "sparse")  # the kinds of votes it can route
-
-
-COMPILED = "einsum, compiled"
-FORMULATIONS = {
-    "einsum": Formulation(lambda case, *tensors: einsum(*tensors), einsum_layout, ("given", "linear")),
-    COMPILED: Formulation(lambda case, *tensors: compiled_einsum()(*tensors), einsum_layout, ("given", "linear")),
-    **{name: Formulation(functools.partial(on_engine, name)) for name in ("dgl", "torch", "fused")},
-    "fused, by image": Formulation(functools.partial(on_engine, "fused"), by_image, ("given",)),
-}
+def laid_out(name: str, case: Case, tensors: Tensors) -> Tensors:
+    """The tensors of a case in the layout that einsum or an engine routes."""
+    if name in ENGINES:
+        return tensors
+    *u, of_edges = tensors
+    grid = of_edges.unflatten(0, (case.graph.num_src_nodes(), case.graph.num_dst_nodes()))  # (I, J, ...)
+    return (u[0].transpose(0, 1).contiguous(), grid) if u else (grid.permute(2, 1, 0, 3).contiguous(),)
 
 
-def results(formulation: Formulation, case: Case) -> list[torch.Tensor]:
+def results(name: str, case: Case) -> list[torch.Tensor]:
     """The parents, and the gradients of the case's tensors, on the CPU."""
     leaves = tuple(x.detach().requires_grad_() for x in case.tensors)
-    v = formulation.route(case, *formulation.layout(case, leaves))
+    v = routed_by(name, case, *laid_out(name, case, leaves))
     return [x.detach().cpu().float() for x in (v, *torch.autograd.grad(v, leaves, case.cotangent))]
-
-
-def unsupported_reason(formulation: Formulation, case: Case, wanted: list[torch.Tensor]) -> str:
-    """The reason why the formulation isn't timed here, or "" if it is.
-
-    It can't run, or its value or gradients differ from the wanted ones, which engine dgl computed.
-    """
-    try:
-        got = results(formulation, case)
-    except Exception as error:  # an engine's message names what it needs
-        return not_measured(error)
-    off = max(float((x - right).abs().max() / right.abs().max()) for x, right in zip(got, wanted, strict=True))
-    allowed = TOLERANCE[case.cotangent.dtype]
-    if off <= allowed:  # False for NaN
-        return ""
-    return f"WRONG: value or gradients differ from engine dgl's by {off:.1e} of the largest number ({allowed=:.0e})"
 
 
 def routing(setup: Setup) -> Iterator[Table]:
@@ -148,30 +119,30 @@ def timed(setup: Setup, kind: str, title: str, dtype: torch.dtype = torch.float3
     """Time all formulations on one kind of votes: forward, except on a GPU, then forward and backward."""
     exact, on_gpu = case(kind, setup.images), setup.on_gpu
     own = exact.to(setup.device, dtype)
-    ways = {name: way for name, way in FORMULATIONS.items() if kind in way.kinds and not (on_gpu and name == "dgl")}
+    names = [*(() if kind == "sparse" else ("einsum", COMPILED)), *ENGINES[on_gpu:]]  # engine dgl needs a CPU
     torch.compiler.reset()
-    wanted = results(FORMULATIONS["dgl"], exact)
-    notes = {name: unsupported_reason(way, own, wanted) for name, way in ways.items()}
+    wanted, reference = results("dgl", exact), f"{COMPILED}, captured" if on_gpu else "dgl"
+
+    def checked(name: str, backward: bool) -> Callable[[], object]:
+        check(name, results(name, own), wanted, TOLERANCE[dtype])
+        return call_of(name, own, backward)
+
     for mode in ("forward", "forward+backward")[on_gpu:]:
-        rows = [Row(name, note=note) for name, note in notes.items()]
-        reference = f"{COMPILED}, captured" if on_gpu else "dgl"
-        table = Table(f"{title}, {mode}", about_of(own, dtype), "ms", rows, reference)
-        calls = {name: call_of(way, own, mode != "forward") for name, way in ways.items() if not notes[name]}
-        for name in [name for name in (COMPILED, "fused") if on_gpu and name in calls]:
-            table.add(f"{name}, captured", calls, functools.partial(captured, calls[name]))
-        yield table.fill(interleaved(calls, setup))
+        table = Table(f"{title}, {mode}", "ms", reference)
+        for name in names:
+            table.add(name, functools.partial(checked, name, mode != "forward"))
+        for name in [name for name in (COMPILED, "fused") if on_gpu and name in table.calls]:
+            table.add(f"{name}, captured", functools.partial(captured, table.calls[name]))
+        yield table.time(setup)
 
 
-def call_of(formulation: Formulation, own: Case, backward: bool) -> Callable[[], object]:
+def call_of(name: str, own: Case, backward: bool = True) -> Callable[[], Sequence[torch.Tensor]]:
     """The routing as a function without arguments. Its tensors are laid out in advance."""
-    tensors = tuple(x.detach().requires_grad_() for x in formulation.layout(own, own.tensors))
-    if backward:
-        return lambda: torch.autograd.grad(formulation.route(own, *tensors), tensors, own.cotangent)
-    return torch.no_grad()(lambda: formulation.route(own, *tensors))
+    tensors = tuple(x.detach().requires_grad_() for x in laid_out(name, own, own.tensors))
 
+    def call() -> Sequence[torch.Tensor]:
+        with torch.set_grad_enabled(backward):
+            v = routed_by(name, own, *tensors)
+            return [v, *torch.autograd.grad(v, tensors, own.cotangent)] if backward else [v]
 
-def about_of(own: Case, dtype: torch.dtype) -> str:
-    graph, shape = own.graph, tuple(own.cotangent.shape[1:])
-    capsules = f"{graph.num_src_nodes():,} -> {graph.num_dst_nodes():,} capsules, {graph.num_edges():,} edges"
-    counted = "times include making the votes" if own.linear else "the votes are there"
-    return f"{capsules}, votes per edge {shape}, R {ITERATIONS}, {str(dtype)[6:]}; {counted}"
+    return call

@@ -15,16 +15,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from graphcaps import CapsNet, GraphcapsError
-from graphcaps.errors import expect
 from graphcaps.images.config import TrainConfig
 from graphcaps.images.training.hardware import find_hardware, has_bfloat16
 from graphcaps.images.training.step import Learner, prepare, training_step
 from graphcaps.names import NETWORKS as SETTINGS
 from graphcaps.routing import Dynamic
 
-from .measure import SEED, Setup, captured, ceilings, interleaved
+from .measure import SEED, Setup, Table, captured, ceilings, check
 from .plain import Plain, fast, readable
-from .tables import Row, Table
 
 PRESETS, CLASSES, BATCH, IMAGE = ("compact", "parts", "paper"), 10, 128, (1, 28, 28)
 OURS, OURS_FLOAT32, PLAIN, READABLE = "graphcaps", "graphcaps, float32", "plain PyTorch", "readable PyTorch"
@@ -103,17 +101,14 @@ def ways(preset: str, setup: Setup) -> dict[str, Way]:
     }
 
 
-def check(trained: dict[str, Way], images: torch.Tensor, labels: torch.Tensor) -> None:
+def check_all(trained: dict[str, Way], images: torch.Tensor, labels: torch.Tensor) -> None:
     """Raise ``GraphcapsError`` if a loss or gradient differs from that of the first way."""
     wanted: list[torch.Tensor] = []
     for name, way in trained.items():
         loss = way.loss(images, labels)
         got = [x.flatten().float() for x in (loss.detach(), *torch.autograd.grad(loss, way.weights))]
         wanted = wanted or got
-        off = max(float((x - right).norm() / right.norm()) for x, right in zip(got, wanted, strict=True))
-        allowed = TOLERANCE["bfloat16" if images.is_cuda else way.precision]  # on a GPU, float32 convolutions use tf32
-        wrong = f"some that are off by {off:.1e} of their length (allowed: {allowed:.0e})"
-        expect(off <= allowed, name, f"the loss and gradients of {OURS_FLOAT32}", wrong)  # False for NaN
+        check(name, got, wanted, TOLERANCE["bfloat16" if images.is_cuda else way.precision])  # a GPU multiplies in tf32
 
 
 def training(setup: Setup) -> Iterator[Table]:
@@ -123,21 +118,18 @@ def training(setup: Setup) -> Iterator[Table]:
     labels, rate = torch.arange(BATCH, device=setup.device) % CLASSES, ceilings(setup)["bfloat16_gflop_s"]
     for preset in PRESETS:
         trained = ways(preset, setup)
-        check(trained, images, labels)
+        check_all(trained, images, labels)
         with FlopCounterMode(display=False) as counter:  # it can count einsum, but not graphcaps' kernels
             trained[READABLE].loss(images, labels).backward()
         operations = counter.get_total_flops()
-        about = (
-            f"{preset}: images {IMAGE}, B {BATCH}, R {SETTINGS[preset].iterations}, "
-            f"{operations / 1e9:.1f} GFLOP as convolutions and einsum"
-        )
-        table = Table(f"training step of {preset}", about, "ms", [*map(Row, trained)], PLAIN)
-        calls = {name: lambda way=way: way.step(images, labels) for name, way in trained.items()}
+        table = Table(f"training step of {preset}", "ms", PLAIN)
+        for name, way in trained.items():
+            table.add(name, lambda way=way: partial(way.step, images, labels))
         if setup.on_gpu:
-            table.add(f"{PLAIN}, captured", calls, partial(captured, calls[PLAIN]))
-            table.add(f"{OURS}, captured", calls, partial(captured_step, trained[OURS].learner, images, labels))
-        table.fill(interleaved(calls, setup))
-        for row in (row for row in table.rows if row.name in calls):
+            table.add(f"{PLAIN}, captured", partial(captured, table.calls[PLAIN]))
+            table.add(f"{OURS}, captured", partial(captured_step, trained[OURS].learner, images, labels))
+        table.time(setup)
+        for row in (row for row in table.rows if row.name in table.calls):
             row.numbers["images_per_second"] = 1e3 * BATCH / row.numbers["median"]
             row.numbers["gemm_share"] = operations / 1e6 / row.numbers["median"] / rate
         yield table

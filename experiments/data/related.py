@@ -34,11 +34,6 @@ class Related:
     def num_classes(self) -> int:
         return int(self.labels.max()) + 1
 
-    def single(self) -> tuple[Tensor, Tensor]:
-        """The edges that have one kind, int64 (M,) ascending, and the number of that kind, int64 (M,)."""
-        which = (self.kinds.sum(dim=1) == 1).nonzero().flatten()
-        return which, self.kinds[which].int().argmax(dim=1)
-
 
 def of_nodes(
     graph: dgl.DGLGraph, features: Tensor, labels: Tensor, *split: Tensor, kinds: Tensor | None = None, **about

@@ -4,6 +4,7 @@ A network gets the graph without the kinds, and a task on nodes or on pairs of n
 compared with what it has learned. Graphs are read from NumPy archives, or drawn from a seed.
 """
 
+import functools
 import gzip
 import re
 from dataclasses import replace
@@ -16,9 +17,9 @@ from sklearn.decomposition import TruncatedSVD
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphcaps import dgl
 from graphcaps.errors import expect
 
-from .cora import load_cora
 from .related import Related, joined, of_nodes, read_archive, split
 
 MOST_PAIRS, COMPONENTS = 5000, 64
@@ -37,8 +38,36 @@ def human_go(path: Path, seed: int) -> Related:
     return of_nodes(graph, _scaled(arrays["features"]), labels, *parts, kinds=kinds)
 
 
+def from_dgl(name: str, folder: Path, seed: int) -> Related:
+    """A graph of DGL in a folder. If it isn't there, DGL downloads it. The seed picks one of its splits."""
+    graph = getattr(dgl.data, f"{name}Dataset")(raw_dir=str(folder), verbose=False)[0]
+    masks = [graph.ndata[f"{part}_mask"].view(graph.num_nodes(), -1) for part in ("train", "val", "test")]
+    parts = [mask[:, seed % mask.shape[1]].nonzero().flatten() for mask in masks]
+    pairs = torch.stack(graph.edges()).numpy()
+    return of_nodes(joined(pairs, graph.num_nodes())[0], graph.ndata["feat"], graph.ndata["label"], *parts)
+
+
+@functools.cache
+def load_cora(root: Path) -> Related:
+    """Read ``root/cora/cora.npz``: words (0 or 1, in CSR format), labels, cited pairs (M, 2) and the split.
+
+    Without it, read DGL's files in ``root/cora``, which DGL downloads if needed; they are Python pickles. The split is
+    that of Planetoid (Yang, Cohen & Salakhutdinov 2016). A paper's features are 1 / (number of
+    its words) for each of its words, else 0. If one paper cites another, they are joined.
+    """
+    folder = root.expanduser() / "cora"
+    if not (folder / "cora.npz").is_file():
+        return from_dgl("CoraGraph", folder, 0)
+    arrays = {name: array.astype(np.int64) for name, array in read_archive(folder / "cora.npz").items()}
+    starts, words, labels = arrays["feature_indptr"], arrays["feature_indices"], torch.from_numpy(arrays["labels"])
+    features = sparse.csr_array((np.ones(len(words), np.float32), words, starts)).toarray()
+    features /= features.sum(axis=1, keepdims=True).clip(1)
+    parts = [torch.from_numpy(np.sort(arrays[name])) for name in ("train", "val", "test")]
+    return of_nodes(joined(arrays["edges"].T, len(labels))[0], torch.from_numpy(features), labels, *parts)
+
+
 def cora(root: Path, seed: int) -> Related:
-    """Cora: papers and their classes. Nobody recorded why one cites another, so edges have no kinds.
+    """Cora with few features. Nobody recorded why one cites another, so edges have no kinds.
 
     Features are the first ``COMPONENTS`` singular vectors of the words; the seed draws their start.
     """

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from experiments import networks
-from experiments.data.cora import load_cora
+from experiments.data.relations import load_cora
 from experiments.run import Place
 from experiments.task import Task
 from graphcaps import dgl

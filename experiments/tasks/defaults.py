@@ -15,9 +15,8 @@ import torch
 from torch import nn
 
 from experiments import networks, table
-from experiments.data.cora import from_dgl, load_cora
 from experiments.data.related import Related
-from experiments.data.relations import blog_catalog
+from experiments.data.relations import blog_catalog, from_dgl, load_cora
 from experiments.networks import PART, Network, TwoLayers, capsules
 from experiments.run import Place
 from experiments.task import Task

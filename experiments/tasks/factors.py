@@ -10,13 +10,12 @@ Settings are chosen on validation nodes. One of them, ``heads``, says from where
 features of a node, or from one of its K parts. A part is a capsule, a head of GAT, or 16 channels of GCN.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 import torch
 from torch import Tensor
 
-from experiments import networks, table
+from experiments import networks
 from experiments.data.beliefs import beliefs
 from experiments.data.factors import factor_graph
 from experiments.data.related import Related
@@ -61,55 +60,35 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, fact
     model = Network(layers, width, data.num_classes, factors, own)
     result = networks.fit(model, data, graph, epochs=3 if quick else EPOCHS, lr=lr)
     if network in ROUTED:
-        result["layers"] = [recovery(c[: data.graph.num_edges()], data) for c in model.couplings(graph, data.features)]
-        result["concentration"] = concentrations(model)
+        couplings = model.couplings(graph, data.features)
+        result["recovered"] = {f"layer {n}": information(c, data) for n, c in enumerate(couplings, 1)}
+        result["concentration"] = {f"layer {n}": kappa for n, kappa in enumerate(concentrations(model), 1)}
+        best = max(result["recovered"], key=result["recovered"].get)
+        c = couplings[int(best.split()[1]) - 1]
+        result["picture"] = {"layer": best, "score": result["recovered"][best], "seed": seed, **causes_of(c, data)}
     return result
 
 
-def recovery(c: Tensor, data: Related) -> dict:
-    """Measure how well couplings (E, K) reveal the factors of edges, for edges that only one factor generated.
+def causes_of(c: Tensor, data: Related) -> dict:
+    """Causes and capsules of the edges that only one factor generated, for ``experiments.figure.recovered``.
 
-    Returns:
-        ``score``: the ``information`` of factors and capsules. An edge's capsule is the one with its largest coupling.
-        ``table`` (K, K): the number of edges for each factor (row) and capsule (column). ``edges``: neighbour, factor
-        and capsule of each edge into node 0.
+    ``table`` (K, K): the number of edges for each factor (row) and capsule (column) with the largest coupling c (E, K).
+    ``edges``: neighbour, factor and capsule of each edge into node 0.
     """
-    which, factor = data.single()
-    capsule = c[which].argmax(dim=1)
-    size = data.labels.shape[1]
-    counts = torch.bincount(factor * c.shape[1] + capsule, minlength=size * c.shape[1]).view(size, -1)
+    which = (data.kinds.sum(dim=1) == 1).nonzero().flatten()
+    factor, capsule = data.kinds[which].int().argmax(dim=1), c[which].argmax(dim=1)
+    counts = torch.zeros(data.kinds.shape[1], c.shape[1], dtype=torch.int64)
+    counts.index_put_((factor, capsule), torch.ones_like(factor), accumulate=True)
     src, dst = (ends[which] for ends in data.graph.edges())
-    first = dst == 0
-    edges = torch.stack([src[first], factor[first], capsule[first]], dim=1)
-    return {"score": information(factor, capsule), "table": counts.tolist(), "edges": edges.tolist()}
+    edges = torch.stack([src, factor, capsule], dim=1)[dst == 0]
+    return {"table": counts.tolist(), "edges": edges.tolist()}
 
 
 def upper_bound(data: Related) -> dict:
     """Upper bounds for networks, by belief propagation: micro-F1 on the test nodes, and information of the causes."""
     classes, causes = beliefs(data)
     right = (classes.argmax(dim=2) == data.labels)[data.test].double().mean()
-    return {"test": float(right), "layers": [recovery(causes, data)]}
-
-
-def row(network: str, fits: list[dict], settings: Sequence[dict]) -> dict:
-    """A row with the information of each layer's couplings. That of ``mutual`` has a picture of the first graph."""
-    numbers = table.row(network, fits, settings)
-    if "layers" in fits[0]:
-        layers = [*zip(*(fit["layers"] for fit in fits), strict=True)]
-        spreads = [table.spread([recovered["score"] for recovered in layer]) for layer in layers]
-        numbers["recovered"] = {f"layer {n}": scores for n, scores in enumerate(spreads, 1)}
-    if "concentration" in fits[0]:
-        numbers["concentration"] = [fit["concentration"] for fit in fits]
-    if network == "mutual":
-        best = max(range(len(layers)), key=lambda n: spreads[n]["mean"])
-        numbers["picture"] = {"layer": best + 1, "graph": 0, "node": 0, **layers[best][0]}
-    return numbers
-
-
-def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
-    for row, texts in zip(rows, table.cells(rows), strict=True):
-        layers = [f"{table.score(scores)} in {layer}" for layer, scores in row.get("recovered", {}).items()]
-        yield {"factors": row["factors"], **texts, "information": ", ".join(layers) or "-"}
+    return {"test": float(right), "recovered": {"layer 1": information(causes, data)}}
 
 
 TASK = Task(
@@ -119,7 +98,5 @@ TASK = Task(
     cases=({"factors": 4}, {"factors": 8}),
     seeds=lambda case, network: 10,
     trial_seeds=range(1000, 1003),
-    row=row,
-    cells=cells,
     score="micro-F1",
 )

@@ -55,7 +55,7 @@ def fit(place: Place, settings: dict, seed: int, on: list[str], data: str) -> di
         result = answers(model, Batches(affnist, EVALUATION_BATCH, device=device), STYLE)
         for part, rows in parts(affnist).items():
             key = f"affnist {part}".strip()
-            right[key] = (result.predicted == result.labels)[rows].numpy()
+            right[key] = result.right[rows].numpy()
             titles[key] = STYLE + f" ({part})" * bool(part)
     return {
         "result": finished.result(),
@@ -122,7 +122,6 @@ def _numbers(fit: dict) -> dict:
     return {
         "seed": fit["seed"],
         "accuracy": {key: float(right.mean()) for key, right in fit["right"].items()},
-        "wrong": {key: int((~right).sum()) for key, right in fit["right"].items()},
         **{key: fit["result"][key] for key in ("val_accuracy", "best_epoch", "seconds")},
         **{key: fit[key] for key in ("images_per_second", "capsules")},
     }
@@ -131,12 +130,10 @@ def _numbers(fit: dict) -> dict:
 def _compared(key: str, fits: list[dict], others: list[dict]) -> dict:
     """A network's accuracy on one set of images, and its difference to a network with the results ``others``."""
     right = np.stack([fit["right"][key] for fit in fits])  # (S, N)
-    spread = table.spread(right.mean(axis=1).tolist())
-    compared = {"count": right.shape[1], "mean": spread["mean"], "sd": spread["sd"]}
+    compared = {"count": right.shape[1], **table.spread(right.mean(axis=1).tolist())}
     if others:
-        theirs = np.stack([other["right"][key] for other in others])
-        gap, low, high = difference(right, theirs)
-        compared |= {"difference": gap, "interval": [low, high]}
+        gap, *interval = difference(right, np.stack([other["right"][key] for other in others]))
+        compared |= {"difference": gap, "interval": interval}
     return compared
 
 

@@ -11,6 +11,7 @@ share of the known nodes is hidden and predicted from the others (Shi et al. 202
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -36,10 +37,8 @@ DATA = {name: RELATIONS[name] for name in RELATIONS if "published" in name}
 DATA["6 factors, drawn"] = lambda root, seed: factor_graph(seed, 6)
 FEATURED: dict[str, Callable[[Path, int], Related]] = {"Cora": cora} | {name: RELATIONS[name] for name in HECO}
 PLAIN = ("Citeseer", "email-Eu", "Cornell", "Texas", "Wisconsin", "Chameleon", "Europe", "USA")
-RECORDED = FEATURED | {
-    name: lambda root, seed, name=name: plain(root / "graphs" / f"{name.lower()}.npz") for name in PLAIN
-}
-DATA |= RECORDED
+DATA |= FEATURED
+DATA |= {name: lambda root, seed, name=name: plain(root / "graphs" / f"{name.lower()}.npz") for name in PLAIN}
 SHARES, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), (0.25, 0.5, 1.0, 2.0), 30
 TRAINED = ("8 factors, published", *FEATURED)
 """The graphs on which networks are trained, for hours. Other methods are tried on all graphs."""
@@ -47,10 +46,10 @@ COUNTED = ("BeliefConv", "belief propagation")
 HIDE, HIDDEN, EPOCHS = 0.3, 64, 300
 
 
+@torch.no_grad()
 def by_layer(data: Related, labels: Tensor) -> Tensor:
     """Classes (N, K) by ``BeliefConv.from_labels``, untrained."""
-    with torch.no_grad():
-        return counted(data, labels)(data.graph, labels).argmax(2)
+    return counted(data, labels)(data.graph, labels).argmax(2)
 
 
 def counted(data: Related, labels: Tensor) -> BeliefConv:
@@ -69,19 +68,14 @@ def by_propagation(data: Related, labels: Tensor) -> Tensor:
     return beliefs(data, known, (p, q.detach().double())).classes.argmax(2)
 
 
-def by_edges(name: str) -> Callable[[Related, Tensor], Tensor]:
+def by_edges(name: str, data: Related, labels: Tensor) -> Tensor:
     """Classes (N, K) by a classical method, each column by itself."""
-    method, options = propagation.METHODS[name]
+    (method, options), matrix = propagation.METHODS[name], data.graph.adj_external(scipy_fmt="csr").astype(float)
 
-    def found(data: Related, labels: Tensor) -> Tensor:
-        matrix = data.graph.adj_external(scipy_fmt="csr").astype(float)
+    def classes(column: Tensor, *option) -> Tensor:
+        return propagation.scores(matrix, column[:, 0], data.num_classes, method, *option).argmax(1, keepdim=True)
 
-        def classes(column: Tensor, *option) -> Tensor:
-            return propagation.scores(matrix, column[:, 0], data.num_classes, method, *option).argmax(1, keepdim=True)
-
-        return torch.cat([best_of(column, options, classes) for column in labels.split(1, dim=1)], dim=1)
-
-    return found
+    return torch.cat([best_of(column, options, classes) for column in labels.split(1, dim=1)], dim=1)
 
 
 def by_neighbours(data: Related, labels: Tensor) -> Tensor:
@@ -154,34 +148,29 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
     return F.one_hot(labels.clamp_min(0), classes).float() * (labels >= 0).unsqueeze(2)
 
 
-def trained(network: str) -> Callable[[Related, Tensor], Tensor]:
-    """A method that trains a network with two settings, and returns the logarithms (N, K, C) of probabilities."""
-
-    def scores(data: Related, labels: Tensor) -> Tensor:
-        val, known = held_out(labels), (labels[:, 0] >= 0).nonzero().flatten()
-        inputs = labels.index_fill(0, val, -1)
-        train, sizes = known[~torch.isin(known, val)], (labels.shape[1], data.num_classes)
-        lowest, best = float("inf"), None
-        for depth in (1, 2):
-            model = Masked(network, data, sizes, depth)
-            adam = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=WEIGHT_DECAY)
-            for _ in range(EPOCHS):
-                model.eval()
-                with torch.no_grad():
-                    loss = F.nll_loss(model(inputs)[val].transpose(1, 2), labels[val]).item()
-                if loss < lowest:
-                    lowest, best = loss, copy.deepcopy(model)
-                model.train()
-                hidden = train[torch.rand(len(train)) < HIDE]
-                loss = F.nll_loss(model(inputs.index_fill(0, hidden, -1))[hidden].transpose(1, 2), labels[hidden])
+@torch.no_grad()
+def trained(network: str, data: Related, labels: Tensor) -> Tensor:
+    """Train a network with two settings. Return the logarithms (N, K, C) of probabilities by the better one."""
+    val, known = held_out(labels), (labels[:, 0] >= 0).nonzero().flatten()
+    inputs, train = labels.index_fill(0, val, -1), known[~torch.isin(known, val)]
+    lowest, best = float("inf"), None
+    for depth in (1, 2):
+        model = Masked(network, data, (labels.shape[1], data.num_classes), depth)
+        adam = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=WEIGHT_DECAY)
+        for _ in range(EPOCHS):
+            model.eval()
+            loss = F.nll_loss(model(inputs)[val].transpose(1, 2), labels[val]).item()
+            if loss < lowest:
+                lowest, best = loss, copy.deepcopy(model)
+            model.train()
+            hidden = train[torch.rand(len(train)) < HIDE]
+            with torch.enable_grad():
+                scores = model(inputs.index_fill(0, hidden, -1))[hidden].transpose(1, 2)
                 adam.zero_grad()
-                loss.backward()
-                adam.step()
-        assert best is not None
-        with torch.no_grad():
-            return best.eval()(labels)
-
-    return scores
+                F.nll_loss(scores, labels[hidden]).backward()
+            adam.step()
+    assert best is not None
+    return best.eval()(labels)
 
 
 def correct_and_smooth(data: Related, labels: Tensor) -> Tensor:
@@ -191,7 +180,7 @@ def correct_and_smooth(data: Related, labels: Tensor) -> Tensor:
     """
     from torch_geometric.nn import CorrectAndSmooth
 
-    base, edges = trained("perceptron")(data, labels).exp(), torch.stack(data.graph.edges())
+    base, edges = trained("perceptron", data, labels).exp(), torch.stack(data.graph.edges())
 
     def classes(labels: Tensor, alpha: float, scale: float) -> Tensor:
         known = labels[:, 0] >= 0
@@ -206,12 +195,12 @@ METHODS: dict[str, Callable[[Related, Tensor], Tensor]] = {
     "BeliefConv": by_layer,
     "belief propagation": by_propagation,
     "label propagation, sharpened": by_neighbours,
-    **{name: by_edges(name) for name in propagation.METHODS},
+    **{name: partial(by_edges, name) for name in propagation.METHODS},
 }
 FITTED: dict[str, Callable[[Related, Tensor], Tensor]] = {
     "Correct and Smooth": correct_and_smooth,
     **{
-        name: lambda data, labels, name=name: trained(name)(data, labels).argmax(2)
+        name: lambda data, labels, name=name: trained(name, data, labels).argmax(2)
         for name in ("perceptron", "APPNP", "GCN", "GAT", "SAGE")
     },
 }
@@ -236,8 +225,8 @@ def methods(data: str) -> list[str]:
 
 def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
     for row in rows:
-        mean, sd, _ = table.spread(row["test"]).values()
-        yield {"graph": row["data"], "known": f"{row['share']:.0%}", row["name"]: table.percent(mean, sd)}
+        score = table.percent(row["test_mean"], row["test_sd"])
+        yield {"graph": row["data"], "known": f"{row['share']:.0%}", row["name"]: score}
 
 
 TASK = Task(
@@ -246,7 +235,6 @@ TASK = Task(
     lambda data, share: dict.fromkeys(methods(data), [{}]),
     cases=[{"data": data, "share": share} for data, share in product(DATA, SHARES)],
     seeds=lambda case, method: 5 if "factors" in case["data"] and method in COUNTED else 3,
-    row=lambda method, fits, settings: {"name": method, "test": [fit["test"] for fit in fits]},
     cells=cells,
     index=2,
     score="score",

@@ -68,8 +68,8 @@ def _rows(name: str, place: Place) -> list[dict]:
             difference = {key: compared[key] for key in ("difference", "interval") if key in compared}
         else:
             test, overlap = row["test"], molecules.OVERLAP if entry.unit == "folds" else 0.0
-            gap = paired(test, uniform["test"], overlap) if row is not uniform else None
-            difference = {"difference": gap[0], "interval": [*gap[1:]]} if gap else {}
+            if row is not uniform and (gap := paired(test, uniform["test"], overlap)):
+                difference = {"difference": gap[0], "interval": [*gap[1:]]}
         return {"name": network, **table.spread(test), "parameters": row["parameters"], **difference}
 
     for title, part in entry.titles.items():

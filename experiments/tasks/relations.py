@@ -7,7 +7,7 @@ edges by the features of their two ends, without training. Trained couplings mus
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import networks, table
+from experiments import networks
 from experiments.data import relations
 from experiments.data.related import Related
 from experiments.networks import LAYERS, PART, Network, information
@@ -119,10 +119,10 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
     layer = NETWORKS[network](related.features.shape[1], PART, parts, **options)
     model = Network([layer], PART * parts, related.num_classes, labels, related.own, dropout)
 
-    def recovered() -> dict | None:
+    def recovered() -> dict[str, float]:
         if network in WITHOUT_COUPLINGS:
-            return None
-        return recovery(model.eval().couplings(graph, related.features)[0][: related.graph.num_edges()], related)
+            return {}
+        return recovery(model.eval().couplings(graph, related.features)[0], related)
 
     untrained = recovered()
     result = networks.fit(model, related, graph, epochs=3 if quick else EPOCHS, lr=lr)
@@ -140,21 +140,12 @@ def shares(graph: dgl.DGLGraph, kinds: Tensor) -> Tensor:
     return present / counts[heads]
 
 
-def recovery(c: Tensor, data: Related) -> dict:
-    """Measure how well couplings (E, K) reveal the kinds of the edges.
-
-    Returns:
-        ``information``: adjusted mutual information of kind and capsule, over edges with one kind. An edge's capsule is
-        the one with its largest coupling. ``unseen``: the same over edges without a training node; None if items are
-        pairs.
-    """
-    which, kind = data.single()
-    capsule = c[which].argmax(dim=1)
-    result: dict = {"information": information(kind, capsule), "unseen": None}
-    if data.items.dim() == 1:
-        unseen = ~torch.isin(torch.stack(data.graph.edges())[:, which], data.train).any(dim=0)
-        result["unseen"] = information(kind[unseen], capsule[unseen])
-    return result
+def recovery(c: Tensor, data: Related) -> dict[str, float]:
+    """The information of all couplings and, unless items are pairs, that of edges without a training node."""
+    if data.items.dim() == 2:
+        return {"information": information(c, data)}
+    unseen = ~torch.isin(torch.stack(data.graph.edges()), data.train).any(dim=0)
+    return {"information": information(c, data), "unseen": information(c, data, unseen)}
 
 
 def floor(network: str, seed: int, related: Related) -> dict:
@@ -179,41 +170,11 @@ def tried(data: str) -> Networks:
     return trained | dict.fromkeys(FLOORS, [{}])
 
 
-def row(network: str, fits: list[dict], settings: list[dict]) -> dict:
-    scores = table.row(network, fits, settings) if "test" in fits[0] else {"name": network}
-    states = [state for state in ("trained", "untrained") if state in fits[0]]
-    return scores | {state: spreads([fit[state] for fit in fits]) for state in states}
-
-
-def spreads(recoveries: list[dict]) -> dict[str, dict] | None:
-    """Means and standard deviations over several results of ``recovery``."""
-    if recoveries[0] is None:
-        return None
-    keys = [key for key, value in recoveries[0].items() if value is not None]
-    return {key: table.spread([each[key] for each in recoveries]) for key in keys}
-
-
-def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
-    for row in rows:
-        trained, untrained = (row.get(state) or {} for state in ("trained", "untrained"))
-        yield {
-            "graph": row["data"],
-            "network": row["name"],
-            "task": table.percent(row["test_mean"], row["test_sd"]) if "test_mean" in row else "-",
-            "information": table.score(trained.get("information")),
-            "untrained": table.score(untrained.get("information")),
-            "at no training node": table.score(trained.get("unseen")),
-            "settings": table.settings(row) if "chosen" in row else "-",
-        }
-
-
 TASK = Task(
     "relations",
     fit,
     tried,
     cases=[{"data": data} for data in DATA],
     seeds=lambda case, network: 3 if case["data"] in HECO else 5,
-    row=row,
-    cells=cells,
     score="score",
 )

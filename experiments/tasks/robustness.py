@@ -5,6 +5,7 @@ answers doesn't, wrong answers have high scores. The random numbers of a change 
 its data set, so a changed image is the same in any batch and on any device.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -18,10 +19,11 @@ from experiments import table
 from experiments.data.affnist import load_affnist, parts, warped
 from experiments.run import Place, chosen
 from graphcaps.errors import expect
-from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, in_eval_mode, wilson_interval
+from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, Evaluation, in_eval_mode
 from graphcaps.images.data import Batches, Images, load_images
 from graphcaps.images.models import ImageNetwork
-from graphcaps.images.models.answers import is_correct, longest, overlaid, present
+from graphcaps.images.models.answers import longest, overlaid
+from graphcaps.images.models.evidence import evidence_of
 from graphcaps.images.training.hardware import pick_device
 from graphcaps.images.training.run_folder import Run, load
 from graphcaps.progress import bar
@@ -100,45 +102,37 @@ TRANSFORMS = {
 }
 
 
-class Answers(NamedTuple):
-    """Answers to N images, on the CPU; see ``graphcaps.images.analysis.accuracy.Evaluation``."""
-
-    predicted: Tensor
-    labels: Tensor
-    scores: Tensor  # (N,), the lowest score in each answer
-
-
 @torch.no_grad()
-def answers(model: ImageNetwork, batches: Batches, title: str, change: Callable | None = None) -> Answers:
-    """Classify all images, changed by ``change(images, places)``."""
+def answers(model: ImageNetwork, batches: Batches, title: str, change: Callable | None = None) -> Evaluation:
+    """Classify all images, changed by ``change(images, places)``. There is no loss, because images aren't compared."""
     batch_answers, count = [], 0
     with bar(title) as on_progress:
         for layers, labels in in_eval_mode(model, batches, on_progress):
             images, places = overlaid(layers), torch.arange(count, count + len(labels))
-            scores = model(change(images, places) if change else images).scores
-            lowest = scores.topk(model.objects or 1).values[:, -1].float()
-            batch_answers.append((longest(scores, model.objects), labels, lowest))
+            images = change(images, places) if change else images
+            output = model(images)
+            predicted = longest(output.scores, model.objects)
+            batch_answers.append((predicted, labels, evidence_of(images, output, model.objects)))
             count += len(labels)
-    return Answers(*(torch.cat(part).cpu() for part in zip(*batch_answers, strict=True)))
+    predicted, labels, evidence = (torch.cat(part).cpu() for part in zip(*batch_answers, strict=True))
+    return Evaluation(predicted, labels, math.nan, evidence)
 
 
-def row(name: str, result: Answers, model: ImageNetwork) -> dict:
+def row(name: str, result: Evaluation, model: ImageNetwork) -> dict:
     """The numbers of one version of the images.
 
     ``winning_score`` is the mean of the lowest scores (None if images may show any number of classes). ``recall`` is,
     for each class, the share of its images whose answer contains the class (None for a class without images).
     """
-    shown, answered = (present(numbers, len(model.class_names)) for numbers in (result.labels, result.predicted))
-    correct, count = int(is_correct(result.predicted, result.labels).sum()), len(result.labels)
-    hits = zip((shown & answered).sum(0).tolist(), shown.sum(0).tolist(), strict=True)
+    shown, hits, _ = (counts.tolist() for counts in result.per_class(len(model.class_names)))
     return {
         "name": name,
-        "correct": correct,
-        "images": count,
-        "accuracy": correct / count,
-        "interval_95": list(wilson_interval(correct, count)),
-        "winning_score": None if model.objects is None else float(result.scores.double().mean()),
-        "recall": [hit / total if total else None for hit, total in hits],
+        "correct": result.correct,
+        "images": len(result.labels),
+        "accuracy": result.accuracy,
+        "interval_95": list(result.interval),
+        "winning_score": None if model.objects is None else float(result.evidence[:, 0].double().mean()),
+        "recall": [hit / total if total else None for hit, total in zip(hits, shown, strict=True)],
     }
 
 
@@ -157,7 +151,7 @@ def on_affnist(model: ImageNetwork, batches: Batches, affnist: Images) -> dict:
     result = answers(model, Batches(affnist, EVALUATION_BATCH, device=next(model.parameters()).device), STYLE)
     rows = [row("mnist40", answers(model, batches, "mnist40"), model)]
     for name, part in parts(affnist).items():
-        of_part = Answers(*(numbers[part] for numbers in result))
+        of_part = Evaluation(result.predicted[part], result.labels[part], math.nan, result.evidence[part])
         rows.append(row(STYLE + f" ({name})" * bool(name), of_part, model))
     return {"on": "affnist", "says": "image set", "clean": 0, "seed": SEED, "rows": rows}
 

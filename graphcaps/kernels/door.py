@@ -113,42 +113,28 @@ def sums(
     Raises:
         KernelError: Triton can't compile or load the kernels. From then on, ``needs`` refuses such calls.
     """
-    if on_gpu(votes):
-        try:
-            return _sums_on_gpu(links, votes, rule, prior, mutual, coupling, half)
-        except Exception as error:
-            if not type(error).__module__.startswith("triton") and "C compiler" not in str(error):
-                raise
-            text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            _failures[_kind_of_call(votes, rule)] = text
-            raise KernelError(f"engine fused: Triton's kernels failed here: {text}. Use engine 'torch'") from error
-    if isinstance(votes, NodeVotes):
-        from .cpu.by_node import sums_by_node
+    is_cuda = on_gpu(votes)
+    try:
+        if isinstance(votes, NodeVotes):
+            if is_cuda:
+                from .gpu.nodes import sums_by_node
+            else:
+                from .cpu.by_node import sums_by_node
+            return Sums(*sums_by_node(links, votes, rule, mutual, coupling))
+        assert prior is not None
+        if is_cuda:
+            from .gpu.dense import sums_on_complete
 
-        return Sums(*sums_by_node(links, votes, rule, mutual, coupling))
-    assert prior is not None
-    from .cpu.by_child import sums_by_child
+            return Sums(*sums_on_complete(links, votes, rule, prior, coupling, half))
+        from .cpu.by_child import sums_by_child
 
-    return Sums(*sums_by_child(links, votes.to(prior.dtype), rule, prior, coupling))
-
-
-def _sums_on_gpu(
-    links: Links,
-    votes: Votes,
-    rule: Rule,
-    prior: Tensor | None,
-    mutual: bool,
-    coupling: bool,
-    half: torch.dtype | None,
-) -> Sums:
-    if isinstance(votes, NodeVotes):
-        from .gpu.nodes import sums_by_node
-
-        return Sums(*sums_by_node(links, votes, rule, mutual, coupling))
-    assert prior is not None
-    from .gpu.dense import sums_on_complete
-
-    return Sums(*sums_on_complete(links, votes, rule, prior, coupling, half))
+        return Sums(*sums_by_child(links, votes.to(prior.dtype), rule, prior, coupling))
+    except Exception as error:
+        if not is_cuda or not type(error).__module__.startswith("triton") and "C compiler" not in str(error):
+            raise
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        _failures[_kind_of_call(votes, rule)] = text
+        raise KernelError(f"engine fused: Triton's kernels failed here: {text}. Use engine 'torch'") from error
 
 
 def prepare(links: Links, mutual: bool) -> None:

@@ -1,5 +1,6 @@
 """Triton's kernels for complete graphs, on CUDA, in Triton's interpreter, and compiled for three cards."""
 
+import sys
 from unittest.mock import Mock
 
 import oracle
@@ -144,9 +145,10 @@ def test_what_observers_see_second_derivatives_and_infinite_priors(device):
 def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error_if_they_were_asked_for(monkeypatch):
     out_of_resources = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
     failing = Mock(side_effect=out_of_resources("shared memory, Required: 114688, Hardware limit: 101376"))
-    for name, value in {"on_gpu": lambda votes: True, "has_triton": lambda: True, "_sums_on_gpu": failing}.items():
+    for name, value in {"on_gpu": lambda votes: True, "has_triton": lambda: True, "_failures": {}}.items():
         monkeypatch.setattr(door, name, value)
-    monkeypatch.setattr(door, "_failures", {})
+    for module, function in {"dense": "sums_on_complete", "nodes": "sums_by_node"}.items():
+        monkeypatch.setitem(sys.modules, f"graphcaps.kernels.gpu.{module}", Mock(**{function: failing}))
     graph, u = complete_graph(4, 3), torch.randn(12, 2, 5)
     links, nodes = links_of_graph(graph), NodeVotes(torch.randn(4, 2, 3))
     with engine("torch"):

@@ -15,7 +15,7 @@ from ...functional import squash
 from ...graph import ByChild, Links
 from ..operators import operator, or_none
 from ..ratio import ratio_of
-from .kernels_by_child import iterate_backward, votes_gradient
+from .kernels_by_child import iterate, iterate_backward, votes_gradient
 from .passes import Passes, empty, sum_of, zeros
 from .tiles import EQUAL, ONE, SOFTMAX
 
@@ -97,7 +97,9 @@ def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
         needs_own = call.coupling and r == rule.iterations - 1 and not len(of_iteration)
         coupling = passes.numbers(1)[0] if needs_own else of_iteration
         before, mode = (w[r], SOFTMAX) if r else (passes.nothing, call.mode)
-        s[r] = passes.iterate(before, mode, prior=by_child, c=coupling)
+        parts = passes.sums()
+        passes.run(iterate, prior=by_child, before=before, mode=mode, c=coupling, s=list(parts))
+        s[r] = sum_of(parts)
     result, nothing = s[-1].clone(), call.u.new_empty(0)
     coupling = edges.in_edge_order(coupling.clone()) if call.coupling else nothing
     if not call.learning:

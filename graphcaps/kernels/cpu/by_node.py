@@ -67,7 +67,7 @@ class _Call(NamedTuple):
     rows: Rows
     kappa: Tensor  # (N, K)
     options: dict[str, Any]  # the kernels' arguments that aren't arrays
-    iterations: int
+    ranges: list[tuple[int, int]]  # each thread's nodes (begin, end), with about equal numbers of edges
     mutual: bool
     per_edge: bool
     launches: list[tuple[int, int]]  # the iterations (begin, end) of each call of the kernels
@@ -87,27 +87,26 @@ def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
     if mutual:
         launches, most = [(r, r + 1) for r in range(iterations)], len(src)
     stride = kappa.shape[1] * most
-    return _Call(rows, kappa.contiguous(), options, iterations, bool(mutual), bool(per_edge), launches, stride)
+    ranges = equal_ranges(indptr, torch.get_num_threads())
+    return _Call(rows, kappa.contiguous(), options, ranges, bool(mutual), bool(per_edge), launches, stride)
 
 
 def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
     """Return s (N, K, D), the last couplings (E, K) or an empty tensor, and with ``mutual`` what ``Kept`` describes."""
     (z, _, prior, kappa, *_), call = tensors, _call(tensors, settings)
-    (num_nodes, caps), num_edges, iterations = kappa.shape, len(call.rows.eid), call.iterations
-    dims, couples = (caps, z.shape[2]), call.options["get_coupling"]
-    nodes, edges = (num_nodes, num_edges) if call.mutual else (0, 0)
-    s, w = (zeros((nodes, iterations, *dims), z) for _ in range(2))  # w of the first iteration isn't written
-    squares, ratio = (z.new_zeros(nodes, caps) for _ in range(2))
-    c = empty((iterations, edges if call.options["learning"] else 0, caps), z)
-    c[:1] = 0  # no more are those couplings
-    kept = Kept(*map(flat, (s, w, squares, ratio, empty((2, edges, caps), z), c)))
-    sums, coupling = z.new_empty(num_nodes, *dims), z.new_full((num_edges if couples else 0, caps), 1 / caps)
-    if prior.numel() and iterations == 1:
+    of_sums, of_coupling, *of_nodes, of_c = _shapes(tensors, settings)
+    s, w, squares, ratio = (zeros(shape, z) for shape in of_nodes)  # w of the first iteration isn't written
+    c, caps = empty(of_c, z), kappa.shape[1]
+    c[:1] = 0  # nor are those couplings
+    products = empty((2, len(call.rows.eid) if call.mutual else 0, caps), z)
+    kept = Kept(*map(flat, (s, w, squares, ratio, products, c)))
+    sums, coupling = z.new_empty(of_sums), z.new_full(of_coupling, 1 / caps)
+    if prior.numel() and len(c) == 1:  # with one iteration, the kernels write no couplings
         coupling = prior.softmax(-1)[: len(coupling)].clone()
     arguments = {"rows": call.rows, "kappa": call.kappa, "kept": kept, "stride": call.stride} | call.options
     arguments |= {"sums": sums, "coupling": coupling}
     for begin, end in call.launches:
-        run_on_threads(nodes_forward, _ranges(call), **arguments, r_begin=begin, r_end=end)
+        run_on_threads(nodes_forward, call.ranges, **arguments, r_begin=begin, r_end=end)
     return [sums, coupling, s, w, squares, ratio, c]
 
 
@@ -135,14 +134,9 @@ def _differentiate(
     arguments |= {"stride": call.stride, "grad": grads[0].contiguous(), "dkappa": dkappa}
     arguments["drows"] = tuple(flat(nothing if x is None else x) for x in of_rows)
     for begin, end in reversed(call.launches):
-        nodes, of_threads = (_ranges(call), nothing) if begin else (ranges, parts)
+        nodes, of_threads = (call.ranges, nothing) if begin else (ranges, parts)
         run_on_threads(nodes_backward, nodes, **arguments, r_begin=begin, r_end=end, du=of_threads)
     return sum_of(du), *of_rows, dkappa, *[None] * 4
-
-
-def _ranges(call: _Call, parts: int | None = None) -> list[tuple[int, int]]:
-    """Return each thread's range of nodes (begin, end). The ranges have about equal numbers of edges."""
-    return equal_ranges(call.rows.indptr, parts or torch.get_num_threads())
 
 
 def _ranges_and_sums(call: _Call, z: Tensor) -> tuple[list[tuple[int, int]], Tensor, list[Tensor]]:
@@ -151,9 +145,10 @@ def _ranges_and_sums(call: _Call, z: Tensor) -> tuple[list[tuple[int, int]], Ten
     Each thread needs its own part, because nodes share their neighbours' votes. With ``per_edge`` they share none.
     """
     if call.per_edge:
-        ranges, du = _ranges(call), zeros((1, *z.shape), z)
-        return ranges, du, [du[0]] * len(ranges)
-    ranges = _ranges(call, min(torch.get_num_threads(), max(1, MAX_SUMS // (z.numel() * z.element_size()))))
+        du = zeros((1, *z.shape), z)
+        return call.ranges, du, [du[0]] * len(call.ranges)
+    most = max(1, MAX_SUMS // (z.numel() * z.element_size()))
+    ranges = equal_ranges(call.rows.indptr, min(len(call.ranges), most))
     du = zeros((len(ranges), *z.shape), z)
     return ranges, du, list(du)
 

@@ -3,7 +3,7 @@
 A block is the edges of some neighbouring children, for some of the images. A pass does all work on a block while the
 block's votes are in cache. A block's linear votes are made in a buffer. `tiles` contains the code for one block.
 
-prior, b, c and db are (E, B), sorted by child; before, s, ds and v are (J, B, D). P is () for given votes. It is an
+prior, c and db are (E, B), sorted by child; before, s, ds and v are (J, B, D). P is () for given votes. It is an
 argument of its own, so that Numba leaves out the code for the other kind of votes.
 """
 
@@ -45,11 +45,11 @@ def gather_votes(begin, end, edges, votes, sizes, gathered):
 
 
 @compiled
-def iterate(begin, end, edges, votes, P, sizes, prior, before, mode, b, c, s):
-    """One iteration: b = prior + <u_hat, before>, c = softmax(b), s += c u_hat.
+def iterate(begin, end, edges, votes, P, sizes, prior, before, mode, c, s):
+    """One iteration: c = softmax(prior + <u_hat, before>), s += c u_hat.
 
-    An empty ``prior`` or ``before`` means zeros. b and c are filled unless they are empty. ``mode`` is SOFTMAX,
-    or EQUAL or ONE for couplings without logits.
+    An empty ``prior`` or ``before`` means zeros. c is filled unless it is empty. ``mode`` is SOFTMAX, or EQUAL or ONE
+    for couplings without logits.
     """
     indptr, sizes = edges.indptr, constant(sizes)
     u_hat = zeros(sizes.edges * sizes.lanes * len(votes.D), votes.u) if len(P) > 0 else votes.u
@@ -67,8 +67,6 @@ def iterate(begin, end, edges, votes, P, sizes, prior, before, mode, b, c, s):
                 couple_equally(coupling, block, indptr, mode)
             else:
                 couple(coupling, logit, block, edges, of_block, prior, before, 0)
-                if len(b) > 0:
-                    store_tile(logit, block, b)
             if len(c) > 0:
                 store_tile(coupling, block, c)
             add_votes(s, coupling, block, edges, of_block)

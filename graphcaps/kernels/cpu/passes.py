@@ -15,8 +15,8 @@ import torch
 
 from ...graph import ByChild
 from .arguments import EdgeArrays, Sizes, VoteArrays
-from .kernels_by_child import gather_votes, iterate
-from .tiles import LANES, SOFTMAX
+from .kernels_by_child import gather_votes
+from .tiles import LANES
 
 # TILE: the most numbers in one child's votes for the images of a block. BLOCK: the most in a block of small children.
 TILE, BLOCK = 2**15, 2**12
@@ -82,12 +82,6 @@ class Passes:
     def numbers(self, iterations: int) -> torch.Tensor:
         """Return uninitialised (iterations, E, B), for one number per edge and image, sorted by child."""
         return empty((iterations, len(self.edges.eid), self.batch), self.u)
-
-    def iterate(self, before: torch.Tensor, mode: int = SOFTMAX, **arrays: torch.Tensor) -> torch.Tensor:
-        """Run one iteration, and return its sums s (J, B, D)."""
-        parts = self.sums()
-        self.run(iterate, before=before, mode=mode, s=list(parts), **arrays)
-        return sum_of(parts)
 
     def run(self, kernel: Any, **arguments: Any) -> None:
         """Call ``kernel`` on each thread's children. Missing arguments become empty arrays."""
