@@ -66,8 +66,8 @@ def recovered(picture: dict) -> Figure:
         _draw_node(figure.add_axes((0.56, 0.11, _SIDE + 0.02, (_SIDE + 0.02) * high)), edges, order)
         heading.say(
             f"Couplings and the {len(table)} factors behind the edges",
-            f"{picture['layer']}, graph of seed {picture['seed']}, adjusted mutual information {picture['score']:.2f}",
-            "node 0: ring, true factor; line, capsule",
+            f"{picture['layer']}, adjusted mutual information {picture['score']:.2f}; right, the edges of node 0: inside "
+            "their capsules, outside their factors",
         )
     return figure
 
