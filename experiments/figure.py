@@ -66,8 +66,7 @@ def recovered(picture: dict) -> Figure:
         _draw_node(figure.add_axes((0.56, 0.11, _SIDE + 0.02, (_SIDE + 0.02) * high)), edges, order)
         heading.say(
             f"Couplings and the {len(table)} factors behind the edges",
-            f"{picture['layer']}, adjusted mutual information {picture['score']:.2f}; right, the edges of node 0: inside "
-            "their capsules, outside their factors",
+            f"{picture['layer']}, mutual information {picture['score']:.2f}. Node 0, ring: factor, line: capsule",
         )
     return figure
 
