@@ -1,13 +1,10 @@
 """Routing between two capsule layers: these functions check the arguments, choose an engine and run it.
 
-Each algorithm is a subclass of `Routing` in `graphcaps.algorithms`. Each engine is a subclass of `Edges`: those in
-`graphcaps.edges` run an algorithm step by step, and `FusedEdges` by kernels, which know it only by its `Rule`.
+Each algorithm is a subclass of `Routing` in `graphcaps.algorithms`, each engine one of `Edges` in `graphcaps.engines`.
 """
 
 import contextlib
 import numbers
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -26,108 +23,20 @@ from .algorithms.rule import Rule
 from .algorithms.spherical import Spherical
 from .algorithms.uniform import Uniform
 from .algorithms.votes import GivenVotes, LinearVotes, MatrixVotes, NodeVotes, Votes, as_votes
-from .edges.dense import DenseEdges
-from .edges.dgl import DGLEdges
-from .edges.nodes import NodeEdges
-from .edges.scatter import Edges
-from .errors import GraphcapsError, InputError, check_name, check_tensor, expect, min_max, warn, warn_of_nan
+from .engines import choose
+from .engines.fused import route_without
+from .engines.nodes import NodeEdges
+from .engines.requested import engine, requested_engine
+from .errors import GraphcapsError, check_tensor, expect, min_max, warn_of_nan
 from .functional import at_least_float32
 from .graph import Links, check_graph, links_of_graph
 from .graph.nodes import warn_of_lone_votes
-from .names import ENGINES as ENGINE_NAMES
 from .tracing import is_tracing, outside_autocast, uncompiled
 from .typed import Logit, Size, typed
 
 __all__ = ["choose_engine", "dynamic_routing", "engine", "route"]
 __all__ += ["EM", "Attention", "Dynamic", "Inverted", "Spherical", "Uniform"]
 __all__ += ["LinearVotes", "MatrixVotes", "Parents", "Routing", "Rule", "squashed"]
-
-_asked: ContextVar[str] = ContextVar("engine", default="auto")
-
-
-@contextlib.contextmanager
-def engine(name: str) -> Iterator[None]:
-    """Run all routing of this thread within the block on one engine. Engines differ only in rounding.
-
-    Args:
-        name: ``"dgl"``, ``"torch"``, ``"fused"``, or ``"auto"`` for the fastest engine that can run the call.
-
-    Raises:
-        InputError: the name is unknown, or the engine can't run a call within the block.
-
-    >>> import torch
-    >>> from graphcaps import complete_graph, dynamic_routing
-    >>> with engine("torch"):
-    ...     dynamic_routing(complete_graph(3, 2), torch.ones(6, 4)).shape
-    torch.Size([2, 4])
-    """
-    check_name("engine", name, ENGINE_NAMES)
-    token = _asked.set(name)
-    try:
-        yield
-    finally:
-        _asked.reset(token)
-
-
-def asked_engine() -> str:
-    """Return the engine's name in this thread's innermost ``engine`` block, or "auto"."""
-    return _asked.get()
-
-
-class FusedEdges(Edges):
-    """The engine that runs a routing by its rule, in kernels, instead of its ``forward``."""
-
-    engine = "fused"
-
-    @classmethod
-    def needs(cls, links: Links, votes: Votes, routing: Routing) -> str:
-        return kernels.needs(links, votes, rule_of(routing))
-
-    def route(self, routing: Routing, prior: Tensor, activation: Tensor | None, coupling: bool) -> Parents:
-        rule = rule_of(routing)
-        assert rule is not None
-        if self.observer is None:  # the kernels keep nothing that an observer could see
-            try:
-                s, c, v = kernels.sums(self.links, self.votes, rule, prior, coupling=coupling, half=self.half)
-                return squashed(s, c) if v is None else Parents(s, v, torch.linalg.vector_norm(v, dim=-1), c)
-            except kernels.KernelError as error:
-                _go_on_without(error)
-        other = (DenseEdges if self.links.complete else Edges)(self.links, self.votes)
-        other.observer = self.observer
-        return other.route(routing, prior, activation, coupling)
-
-
-def _go_on_without(error: kernels.KernelError) -> None:
-    """Warn that engine torch routes in place of the kernels that failed, or raise if the caller asked for them."""
-    if asked_engine() == "fused":
-        raise error
-    warn(f"{error}. The slower engine 'torch' routes such calls from now on")
-
-
-ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
-"""The order of preference: ``auto`` uses the first engine that supports the call."""
-
-
-def choose(links: Links, votes: Votes, routing: Routing) -> type[Edges]:
-    """Return the first engine in ENGINES that supports these votes and has the name that an ``engine`` block asks for.
-
-    Without edges or numbers it is engine torch, because kernels fail on empty tensors.
-
-    Raises:
-        InputError: the block's engine can't run this call.
-    """
-    if not (links.num_edges and votes.u.numel() and votes.dim):
-        return Edges
-    asked, reason = asked_engine(), ""
-    for kind in ENGINES:
-        if asked in ("auto", kind.engine):
-            reason = kind.needs(links, votes, routing)
-            if not reason:
-                return kind
-    call = f"{type(routing).__name__} of {tuple(votes.u.shape)} on {votes.device}"
-    raise InputError(
-        f"engine {asked}: expected {reason}, got {call}. Use engine 'torch', on the command line --engine torch"
-    )
 
 
 @uncompiled
@@ -204,14 +113,14 @@ def route_links(
     trailing, device = votes.trailing, votes.device
     for name, parameter in routing.named_parameters():
         expect(parameter.device == device, f"routing.{name}", f"device {device} as the votes", parameter.device)
-    kind = choose(links, votes, routing)
+    engine_class = choose(links, votes, routing)
     b = _checked_prior(prior, (links.num_edges, *trailing), votes)
     if activation is not None:
         _check_activation(activation, (links.num_children, *trailing), device)
-    chosen, observer = kind(links, votes), combined(links, on_iteration)
-    chosen.observer, chosen.half = observer and _detached_copies(observer), half
+    edges, observer = engine_class(links, votes), combined(links, on_iteration)
+    edges.observer, edges.half = observer and _detached_copies(observer), half
     with outside_autocast(device):
-        pose, v, a, c = chosen.route(routing, b, activation, coupling)
+        pose, v, a, c = edges.route(routing, b, activation, coupling)
     dtype = votes.dtype
     warn_of_nan(v, u_hat=votes.u, weight=getattr(votes, "weight", None), prior=b, activation=activation)
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
@@ -276,19 +185,19 @@ def route_nodes(
     Raises:
         InputError: an ``engine`` block's engine can't run this call.
     """
-    rule, asked = rule_of(routing), asked_engine()
+    rule, requested = rule_of(routing), requested_engine()
     reason = "couplings of single iterations, for an observer" if watched() else kernels.needs(links, votes, rule)
-    if asked in ("auto", "fused") and not reason and rule is not None:
+    if requested in ("auto", "fused") and not reason and rule is not None:
         try:
             s, c, _ = kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
             return s, c
         except kernels.KernelError as error:
-            _go_on_without(error)
-    if asked in ("auto", "torch") or links.traced or is_tracing():
+            route_without(error)
+    if requested in ("auto", "torch") or links.traced or is_tracing():
         s, c = NodeEdges(links, votes, mutual).sums(routing, coupling)
     else:
-        advice = f"Engine fused needs {reason}" if asked == "fused" else ""
-        expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(asked), advice)
+        advice = f"Engine fused needs {reason}" if requested == "fused" else ""
+        expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(requested), advice)
         s, c = _route_expanded(links, votes, routing, coupling)
     if coupling and c is None:
         raise GraphcapsError(

@@ -2,7 +2,7 @@
 
 import tables  # docs/tables.py reads the imports from the code
 
-ORDER = ["graph", "algorithms", "edges", "kernels", "routing", "beliefs"]
+ORDER = ["graph", "algorithms", "kernels", "engines", "routing", "beliefs"]
 ORDER += ["nn", "pyg", "trace", "images", "explore", "cli"]
 APPLICATION = {"images", "explore", "cli", "viz"}
 NOT_IN_THE_LIBRARY = {"matplotlib", "torchvision", "tyro", "sklearn", "PIL", "safetensors"}

@@ -30,7 +30,7 @@ class Mutation(NamedTuple):
 MUTATIONS = [
     Mutation(
         "fact 1: softmax over the parents' in-edges",
-        "edges/dgl.py",
+        "engines/dgl.py",
         'norm_by="src"',
         'norm_by="dst"',
         "test_facts.py sum_to_one and dynamic-dgl",

@@ -16,7 +16,7 @@ from ..typed import Size, typed
 from .rule import Rule
 
 if TYPE_CHECKING:
-    from ..edges.scatter import Edges
+    from ..engines.edges import Edges
 else:
     Edges = Any  # the engines stand above the algorithms
 
@@ -61,7 +61,7 @@ class Routing(nn.Module):
         """Route votes to the parents.
 
         Args:
-            edges: the operations on the graph's edges, an ``Edges`` of ``graphcaps.edges.scatter``.
+            edges: the operations on the graph's edges, an ``Edges`` of ``graphcaps.engines.edges``.
             votes: u_hat, one vote per edge, in the engine's own layout. Use only elementwise arithmetic, the last dim
                 (D) and the operations of ``edges``: never index by dim.
             prior: the first logits, one number per edge in the engine's own layout, like votes.

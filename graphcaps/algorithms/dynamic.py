@@ -5,7 +5,7 @@
     v = squash(s)
     b = b + <u_hat, v>                                (skipped in the last iteration)
 
-``forward`` consists of these four lines, written with the operations of ``graphcaps.edges``.
+``forward`` consists of these four lines, written with the operations of ``graphcaps.engines``.
 """
 
 from typing import Any

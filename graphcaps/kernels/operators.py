@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..edges.second_derivative import once_differentiable, refuse
+from ..second_derivative import once_differentiable, refuse
 
 
 def new_results(tensors: list[Tensor], shapes: list[tuple[int, ...]]) -> list[Tensor]:

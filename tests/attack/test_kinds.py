@@ -14,13 +14,13 @@ from PIL import Image
 import graphcaps
 from graphcaps import CapsNet, GraphcapsError, InputError, RoutingTrace, atomic, dgl, engine, nn, route
 from graphcaps.cli import main
-from graphcaps.edges.second_derivative import SecondDerivativeError
 from graphcaps.images.data.array_files import read_arrays
 from graphcaps.images.models import capsnet_loss
 from graphcaps.images.training import checkpoint
 from graphcaps.images.training.run_folder import PRETRAINED
 from graphcaps.names import ALLOW_CODE
 from graphcaps.routing import Inverted
+from graphcaps.second_derivative import SecondDerivativeError
 
 from .. import small
 from ..small import pyg

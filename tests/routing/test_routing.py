@@ -20,7 +20,7 @@ from graphcaps import (
     engine,
     route,
 )
-from graphcaps.routing import EM, Dynamic, MatrixVotes, Spherical, asked_engine
+from graphcaps.routing import EM, Dynamic, MatrixVotes, Spherical, requested_engine
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -230,9 +230,9 @@ def test_auto_is_the_fastest_engine_that_a_routing_has(graphs, draw):
 def test_the_innermost_engine_block_of_a_thread_counts_until_it_ends():
     inherited = getattr(sys.flags, "thread_inherit_context", 0)  # set in Python 3.14 and later if you ask for it
     with ThreadPoolExecutor(1) as pool, engine("torch"):
-        assert pool.submit(asked_engine).result() == ("torch" if inherited else "auto")
+        assert pool.submit(requested_engine).result() == ("torch" if inherited else "auto")
         with pytest.raises(ZeroDivisionError), engine("dgl"):
-            assert asked_engine() == "dgl"
+            assert requested_engine() == "dgl"
             raise ZeroDivisionError
-        assert asked_engine() == "torch"
-    assert asked_engine() == "auto"
+        assert requested_engine() == "torch"
+    assert requested_engine() == "auto"

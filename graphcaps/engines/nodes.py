@@ -9,7 +9,7 @@ from ..algorithms.base import Routing
 from ..algorithms.observers import observer_on_nodes
 from ..algorithms.votes import NodeVotes
 from ..graph import Links
-from .scatter import AlignedEdges
+from .edges import AlignedEdges
 
 
 class NodeEdges(AlignedEdges):

@@ -6,7 +6,7 @@ from torch import Tensor
 from ..algorithms.base import Routing
 from ..algorithms.votes import Votes
 from ..graph import Links
-from .scatter import AlignedEdges
+from .edges import AlignedEdges
 
 
 class DenseEdges(AlignedEdges):

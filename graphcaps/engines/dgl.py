@@ -11,9 +11,9 @@ from .. import _dgl
 from ..algorithms.base import Routing
 from ..algorithms.votes import Votes
 from ..graph import Links, bipartite_graph
+from ..second_derivative import once_differentiable
 from ..tracing import is_tracing, run_untraced
-from .scatter import Edges
-from .second_derivative import once_differentiable
+from .edges import Edges
 
 
 class DGLEdges(Edges):

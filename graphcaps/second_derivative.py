@@ -1,4 +1,4 @@
-"""Gradients of functions that torch can't differentiate, because they read numbers: those of kernels and of DGL.
+"""Gradients of kernels and of DGL's functions, which torch can't differentiate, because they read numbers.
 
 A second derivative is an error. Without it, torch would treat first derivatives as constants, and second derivatives
 would be silently wrong. A batch of gradients is computed one by one.
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch._C import _functorch
 
-from ..errors import GraphcapsError
-from ..tracing import run_untraced
+from .errors import GraphcapsError
+from .tracing import run_untraced
 
 
 class SecondDerivativeError(GraphcapsError, RuntimeError):

@@ -1,1 +1,0 @@
-"""The operations on edges that routings are written with."""
