@@ -10,9 +10,9 @@ from pathlib import Path
 
 from experiments import table
 from experiments.plan import PLANS, plan_names, read_plan
-from graphcaps.atomic import write_text
 from graphcaps.cli.threads import set_number, set_waiting
 from graphcaps.errors import GraphcapsError, InputError, expect
+from graphcaps.files import write_text
 
 ON_GRAPHS = {
     "cora": "classify papers: CapsuleConv, GCN and GAT, 20 seeds; a quarter of an hour on two cores",

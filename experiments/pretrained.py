@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from graphcaps.atomic import write_text
 from graphcaps.errors import expect
+from graphcaps.files import write_text
 from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, evaluate
 from graphcaps.images.analysis.capsule_usage import capsule_usage
 from graphcaps.images.config import TrainConfig

@@ -34,8 +34,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphcaps import __version__, dgl
-from graphcaps.atomic import write_text
 from graphcaps.errors import GraphcapsError, check_name
+from graphcaps.files import write_text
 from graphcaps.images.training.loop import Interrupted
 from graphcaps.progress import bar
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
 import numbers
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -41,6 +42,19 @@ def expect(holds: bool, name: str, wanted: str, got: object, advice: str = "") -
     if not holds:
         advice = f". {advice}" if advice else ""
         raise InputError(f"{name}: expected {wanted}, got {got}{advice}")
+
+
+@contextlib.contextmanager
+def reading(name: object, wanted: str, advice: str = "", kind: type[GraphcapsError] = InputError) -> Iterator[None]:
+    """Turn an error in the block into one of this kind: ``name: expected wanted, got: error. advice``.
+
+    Libraries raise exceptions of any type on damaged files.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise kind(f"{name}: expected {wanted}, got: {reason}{advice and f'. {advice}'}") from error
 
 
 def check_whole(name: str, value: object, least: int = 1, most: float = math.inf, wanted: str = "") -> None:

@@ -9,8 +9,8 @@ import torch
 
 import graphcaps
 from graphcaps import GraphcapsError, TrainConfig, train
-from graphcaps.atomic import write_text
 from graphcaps.cli.networks import runs_table
+from graphcaps.files import write_text
 from graphcaps.images.data import to_float
 from graphcaps.images.training.run_folder import Run, find_runs
 

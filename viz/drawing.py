@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from graphcaps import viz
-from graphcaps.atomic import replacing
 from graphcaps.errors import GraphcapsError, check_name, expect
+from graphcaps.files import replacing
 from graphcaps.progress import bar
 from graphcaps.viz import PICTURES, style
 from graphcaps.viz.routing.picture import Picture

@@ -14,8 +14,8 @@ from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from graphcaps.atomic import checked, reading, replacing
-from graphcaps.errors import ROUNDING, GraphcapsError, check_whole, expect, read_json
+from graphcaps.errors import ROUNDING, GraphcapsError, check_whole, expect, read_json, reading
+from graphcaps.files import check_file, replacing
 from graphcaps.names import clean
 
 FORMAT_VERSION = 2
@@ -224,7 +224,7 @@ class RoutingTrace:
             GraphcapsError: the file is missing, damaged, or of another format.
         """
         wanted, advice = f"a routing trace at {path}", "Make one with: graphcaps train"
-        with reading("trace", wanted, advice, GraphcapsError), np.load(checked(path), allow_pickle=False) as stored:
+        with reading("trace", wanted, advice, GraphcapsError), np.load(check_file(path), allow_pickle=False) as stored:
             head = read_json(str(stored["head"]), about=dict, num_children=int, num_parents=int, trained_iterations=int)
             if (version := head.get("format_version")) != FORMAT_VERSION:
                 raise ValueError(f"format {version}, and this version reads format {FORMAT_VERSION}")

@@ -25,7 +25,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from graphcaps.atomic import replacing
+from graphcaps.files import replacing
 
 PALETTE = ("#4779f0", "#e16600", "#a0011f", "#259959", "#7a2cbe", "#a25910", "#ff3ea1", "#2b3f8b", "#5f726b", "#009cb9")
 INK = "#22262b"

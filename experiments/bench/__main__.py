@@ -14,7 +14,7 @@ ON_GPU = ("training", "routing", "nodes")
 
 def run(names: Sequence[str], device: str, json_file: Path | None) -> dict:
     """Run the named benchmarks, print the tables of each one at once, and return all results as plain data."""
-    from graphcaps.atomic import write_text
+    from graphcaps.files import write_text
 
     from . import measure, nodes, routing, tables, training
 

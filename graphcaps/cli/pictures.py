@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from ..atomic import check_links, file_name
+from ..files import check_symlinks, file_name
 from ..names import clean
 from ..viz import PICTURES
 from .arguments import Data, Device, Folder, Out, Run, names_run, open_run
@@ -55,7 +55,7 @@ def viz(
         from ..viz.routing_trace import RoutingTrace
 
         trace, folder = RoutingTrace.load(run), run.parent / file_name(f"figures-{run.stem}", "")
-        check_links(folder)
+        check_symlinks(folder)
     else:
         chosen = open_run(run, out)
         trace, folder = chosen.trace(), chosen.results / "figures"
@@ -135,8 +135,8 @@ def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = Non
         to: Folder for the page; default: figures in the run folder.
     """
     chosen = open_run(run, out)
-    from ..atomic import write_text
     from ..explore.network import page_parts
+    from ..files import write_text
     from ..viz import explorer_page
 
     path = (to or chosen.results / "figures") / "explorer.html"

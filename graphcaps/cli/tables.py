@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from ..atomic import file_name
+from ..files import file_name
 from ..images.analysis.accuracy import Evaluation, wilson_interval
 from ..images.analysis.capsule_usage import CapsuleUsage
 from ..images.data import DATASETS, read_image

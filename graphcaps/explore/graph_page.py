@@ -33,8 +33,8 @@ import torch
 
 from .._dgl import DGLGraph, dgl
 from ..algorithms.names import name_of
-from ..atomic import reading, write_text
-from ..errors import check_tensor, expect, required
+from ..errors import check_tensor, expect, reading, required
+from ..files import write_text
 from ..graph import NamedGraph, links_of_graph, read_graph, read_labels
 from ..nn import CapsuleConv
 from ..progress import bar

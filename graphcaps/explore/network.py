@@ -30,8 +30,7 @@ import torch
 from torch import nn
 
 from ..algorithms.names import name_of
-from ..atomic import reading
-from ..errors import GraphcapsError, check_json, expect
+from ..errors import GraphcapsError, check_json, expect, reading
 from ..images.data import DATASETS, DatasetSpec, to_float
 from ..images.models import CapsNet
 from ..images.models.evidence import BLANK, MOST

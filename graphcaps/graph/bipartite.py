@@ -7,8 +7,7 @@ from numpy.typing import ArrayLike
 
 from .. import _dgl
 from .._dgl import DGLGraph
-from ..atomic import reading
-from ..errors import expect
+from ..errors import expect, reading
 from ..typed import Count, typed
 from .links import Links
 

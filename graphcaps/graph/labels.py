@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..atomic import reading
-from ..errors import expect, min_max
+from ..errors import expect, min_max, reading
 
 
 class Labels(NamedTuple):

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from .. import _dgl
 from .._dgl import DGLGraph
-from ..atomic import reading
-from ..errors import did_you_mean, expect
+from ..errors import did_you_mean, expect, reading
 from ..typed import Count, typed
 from .labels import read_classes
 from .links import Links

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ..atomic import reading
-from ..errors import GraphcapsError, InputError, check_name, expect, read_json
+from ..errors import GraphcapsError, InputError, check_name, expect, read_json, reading
 from ..names import AUGMENTS, DATASETS, ENGINES, NETWORKS, OWN_KINDS, Preset, own_images, short_name
 from ..typed import AtLeastZero, Positive, Size, kind_of, refuse
 

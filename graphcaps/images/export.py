@@ -19,8 +19,8 @@ from torch import nn
 
 from .. import __version__
 from ..algorithms.names import name_of
-from ..atomic import replacing
 from ..errors import GraphcapsError, MissingError, required
+from ..files import replacing
 from ..nn.routed import route_layer
 from ..routing import engine
 from .config import short_name

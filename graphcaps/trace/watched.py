@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from ..algorithms.observers import Observer, recording
-from ..atomic import file_name
 from ..beliefs.layer import NodeBeliefs
 from ..errors import check_name, check_whole, expect, warn
+from ..files import file_name
 from ..graph import Links, bipartite_graph, to_networkx
 from ..nn.node_caps import NodeCapsules
 from ..nn.routed import RoutedLayer

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import graphcaps
-from graphcaps import CapsNet, GraphcapsError, InputError, RoutingTrace, atomic, dgl, engine, nn, route
+from graphcaps import CapsNet, GraphcapsError, InputError, RoutingTrace, dgl, engine, files, nn, route
 from graphcaps.cli import main
 from graphcaps.images.data.array_files import read_arrays
 from graphcaps.images.models import capsnet_loss
@@ -120,8 +120,8 @@ def test_no_control_character_reaches_the_terminal(run, capsys, caplog):
 
 
 def test_a_table_of_millions_of_columns_is_refused_before_it_is_read(here):
-    Path("x.csv").write_bytes(b"0," * (atomic.MOST_COLUMNS + 1))
-    with pytest.raises(InputError, match=f"x.csv: expected .* {atomic.MOST_COLUMNS:,} columns"):
+    Path("x.csv").write_bytes(b"0," * (files.MOST_COLUMNS + 1))
+    with pytest.raises(InputError, match=f"x.csv: expected .* {files.MOST_COLUMNS:,} columns"):
         read_arrays("csv", Path("x.csv"), None, None, "")
 
 
@@ -170,7 +170,7 @@ def test_a_forged_checkpoint_is_refused_in_words(run, key):
 
 KILLED = """
 import os, sys
-from graphcaps.atomic import replacing
+from graphcaps.files import replacing
 with replacing(sys.argv[1]) as temporary:
     temporary.write_text("half")
     os.kill(os.getpid(), 9)
@@ -181,7 +181,7 @@ def test_a_killed_command_leaves_nothing_after_the_next_and_long_names_fit(run, 
     small.python("-c", KILLED, "run/figures/entropy.svg")
     assert [name for name in os.listdir("run/figures") if name.startswith(".unfinished")]
     assert main(["viz", "run", "--format", "svg", "--what", "entropy"]) == 0
-    assert {*os.listdir("run/figures")} == {"entropy.svg", atomic.MADE_HERE}
+    assert {*os.listdir("run/figures")} == {"entropy.svg", files.MADE_HERE}
     picture = Path(f"{'ü' * 125}.png")
     Image.new("L", (28, 28), 255).save(picture)
     assert main(["explain", "run", str(picture)]) == 0

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from graphcaps import atomic
+from graphcaps import files
 from graphcaps.cli import main
 from graphcaps.images.data import tables
 from graphcaps.images.training import checkpoint
@@ -72,8 +72,8 @@ def endless_beside_an_image(path: Path) -> None:
 )
 def test_a_strangers_file_is_refused_before_it_takes_memory_or_time(tmp_path, monkeypatch, capsys, name, make, command):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(atomic, "MOST_BYTES", 2**16)
-    for module in (atomic, tables):
+    monkeypatch.setattr(files, "MOST_BYTES", 2**16)
+    for module in (files, tables):
         monkeypatch.setattr(module, "MOST_TEXT", 2**16)
     shutil.copytree(PRETRAINED / "mnist", "run")
     make(Path(name))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...atomic import checked, contents, reading, replacing
-from ...errors import expect
+from ...errors import expect, reading
+from ...files import check_file, contents, replacing
 from .listing import PART_OF
 from .splits import PARTS
 from .tables import NUMBERS_OF_IMAGES, Table, label_of_pixels
@@ -224,7 +224,7 @@ def _read_npz(path: Path) -> Arrays:
     advice = "Save both in one file: numpy.savez(FILE, images=..., labels=...). "
     advice += "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
     with reading(path, "arrays by numpy.savez", advice):
-        stored = np.load(checked(path), allow_pickle=False)
+        stored = np.load(check_file(path), allow_pickle=False)
         if isinstance(stored, np.ndarray):
             raise ValueError("a single array")
         with stored:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
-from ...atomic import checked, reading
-from ...errors import GraphcapsError, check_name, did_you_mean, expect
+from ...errors import GraphcapsError, check_name, did_you_mean, expect, reading
+from ...files import check_file
 from ...names import DATASETS, own_images
 from .array_files import as_pixels, read_arrays
 from .augment import in_fixed_places, in_frame
@@ -68,7 +68,7 @@ def load_images(
     of_run = None
     if recorded is not None and recorded.exists():
         with reading(recorded, "the images of a run in three parts"):
-            of_run = pandas.read_csv(checked(recorded), dtype=str, keep_default_na=False)
+            of_run = pandas.read_csv(check_file(recorded), dtype=str, keep_default_na=False)
         fits = {*of_run.get("split", ())} == {*PARTS}
         expect(fits, str(recorded), "the images of a run in three parts", f"{len(of_run)} rows that aren't")
     fits = not label_column or kind == "csv"

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...atomic import MADE_HERE
 from ...errors import expect
+from ...files import MADE_HERE
 from ...names import clean
 from .tables import HEADERS, NUMBERS_OF_IMAGES, Table
 from .user_images import decodable

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...atomic import MOST_COLUMNS, MOST_TEXT, contents, reading
-from ...errors import check_name, expect
+from ...errors import check_name, expect, reading
+from ...files import MOST_COLUMNS, MOST_TEXT, contents
 
 if TYPE_CHECKING:
     import pandas

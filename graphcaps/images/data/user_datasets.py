@@ -20,8 +20,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ...atomic import checked, replacing
 from ...errors import GraphcapsError, InputError, expect
+from ...files import check_file, replacing
 from ...names import clean
 from ...progress import bar
 from .user_images import common_size, read_image, size_and_colour
@@ -92,7 +92,7 @@ def _groups(names: list[str], pattern: str) -> list[str]:
 
 def _cached(stored: Path, about: str, decode: Callable[[], Decoded]) -> Decoded:
     """The content of a cache ``about`` the same files, or else what ``decode`` returns, which is stored."""
-    with contextlib.suppress(*DAMAGED), np.load(checked(stored)) as arrays:
+    with contextlib.suppress(*DAMAGED), np.load(check_file(stored)) as arrays:
         if arrays["about"] == about:
             return arrays["pixels"], json.loads(str(arrays["bad"]))
     pixels, bad = decode()
@@ -104,7 +104,7 @@ def _cached(stored: Path, about: str, decode: Callable[[], Decoded]) -> Decoded:
 def _hash(file: Path) -> str:
     """The hash of a file's content, or "" if it can't be read: a link to nothing, a device, or not permitted."""
     try:
-        return hashlib.sha256(checked(file).read_bytes()).hexdigest()[:16]
+        return hashlib.sha256(check_file(file).read_bytes()).hexdigest()[:16]
     except (OSError, ValueError):
         return ""
 

@@ -12,8 +12,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from ...atomic import checked, reading, replacing
-from ...errors import expect
+from ...errors import expect, reading
+from ...files import check_file, replacing
 from .drawing import MIN_CONTRAST, Drawing, cut_ink
 from .images import to_float
 
@@ -168,7 +168,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     got = "a folder" if os.path.isdir(path) else "a pipe or a device" if os.path.exists(path) else "nothing there"
     expect(os.path.isfile(path), str(path), "an image file", got)  # false for a name that is too long, too
     formats = sorted(set(decodable().values()))
-    with reading(path, "an image file that Pillow reads"), Image.open(checked(path), formats=formats) as image:
+    with reading(path, "an image file that Pillow reads"), Image.open(check_file(path), formats=formats) as image:
         if image.format in STACKS and (count := getattr(image, "n_frames", 1)) > 1:
             raise ValueError(f"a stack of {count} images. Save those that you mean as files of their own")
         yield image

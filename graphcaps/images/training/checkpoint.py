@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ...algorithms.names import from_json
-from ...atomic import checked, reading, replacing
-from ...errors import GraphcapsError, InputError, check_json, read_json
+from ...errors import GraphcapsError, InputError, check_json, read_json, reading
+from ...files import check_file, replacing
 from ...names import clean
 from ...nn import Decoder
 from ..config import FORMAT_VERSION, MAX_ITERATIONS, OTHER_VERSION, REMOVED, without_removed
@@ -42,7 +42,7 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
             fix = f"It is written at the end of an epoch. Go on with: graphcaps train --resume {shlex.quote(str(run))}"
         raise GraphcapsError(f"checkpoint: expected a file at {path}, got none. {fix}")
     with reading("checkpoint", f"weights written by graphcaps at {path}", kind=GraphcapsError):
-        with safe_open(checked(path), framework="pt") as file:
+        with safe_open(check_file(path), framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         text, checksum = metadata["graphcaps"], metadata["sha256"]

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ... import atomic
-from ...errors import GraphcapsError, check_json, did_you_mean, read_json
+from ... import files
+from ...errors import GraphcapsError, check_json, did_you_mean, read_json, reading
 from ...names import short_name
 from ...typed import Device, Size, typed
 from ...viz.routing_trace import THRESHOLD, RoutingTrace
@@ -69,14 +69,14 @@ class Run:
 
         Raises ``GraphcapsError`` if the name is taken or the folder can't be written.
         """
-        numbered = (atomic.file_name(config.dataset_name, f"-{config.model}-{k}") for k in itertools.count(1))
+        numbered = (files.file_name(config.dataset_name, f"-{config.model}-{k}") for k in itertools.count(1))
         try:
             with contextlib.suppress(FileExistsError):  # a file of this name fails in the next lines
                 config.out.mkdir(parents=True)
-            atomic.remove_leftovers(config.out)
-            with tempfile.TemporaryDirectory(prefix=f"{atomic.unfinished()}-", dir=config.out) as hidden:
+            files.remove_leftovers(config.out)
+            with tempfile.TemporaryDirectory(prefix=f"{files.unfinished()}-", dir=config.out) as hidden:
                 path = Path(hidden, "run")  # unlike the hidden folder itself, it gets the usual permissions
-                atomic.write_text(path / "config.json", config.to_json(**about))
+                files.write_text(path / "config.json", config.to_json(**about))
                 for name in [config.name] if config.name else numbered:
                     try:
                         return cls(path.rename(config.out / name), config)
@@ -111,13 +111,13 @@ class Run:
             elif (out / path / "config.json").exists():
                 path = out / path
         try:
-            text = atomic.checked(path / "config.json").read_text(encoding="utf-8")
+            text = files.check_file(path / "config.json").read_text(encoding="utf-8")
         except (OSError, ValueError):
             names = [*pretrained_names(), *(config.parent.name for config in out.glob("*/config.json"))]
             fix = f"List them with: graphcaps runs. {' and '.join(pretrained_names())} come with graphcaps"
             near = did_you_mean(path.name, names)
             raise GraphcapsError(f"run: expected a run folder with a config.json, got {path}. {near}{fix}") from None
-        atomic.check_links(results or path)
+        files.check_symlinks(results or path)
         place = {"out": path.absolute().parent, "name": path.absolute().name}  # wherever the folder was moved
         own_images = (path / "images.csv").exists()  # ``of_images`` finds this file by the place
         config = TrainConfig.from_json(text, str(path / "config.json"), **place if own_images else {})
@@ -130,7 +130,7 @@ class Run:
         if stored["settings"].get("epochs") != self.config.epochs:
             stored["settings"]["epochs"] = self.config.epochs
             (self.path / "result.json").unlink(missing_ok=True)
-            atomic.write_text(path, json.dumps(stored, indent=2) + "\n")
+            files.write_text(path, json.dumps(stored, indent=2) + "\n")
 
     def lock(self) -> contextlib.AbstractContextManager:
         """Lock the folder, so that only one process writes to it, and remove temporary files of killed processes."""
@@ -141,7 +141,7 @@ class Run:
             raise GraphcapsError(f"run: expected {self} to be free, but a training is running in it") from None
         except OSError as error:
             raise GraphcapsError(f"run: expected to be able to write in {self}, got: {error.strerror}") from None
-        leftovers = self.path.glob(f"{atomic.UNFINISHED}*"), self.path.glob(f"checkpoints/{atomic.UNFINISHED}*")
+        leftovers = self.path.glob(f"{files.UNFINISHED}*"), self.path.glob(f"checkpoints/{files.UNFINISHED}*")
         for leftover in itertools.chain(*leftovers):
             if leftover.is_file():
                 leftover.unlink(missing_ok=True)
@@ -189,7 +189,7 @@ class Run:
         import pandas
 
         text = pandas.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        atomic.write_text(self.path / name, text)
+        files.write_text(self.path / name, text)
 
     def result(self) -> dict | None:
         """Read result.json; None if the run isn't finished."""
@@ -197,21 +197,21 @@ class Run:
         fix = f"Delete it, then write it again with: graphcaps train --resume {self}"
         if not path.exists():
             return None
-        with atomic.reading(path, "the result of a run as JSON", fix, GraphcapsError):
-            return read_json(atomic.checked(path).read_text(encoding="utf-8"), test_accuracy=(0, 1))
+        with reading(path, "the result of a run as JSON", fix, GraphcapsError):
+            return read_json(files.check_file(path).read_text(encoding="utf-8"), test_accuracy=(0, 1))
 
     def write_result(self, result: dict, predicted: torch.Tensor, labels: torch.Tensor) -> None:
         """Write answers.npz, the answers of the best weights to all test images, and then result.json."""
-        with atomic.replacing(self.path / "answers.npz") as temporary:
+        with files.replacing(self.path / "answers.npz") as temporary:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
-        atomic.write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
+        files.write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
         path, wanted = self.path / "answers.npz", "a finished run's answers to the test images"
         fix = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
-        errors = atomic.reading(path, wanted, fix, GraphcapsError)
-        with errors, np.load(atomic.checked(path), allow_pickle=False) as stored:
+        errors = reading(path, wanted, fix, GraphcapsError)
+        with errors, np.load(files.check_file(path), allow_pickle=False) as stored:
             return stored["predicted"], stored["labels"]
 
     def metrics(self) -> list[dict[str, float]]:
@@ -221,8 +221,8 @@ class Run:
         path = self.path / "metrics.csv"
         if not path.exists():
             return []
-        with atomic.reading(path, "columns of numbers", "Delete the file", GraphcapsError):
-            rows = pandas.read_csv(atomic.checked(path), dtype=float).to_dict("records")
+        with reading(path, "columns of numbers", "Delete the file", GraphcapsError):
+            rows = pandas.read_csv(files.check_file(path), dtype=float).to_dict("records")
             for row in rows:
                 check_json(row, epoch=(1, math.inf), val_accuracy=(0, 1), seconds=(0, math.inf))
         return rows
@@ -250,8 +250,8 @@ def find_runs(folder: str | Path = "runs") -> list[Run]:
             log.warning("left out: %s", error)
 
     def written(run: Run) -> float:
-        files = [run.path / "config.json", run.checkpoint("last"), run.path / "result.json"]
-        return max(file.stat().st_mtime for file in files if file.exists())
+        paths = [run.path / "config.json", run.checkpoint("last"), run.path / "result.json"]
+        return max(path.stat().st_mtime for path in paths if path.exists())
 
     return sorted(runs, key=written, reverse=True)
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from ...atomic import reading
-from ...errors import GraphcapsError, check_json, expect
+from ...errors import GraphcapsError, check_json, expect, reading
 from ...trace import RoutingTrace
 from ..data import ImageSplits
 from ..models import Limits

@@ -1,4 +1,4 @@
-"""Atomic writes: a crash or a full disk leaves the old file or the new one, never half a file. Reads that may fail."""
+"""Files are written whole or not at all, and read only if they can't fill the memory."""
 
 import contextlib
 import functools
@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import GraphcapsError, InputError, expect
+from .errors import GraphcapsError, expect
 from .names import clean
 
 UNFINISHED = ".unfinished-"  # prefix of files and folders until they are complete
@@ -54,7 +54,7 @@ def file_name(stem: str, ending: str) -> str:
     return os.fsencode(stem)[: MOST_NAME - len(os.fsencode(ending))].decode(errors="ignore") + ending
 
 
-def check_links(folder: Path) -> None:
+def check_symlinks(folder: Path) -> None:
     """Raise ``GraphcapsError`` if a link in a folder leads out of it, unless it leads to a file in a store.
 
     The folder may come from a stranger, and a command that writes into it would write through the link.
@@ -117,7 +117,7 @@ def write_text(path: str | os.PathLike, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def checked(path: str | os.PathLike) -> Path:
+def check_file(path: str | os.PathLike) -> Path:
     """Return the path. Raise ``ValueError`` for a pipe or a device, which may never end, and for sizes of an attack."""
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -134,8 +134,8 @@ def checked(path: str | os.PathLike) -> Path:
 
 
 def contents(path: Path) -> bytes:
-    """Read a file, and unpack it if it is gzipped, whatever it is called. Raise ``ValueError`` as ``checked`` does."""
-    data = checked(path).read_bytes()
+    """Read a file, and unpack it if its content is gzipped. Raise ``ValueError`` as ``check_file`` does."""
+    data = check_file(path).read_bytes()
     if not data.startswith(GZIP):
         return data
     with gzip.open(path) as file:
@@ -149,16 +149,3 @@ def check_unpacked(unpacked: int, size: int) -> None:
     limit = max(MOST_BYTES, 100 * size)
     if unpacked > limit:
         raise ValueError(f"{size:,} bytes that unpack to {unpacked:,} or more, beyond the limit of {limit:,}")
-
-
-@contextlib.contextmanager
-def reading(path: Path | str, wanted: str, advice: str = "", kind: type[GraphcapsError] = InputError) -> Iterator[None]:
-    """Turn an error in the block into one of this kind: ``path: expected wanted, got: error. advice``.
-
-    Libraries raise exceptions of any type on damaged files.
-    """
-    try:
-        yield
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise kind(f"{path}: expected {wanted}, got: {reason}{advice and f'. {advice}'}") from error

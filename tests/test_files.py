@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from graphcaps import GraphcapsError
-from graphcaps.atomic import replacing, write_text
+from graphcaps.files import replacing, write_text
 
 
 def test_a_crash_a_full_disk_and_a_file_that_is_busy_leave_the_old_file_alone(tmp_path, monkeypatch):
