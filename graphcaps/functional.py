@@ -73,8 +73,7 @@ class _Squash(torch.autograd.Function):
         (s,) = ctx.saved_tensors
         if torch.is_grad_enabled():  # for a second derivative
             return torch.autograd.grad(squash(s), s, dv, create_graph=True)[0]
-        number = torch.promote_types(s.dtype, torch.float32)
-        return squash_backward(s.to(number), dv.to(number)).to(s.dtype)
+        return squash_backward(at_least_float32(s), at_least_float32(dv)).to(s.dtype)
 
 
 def with_length(pose: torch.Tensor, length: torch.Tensor) -> torch.Tensor:

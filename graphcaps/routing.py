@@ -23,11 +23,9 @@ from .algorithms.rule import Rule
 from .algorithms.spherical import Spherical
 from .algorithms.uniform import Uniform
 from .algorithms.votes import GivenVotes, LinearVotes, MatrixVotes, NodeVotes, Votes, as_votes
-from .engines import choose
-from .engines.fused import route_without
+from .engines import choose, engine, requested_engine
 from .engines.nodes import NodeEdges
-from .engines.requested import engine, requested_engine
-from .errors import GraphcapsError, check_tensor, expect, min_max, warn_of_nan
+from .errors import GraphcapsError, check_tensor, expect, min_max, warn, warn_of_nan
 from .functional import at_least_float32
 from .graph import Links, check_graph, links_of_graph
 from .graph.nodes import warn_of_lone_votes
@@ -119,8 +117,12 @@ def route_links(
         _check_activation(activation, (links.num_children, *trailing), device)
     edges, observer = engine_class(links, votes), combined(links, on_iteration)
     edges.observer, edges.half = observer and _detached_copies(observer), half
-    with outside_autocast(device):
-        pose, v, a, c = edges.route(routing, b, activation, coupling)
+    try:
+        with outside_autocast(device):
+            pose, v, a, c = edges.route(routing, b, activation, coupling)
+    except kernels.KernelError as error:
+        _go_on_without(error)
+        return route_links(links, votes, routing, activation, prior, on_iteration, coupling, half)  # by another engine
     dtype = votes.dtype
     warn_of_nan(v, u_hat=votes.u, weight=getattr(votes, "weight", None), prior=b, activation=activation)
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
@@ -192,7 +194,7 @@ def route_nodes(
             s, c, _ = kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
             return s, c
         except kernels.KernelError as error:
-            route_without(error)
+            _go_on_without(error)
     if requested in ("auto", "torch") or links.traced or is_tracing():
         s, c = NodeEdges(links, votes, mutual).sums(routing, coupling)
     else:
@@ -233,6 +235,13 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
     links = _links_for(graph, votes)
     votes.check(links)
     return choose(links, votes, as_routing(routing)).engine
+
+
+def _go_on_without(error: kernels.KernelError) -> None:
+    """Warn that engine torch routes in place of the kernels that failed, or raise if the caller requested them."""
+    if requested_engine() == "fused":
+        raise error
+    warn(f"{error}. The slower engine 'torch' routes such calls from now on")
 
 
 def _detached_copies(on_iteration: Observer) -> Observer:

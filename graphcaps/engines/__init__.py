@@ -1,14 +1,50 @@
 """Engines: implementations of the operations on edges that routings are written with."""
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
 from ..algorithms.base import Routing
 from ..algorithms.votes import Votes
-from ..errors import InputError
+from ..errors import InputError, check_name
 from ..graph import Links
+from ..names import ENGINES as NAMES
 from .dense import DenseEdges
 from .dgl import DGLEdges
 from .edges import Edges
 from .fused import FusedEdges
-from .requested import requested_engine
+
+_requested: ContextVar[str] = ContextVar("engine", default="auto")
+
+
+@contextlib.contextmanager
+def engine(name: str) -> Iterator[None]:
+    """Run all routing of this thread within the block on one engine. Engines differ only in rounding.
+
+    Args:
+        name: ``"dgl"``, ``"torch"``, ``"fused"``, or ``"auto"`` for the fastest engine that can run the call.
+
+    Raises:
+        InputError: the name is unknown, or the engine can't run a call within the block.
+
+    >>> import torch
+    >>> from graphcaps import complete_graph, dynamic_routing
+    >>> with engine("torch"):
+    ...     dynamic_routing(complete_graph(3, 2), torch.ones(6, 4)).shape
+    torch.Size([2, 4])
+    """
+    check_name("engine", name, NAMES)
+    token = _requested.set(name)
+    try:
+        yield
+    finally:
+        _requested.reset(token)
+
+
+def requested_engine() -> str:
+    """Return the engine's name in this thread's innermost ``engine`` block, or "auto"."""
+    return _requested.get()
+
 
 ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
 """The order of preference: ``auto`` uses the first engine that supports the call."""

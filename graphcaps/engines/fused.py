@@ -6,11 +6,9 @@ from torch import Tensor
 from .. import kernels
 from ..algorithms.base import Parents, Routing, rule_of, squashed
 from ..algorithms.votes import Votes
-from ..errors import warn
 from ..graph import Links
 from .dense import DenseEdges
 from .edges import Edges
-from .requested import requested_engine
 
 
 class FusedEdges(Edges):
@@ -26,18 +24,8 @@ class FusedEdges(Edges):
         rule = rule_of(routing)
         assert rule is not None
         if self.observer is None:  # the kernels keep nothing that an observer could see
-            try:
-                s, c, v = kernels.sums(self.links, self.votes, rule, prior, coupling=coupling, half=self.half)
-                return squashed(s, c) if v is None else Parents(s, v, torch.linalg.vector_norm(v, dim=-1), c)
-            except kernels.KernelError as error:
-                route_without(error)
+            s, c, v = kernels.sums(self.links, self.votes, rule, prior, coupling=coupling, half=self.half)
+            return squashed(s, c) if v is None else Parents(s, v, torch.linalg.vector_norm(v, dim=-1), c)
         other = (DenseEdges if self.links.complete else Edges)(self.links, self.votes)
         other.observer = self.observer
         return other.route(routing, prior, activation, coupling)
-
-
-def route_without(error: kernels.KernelError) -> None:
-    """Warn that engine torch routes in place of the kernels that failed, or raise if the caller asked for them."""
-    if requested_engine() == "fused":
-        raise error
-    warn(f"{error}. The slower engine 'torch' routes such calls from now on")

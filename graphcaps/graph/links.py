@@ -139,12 +139,10 @@ class Links:
         return self.cache[name]
 
     @property
+    @kept
     def complete(self) -> bool:
-        """Whether each child has one edge to each parent, sorted by child, then by parent."""
-        return not self.traced and self.cached("complete", self._is_complete)
-
-    def _is_complete(self) -> bool:
-        if self.num_edges != self.num_children * self.num_parents:
+        """Whether each child has one edge to each parent, sorted by child, then by parent. It is False in a trace."""
+        if self.traced or self.num_edges != self.num_children * self.num_parents:
             return False
         in_order = torch.arange(self.num_edges, device=self.device)
         return bool((self.src * self.num_parents + self.dst == in_order).all())

@@ -25,7 +25,7 @@ from ..nn.routed import RoutedLayer
 from ..typed import Size, typed
 from ..viz.routing_trace import BLOCKED, RoutingTrace
 from .layer_record import LayerRecord
-from .softmax import Choices, Softmax
+from .softmax import Choices, SoftmaxReader
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,11 +102,11 @@ class Watched:
                     stack.callback(part.register_forward_pre_hook(partial(self._enter, name)).remove)
                     stack.callback(part.register_forward_hook(self._leave, always_call=True).remove)
             words = dict.fromkeys((*parts, NO_LAYER), {"parent": "parent", "child": "child"})
-            for name, described in self._softmax.items():
+            for name, description in self._softmax.items():
                 check_name("softmax", name, tuple(parts))
-                softmax = Softmax(name, parts[name], described, partial(self._record_softmax, name))
-                words[name] = softmax.kinds
-                for hook in softmax.hooks(parts[name]):
+                reader = SoftmaxReader(name, parts[name], description, partial(self._record_softmax, name))
+                words[name] = reader.kinds
+                for hook in reader.hooks(parts[name]):
                     stack.callback(hook.remove)
             for name, by_word in self._names.items():
                 check_name("names", name, tuple(words))
