@@ -43,9 +43,7 @@ def __getattr__(name: str) -> Any:
     return globals()[name]
 
 
-NO_GRAPH = type(
-    "DGLGraph", (), {"__doc__": "Takes the place of DGLGraph where DGL isn't installed. It has no objects."}
-)
+NO_GRAPH = type("DGLGraph", (), {})  # takes the place of DGLGraph where DGL isn't installed; it has no objects
 
 
 @functools.cache

@@ -46,13 +46,10 @@ def expect(holds: bool, name: str, wanted: str, got: object, advice: str = "") -
 
 @contextlib.contextmanager
 def reading(name: object, wanted: str, advice: str = "", kind: type[GraphcapsError] = InputError) -> Iterator[None]:
-    """Turn an error in the block into one of this kind: ``name: expected wanted, got: error. advice``.
-
-    Libraries raise exceptions of any type on damaged files.
-    """
+    """Turn an error in the block into one of this kind: ``name: expected wanted, got: error. advice``."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # libraries raise any on damaged files
         reason = " ".join(str(error).split()) or type(error).__name__
         raise kind(f"{name}: expected {wanted}, got: {reason}{advice and f'. {advice}'}") from error
 

@@ -23,7 +23,7 @@ from .algorithms.rule import Rule
 from .algorithms.spherical import Spherical
 from .algorithms.uniform import Uniform
 from .algorithms.votes import GivenVotes, LinearVotes, MatrixVotes, NodeVotes, Votes, as_votes
-from .engines import choose, engine, requested_engine
+from .engines import REQUESTED, choose, engine
 from .engines.nodes import NodeEdges
 from .errors import GraphcapsError, check_tensor, expect, min_max, warn, warn_of_nan
 from .functional import at_least_float32
@@ -187,7 +187,7 @@ def route_nodes(
     Raises:
         InputError: an ``engine`` block's engine can't run this call.
     """
-    rule, requested = rule_of(routing), requested_engine()
+    rule, requested = rule_of(routing), REQUESTED.get()
     reason = "couplings of single iterations, for an observer" if watched() else kernels.needs(links, votes, rule)
     if requested in ("auto", "fused") and not reason and rule is not None:
         try:
@@ -214,9 +214,8 @@ def _route_expanded(links: Links, votes: NodeVotes, routing: Routing, coupling: 
     u_hat = at_least_float32(votes.build(links)).movedim(-2, 1).flatten(0, 1)  # (E * K, *, D)
     prior = None if votes.prior is None else votes.prior.movedim(-1, 1).flatten(0, 1)
     parents = route_links(links.expand(votes.num_caps), as_votes(u_hat), routing, prior=prior, coupling=coupling)
-    s, c = (None if x is None else x.unflatten(0, (-1, votes.num_caps)) for x in (parents.pose, parents.coupling))
-    assert s is not None
-    return s.movedim(1, -2), None if c is None else c.movedim(1, -1)
+    s, c = parents.pose.unflatten(0, (-1, votes.num_caps)), parents.coupling
+    return s.movedim(1, -2), None if c is None else c.unflatten(0, (-1, votes.num_caps)).movedim(1, -1)
 
 
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:
@@ -239,7 +238,7 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
 
 def _go_on_without(error: kernels.KernelError) -> None:
     """Warn that engine torch routes in place of the kernels that failed, or raise if the caller requested them."""
-    if requested_engine() == "fused":
+    if REQUESTED.get() == "fused":
         raise error
     warn(f"{error}. The slower engine 'torch' routes such calls from now on")
 
@@ -260,8 +259,7 @@ def _check_activation(activation: torch.Tensor, wanted: tuple[int, ...], device:
     check_tensor("activation", activation)
     expect(activation.shape == wanted, "activation", f"(I, *)={wanted}", tuple(activation.shape))
     expect(activation.device == device, "activation", f"device {device} as the votes", activation.device)
-    bounds = min_max(activation)  # values above 1 are allowed, as the lengths of capsules that were not squashed
-    least = 0.0 if bounds is None else bounds[0]
+    least, _ = min_max(activation) or (0, 0)  # values above 1 are allowed, as the lengths of capsules not squashed
     expect(not least < 0, "activation", "numbers >= 0", f"{least:g}", "They are probabilities, not logits")
 
 

@@ -1,8 +1,5 @@
 """Pictures of routing, drawn from a trace alone: they need no model, no data set and no torch.
 
-To add a moving picture, write ``NamePicture``, a subclass of ``viz.routing.picture.Picture``, into
-``viz/routing/NAME.py``, and add a line to ``PICTURES`` and to ``_MODULES``. For type checkers, also name it in
-``__all__`` and the imports.
 Names are imported on first use, since matplotlib is slow to import.
 """
 

@@ -51,7 +51,7 @@ def observer_on_nodes(links: Links, num_caps: int) -> Observer | None:
     """Return one observer for the recorders of a routing among nodes, or None without recorders.
 
     It receives edge numbers (E, *, K) and parents (N, *, K, D), and passes them on in the shapes of
-    ``edges.expand(num_caps)``: (E * K, *) and (N * K, *, D).
+    ``links.expand(num_caps)``: (E * K, *) and (N * K, *, D).
     """
     recorded = combined(links.expand(num_caps), None, links) if watched() else None
     if recorded is None:

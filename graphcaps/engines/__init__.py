@@ -14,7 +14,8 @@ from .dgl import DGLEdges
 from .edges import Edges
 from .fused import FusedEdges
 
-_requested: ContextVar[str] = ContextVar("engine", default="auto")
+REQUESTED: ContextVar[str] = ContextVar("REQUESTED", default="auto")
+"""The engine's name in this thread's innermost ``engine`` block."""
 
 
 @contextlib.contextmanager
@@ -34,16 +35,11 @@ def engine(name: str) -> Iterator[None]:
     torch.Size([2, 4])
     """
     check_name("engine", name, NAMES)
-    token = _requested.set(name)
+    token = REQUESTED.set(name)
     try:
         yield
     finally:
-        _requested.reset(token)
-
-
-def requested_engine() -> str:
-    """Return the engine's name in this thread's innermost ``engine`` block, or "auto"."""
-    return _requested.get()
+        REQUESTED.reset(token)
 
 
 ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
@@ -51,7 +47,7 @@ ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
 
 
 def choose(links: Links, votes: Votes, routing: Routing) -> type[Edges]:
-    """Return the first engine in ENGINES that supports these votes and has the name that an ``engine`` block asks for.
+    """Return the first engine in ENGINES that supports these votes and has the requested name.
 
     Without edges or numbers it is engine torch, because kernels fail on empty tensors.
 
@@ -60,12 +56,10 @@ def choose(links: Links, votes: Votes, routing: Routing) -> type[Edges]:
     """
     if not (links.num_edges and votes.u.numel() and votes.dim):
         return Edges
-    requested, reason = requested_engine(), ""
+    requested, reason = REQUESTED.get(), ""
     for candidate in ENGINES:
-        if requested in ("auto", candidate.engine):
-            reason = candidate.needs(links, votes, routing)
-            if not reason:
-                return candidate
+        if requested in ("auto", candidate.engine) and not (reason := candidate.needs(links, votes, routing)):
+            return candidate
     call = f"{type(routing).__name__} of {tuple(votes.u.shape)} on {votes.device}"
     raise InputError(
         f"engine {requested}: expected {reason}, got {call}. Use engine 'torch', on the command line --engine torch"

@@ -109,7 +109,7 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
         "shape": list(model.image_shape),
         "objects": model.objects,
         "epoch": epoch,
-        "stem": _steps([*model.stem.children(), model.primary.conv], getattr(model.primary, "scale", 1.0)),
+        "stem": _steps([*model.stem.children(), model.primary.conv]),
         "primary": {"types": model.primary.num_types, "dim": model.primary.dim},
         "layers": [_layer(layer) for layer in layers],
         "decoder": _decoder(model.decoder.layers) if model.decoder is not None else None,
@@ -117,13 +117,13 @@ def network_data(model: CapsNet, epoch: int = 0) -> dict:
     }
 
 
-def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
-    """Convert layers to steps, and multiply the weights of the last layer by ``scale``."""
+def _steps(layers: list[nn.Module]) -> list[dict]:
+    """Convert layers to steps."""
     steps: list[dict] = []
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
             assert layer.bias is not None
-            weight = packed(layer.weight * (scale if layer is layers[-1] else 1.0), "float16", "a convolution")
+            weight = packed(layer.weight, "float16", "a convolution")
             step = {"kind": "conv", "weight": weight, "bias": packed(layer.bias, "float32", "a convolution")}
             steps.append(step | {"stride": list(layer.stride), "groups": layer.groups})
         elif isinstance(layer, nn.ReLU):
@@ -140,9 +140,8 @@ def _steps(layers: list[nn.Module], scale: float) -> list[dict]:
 
 def _layer(layer: Any) -> dict:
     """Convert a layer of capsules. Edges are in the order of their ids."""
-    edges = layer.links(torch.device("cpu"))
-    src, dst = edges.src, edges.dst
-    places = None
+    links, places = layer.links(torch.device("cpu")), None
+    src, dst = links.src, links.dst
     if isinstance(layer, ConvCaps):
         matrix = layer.index
     elif isinstance(layer, SharedCaps):

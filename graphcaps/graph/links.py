@@ -78,8 +78,8 @@ class Links:
         one_kind: whether children and parents are the same nodes, or the parents are the first of the children.
         traced: whether torch traces ``src`` and ``dst`` as inputs of a program, which then computes the orders.
 
-    >>> edges = Links(torch.tensor([0, 0, 1]), torch.tensor([1, 0, 1]), num_children=2, num_parents=2)
-    >>> edges.in_degrees, edges.complete
+    >>> links = Links(torch.tensor([0, 0, 1]), torch.tensor([1, 0, 1]), num_children=2, num_parents=2)
+    >>> links.in_degrees, links.complete
     (tensor([1, 2]), False)
     """
 

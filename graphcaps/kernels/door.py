@@ -104,7 +104,7 @@ def sums(
     """Run a rule's iterations. The sums are at least as precise as float32.
 
     Args:
-        edges, votes, rule: a call for which ``needs`` returns "".
+        links, votes, rule: a call for which ``needs`` returns "".
         prior: logits (E, *) in the dtype of the computation, for votes other than ``NodeVotes``.
         mutual: for ``NodeVotes``, whether the two directions of an edge share their logits.
         coupling: whether to return couplings.

@@ -20,7 +20,8 @@ from graphcaps import (
     engine,
     route,
 )
-from graphcaps.routing import EM, Dynamic, MatrixVotes, Spherical, requested_engine
+from graphcaps.engines import REQUESTED
+from graphcaps.routing import EM, Dynamic, MatrixVotes, Spherical
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -230,9 +231,9 @@ def test_auto_is_the_fastest_engine_that_a_routing_has(graphs, draw):
 def test_the_innermost_engine_block_of_a_thread_counts_until_it_ends():
     inherited = getattr(sys.flags, "thread_inherit_context", 0)  # set in Python 3.14 and later if you ask for it
     with ThreadPoolExecutor(1) as pool, engine("torch"):
-        assert pool.submit(requested_engine).result() == ("torch" if inherited else "auto")
+        assert pool.submit(REQUESTED.get).result() == ("torch" if inherited else "auto")
         with pytest.raises(ZeroDivisionError), engine("dgl"):
-            assert requested_engine() == "dgl"
+            assert REQUESTED.get() == "dgl"
             raise ZeroDivisionError
-        assert requested_engine() == "torch"
-    assert requested_engine() == "auto"
+        assert REQUESTED.get() == "torch"
+    assert REQUESTED.get() == "auto"
