@@ -17,6 +17,7 @@ from graphcaps.images.data import Images
 from graphcaps.images.models import capsnet_loss
 from graphcaps.images.training import checkpoint
 from graphcaps.images.training import loop as training
+from graphcaps.images.training.hardware import pick_device
 from graphcaps.images.training.loop import Interrupted
 from graphcaps.images.training.run_folder import Run
 
@@ -264,3 +265,10 @@ def test_torchrun_with_several_processes_is_refused(tmp_path, monkeypatch):
     wanted = "WORLD_SIZE: expected 1: a network trains in one process, got 2. Start it without torchrun"
     with pytest.raises(GraphcapsError, match=wanted):
         train(small.config(tmp_path), progress=False)
+
+
+def test_a_gpu_that_is_not_offered_is_named(monkeypatch, caplog):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with caplog.at_level("INFO"):
+        assert pick_device("auto") == "cpu" and "doesn't offer this machine's GPU" in caplog.text

@@ -160,6 +160,12 @@ class RoutingTrace:
         shares = self.per_parent(first / np.maximum(1, self.per_child(first))[child])
         return shares / np.maximum(1, (largest > 0).sum(axis=-1, keepdims=True))
 
+    @property
+    def contended(self) -> int:
+        """The image whose second-longest parent is the longest of all; 0 if images don't have one label each."""
+        lengths = np.sort(self.lengths[-1, self.answer_at], axis=1)
+        return 0 if self.labels is None or lengths.shape[1] < 2 else int(lengths[:, -2].argmax())
+
     def dead(self) -> np.ndarray:
         """(K, J) bool: parents that get less than a tenth of what they would get of equal couplings, on all images."""
         loads, at_equal = (

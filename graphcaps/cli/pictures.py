@@ -124,14 +124,21 @@ def explain(
     show(path)
 
 
-def explore(run: Run = None, open: bool = True, image: int = 0, to: Folder = None, out: Out = Path("runs")) -> None:
+def explore(
+    run: Run = None,
+    open: bool = True,
+    image: Annotated[int | None, tyro.conf.arg(help_behavior_hint="")] = None,
+    to: Folder = None,
+    out: Out = Path("runs"),
+) -> None:
     """Write and open a page on which you can draw and see your drawing routed.
 
     The page is a single file that contains the network. You can send it to someone or put it on any web server.
 
     Args:
         open: Open the page in the browser, if there is a display.
-        image: The number of the test image that is shown first, from 0; the trace has one image per class.
+        image: The number of the test image that is shown first, from 0; the trace has one image per class. Default: the
+            one on which two parents contend most.
         to: Folder for the page; default: figures in the run folder.
     """
     chosen = open_run(run, out)

@@ -48,6 +48,7 @@ MEASURED = (
     "equal_shares",
     "trained_with_equal_shares",
     "routing_gain",
+    "cnn_ahead",
     "shown_ranks",
     "singles_alone_above_threshold",
     "test_accuracy",

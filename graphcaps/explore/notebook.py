@@ -20,12 +20,12 @@ class Page(NamedTuple):
         return f'<iframe title="Routing explorer" style="{looks}" srcdoc="{html.escape(self.text)}"></iframe>'
 
 
-def show(run: str | Path | Run | RoutingTrace = "mnist", image: int = 0) -> Page:
+def show(run: str | Path | Run | RoutingTrace = "mnist", image: int | None = None) -> Page:
     """Show the page of ``graphcaps explore`` in a notebook, if this call ends a cell.
 
     Args:
         run: a run, as for ``graphcaps.load``; or a trace of ``graphcaps.watch``, whose page can't route drawings.
-        image: the image of the trace that is shown first.
+        image: the image of the trace that is shown first; default: that on which two parents contend most.
 
     Raises:
         GraphcapsError: there is no such run, image or routing.

@@ -28,11 +28,11 @@ COUNTS = {1: "one", 2: "two", 3: "three"}
 STILL_WIDTH, STILL_HEIGHT = 560, 300
 
 
-def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = None, without: str = "") -> str:
+def explorer_page(trace: RoutingTrace, image: int | None = 0, network: dict | None = None, without: str = "") -> str:
     """The explorer of a trace as the text of an HTML file.
 
     Args:
-        image: index of the image shown first.
+        image: index of the image shown first; None: that on which two parents contend most.
         network: data of ``graphcaps.explore.network``, with which the page routes drawings; None: it can't route them.
         without: a sentence that the page shows if there is no network: the reason.
 
@@ -40,6 +40,7 @@ def explorer_page(trace: RoutingTrace, image: int = 0, network: dict | None = No
         InputError: the trace doesn't fit together, has no edges, or doesn't have this image.
         GraphcapsError: numbers that are not finite.
     """
+    image = trace.contended if image is None else image
     data = explorer_data(trace, image)
     if network is not None:
         data["stills"] = shares_of(trace, image, network["objects"])

@@ -51,7 +51,7 @@ def decisions(trace: RoutingTrace, c: np.ndarray) -> Decisions:
 def choice_by_name(
     trace: RoutingTrace, c: np.ndarray, names: Sequence[str], one: str, many: str, named: np.ndarray
 ) -> str:
-    """How many children choose which parents under couplings (E,): ``5 parts choose 2, 4 choose 7``.
+    """How many children choose which parents under couplings (E,): ``5 parts choose 2, 4 choose 7, 1 none``.
 
     ``one`` and ``many`` are the word for a child and for several. Of classes, only those of ``named`` are named.
     """
@@ -68,11 +68,12 @@ def choice_by_name(
     if not texts:
         return f"No {one} chooses a {trace.parent_word[0]} above {trace.threshold:.2f}"
     texts[0] = texts[0].replace(" ", f" {many if counts[0][1] > 1 else one} ", 1)
-    lines = []
+    lines, none = [], len(decided.child) - len(chosen)
     for told in (2, 1):
         others = len(chosen) - sum(number for _, number in counts[:told])
         lines.append(", ".join([*texts[:told], *[f"{others:,} other{'s' * (others > 1)}"] * (others > 0)]))
-    return lines[0] if len(lines[0]) <= 54 else lines[1]  # 55 letters are wider than a picture
+    lines = [f"{line}, {none:,} none" for line in lines] * (none > 0) + lines
+    return next((line for line in lines if len(line) <= 54), lines[-1])  # 55 letters are wider than a picture
 
 
 def shown_parents(trace: RoutingTrace, lengths: np.ndarray) -> np.ndarray:

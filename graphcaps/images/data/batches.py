@@ -165,9 +165,8 @@ def _without_some(take_whole: Take, pairs: Pairs, generator: torch.Generator) ->
     """The pairs without one digit (``SINGLES``), or with clutter instead of both digits (``EMPTY``)."""
     chance, device = torch.rand(len(pairs), generator=generator), pairs.labels.device
     empty = chance < EMPTY
-    absent = torch.stack([chance < EMPTY + SINGLES / 2, empty | (chance >= 1 - SINGLES / 2)], dim=1).to(
-        device
-    )  # (N, 2)
+    second = empty | (chance >= 1 - SINGLES / 2)
+    absent = torch.stack([chance < EMPTY + SINGLES / 2, second], dim=1).to(device)  # (N, 2)
     clutter = draw_clutter(int(empty.sum()), pairs.image_shape, generator)
     clutter = pad(clutter, (0, 0, 0, 0, 0, 0, 1, 0)).to(device)  # number 0 is black
     number = torch.where(empty, empty.cumsum(0), 0).to(device)  # (N,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import platform
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ import torch
 
 from ... import __version__
 from ...errors import GraphcapsError
+
+log = logging.getLogger(__name__)
 
 
 class Hardware(NamedTuple):
@@ -59,6 +62,8 @@ def pick_device(name: str) -> str:
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
         raise GraphcapsError("device: expected a cuda device, but torch finds none. Use --device auto or cpu")
+    if name == "auto" and not has_gpu and (torch.backends.mps.is_available() or torch.xpu.is_available()):
+        log.info("training on the CPU: graphcaps doesn't offer this machine's GPU, only those that torch calls cuda")
     return ("cuda" if has_gpu else "cpu") if name == "auto" else name
 
 

@@ -60,13 +60,15 @@ export function choicesAt(moment) {
 // the others between them, in one column unless all are asked for; children by the mean place of their shares.
 export function ordered() {
   const answer = { k: Math.round(now.k), r: state.trace.trained - 1 },
-    named = answers(at(state.image.lengths, answer)),
+    lengths = at(state.image.lengths, answer),
+    named = answers(lengths),
     linked = [...new Set(state.image.dst)].sort((a, b) => a - b),
     loads = Boolean(state.trace.dead),
     all = now.all || (loads && linked.length <= MOST_ROWS),
     before = beforePulls()?.order;
   const outer = loads ? [] : before?.outer ?? named,
-    asked = [now.parent, ...named, ...Object.values(state.held)].filter((j) => linked.includes(j) && !outer.includes(j)),
+    contending = linked.filter((j) => lengths[j] > state.trace.threshold), // longer than the threshold, but fewer are named
+    asked = [now.parent, ...named, ...contending, ...Object.values(state.held)].filter((j) => linked.includes(j) && !outer.includes(j)),
     inner = all ? linked.filter((j) => !outer.includes(j)) : [...new Set(asked)].sort((a, b) => a - b),
     others = linked.filter((j) => !outer.includes(j) && !inner.includes(j)),
     columns = [...outer.slice(0, 1), ...inner, ...(others.length ? [OTHERS] : []), ...outer.slice(1)];
