@@ -5,7 +5,7 @@ Each algorithm is a subclass of `Routing` in `graphcaps.algorithms`, each engine
 
 import contextlib
 import numbers
-from typing import Any
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
@@ -128,6 +128,29 @@ def route_links(
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
 
 
+@overload
+def dynamic_routing(
+    graph: DGLGraph,
+    u_hat: torch.Tensor | Votes,
+    iterations: int = 3,
+    prior: torch.Tensor | float | None = None,
+    on_iteration: Observer | None = None,
+    return_graph: Literal[False] = False,
+) -> torch.Tensor: ...
+
+
+@overload
+def dynamic_routing(
+    graph: DGLGraph,
+    u_hat: torch.Tensor | Votes,
+    iterations: int = 3,
+    prior: torch.Tensor | float | None = None,
+    on_iteration: Observer | None = None,
+    *,
+    return_graph: Literal[True],
+) -> tuple[torch.Tensor, DGLGraph]: ...
+
+
 @uncompiled
 @typed
 def dynamic_routing(
@@ -137,7 +160,7 @@ def dynamic_routing(
     prior: torch.Tensor | Logit | None = None,
     on_iteration: Observer | None = None,
     return_graph: bool = False,
-) -> Any:
+) -> torch.Tensor | tuple[torch.Tensor, DGLGraph]:
     """Route by agreement (Sabour, Frosst & Hinton 2017, Procedure 1). The arguments are those of ``route``.
 
     Returns:
