@@ -128,7 +128,7 @@ def warn(text: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("graphcaps", "torch"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=level - 1)
+    warnings.warn(text, stacklevel=level)
 
 
 def required(value: T | None, name: str, wanted: str, got: str = "none", advice: str = "") -> T:
