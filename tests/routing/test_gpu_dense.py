@@ -12,7 +12,7 @@ from graphcaps import LinearVotes, complete_graph, engine, route
 from graphcaps.algorithms.votes import GivenVotes, NodeVotes
 from graphcaps.errors import GraphcapsError
 from graphcaps.graph import links_of_graph
-from graphcaps.kernels import door
+from graphcaps.kernels import KernelError, door
 from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
 
 
@@ -142,7 +142,7 @@ def test_what_observers_see_second_derivatives_and_infinite_priors(device):
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
-def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error_if_they_were_asked_for(monkeypatch):
+def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error_if_requested(monkeypatch):
     out_of_resources = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
     failing = Mock(side_effect=out_of_resources("shared memory, Required: 114688, Hardware limit: 101376"))
     for name, value in {"on_gpu": lambda votes: True, "has_triton": lambda: True, "_failures": {}}.items():
@@ -158,6 +158,8 @@ def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error
     assert torch.equal(route(graph, u).v, exact) and failing.call_count == 1  # it isn't tried again
     with engine("fused"), pytest.raises(GraphcapsError, match="Required: 114688.*Use engine 'torch'"):
         route(graph, u)
+    with engine("fused"), pytest.raises(KernelError, match="Required: 114688.*Use engine 'torch'"):
+        route(graph, u[..., :4])  # a kind of call that hasn't failed yet
     with pytest.warns(UserWarning, match="slower engine 'torch'"):
         route_nodes(links, nodes, Spherical(2))
     failing.side_effect = torch.OutOfMemoryError("CUDA out of memory")
