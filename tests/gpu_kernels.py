@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphcaps.kernels.door import has_triton
+from graphcaps.kernels.dispatch import has_triton
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 outside_only = pytest.mark.skipif(INTERPRETED or not has_triton(), reason="no Triton here, or this is the interpreter")

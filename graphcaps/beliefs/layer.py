@@ -281,13 +281,13 @@ class BeliefConv(nn.Module):
             InputError: shapes don't fit, the graph's sources aren't its destinations, or an edge has no reverse.
         """
         check_tensor("feat", feat, floating=False, sparse=True)
-        links, members = _door(graph, self, feat.device)
+        links, members = _checked_links(graph, self, feat.device)
         h, c = self.beliefs(links, dropped(self.feat_drop, feat), edge_weight, members)
         return (h, c) if get_coupling else h
 
 
 @uncompiled
-def _door(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Links, Links]:
+def _checked_links(graph: DGLGraph, layer: BeliefConv, device: torch.device) -> tuple[Links, Links]:
     """Check a graph, and return its links, and those from its nodes to graphs, outside the trace of a compiler."""
     check_graph(graph)
     check_one_kind(graph, "nodes of one kind", "BeliefConv updates both ends of an edge: use CapsuleConv")

@@ -1,4 +1,4 @@
-"""The door of others' graphs: edges, names of nodes, weights and direction, from any library's graph of nodes."""
+"""Reading of any library's graph of nodes: its edges, names of nodes, weights and direction."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from .node_caps import NodeCapsules, NodeOptions
 
 
 @uncompiled
-def _door(graph: DGLGraph, layer: CapsuleConv, device: torch.device) -> Links:
+def _checked_links(graph: DGLGraph, layer: CapsuleConv, device: torch.device) -> Links:
     """Check a graph, and return its links. ``torch.compile`` can't trace DGL, and runs this outside its trace."""
     check_edges(graph, layer.allow_zero_in_degree)
     if layer.capsules.mutual:
@@ -32,7 +32,7 @@ def _door(graph: DGLGraph, layer: CapsuleConv, device: torch.device) -> Links:
 
 @uncompiled
 def _members(graph: DGLGraph, device: torch.device) -> Links:
-    """Return the links from nodes to their graphs, as ``_door`` does."""
+    """Return the links from nodes to their graphs, as ``_checked_links`` does."""
     links = members_of(graph, device)
     prepare(links, mutual=False)
     return links
@@ -168,7 +168,7 @@ class CapsuleConv(nn.Module):
             InputError: shapes don't fit.
         """
         source, target = self.capsules.source_and_target(feat)
-        links = _door(graph, self, source.device)
+        links = _checked_links(graph, self, source.device)
         edge_feat = None if edge_feat is None else check_tensor("edge_feat", edge_feat)
         self.capsules.warn_of_target(target, links)
         source = dropped(self.feat_drop, source)

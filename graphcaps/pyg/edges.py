@@ -1,4 +1,4 @@
-"""The door of PyTorch Geometric: edges in any of its forms, with optional self-loops, become ``Links``."""
+"""Conversion of PyTorch Geometric's edges, in any of their forms and with optional self-loops, to ``Links``."""
 
 import weakref
 from typing import NamedTuple

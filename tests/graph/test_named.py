@@ -1,4 +1,4 @@
-"""The door of others' graphs: nodes, edges and labels are the graph's, or an error shows the readings that fit."""
+"""From other libraries' graphs: nodes, edges and labels are the graph's, or an error shows the readings that fit."""
 
 import networkx
 import numpy as np

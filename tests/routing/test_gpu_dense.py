@@ -12,7 +12,7 @@ from graphcaps import LinearVotes, complete_graph, engine, route
 from graphcaps.algorithms.votes import GivenVotes, NodeVotes
 from graphcaps.errors import GraphcapsError
 from graphcaps.graph import links_of_graph
-from graphcaps.kernels import KernelError, door
+from graphcaps.kernels import KernelError, dispatch
 from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
 
 
@@ -26,8 +26,8 @@ CODE = """
 from graphcaps import complete_graph, route
 from graphcaps.images.models import CapsNet
 from graphcaps.nn import CapsuleLayer
-from graphcaps.kernels import door
-door.on_gpu = lambda votes: True
+from graphcaps.kernels import dispatch
+dispatch.on_gpu = lambda votes: True
 
 def compile_layer(layer, precision="highest", dtype=None):
     torch.set_float32_matmul_precision(precision)
@@ -61,7 +61,7 @@ def test_every_kernel_compiles_for_this_card_and_fits_its_shared_memory(card, tm
 def device(monkeypatch):
     """The device on which the engine named fused is Triton's; memory that torch allocates there starts as NaN."""
     if INTERPRETED:
-        monkeypatch.setattr(door, "on_gpu", lambda votes: True)
+        monkeypatch.setattr(dispatch, "on_gpu", lambda votes: True)
     with engine("fused"):
         yield device_of_kernels(monkeypatch)
 
@@ -146,7 +146,7 @@ def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error
     out_of_resources = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
     failing = Mock(side_effect=out_of_resources("shared memory, Required: 114688, Hardware limit: 101376"))
     for name, value in {"on_gpu": lambda votes: True, "has_triton": lambda: True, "_failures": {}}.items():
-        monkeypatch.setattr(door, name, value)
+        monkeypatch.setattr(dispatch, name, value)
     for module, function in {"dense": "sums_on_complete", "nodes": "sums_by_node"}.items():
         monkeypatch.setitem(sys.modules, f"graphcaps.kernels.gpu.{module}", Mock(**{function: failing}))
     graph, u = complete_graph(4, 3), torch.randn(12, 2, 5)

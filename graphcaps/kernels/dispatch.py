@@ -1,4 +1,4 @@
-"""The door to the kernels: ``needs`` checks whether they can route a call, and ``sums`` routes it.
+"""Dispatch of calls to the kernels: ``needs`` checks whether they can route a call, and ``sums`` routes it.
 
 They run all iterations of a routing, with one pass over the votes in each. Numba compiles them for a CPU, Triton for a
 GPU. ``cpu/README.md`` contains the derivation, the notation and a reading order. The kernels are imported on first use,
