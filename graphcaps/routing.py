@@ -28,7 +28,7 @@ from .engines.nodes import NodeEdges
 from .errors import GraphcapsError, check_tensor, expect, min_max, warn, warn_of_nan
 from .functional import at_least_float32
 from .graph import Links, check_graph, links_of_graph
-from .graph.nodes import warn_of_lone_votes
+from .graph.checks import warn_of_lone_votes
 from .tracing import is_tracing, outside_autocast, uncompiled
 from .typed import Logit, Size, typed
 

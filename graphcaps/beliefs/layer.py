@@ -14,7 +14,8 @@ from ..algorithms.observers import observer_on_nodes
 from ..errors import check_tensor, check_whole, expect, min_max, warn, warn_of_nan
 from ..functional import at_least_float32
 from ..graph import Links, check_graph, links_of_graph, read_graph
-from ..graph.nodes import check_edges, check_one_kind, members_of, warn_of_parallel_edges
+from ..graph.checks import check_edges, check_one_kind, warn_of_parallel_edges
+from ..graph.links import members_of
 from ..layers import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
 from ..tracing import is_tracing, uncompiled
 from ..typed import Share, Size, typed

@@ -1,6 +1,7 @@
 """Graphs: ``Links``, which all of graphcaps computes with, and the DGL graphs of votes that become links."""
 
-from .bipartite import EDGE_TYPE, bipartite_graph, check_graph
+from .bipartite import EDGE_TYPE, bipartite_graph
+from .checks import check_graph
 from .couplings import coupling_entropy, to_networkx
 from .labels import Labels, read_labels
 from .links import ByChild, ByParent, Links, links_of_graph

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from .. import _dgl
 from .._dgl import DGLGraph
-from ..errors import expect, reading
+from ..errors import reading
 from ..typed import Count, typed
 from .links import Links
 
@@ -40,13 +40,3 @@ def bipartite_graph(
     src, dst = (end if end.numel() else end.long() for end in (src, dst))
     Links.of(src, dst, num_children, num_parents)  # checks the ends
     return _dgl.dgl.heterograph({EDGE_TYPE: (src, dst.to(src.dtype))}, {"child": num_children, "parent": num_parents})
-
-
-def check_graph(graph: DGLGraph) -> None:
-    """Raise ``InputError`` unless ``graph`` is a DGLGraph with one canonical edge type and no other node types."""
-    advice = "networkx and others: read_graph(graph).dgl; two layers: bipartite_graph; an edge_index: graphcaps.pyg"
-    expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__, advice)
-    types, pick = graph.canonical_etypes, "Pass the part with one edge type: graph[canonical_etype]"
-    expect(len(types) == 1, "graph", "one canonical edge type", types, pick)
-    linked = {types[0][0], types[0][2]}
-    expect(set(graph.ntypes) == linked, "graph", f"only the node types of {types[0]}", graph.ntypes, pick)

@@ -6,7 +6,7 @@ import torch
 from .._dgl import DGLGraph
 from ..errors import check_tensor, check_unit, expect
 from ..typed import typed
-from .bipartite import check_graph
+from .checks import check_graph
 from .links import Links, links_of_graph
 
 

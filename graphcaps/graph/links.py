@@ -244,3 +244,20 @@ def _read(graph: DGLGraph, device: torch.device) -> Links:
     # Computed on the CPU, because other devices would have to be waited for, and meta has no numbers.
     cache: dict[Hashable, Any] = {} if device.type == "cpu" else {"complete": links_of_graph(graph).complete}
     return Links(src, dst, graph.num_src_nodes(), graph.num_dst_nodes(), one_kind, cache=cache)
+
+
+def members_of(graph: DGLGraph, device: torch.device) -> Links:
+    """Link each node of a homogeneous graph or of a ``dgl.batch`` to its graph; edge i starts at node i.
+
+    >>> from graphcaps import dgl
+    >>> members_of(dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(2, 1)]), torch.device("cpu")).dst
+    tensor([0, 0, 0, 1, 1])
+    """
+    expect(len(graph.ntypes) == 1, "graph", "one node type", graph.ntypes)
+    sizes = tuple(run_untraced(graph.batch_num_nodes).tolist())
+    return links_of_graph(graph, device).cached(("members", sizes), lambda: _members(sizes, device))
+
+
+def _members(sizes: tuple[int, ...], device: torch.device) -> Links:
+    graphs = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    return Links(torch.arange(len(graphs), device=device), graphs.to(device), len(graphs), len(sizes))

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from .._dgl import DGLGraph
 from ..errors import check_tensor
-from ..graph import Links, links_of_graph
-from ..graph.nodes import check_edges, check_one_kind, members_of
+from ..graph import Links, check_graph, links_of_graph
+from ..graph.checks import check_edges, check_one_kind
+from ..graph.links import members_of
 from ..kernels import prepare
 from ..layers import dropped
 from ..routing import Routing
@@ -33,6 +34,7 @@ def _checked_links(graph: DGLGraph, layer: CapsuleConv, device: torch.device) ->
 @uncompiled
 def _members(graph: DGLGraph, device: torch.device) -> Links:
     """Return the links from nodes to their graphs, as ``_checked_links`` does."""
+    check_graph(graph)
     links = members_of(graph, device)
     prepare(links, mutual=False)
     return links

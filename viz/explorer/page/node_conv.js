@@ -5,7 +5,7 @@
 import { Layer, lengthsOf, squashed } from "./layer.js";
 
 // For each edge the number of the one that goes back, or -1: among parallel edges the first goes with the first, as in
-// reverse_edges of graphcaps/graph/nodes.py.
+// Links.reverse of graphcaps/graph/links.py.
 function reversesOf(src, dst) {
   const between = new Map();
   src.forEach((u, e) => {

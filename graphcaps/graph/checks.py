@@ -1,38 +1,24 @@
-"""The door of DGL's layers: checks of a graph, and the links from nodes to their graphs.
-
-All results are kept as long as the graph's structure exists.
-"""
+"""Checks of DGL graphs, and warnings about their edges. Results are kept as long as the graph's structure exists."""
 
 from collections.abc import Callable
-
-import torch
 
 from .. import _dgl
 from .._dgl import DGLGraph
 from ..errors import expect, warn
-from ..tracing import run_untraced
-from .bipartite import EDGE_TYPE, check_graph
+from .bipartite import EDGE_TYPE
 from .links import Links, links_of_graph
 
 DIRECTION = "Edges go from who votes to whom: dgl.reverse(graph) turns them, dgl.to_bidirected(graph) adds the others"
 
 
-def members_of(graph: DGLGraph, device: torch.device) -> Links:
-    """Link each node of a homogeneous graph or of a ``dgl.batch`` to its graph; edge i starts at node i.
-
-    >>> from graphcaps import dgl
-    >>> members_of(dgl.batch([dgl.rand_graph(3, 4), dgl.rand_graph(2, 1)]), torch.device("cpu")).dst
-    tensor([0, 0, 0, 1, 1])
-    """
-    check_graph(graph)
-    expect(len(graph.ntypes) == 1, "graph", "one node type", graph.ntypes)
-    sizes = tuple(run_untraced(graph.batch_num_nodes).tolist())
-    return links_of_graph(graph, device).cached(("members", sizes), lambda: _members(sizes, device))
-
-
-def _members(sizes: tuple[int, ...], device: torch.device) -> Links:
-    graphs = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-    return Links(torch.arange(len(graphs), device=device), graphs.to(device), len(graphs), len(sizes))
+def check_graph(graph: DGLGraph) -> None:
+    """Raise ``InputError`` unless ``graph`` is a DGLGraph with one canonical edge type and no other node types."""
+    advice = "networkx and others: read_graph(graph).dgl; two layers: bipartite_graph; an edge_index: graphcaps.pyg"
+    expect(isinstance(graph, DGLGraph), "graph", "a DGLGraph", type(graph).__name__, advice)
+    types, pick = graph.canonical_etypes, "Pass the part with one edge type: graph[canonical_etype]"
+    expect(len(types) == 1, "graph", "one canonical edge type", types, pick)
+    linked = {types[0][0], types[0][2]}
+    expect(set(graph.ntypes) == linked, "graph", f"only the node types of {types[0]}", graph.ntypes, pick)
 
 
 def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
