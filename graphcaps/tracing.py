@@ -60,7 +60,7 @@ def uncompiled(function: Callable[P, T], unless: Callable[..., bool] | None = No
     @functools.wraps(function)
     def call_or_break(*arguments: P.args, **named: P.kwargs) -> T:
         if torch.compiler.is_dynamo_compiling() and not (unless and unless(*arguments, **named)):
-            from .compiling import call
+            from .graph_break import call
 
             return call(function, *arguments, **named)
         return function(*arguments, **named)

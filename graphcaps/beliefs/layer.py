@@ -16,7 +16,7 @@ from ..functional import at_least_float32
 from ..graph import Links, check_graph, links_of_graph, read_graph
 from ..graph.checks import check_edges, check_one_kind, warn_of_parallel_edges
 from ..graph.links import members_of
-from ..layers import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
+from ..layer_common import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
 from ..tracing import is_tracing, uncompiled
 from ..typed import Share, Size, typed
 from .exchange import Exchange, Rates, mean_of_graph

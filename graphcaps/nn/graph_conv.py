@@ -13,7 +13,7 @@ from ..graph import Links, check_graph, links_of_graph
 from ..graph.checks import check_edges, check_one_kind
 from ..graph.links import members_of
 from ..kernels import prepare
-from ..layers import dropped
+from ..layer_common import dropped
 from ..routing import Routing
 from ..tracing import uncompiled
 from ..typed import Share, Size, typed

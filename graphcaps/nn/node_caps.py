@@ -13,7 +13,7 @@ from ..algorithms.votes import NodeVotes
 from ..errors import check_tensor, check_whole, expect, required, warn, warn_of_nan
 from ..functional import at_least_float32, squash_saving_memory, with_length
 from ..graph import Links
-from ..layers import DGL, Names, check_dtype, check_edge_weight
+from ..layer_common import DGL, Names, check_dtype, check_edge_weight
 from ..routing import Routing, Uniform, route_nodes
 
 MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero

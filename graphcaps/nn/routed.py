@@ -12,7 +12,7 @@ from ..algorithms.observers import Observer
 from ..errors import check_tensor, check_unit, expect
 from ..functional import at_least_float32
 from ..graph import Links, graph_of, links_of_layer
-from ..layers import HasConstants
+from ..layer_common import HasConstants
 from ..routing import LinearVotes, MatrixVotes, Parents, Routing, route_links
 from ..tracing import autocast_dtype, exportable, outside_autocast, uncompiled
 
@@ -79,7 +79,7 @@ class RoutedLayer(HasConstants):
     def links(self, device: torch.device) -> Links:
         """The links of ``graph``, which need no DGL."""
         if torch.compiler.is_dynamo_compiling():
-            from .compiling import constant_links
+            from .constant_links import constant_links
 
             return constant_links(self.graph_sizes, device)
         return links_of_layer(self.graph_sizes, device)

@@ -14,7 +14,7 @@ from ..beliefs.rates import layer_of_labels
 from ..errors import check_tensor, expect
 from ..graph import Links
 from ..graph.labels import read_classes
-from ..layers import PYG, dropped
+from ..layer_common import PYG, dropped
 from ..tracing import is_tracing
 from ..typed import Share, Size, typed
 from .edges import links_of_edges, read_edges

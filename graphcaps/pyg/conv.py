@@ -11,7 +11,7 @@ from torch_geometric.typing import Size as GraphSizes
 
 from ..errors import check_tensor, expect
 from ..graph import Links
-from ..layers import PYG, check_no_negative
+from ..layer_common import PYG, check_no_negative
 from ..nn.node_caps import NodeCapsules, NodeOptions
 from ..routing import Routing
 from ..typed import Share, Size, typed

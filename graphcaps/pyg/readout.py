@@ -8,7 +8,7 @@ from torch_geometric.typing import OptTensor
 
 from ..errors import check_tensor, expect, min_max, required
 from ..graph import Links
-from ..layers import PYG
+from ..layer_common import PYG
 from ..nn.node_caps import NodeCapsules, NodeOptions
 from ..routing import Routing
 from ..tracing import is_tracing
