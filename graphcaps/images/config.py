@@ -211,6 +211,11 @@ class TrainConfig:
         """The peak of the learning rate."""
         return self.preset.learning_rate if self.learning_rate is None else self.learning_rate
 
+    @property
+    def num_iterations(self) -> int:
+        """The number of routing iterations, which ``rising`` approaches."""
+        return self.preset.iterations if self.iterations is None else self.iterations
+
     def changed(self) -> list[str]:
         """Names of the settings that differ from their defaults."""
         usual = {field.name: field.default for field in dataclasses.fields(self)} | {"routing": self._default_routing()}

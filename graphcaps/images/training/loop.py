@@ -132,7 +132,7 @@ class Trainer:
         if not self.config.rising:
             return
         network: Any = self.learner.network
-        iterations, state = risen(progress, self.config.iterations or self.config.preset.iterations), self.saving.state
+        iterations, state = risen(progress, self.config.num_iterations), self.saving.state
         for layer in (*network.between, network.capsules):
             layer.routing.iterations = iterations
             if train and iterations != state.iterations:
