@@ -8,7 +8,6 @@ import numbers
 from typing import Literal, overload
 
 import torch
-from torch import Tensor
 
 from . import kernels
 from ._dgl import DGLGraph
@@ -194,7 +193,7 @@ def dynamic_routing(
 
 def route_nodes(
     links: Links, votes: NodeVotes, routing: Routing, mutual: bool = False, coupling: bool = False
-) -> tuple[Tensor, Tensor | None]:
+) -> kernels.Sums:
     """Route along the edges of a graph to the K capsules of each node. Each softmax is over the K votes on one edge.
 
     Args:
@@ -204,9 +203,6 @@ def route_nodes(
         mutual: whether the two directions of an edge share their logits. Each edge then needs a reverse.
         coupling: whether to return couplings.
 
-    Returns:
-        The last sums s (N_dst, *, K, D), not squashed, and the couplings (E, *, K), detached, or None.
-
     Raises:
         InputError: an ``engine`` block's engine can't run this call.
     """
@@ -214,31 +210,30 @@ def route_nodes(
     reason = "couplings of single iterations, for an observer" if watched() else kernels.needs(links, votes, rule)
     if requested in ("auto", "fused") and not reason and rule is not None:
         try:
-            s, c, _ = kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
-            return s, c
+            return kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
         except kernels.KernelError as error:
             _go_on_without(error)
     if requested in ("auto", "torch") or links.traced or is_tracing():
-        s, c = NodeEdges(links, votes, mutual).sums(routing, coupling)
+        result = NodeEdges(links, votes, mutual).sums(routing, coupling)
     else:
         advice = f"Engine fused needs {reason}" if requested == "fused" else ""
         expect(not mutual, "engine", "'auto' or 'torch' with mutual=True", repr(requested), advice)
-        s, c = _route_expanded(links, votes, routing, coupling)
-    if coupling and c is None:
+        result = _route_expanded(links, votes, routing, coupling)
+    if coupling and result.coupling is None:
         raise GraphcapsError(
             f"{type(routing).__name__}: expected forward to give Parents with couplings, got sums alone. "
             "Return graphcaps.routing.squashed(s, c)"
         )
-    return s, c
+    return result
 
 
-def _route_expanded(links: Links, votes: NodeVotes, routing: Routing, coupling: bool) -> tuple[Tensor, Tensor | None]:
+def _route_expanded(links: Links, votes: NodeVotes, routing: Routing, coupling: bool) -> kernels.Sums:
     """Route as two layers of capsules: each edge is a child that votes for the K capsules of its parent."""
     u_hat = at_least_float32(votes.build(links)).movedim(-2, 1).flatten(0, 1)  # (E * K, *, D)
     prior = None if votes.prior is None else votes.prior.movedim(-1, 1).flatten(0, 1)
     parents = route_links(links.expand(votes.num_caps), as_votes(u_hat), routing, prior=prior, coupling=coupling)
     s, c = parents.pose.unflatten(0, (-1, votes.num_caps)), parents.coupling
-    return s.movedim(1, -2), None if c is None else c.unflatten(0, (-1, votes.num_caps)).movedim(1, -1)
+    return kernels.Sums(s.movedim(1, -2), None if c is None else c.unflatten(0, (-1, votes.num_caps)).movedim(1, -1))
 
 
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:

@@ -9,6 +9,7 @@ from ..algorithms.base import Routing
 from ..algorithms.observers import observer_on_nodes
 from ..algorithms.votes import NodeVotes
 from ..graph import Links
+from ..kernels import Sums
 from .edges import AlignedEdges
 
 
@@ -23,13 +24,14 @@ class NodeEdges(AlignedEdges):
         self.reverse = links.reverse if mutual else None
         self.observer = observer_on_nodes(links, votes.num_caps)
 
-    def sums(self, routing: Routing, coupling: bool) -> tuple[Tensor, Tensor | None]:
-        """Route; return the last sums (N, *, K, D) and, with ``coupling``, the last couplings (E, *, K), detached."""
+    def sums(self, routing: Routing, coupling: bool) -> Sums:
+        """Route by the routing's ``forward``, as ``kernels.sums`` does by its rule."""
         number = torch.promote_types(self.votes.dtype, torch.float32)  # sums of many votes overflow float16
         u_hat = replace(self.votes, u=self.votes.u.to(number)).build(self.links)
         prior = u_hat.new_zeros(u_hat.shape[:-1]) if self.votes.prior is None else self.votes.prior.to(number)
         parents = self.run(routing, u_hat, prior)
-        return parents.pose, parents.coupling.detach() if coupling and parents.coupling is not None else None
+        c = parents.coupling if coupling else None
+        return Sums(parents.pose, None if c is None else c.detach())
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
         products = super().agreement(u_hat, v)

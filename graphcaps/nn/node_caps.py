@@ -147,8 +147,8 @@ class NodeCapsules(nn.Module):
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
         self._check(links, feat, edge_weight, edge_feat, target)
         votes = self._votes(links, feat, edge_weight, edge_feat, prior)  # z_u = x_u W
-        s, c = route_nodes(links, votes, self.routing, self.mutual, coupling)  # s_v = sum over in-edges of c_e z_u
-        s = s * self._factor(links, feat, edge_feat, s)  # s K / in-degree / f
+        routed = route_nodes(links, votes, self.routing, self.mutual, coupling)  # s_v = sum over in-edges of c_e z_u
+        s, c = routed.s * self._factor(links, feat, edge_feat, routed.s), routed.coupling  # s K / in-degree / f
         if self.weight_target is not None and target is not None:
             s = s + self._residual(target, self.weight_target).to(s.dtype)  # s + x_v R / f'
         s = s if self.bias is None else s + self.bias

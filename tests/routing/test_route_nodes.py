@@ -34,9 +34,9 @@ def on_engine(name, graph, z, scale, routing, cotangent, per_edge):
     """s, couplings and the gradients of z, scale and kappa."""
     learned = [z.clone().requires_grad_(), scale.clone().requires_grad_(), *routing.parameters()]
     with engine(name):
-        s, c = route_nodes(links_of_graph(graph), NodeVotes(*learned[:2], per_edge), routing, coupling=True)
-    slopes = torch.autograd.grad(s, learned, cotangent, materialize_grads=True, allow_unused=True)
-    return s.detach(), c, *slopes
+        routed = route_nodes(links_of_graph(graph), NodeVotes(*learned[:2], per_edge), routing, coupling=True)
+    slopes = torch.autograd.grad(routed.s, learned, cotangent, materialize_grads=True, allow_unused=True)
+    return routed.s.detach(), routed.coupling, *slopes
 
 
 # K and D are powers of two or not: the kernels add up their products in different ways.
