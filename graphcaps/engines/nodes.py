@@ -1,6 +1,7 @@
 """Routing between the capsules of nodes by torch, on any device. Each softmax is over the K votes along an edge."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,8 +10,16 @@ from ..algorithms.base import Routing
 from ..algorithms.observers import observer_on_nodes
 from ..algorithms.votes import NodeVotes
 from ..graph import Links
-from ..kernels import Sums
 from .edges import AlignedEdges
+
+
+class NodeSums(NamedTuple):
+    """The result of a routing among nodes."""
+
+    s: Tensor
+    """(N_dst, *, K, D), the last sums, not squashed."""
+    coupling: Tensor | None
+    """(E, *, K), the last couplings, detached; None unless requested."""
 
 
 class NodeEdges(AlignedEdges):
@@ -24,14 +33,14 @@ class NodeEdges(AlignedEdges):
         self.reverse = links.reverse if mutual else None
         self.observer = observer_on_nodes(links, votes.num_caps)
 
-    def sums(self, routing: Routing, coupling: bool) -> Sums:
+    def sums(self, routing: Routing, coupling: bool) -> NodeSums:
         """Route by the routing's ``forward``, as ``kernels.sums`` does by its rule."""
         number = torch.promote_types(self.votes.dtype, torch.float32)  # sums of many votes overflow float16
         u_hat = replace(self.votes, u=self.votes.u.to(number)).build(self.links)
         prior = u_hat.new_zeros(u_hat.shape[:-1]) if self.votes.prior is None else self.votes.prior.to(number)
         parents = self.run(routing, u_hat, prior)
         c = parents.coupling if coupling else None
-        return Sums(parents.pose, None if c is None else c.detach())
+        return NodeSums(parents.pose, None if c is None else c.detach())
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
         products = super().agreement(u_hat, v)

@@ -32,12 +32,12 @@ class KernelError(GraphcapsError):
 
 
 class Sums(NamedTuple):
-    """The result of ``sums``, and of any routing among nodes."""
+    """The result of ``sums``."""
 
     s: Tensor
-    """(J, *, D), the last sums; of nodes (N, *, K, D). They aren't squashed."""
+    """(J, *, D), the last sums; of nodes (N, K, D)."""
     coupling: Tensor | None
-    """The last couplings in edge order, (E, *) or of nodes (E, *, K), detached; None unless wanted."""
+    """The last couplings in edge order, (E, *) or of nodes (E, K), detached; None unless wanted."""
     v: Tensor | None = None
     """squash(s), if the kernels compute it."""
 

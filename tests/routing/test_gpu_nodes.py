@@ -68,7 +68,7 @@ def routed(device, routing, z, scale, mutual, per_edge, traced=False, exact=Fals
     leaves = [z.to(device, dtype if exact else z.dtype).requires_grad_(), scale.to(device, dtype).requires_grad_()]
     if exact:
         with engine("torch"):
-            s, c, _ = route_nodes(links_of_graph(graph()), NodeVotes(*leaves, per_edge), routing, mutual, coupling=True)
+            s, c = route_nodes(links_of_graph(graph()), NodeVotes(*leaves, per_edge), routing, mutual, coupling=True)
     else:
         from graphcaps.kernels.gpu.nodes import sums_by_node
 
