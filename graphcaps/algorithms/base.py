@@ -79,7 +79,7 @@ class Routing(nn.Module):
     def for_layer(self, num_children: int, num_parents: int, parent_dim: int, parent_types: int) -> Routing:
         """Return a copy for a layer of I children and J parents of D numbers, with its own parameters.
 
-        The parents are sorted by type; there are J / ``parent_types`` of each.
+        The parents are sorted by type; there are J / ``parent_types`` of each. In layers for graphs, I is -1.
         """
         return copy.deepcopy(self)
 

@@ -116,9 +116,8 @@ class Edges:
     def child_topk(self, x: Tensor, k: int) -> Tensor:
         """Edge numbers -> bool edge numbers: True for the k largest of each child's out-edges.
 
-        Of equal numbers, the first in edge order are.
-
-        To mask logits, write ``b.masked_fill(~edges.child_topk(b, k), -torch.inf)``.
+        Of equal numbers, the first in edge order are. Mask only the logits that the softmax receives, because
+        ``observe`` needs finite ones: ``edges.child_softmax(b.masked_fill(~edges.child_topk(b, k), -torch.inf))``.
         """
         src = self.links.src
         by_size = x.detach().argsort(dim=0, descending=True, stable=True)
