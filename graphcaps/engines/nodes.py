@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from ..algorithms.base import Routing
 from ..algorithms.observers import observer_on_nodes
 from ..algorithms.votes import NodeVotes
+from ..functional import at_least_float32
 from ..graph import Links
 from .edges import AlignedEdges
 
@@ -35,9 +35,8 @@ class NodeEdges(AlignedEdges):
 
     def sums(self, routing: Routing, coupling: bool) -> NodeSums:
         """Route by the routing's ``forward``, as ``kernels.sums`` does by its rule."""
-        number = torch.promote_types(self.votes.dtype, torch.float32)  # sums of many votes overflow float16
-        u_hat = replace(self.votes, u=self.votes.u.to(number)).build(self.links)
-        prior = u_hat.new_zeros(u_hat.shape[:-1]) if self.votes.prior is None else self.votes.prior.to(number)
+        u_hat = replace(self.votes, u=at_least_float32(self.votes.u)).build(self.links)
+        prior = u_hat.new_zeros(u_hat.shape[:-1]) if self.votes.prior is None else self.votes.prior.to(u_hat.dtype)
         parents = self.run(routing, u_hat, prior)
         c = parents.coupling if coupling else None
         return NodeSums(parents.pose, None if c is None else c.detach())

@@ -139,9 +139,7 @@ def sums(
 
 def prepare(links: Links, mutual: bool) -> None:
     """Compute the orders of edges that routing among nodes reads, before a program that torch traces needs them."""
-    _ = links.in_degrees, links.by_parent(mutual)
-    if mutual:
-        _ = links.reverse
+    links.by_parent(mutual)  # reads, and so computes, in_degrees and with mutual the reverses
     if links.device.type == "cuda" and has_triton():
         from .gpu.nodes import edges_by_node
 

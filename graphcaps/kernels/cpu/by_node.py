@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ...algorithms.rule import Rule
 from ...algorithms.votes import NodeVotes
+from ...functional import at_least_float32
 from ...graph import Links
 from ..operators import operator
 from .arguments import Kept, Slopes
@@ -46,7 +47,7 @@ def sums_by_node(
 
     Votes have no trailing dims. With ``mutual``, there is no prior.
     """
-    z = votes.u.to(torch.promote_types(votes.dtype, torch.float32))  # sums of many votes overflow float16
+    z = at_least_float32(votes.u)
     scale, prior, kappa, numbers = votes.scale, votes.prior, rule.kappa, (links.num_edges, votes.num_caps)
     if links.num_edges == 0 or z.numel() == 0:
         # DistributedDataParallel waits for a gradient, zero here, of each parameter.
