@@ -13,10 +13,10 @@ from . import kernels
 from ._dgl import DGLGraph
 from .algorithms.attention import Attention
 from .algorithms.base import Parents, Routing, rule_of, squashed
+from .algorithms.by_name import as_routing
 from .algorithms.dynamic import Dynamic
 from .algorithms.em import EM
 from .algorithms.inverted import Inverted
-from .algorithms.names import as_routing
 from .algorithms.observers import Observer, combined, watched
 from .algorithms.rule import Rule
 from .algorithms.spherical import Spherical

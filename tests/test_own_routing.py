@@ -25,7 +25,7 @@ from graphcaps import (
     train,
     watch,
 )
-from graphcaps.algorithms.names import ROUTINGS
+from graphcaps.algorithms.by_name import ROUTINGS
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.graph import links_of_graph
 from graphcaps.images.export import Exportable

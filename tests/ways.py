@@ -8,7 +8,7 @@ import torch
 from graphcaps import engine, route
 from graphcaps._dgl import has_cuda
 from graphcaps.algorithms.base import rule_of
-from graphcaps.algorithms.names import ROUTINGS, as_routing
+from graphcaps.algorithms.by_name import ROUTINGS, as_routing
 from graphcaps.algorithms.votes import Votes
 from graphcaps.graph import links_of_graph
 from graphcaps.routing import EM, Inverted, LinearVotes, Parents, Routing, Spherical

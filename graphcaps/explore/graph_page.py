@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from .._dgl import DGLGraph, dgl
-from ..algorithms.names import name_of
+from ..algorithms.by_name import name_of
 from ..errors import check_tensor, expect, reading, required
 from ..files import write_text
 from ..graph import NamedGraph, links_of_graph, read_graph, read_labels

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..algorithms.names import name_of
+from ..algorithms.by_name import name_of
 from ..errors import GraphcapsError, check_json, expect, reading
 from ..images.data import DATASETS, DatasetSpec, to_float
 from ..images.models import CapsNet

@@ -18,7 +18,7 @@ from packaging.version import Version
 from torch import nn
 
 from .. import __version__
-from ..algorithms.names import name_of
+from ..algorithms.by_name import name_of
 from ..errors import GraphcapsError, MissingError, required
 from ..files import replacing
 from ..nn.routed import route_layer

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..algorithms.names import ROUTINGS, name_of
+from ..algorithms.by_name import ROUTINGS, name_of
 from ..functional import squash
 from ..nn.routed import route_layer
 from ..trace.watched import watch

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from ..algorithms.names import ROUTINGS, as_routing
+from ..algorithms.by_name import ROUTINGS, as_routing
 from ..algorithms.votes import NodeVotes
 from ..errors import check_tensor, check_whole, expect, required, warn, warn_of_nan
 from ..functional import at_least_float32, squash_saving_memory, with_length

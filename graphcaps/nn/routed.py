@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .._dgl import DGLGraph, has_cuda
-from ..algorithms.names import as_routing
+from ..algorithms.by_name import as_routing
 from ..algorithms.observers import Observer
 from ..errors import check_tensor, check_unit, expect
 from ..functional import at_least_float32

@@ -5,7 +5,7 @@ import small
 import torch
 
 from graphcaps import route, squash, train
-from graphcaps.algorithms.names import ROUTINGS, name_of
+from graphcaps.algorithms.by_name import ROUTINGS, name_of
 from graphcaps.images.analysis.capsule_usage import capsule_usage
 from graphcaps.images.analysis.parse_tree import NOTES, in_words, parse_tree
 from graphcaps.images.data import Batches, to_float

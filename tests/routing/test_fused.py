@@ -8,7 +8,7 @@ import small
 import torch
 
 from graphcaps import LinearVotes, bipartite_graph, complete_graph, dynamic_routing, engine, route
-from graphcaps.algorithms.names import ROUTINGS, as_routing
+from graphcaps.algorithms.by_name import ROUTINGS, as_routing
 from graphcaps.kernels.cpu.tiles import LANES
 from graphcaps.routing import Dynamic
 

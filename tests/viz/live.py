@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from graphcaps import CapsNet, route
-from graphcaps.algorithms.names import as_routing
+from graphcaps.algorithms.by_name import as_routing
 from graphcaps.explore.network import desk_of, network_data
 from graphcaps.images import recording
 from graphcaps.images.data import DATASETS, Images, ImageSplits, load_images, to_float

@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from ...algorithms.names import from_json
+from ...algorithms.by_name import from_json
 from ...errors import GraphcapsError, check_name, expect
 from ...names import NETWORKS
 from ...nn.matrix_caps import FINAL_LAMBDA

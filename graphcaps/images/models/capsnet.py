@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from ...algorithms.names import to_json
+from ...algorithms.by_name import to_json
 from ...errors import check_tensor, check_whole, expect
 from ...functional import margin_loss
 from ...nn import CapsuleLayer, ConvCaps, Decoder, DepthwisePrimaryCaps, PrimaryCaps, SharedCaps

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ...algorithms.names import to_json
+from ...algorithms.by_name import to_json
 from ...errors import expect
 from ...functional import spread_loss
 from ...nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ...algorithms.names import from_json
+from ...algorithms.by_name import from_json
 from ...errors import GraphcapsError, InputError, check_json, read_json, reading
 from ...files import check_file, replacing
 from ...names import clean

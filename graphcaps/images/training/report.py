@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from ...algorithms.base import rule_of
-from ...algorithms.names import name_of
+from ...algorithms.by_name import name_of
 from ...routing import choose
 from ...viz.routing_trace import THRESHOLD
 from ..analysis.accuracy import Evaluation
