@@ -79,17 +79,16 @@ def route(
     >>> parents.v.shape, parents.activation.shape, parents.coupling.shape
     (torch.Size([2, 5, 4]), torch.Size([2, 5]), torch.Size([6, 5]))
     """
+    links, votes = _links_and_votes(graph, votes)
+    return route_links(links, votes, as_routing(routing), activation, prior, on_iteration, coupling=True)
+
+
+def _links_and_votes(graph: DGLGraph, votes: torch.Tensor | Votes) -> tuple[Links, Votes]:
+    """Return the links of a user's graph on the votes' device, and the votes."""
     votes = as_votes(votes)
-    return route_links(
-        _links_for(graph, votes), votes, as_routing(routing), activation, prior, on_iteration, coupling=True
-    )
-
-
-def _links_for(graph: DGLGraph, votes: Votes) -> Links:
-    """Return the links of a user's graph on the votes' device."""
     check_graph(graph)
     warn_of_lone_votes(graph)
-    return links_of_graph(graph, check_tensor("u_hat" if isinstance(votes, GivenVotes) else "u", votes.u).device)
+    return links_of_graph(graph, check_tensor("u_hat" if isinstance(votes, GivenVotes) else "u", votes.u).device), votes
 
 
 def route_links(
@@ -178,8 +177,7 @@ def dynamic_routing(
         if on_iteration is not None:
             on_iteration(r, b, c, v, agreement)
 
-    votes = as_votes(u_hat)
-    links = _links_for(graph, votes)
+    links, votes = _links_and_votes(graph, u_hat)
     observer = keep_last if return_graph else on_iteration
     v = route_links(links, votes, Dynamic(iterations), prior=prior, on_iteration=observer).v
     if not return_graph:
@@ -249,8 +247,7 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
     >>> choose_engine(complete_graph(3, 2), torch.zeros(6, 4))
     'fused'
     """
-    votes = as_votes(votes)
-    links = _links_for(graph, votes)
+    links, votes = _links_and_votes(graph, votes)
     votes.check(links)
     return choose(links, votes, as_routing(routing)).engine
 

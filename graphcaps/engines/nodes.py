@@ -38,8 +38,7 @@ class NodeEdges(AlignedEdges):
         u_hat = replace(self.votes, u=at_least_float32(self.votes.u)).build(self.links)
         prior = u_hat.new_zeros(u_hat.shape[:-1]) if self.votes.prior is None else self.votes.prior.to(u_hat.dtype)
         parents = self.run(routing, u_hat, prior)
-        c = parents.coupling if coupling else None
-        return NodeSums(parents.pose, None if c is None else c.detach())
+        return NodeSums(parents.pose, parents.coupling.detach() if coupling and parents.coupling is not None else None)
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
         products = super().agreement(u_hat, v)

@@ -34,14 +34,13 @@ def from_preset(name: str, **arguments) -> ImageNetwork:
 
 def from_config(config: TrainConfig, splits: ImageSplits) -> ImageNetwork:
     """Build the untrained network for the settings, with the image shape and the classes of ``splits``."""
-    preset = config.preset
     sizes = {key: getattr(splits, key) for key in ("image_shape", "num_classes", "objects")}
-    settings = {key: getattr(config, key) for key in preset.settings}
-    if preset.network == "MatrixCapsNet":
+    settings = {key: getattr(config, key) for key in config.preset.settings}
+    if config.preset.network == "MatrixCapsNet":
         settings["routing"] = EM(config.num_iterations, final_lambda=FINAL_LAMBDA)
     elif "routing" in settings:
         settings["routing"] = routing_for_images(config.routing, iterations=config.num_iterations)
-    return _CLASSES[preset.network].from_preset(config.model, **sizes, **settings)
+    return _CLASSES[config.preset.network].from_preset(config.model, **sizes, **settings)
 
 
 def for_other_classes(trained: ImageNetwork, num_classes: int) -> ImageNetwork:
