@@ -148,7 +148,7 @@ def convolve(routing, **options):
     return nn.CapsuleConv(4, 3, routing=routing, **{"num_caps": 2} | options)(dgl.add_self_loop(RING), torch.rand(6, 4))
 
 
-DOORS = {
+USES = {
     "route": lambda mine: route(complete_graph(3, 2), torch.rand(6, 4), mine),
     "iterations": lambda mine: route(complete_graph(3, 2), torch.rand(6, 4), mine.with_iterations(2)),
     "copies": lambda mine: route(complete_graph(3, 2), torch.rand(6, 4), pickle.loads(pickle.dumps(copy.copy(mine)))),
@@ -179,21 +179,21 @@ def watched(layer):
         layer(U)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_no_door_loses_a_subclass(door):
-    of_matrices = door.startswith("Matrix")
+@pytest.mark.parametrize("use", USES)
+def test_no_use_loses_a_subclass(use):
+    of_matrices = use.startswith("Matrix")
     with pytest.raises(Ran):
-        DOORS[door](MINE["em" if of_matrices else "spherical"]("mine", iterations=2))
-    if of_matrices or "CapsuleConv" in door or "Readout" in door:
+        USES[use](MINE["em" if of_matrices else "spherical"]("mine", iterations=2))
+    if of_matrices or "CapsuleConv" in use or "Readout" in use:
         with pytest.raises(InputError):
-            DOORS[door](MINE["spherical" if of_matrices else "em"]())
+            USES[use](MINE["spherical" if of_matrices else "em"]())
 
 
 @pytest.mark.parametrize("name", MINE)
 def test_a_subclass_of_each_routing_runs_and_a_file_keeps_its_settings(name):
     mine = MINE[name]("mine", iterations=2)
     with pytest.raises(Ran):
-        DOORS["route"](mine)
+        USES["route"](mine)
     settings = through_a_file(mine).capsules.routing.settings()
     assert settings["note"] == "mine" and settings["iterations"] == 2
 

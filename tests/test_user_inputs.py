@@ -1,4 +1,4 @@
-"""Ways in for what users have: pictures to explain, trained networks for other classes, other graphs."""
+"""What users have is accepted: pictures to explain, trained networks for other classes, other graphs."""
 
 import networkx
 import pytest

@@ -1,4 +1,4 @@
-"""Wrong calls made from signatures: each argument of each public door gets values of other kinds, shapes and devices.
+"""Wrong calls from signatures: each argument of each public function gets values of other kinds, shapes and devices.
 
 An answer is clear if it is a ``GraphcapsError`` that begins with the argument's name.
 """
@@ -21,8 +21,8 @@ COMPLETE, VOTES = graphcaps.complete_graph(3, 2), torch.rand(6, 4, 5)
 RING, X = dgl.add_self_loop(dgl.graph(([0, 1, 2], [1, 2, 0]))), torch.rand(3, 4)
 BOTH, CLASSES, DIMS = dgl.graph(([0, 1, 1, 2], [1, 0, 2, 1])), torch.tensor([0, 1]), dict(num_children=6, num_parents=2)
 IMAGES, NETWORK = torch.rand(2, 1, 12, 12), CapsNet.from_preset("compact", (1, 12, 12), 3)
-# Each door with arguments that fit. Doors are called with them, but for one.
-DOORS: dict[Callable, dict[str, Any]] = {
+# Each function with arguments that fit. They are called with them, but for one.
+FUNCTIONS: dict[Callable, dict[str, Any]] = {
     graphcaps.bipartite_graph: dict(src=[0, 1], dst=[0, 1], **DIMS),
     graphcaps.coupling_entropy: dict(graph=COMPLETE, c=torch.rand(6, 2)),
     graphcaps.route: dict(graph=COMPLETE, votes=VOTES, activation=torch.rand(3, 4), prior=torch.rand(6)),
@@ -71,22 +71,22 @@ def wrong_values(annotation: str, fits: Any) -> Iterator[tuple[str, Any]]:
 
 
 def calls() -> Iterator[tuple[Callable, str, str, dict[str, Any]]]:
-    """The door, the wrong argument, the kind of its value, and all arguments."""
-    for door, given in DOORS.items():
-        for key, parameter in inspect.signature(door).parameters.items():
+    """The function, the wrong argument, the kind of its value, and all arguments."""
+    for function, given in FUNCTIONS.items():
+        for key, parameter in inspect.signature(function).parameters.items():
             if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
                 for kind, value in wrong_values(str(parameter.annotation), given.get(key)):
                     if (key, kind) not in ALLOWED:
-                        yield door, key, kind, {**given, key: value}
+                        yield function, key, kind, {**given, key: value}
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_99_of_100_wrong_calls_name_the_wrong_argument():
     unclear, wrong_calls = [], [*calls()]
-    for door, key, kind, arguments in wrong_calls:
+    for function, key, kind, arguments in wrong_calls:
         answer, subjects = "accepted", ""
         try:
-            result = door(**arguments)
+            result = function(**arguments)
             if isinstance(result, MatrixVotes):
                 graphcaps.route(COMPLETE, result)
         except GraphcapsError as error:
@@ -94,5 +94,5 @@ def test_99_of_100_wrong_calls_name_the_wrong_argument():
         except Exception as error:
             answer = f"{type(error).__name__}: {error}"
         if not any(word in subjects for word in (key, *OTHERS.get(key, ()))):
-            unclear.append(f"{door}({key}: {kind})  {' '.join(answer.split())[:110]}")
+            unclear.append(f"{function}({key}: {kind})  {' '.join(answer.split())[:110]}")
     assert len(wrong_calls) > 400 and len(unclear) <= 0.01 * len(wrong_calls), "\n".join(unclear)

@@ -150,7 +150,6 @@ def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error
     for module, function in {"dense": "sums_on_complete", "nodes": "sums_by_node"}.items():
         monkeypatch.setitem(sys.modules, f"graphcaps.kernels.gpu.{module}", Mock(**{function: failing}))
     graph, u = complete_graph(4, 3), torch.randn(12, 2, 5)
-    links, nodes = links_of_graph(graph), NodeVotes(torch.randn(4, 2, 3))
     with engine("torch"):
         exact = route(graph, u).v
     with pytest.warns(UserWarning, match="Required: 114688.*slower engine 'torch' routes"):
@@ -160,7 +159,7 @@ def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error
         with engine("fused"), pytest.raises(error, match="Required: 114688.*Use engine 'torch'"):
             route(graph, votes)
     with pytest.warns(UserWarning, match="slower engine 'torch'"):
-        route_nodes(links, nodes, Spherical(2))
+        route_nodes(links_of_graph(graph), NodeVotes(torch.randn(4, 2, 3)), Spherical(2))
     failing.side_effect = torch.OutOfMemoryError("CUDA out of memory")
     with pytest.raises(torch.OutOfMemoryError):
         route(graph, u.half())
