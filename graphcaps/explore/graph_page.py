@@ -10,8 +10,8 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
     sample     null, or {"edges", "around"} if only a part of the graph is shown: the number of edges of the whole
                graph, and the name of the node in the centre of the part, or null
     two_way    whether each edge has its reverse edge; if so, the page adds and removes them together
-    chance     {"strength", "chosen", "found"}, numbers of the graph, then of random graphs, as in ``chance.Chance``;
-               and "beyond": whether the graph is beyond chance
+    chance     the fields of ``chance.Chance``: numbers of the graph, then of random graphs; and "beyond": whether the
+               graph is beyond chance
     agrees     null, or E bools: whether another training prefers the same capsule for the edge
     causes     K texts: what the nodes of a capsule's edges have in common, or ""
     warnings   texts that the command printed

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from traces import as_base64, stored_in
 
 from graphcaps import InputError, dgl, explore_graph, read_graph
-from graphcaps.explore.chance import swapped
+from graphcaps.explore.chance import Chance, swapped
 from graphcaps.explore.graph_page import _causes
 from graphcaps.explore.hidden_edges import train_on_hidden_edges
 from graphcaps.nn import CapsuleConv
@@ -165,6 +165,10 @@ def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined_and_nothing_
         assert "All lines are grey" in text(shown, "#lead") and "try another number of capsules" in text(
             shown, "#chance"
         )
+
+
+def test_a_small_graph_needs_more_to_be_beyond_chance():
+    assert [Chance([0.12, 0.0, 0.02], [], [], edges).beyond for edges in (60, 200)] == [False, True]
 
 
 def test_a_cause_is_the_largest_difference_to_all_other_edges():
