@@ -8,7 +8,7 @@ from ..algorithms.base import Routing
 from ..algorithms.votes import Votes
 from ..errors import InputError, check_name
 from ..graph import Links
-from ..names import ENGINES as NAMES
+from ..names import ENGINES
 from .dense import DenseEdges
 from .dgl import DGLEdges
 from .edges import Edges
@@ -34,7 +34,7 @@ def engine(name: str) -> Iterator[None]:
     ...     dynamic_routing(complete_graph(3, 2), torch.ones(6, 4)).shape
     torch.Size([2, 4])
     """
-    check_name("engine", name, NAMES)
+    check_name("engine", name, ENGINES)
     token = REQUESTED.set(name)
     try:
         yield
@@ -42,12 +42,12 @@ def engine(name: str) -> Iterator[None]:
         REQUESTED.reset(token)
 
 
-ENGINES: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
-"""The order of preference: ``auto`` uses the first engine that supports the call."""
+BY_PREFERENCE: list[type[Edges]] = [FusedEdges, DenseEdges, DGLEdges, Edges]
+"""``auto`` uses the first engine that supports the call."""
 
 
 def choose(links: Links, votes: Votes, routing: Routing) -> type[Edges]:
-    """Return the first engine in ENGINES that supports these votes and has the requested name.
+    """Return the first engine in BY_PREFERENCE that supports these votes and has the requested name.
 
     Without edges or numbers it is engine torch, because kernels fail on empty tensors.
 
@@ -57,7 +57,7 @@ def choose(links: Links, votes: Votes, routing: Routing) -> type[Edges]:
     if not (links.num_edges and votes.u.numel() and votes.dim):
         return Edges
     requested, reason = REQUESTED.get(), ""
-    for candidate in ENGINES:
+    for candidate in BY_PREFERENCE:
         if requested in ("auto", candidate.engine) and not (reason := candidate.needs(links, votes, routing)):
             return candidate
     call = f"{type(routing).__name__} of {tuple(votes.u.shape)} on {votes.device}"
