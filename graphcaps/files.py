@@ -50,7 +50,7 @@ def file_name(stem: str, ending: str) -> str:
     >>> file_name("layers/0", ".png"), len(file_name("a" * 300, ".png"))
     ('layers-0.png', 255)
     """
-    stem = clean(stem).replace(os.sep, "-").replace("\n", " ")
+    stem = clean(stem).replace(os.sep, "-")
     return os.fsencode(stem)[: MOST_NAME - len(os.fsencode(ending))].decode(errors="ignore") + ending
 
 
