@@ -118,8 +118,12 @@ def warn_of_nan(result: Tensor, **given: Tensor | None) -> None:
 
     if is_tracing() or (ends := min_max(result)) is None or not math.isnan(ends[0]):
         return
-    names = [name for name, x in given.items() if x is not None and bool(x.to_dense().isnan().any())]
-    causes = f"NaN in {' and '.join(names)}" if names else "numbers that are too large"
+    dense = {name: x.detach().to_dense() for name, x in given.items() if x is not None and x.numel()}
+    names = [name for name, x in dense.items() if bool(x.isnan().any())]
+    causes = f"NaN in {' and '.join(names)}"
+    if not names:
+        largest, name = max((float(x.abs().max()), name) for name, x in dense.items())
+        causes = f"numbers whose squares overflow: {name} is up to {largest:g}. Scale it down, or use float64"
     warn(f"the result is NaN in places, because of {causes}")
 
 

@@ -47,10 +47,10 @@ def remove_leftovers(folder: Path) -> None:
 def file_name(stem: str, ending: str) -> str:
     """Return the name of a file in one folder. The stem is cut, and its slashes and control characters are replaced.
 
-    >>> file_name("layers/0", ".png"), len(file_name("a" * 300, ".png"))
-    ('layers-0.png', 255)
+    >>> file_name("layers/0\\n", ".png"), len(file_name("a" * 300, ".png"))
+    ('layers-0\\\\n.png', 255)
     """
-    stem = clean(stem).replace(os.sep, "-").replace("\n", " ")
+    stem = clean(stem).replace(os.sep, "-")
     return os.fsencode(stem)[: MOST_NAME - len(os.fsencode(ending))].decode(errors="ignore") + ending
 
 

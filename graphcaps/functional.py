@@ -12,6 +12,7 @@ from .tracing import is_tracing
 from .typed import AtLeastZero, Share, typed
 
 MIN_NORM = 1e-12  # a sum of at most this length has no direction
+MIN_MEAN_SQUARE = 1e-24  # numbers up to this mean square count as zero
 
 
 def at_least_float32(x: torch.Tensor) -> torch.Tensor:
@@ -25,6 +26,19 @@ def one_hot(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tenso
     return none.scatter(-1, labels.unsqueeze(-1), 1)
 
 
+def norm(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """Return lengths, with a dim of size 1. If a square overflows, the length is NaN: an infinite one would hide it."""
+    n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
+    return n + 0 * (n * n)
+
+
+def per_root(mean: torch.Tensor) -> torch.Tensor:
+    """Return 1 / sqrt(mean): 0 if the mean counts as zero, and NaN if it is infinite because squares overflowed."""
+    some = mean > MIN_MEAN_SQUARE
+    mean = torch.where(some, mean, 1)
+    return torch.where(some, mean.sqrt() / mean, 0)
+
+
 def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Shrink vectors s to length n^2 / (1 + n^2), where n = |s|, and keep their direction (equation 1).
 
@@ -36,7 +50,7 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
 
     Returns:
         The same shape and dtype, with lengths in [0, 1). In float32, the length may round to 1 if n >= 1e3, and n >
-        1e19 gives NaN. Half precision is computed in float32.
+        1.8e19 gives NaN (in float64, 1.3e154). Half precision is computed in float32.
 
     >>> squash(torch.tensor([3.0, 4.0]))
     tensor([0.5769, 0.7692])
@@ -44,13 +58,13 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     check_tensor("s", s)
     expect(type(dim) is int and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
     x = at_least_float32(s)
-    n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
+    n = norm(x, dim)
     return (x * (n / (1 + n * n))).to(s.dtype)
 
 
 def squash_backward(s: torch.Tensor, dv: torch.Tensor) -> torch.Tensor:
     """Return the gradient of s (J, *, D) from dv for v = s n / (1 + n^2), n = |s|. At s = 0 it is 0, as in autograd."""
-    n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
+    n = norm(s)
     slope = (1 - n * n) / (1 + n * n) / (1 + n * n)  # f' for f = n / (1 + n^2); (1 + n^2)^2 overflows from n = 4e9 on
     slope = slope / torch.where(n > 0, n, 1)
     along = (s * dv).sum(-1, keepdim=True)
@@ -79,13 +93,13 @@ class _Squash(torch.autograd.Function):
 def with_length(pose: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
     """Scale ``pose`` (J, *, D) to ``length`` (J, *). A pose of at most MIN_NORM is only multiplied by the length, so
     that zero stays zero and gradients are finite."""
-    n = torch.linalg.vector_norm(pose, dim=-1, keepdim=True)
+    n = norm(pose)
     return pose * (length.unsqueeze(-1) / torch.where(n > MIN_NORM, n, 1))
 
 
 def with_length_backward(s: torch.Tensor, length: torch.Tensor, dw: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the gradients of s and length from dw, the gradient of w = ``with_length(s, length)``."""
-    n = torch.linalg.vector_norm(s, dim=-1, keepdim=True)
+    n = norm(s)
     some = n > MIN_NORM
     n = torch.where(some, n, 1)
     mu = s / n

@@ -94,8 +94,8 @@ def own_images(dataset: str) -> tuple[str, Path] | None:
 
 
 def clean(name: str) -> str:
-    """A file's name as text that can be printed and compared: escaped, and composed (NFC)."""
-    return unicodedata.normalize("NFC", escaped(name))
+    """A file's name as text that can be printed on a line and compared: escaped, and composed (NFC)."""
+    return unicodedata.normalize("NFC", escaped(name)).replace("\n", "\\n")
 
 
 def escaped(text: str) -> str:

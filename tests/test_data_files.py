@@ -276,7 +276,7 @@ def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypa
     for array, number, wanted in (
         (np.array([Hostile()]), LABELS, "Arrays of objects are pickles, which can run code"),
         (GREYS, LABELS[1:], "of 0 and 1, got .29,"),
-        (GREYS * np.nan, LABELS, "fractions from 0 to 1, got float64 from nan"),
+        (GREYS * np.nan, LABELS, "fractions from 0 to 1, got float64 from nan to nan$"),
         (GREYS / 127.5 - 1, LABELS, r"from -1 to 1. If -1 is black: \(images \+ 1\) / 2. If 0 is black: abs"),
     ):
         refuses("npz", write_npz(tmp_path / "a.npz", images=array, labels=number), wanted)

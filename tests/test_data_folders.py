@@ -95,7 +95,7 @@ LAYOUTS = [  # folders of 4 images each -> their classes, and the report; or onl
     ("train/a train/b val/a valid/b", None, "one folder each for training, .* got train, val, valid"),
     ("train/a train/b test/a test/b fold/a fold/b", None, "the same classes in fold. Call it train, val or test"),
     ("test/a test/b", None, "expected images for training, got only test"),
-    ("dark", None, "images of two classes or more, got dark"),
+    ("dark", None, "images of two classes or more, got 1: dark"),
 ]
 
 

@@ -28,12 +28,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..functional import squash, with_length
+from ..functional import per_root, squash, with_length
 from ..typed import Positive, Size, typed
 from .base import Edges, Parents, Routing, squashed
 from .rule import Rule
-
-MIN_SQUARED_NORM = 1e-24  # if the votes' mean squared length is at most this, kappa / rho is 0
 
 
 class Spherical(Routing):
@@ -85,6 +83,4 @@ class Spherical(Routing):
 
 def kappa_over_rho(squares: Tensor, count: Tensor, kappa: Tensor) -> Tensor:
     """Return kappa / rho (J, *) from each parent's sum of |u_hat|^2 and number of votes; 0 if all votes are zero."""
-    mean = squares / count.clamp_min(1)
-    some = mean > MIN_SQUARED_NORM
-    return torch.where(some, kappa.to(mean.dtype) * torch.where(some, mean, 1).rsqrt(), 0)
+    return kappa.to(squares.dtype) * per_root(squares / count.clamp_min(1))

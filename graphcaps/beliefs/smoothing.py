@@ -46,9 +46,10 @@ def smooth(graph: Any, log_p: Tensor, labels: Any, iterations: int = 16) -> Smoo
     num_caps = classes.shape[1]
     wanted = (count, "C") if num_caps == 1 and dims < 3 else (count, num_caps, "C")
     expect(tuple(log_p.shape[:-1]) == wanted[:-1], "log_p", f"log-probabilities {wanted}", tuple(log_p.shape))
-    highest = (min_max(log_p) or (0.0, 0.0))[1]
-    expect(highest < 1e-3, "log_p", "logarithms of probabilities, so none above 0", highest, "Use log_softmax")
-    z = log_p.view(*classes.shape, -1)
+    least, highest = min_max(log_p.amax(-1)) or (0.0, 0.0)
+    fits, got = float("-inf") < least and highest < 1e-3, f"{least:g} to {highest:g} as a node's largest"
+    expect(fits, "log_p", "logarithms of probabilities, so none above 0", got, "Use log_softmax")
+    z = log_p.view(*classes.shape, log_p.shape[-1])
     last, largest = z.shape[2] - 1, int(classes.max()) if count else -1
     expect(largest <= last, "labels", f"columns of log_p, from 0 to {last}", largest)
     warn_if_all_known(classes)

@@ -32,11 +32,12 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
             values = (values.double() if values.is_floating_point() else values).numpy()
         table = np.ma.asarray(values if isinstance(values, np.ndarray) else _rows(values))
     expect(table.shape[:1] == (count,) and table.ndim < 3, name, f"labels (N={count}, K)", table.shape)
+    table = table[:, None] if table.ndim == 1 else table
     plain = f"Pass {name} as int64, with -1 where a label is unknown"
     expect(table.dtype.kind in "bifOU", name, "a type that can hold -1", table.dtype, plain)
     names: list[str] = []
     if table.dtype.kind in "OU":
-        cells = np.ma.filled(table.astype(object), None).reshape(count, -1)
+        cells = np.ma.filled(table.astype(object), None)
         unknown = np.array([[is_unknown(label) for label in row] for row in cells], dtype=bool).reshape(cells.shape)
         texts = {isinstance(label, str) for label in cells[~unknown]}
         expect(len(texts) < 2, name, "either texts or numbers", "both")
@@ -46,7 +47,7 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
         cells[unknown] = -1
         with reading(name, "classes as whole numbers or texts"):
             table = np.ma.asarray(cells.astype(float))
-    classes = whole_numbers(name, torch.from_numpy(np.ma.filled(table.astype(float), -1).reshape(count, -1)))
+    classes = whole_numbers(name, torch.from_numpy(np.ma.filled(table.astype(float), -1)))
     least = int(classes.min()) if classes.numel() else 0
     expect(least >= -1, name, "classes from 0, or -1 if unknown", least)
     one_hot = classes.shape[1] > 1 and bool(((classes == 0) | (classes == 1)).all() and (classes.sum(1) <= 1).all())

@@ -11,12 +11,10 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 from ..algorithms.by_name import ROUTINGS, as_routing
 from ..algorithms.votes import NodeVotes
 from ..errors import check_tensor, check_whole, expect, required, warn, warn_of_nan
-from ..functional import at_least_float32, squash_saving_memory, with_length
+from ..functional import at_least_float32, per_root, squash_saving_memory, with_length
 from ..graph import Links
 from ..layer_common import DGL, Names, check_dtype, check_edge_weight
 from ..routing import Routing, Uniform, route_nodes
-
-MIN_MEAN_SQUARE = 1e-24  # features up to this mean square count as zero
 
 
 @dataclass(frozen=True)
@@ -152,8 +150,8 @@ class NodeCapsules(nn.Module):
         if self.weight_target is not None and target is not None:
             s = s + self._residual(target, self.weight_target).to(s.dtype)  # s + x_v R / f'
         s = s if self.bias is None else s + self.bias
-        warn_of_nan(s, **{self.names.feat: feat, "edge_weight": edge_weight, self.names.edge_feat: edge_feat})
         capsules = squash_saving_memory(s) if self.squash_output else s
+        warn_of_nan(capsules, **{self.names.feat: feat, "edge_weight": edge_weight, self.names.edge_feat: edge_feat})
         return capsules.to(self.weight.dtype), None if c is None else c.unsqueeze(-2)
 
     def _votes(
@@ -180,7 +178,7 @@ class NodeCapsules(nn.Module):
 
     def _residual(self, target: Tensor, weight: Tensor) -> Tensor:
         own = multiply(target, weight)  # (N_dst, *, K, D)
-        return own * per_root(mean_square(target)) if self.normalise_residual else own
+        return own * per_root(mean_square(target))[..., None, None] if self.normalise_residual else own
 
     def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, links: Links) -> Tensor:
         """1 / the root mean square of the features of a node's in-edges, (N_dst, *, 1, 1); 0 if all are zero."""
@@ -189,7 +187,7 @@ class NodeCapsules(nn.Module):
             own, more = feat.shape[-1], squares(edge_feat).sum(-1)
             power = (own * power + spread(more, power.dim())) / (own + edge_feat.shape[-1])
         total = power.new_zeros(links.num_parents, *power.shape[1:]).index_add(0, links.dst, power)
-        return per_root(total / spread(links.in_degrees.clamp_min(1).to(total.dtype), total.dim()))
+        return per_root(total / spread(links.in_degrees.clamp_min(1).to(total.dtype), total.dim()))[..., None, None]
 
     def _check(
         self, links: Links, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None, target: Tensor | None
@@ -265,9 +263,3 @@ def spread(x: Tensor, dims: int) -> Tensor:
 def squares(feat: Tensor) -> Tensor:
     """Squares in at least float32, because squares and their sums overflow half precision."""
     return at_least_float32(feat).square()
-
-
-def per_root(mean: Tensor) -> Tensor:
-    """1 / sqrt(mean) as (N, *, 1, 1), for mean (N, *); 0 where the mean counts as zero."""
-    some = mean > MIN_MEAN_SQUARE
-    return torch.where(some, torch.where(some, mean, 1).rsqrt(), 0)[..., None, None]

@@ -36,6 +36,15 @@ def test_nan_is_reported_with_the_argument_that_it_came_in(place):
             assert route(complete_graph(3, 2), given["u_hat"], "em", **votes).activation.isnan().all()
 
 
+@pytest.mark.parametrize("options", [{}, {"unit_votes": True}, {"squash_output": False}, {"routing": "uniform"}])
+def test_squares_that_overflow_are_reported_and_no_capsule_is_zero(options):
+    layer, graph = CapsuleConv(8, 1, 3, **options), dgl.to_bidirected(STAR)
+    with pytest.warns(UserWarning, match=r"overflow: feat is up to 1e\+21"):
+        assert layer(graph, torch.full((4, 8), 1e21)).isnan().all()
+    with pytest.warns(UserWarning, match="overflow: u_hat is up to"):
+        assert route(complete_graph(300, 9), torch.linspace(-8e18, 8e18, 2700)[:, None], "spherical").v.isnan().all()
+
+
 def test_edges_that_point_the_wrong_way_are_reported(recwarn):
     layer = CapsuleConv(8, 2, 3, allow_zero_in_degree=True)
     for way in (dgl.reverse(STAR), dgl.add_self_loop(STAR)):  # to a club from its members; the advice of DGL's error

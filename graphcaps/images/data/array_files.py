@@ -88,8 +88,9 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
     expect(images.dtype.kind in "biuf", name, "numbers", images.dtype)
     white, low, high = 1 if images.dtype.kind in "bf" else 255, float(images.min()), float(images.max())
     unit = next((n for n in UNITS if max(high, -low) <= n), 65535)
-    fits = bool(low >= 0 and white / 2 < high <= white) or low == high == 0  # false for NaN
+    fits = bool(low >= 0 and white / 2 < high <= white) or low == high == 0
     wanted, got = "integers from 0 to 255, or fractions from 0 to 1", f"{images.dtype} from {low:g} to {high:g}"
+    expect(math.isfinite(low) and math.isfinite(high), name, wanted, got)
     advice = f"Divide them by the largest possible value: images / {unit}" if unit > 1 else "Use images.astype(float)"
     if low < 0:
         advice = f"If {-unit} is black: (images + {unit}) / {2 * unit}. If 0 is black: abs(images) / {unit}"

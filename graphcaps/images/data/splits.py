@@ -141,7 +141,8 @@ def split(
     missing = [part for part in ("test", "val") if part not in parts]
     if labels.ndim == 1:
         counts = np.bincount(labels[parts == "train"], minlength=len(names))
-        expect(len(names) > 1, dataset, "training images of two classes or more", ", ".join(map(str, names)) or "none")
+        got = f"{len(names)}: {', '.join(map(str, names))}"
+        expect(len(names) > 1, dataset, "training images of two classes or more", got)
         wanted = f"{1 + len(missing)} images or more of each class, one for each of {', '.join(['train', *missing])}"
         got = f"{counts.min()} of {names[counts.argmin()]}"
         expect(int(counts.min()) > len(missing), dataset, wanted, got, "Add some, or leave the class out")

@@ -66,7 +66,8 @@ def read_files(
     about = json.dumps([size, channels, table[["name", "sha256"]].to_numpy().tolist()]).encode()
     pixels, bad = _cached(stored, hashlib.sha256(about).hexdigest(), lambda: _decode([*table["file"]], size, channels))
     if bad:
-        reasons = clean("\n  ".join(["", *list(bad.values())[:MAX_LISTED], *["..."] * (len(bad) > MAX_LISTED)]))
+        listed_reasons = [*map(clean, list(bad.values())[:MAX_LISTED]), *["..."] * (len(bad) > MAX_LISTED)]
+        reasons = "\n  ".join(["", *listed_reasons])
         if not skip_bad:
             wanted = f"{len(table)} images that can be read"
             advice = "Repair or remove them, or skip them with --skip-bad"

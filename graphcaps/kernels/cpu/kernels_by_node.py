@@ -10,8 +10,7 @@ computes a node's s together with its rows' products for the next iteration, whi
 
 import math
 
-from ...algorithms.spherical import MIN_SQUARED_NORM
-from ...functional import MIN_NORM
+from ...functional import MIN_MEAN_SQUARE, MIN_NORM
 from .arguments import Kept, Slopes
 from .kernel_cache import compiled
 from .parts import inlined
@@ -142,8 +141,8 @@ def first_iteration(s, at, squares, ratio, i, kappa, j, rows, first, last):
     store(squares, i, total)
     for capsule in range(len(K)):
         mean = get(squares, i + capsule) / number.type(last - first)
-        per_root = get(kappa, j + capsule) / math.sqrt(mean)
-        store(ratio, i + capsule, per_root if mean > MIN_SQUARED_NORM else number.type(0))
+        per_root = get(kappa, j + capsule) * (math.sqrt(mean) / mean)
+        store(ratio, i + capsule, per_root if mean > MIN_MEAN_SQUARE else number.type(0))
 
 
 @inlined
@@ -160,7 +159,8 @@ def next_w(w, s, at, ratio, i, adds, rows):
         if adds:
             store(w, x, fma(n / (one + n * n), row, load(w, x - size, D)))
         else:
-            store(w, x, get(ratio, i + capsule) / (n if n > MIN_NORM else one) * row)
+            per_norm = n / (n * n) if n > MIN_NORM else one  # NaN if n * n overflows
+            store(w, x, get(ratio, i + capsule) * per_norm * row)
 
 
 @inlined
@@ -191,7 +191,7 @@ def ratio_backward(squares, ratio, dratio, i, dkappa, j, through_rho, count):
     number = ratio.dtype
     for capsule in range(len(through_rho)):
         mean, slope = get(squares, i + capsule) / number.type(count), get(dratio, i + capsule)
-        nonzero = mean > MIN_SQUARED_NORM
+        nonzero = mean > MIN_MEAN_SQUARE
         store(dkappa, j + capsule, slope / math.sqrt(mean) if nonzero else number.type(0))
         factor = -slope * get(ratio, i + capsule) / mean / number.type(count)
         store(through_rho, capsule, factor if nonzero else number.type(0))

@@ -3,10 +3,9 @@
 import triton
 import triton.language as tl
 
-from ...algorithms.spherical import MIN_SQUARED_NORM
-from ...functional import MIN_NORM
+from ...functional import MIN_MEAN_SQUARE, MIN_NORM
 
-SHORTEST, LEAST_SQUARE = tl.constexpr(MIN_NORM), tl.constexpr(MIN_SQUARED_NORM)
+SHORTEST, LEAST_SQUARE = tl.constexpr(MIN_NORM), tl.constexpr(MIN_MEAN_SQUARE)
 
 
 @triton.jit
