@@ -72,6 +72,8 @@ class NamedGraph:
     def rows(self, name: str, values: Any, complete: bool = True) -> Any:
         """Return one value for each node, in order: of N values, a dict by name, or the name of an attribute.
 
+        A Series or table of pandas is read by its index, as a dict.
+
         Args:
             name: what errors call the values.
             complete: whether a dict must have all nodes; otherwise, missing ones are None.
@@ -79,7 +81,10 @@ class NamedGraph:
         Raises:
             InputError: a value or a name is missing, or the order of N values is ambiguous.
         """
-        count = len(self.names)
+        count, others = len(self.names), ""
+        if hasattr(values, "iloc"):
+            others = f"Leave other rows out. If row k is of node k, pass {name}.to_numpy()"
+            values = self._by_index(name, values)
         if isinstance(values, str):
             near = did_you_mean(values, self.attributes)
             has = ", ".join(map(str, self.attributes)) or "none"
@@ -90,7 +95,7 @@ class NamedGraph:
         if isinstance(values, Mapping):
             strange = next((key for key in values if key not in self.places), None)
             twin = f"The graph's name is {self.alike[str(strange)]!r}" if str(strange) in self.alike else ""
-            near = twin or did_you_mean(str(strange), self.texts).strip()
+            near = twin or did_you_mean(str(strange), self.texts).strip() or others
             expect(strange is None, name, "names of nodes", repr(strange), near)
             absent = next((node for node in self.names if complete and node not in values), None)
             expect(absent is None, name, "a value for each node", f"none for {absent!r}")
@@ -102,6 +107,17 @@ class NamedGraph:
         expect(length == count, name, f"one for each of {count} nodes", length, advice)
         expect(not self.doubt, name, "rows in an order that is certain", self.doubt, BOTH_ORDERS)
         return values
+
+    def _by_index(self, name: str, table: Any) -> dict:
+        """The rows of a pandas ``table`` by its index."""
+        index, numbers = table.index.tolist(), {*range(len(table))}
+        certain = index == self.names or table.index.name is not None or {*index} != numbers
+        both = f"an index {_first(index)} that either names nodes or numbers rows"
+        advice = f"Pass {name}.rename_axis('node') if it names nodes, {name}.to_numpy() if row k is of node k"
+        expect(certain, name, "an index of names", both, f"{advice}, or table.set_index(COLUMN) with the names")
+        twice = table.index[table.index.duplicated()].tolist()
+        expect(not twice, name, "one row for each node", f"several for {_first(twice)}")
+        return dict(zip(index, table.to_numpy().tolist(), strict=True))
 
     def features(self, values: Any, name: str = "feat") -> Tensor:
         """Return features (N, F) of numbers or vectors for each node, given as ``rows`` reads them."""
@@ -261,11 +277,15 @@ def _of_matrix(matrix: Any, weight: str | None) -> NamedGraph:
 
 
 def _of_edge_index(edges: Any, num_nodes: int | None) -> NamedGraph:
-    if isinstance(edges, np.ndarray):
+    if isinstance(edges, np.ndarray) and edges.dtype.kind in "iuf":
         edges = torch.as_tensor(edges.astype(np.int64) if edges.dtype.kind in "iu" else edges)  # torch lacks uint16
-    kind = f"{edges.dtype} {tuple(edges.shape)}" if isinstance(edges, Tensor) else type(edges).__name__
+    kind = f"{edges.dtype} {tuple(edges.shape)}" if isinstance(edges, (Tensor, np.ndarray)) else type(edges).__name__
     fits = isinstance(edges, Tensor) and edges.dim() == 2 and len(edges) == 2 and not edges.dtype.is_floating_point
-    advice = "Pairs of nodes in rows: edges.T. An adjacency matrix: scipy.sparse.coo_array(matrix)"
+    advice = "Pairs of nodes in rows: edges.T. An adjacency matrix: scipy.sparse.coo_array(matrix). "
+    advice += (
+        "Names of nodes: networkx.Graph(pairs), or of a table networkx.from_pandas_edgelist(table, COLUMN, COLUMN)"
+    )
+    advice = "Pass graph.to_networkx()" if hasattr(edges, "to_networkx") else advice
     expect(fits and edges.dtype not in (torch.bool, torch.uint8), "graph", KINDS, kind, advice)
     low, high = (int(end) for end in edges.aminmax()) if edges.numel() else (0, -1)
     both = f"nodes {low} to {high}: either node 0 has no edges, or the first node is 1"
