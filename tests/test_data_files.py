@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 from sklearn import datasets
@@ -243,6 +244,8 @@ def test_a_list_of_files_has_its_columns_found_by_their_names_and_keeps_groups_t
     groups = [{*splits.files["group"][splits.files["split"] == part]} for part in ("train", "val", "test")]
     assert splits.class_names == ("cat", "dog") and sum(map(len, groups)) == len(set.union(*groups)) == 6
     files = [f"all/im{k}.png,{'ab'[k % 2]}" for k in range(24)]
+    own.write_text("\n".join([",file,label", *(f"{k},{row}" for k, row in enumerate(files))]))
+    assert "group" not in loaded(own, "csv").files  # by the index that pandas writes, which has no name
     own.write_text("\n".join(["file,label", *files, "all/im0.png,b"]))
     refuses("csv", own, r"row 26, .* each image in one class, got .*im0.png in a \(row 2\), b \(row 26\)")
     own.write_text("\n".join(["file,label", *files, f"{'a' * 300},b"]))
@@ -291,5 +294,11 @@ def test_arrays_are_trained_on_and_found_again(tmp_path):
     result = train(config, images=images / 16, labels=words, progress=False)
     assert result["test_images"] == 30 and set(load(tmp_path / "run").class_names) == set(words)
     assert main(["evaluate", str(tmp_path / "run")]) == 0
-    with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
-        train(config, images=images, labels=words)
+    for images_of_call, labels_of_call, wanted in (
+        (images, words, "float64 from 0 to 16. Divide .*: images / 16"),
+        ([*images[:199], images[0, 1:]], words, "images: expected arrays of one shape"),
+        (images / 16, pandas.Series(words).sample(frac=1, random_state=0), "or labels.to_numpy.. if row k is of image"),
+        (images / 16, pandas.Series(words).replace("a", None), "a label for each image, got 2. of 200 without"),
+    ):
+        with pytest.raises(InputError, match=wanted):
+            train(config, images=images_of_call, labels=labels_of_call)

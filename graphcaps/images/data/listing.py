@@ -50,7 +50,12 @@ def list_folder(path: Path) -> pandas.DataFrame:
     inner = dict[str, set[str]]()  # the folders at the top, and the folders with images in each
     for top, *below in filter(None, folders):
         inner.setdefault(top, set()).update(below[:1])
-    expect(len(inner) > 0, str(path), "a folder per class, with its images", f"no folder of images{_in_words(omitted)}")
+    expect(
+        len(inner) > 0,
+        str(path),
+        "a folder per class, with its images",
+        f"no folder of images, but {len(files)} images{_in_words(omitted)}",
+    )
     parts = {} if part else _parts(str(path), inner)
     shared = [name for name, count in Counter(name for names in inner.values() for name in names).items() if count > 1]
     fits = parts or len(inner) == 1 or (len(shared) < 2 and not any(name.lower() in PART_OF for name in shared))
@@ -116,7 +121,7 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
     table.check(parts.isin(list(PART_OF)), part or 0, ", ".join(PART_OF))
     files = [image or top / name for image, name in zip(_find(top, [*frame[file]]), frame[file], strict=True)]
     listed = pandas.DataFrame({"file": files, "label": labels.map(clean), "split": parts.map(PART_OF)})
-    if group_by.lower() in names:
+    if group_by and group_by.lower() in names:
         listed["group"] = frame[names.index(group_by.lower())]
     several = listed.groupby("file")["label"].transform("nunique") > 1
     if several.any():

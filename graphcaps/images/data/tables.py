@@ -120,7 +120,7 @@ class Table:
             row, first = int(fits.argmin()) + self.header, self.cells(0)[column]
             name = f" ({first})" * (self.header and not NUMBER.fullmatch(first))
             where = f"{self.path}, row {self.numbers[row]}, column {column + 1}{name}"
-            expect(False, where, wanted, got or repr(self.cells(row)[column]), advice)
+            expect(False, where, wanted, got or repr(self.cells(row)[column])[:40], advice)
 
 
 def label_of_pixels(table: Table, label_column: str) -> int | None:
