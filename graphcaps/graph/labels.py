@@ -80,7 +80,7 @@ def read_classes(name: str, values: Any, count: int) -> Labels:
     """Read labels as ``read_labels`` does, for layers, but refuse a mask, and numbers in texts, whose order differs."""
     labels = read_labels(name, values, count)
     cells = values.tolist() if hasattr(values, "tolist") else values
-    mask = count > 0 and all(isinstance(cell, (bool, np.bool_)) for cell in cells)
+    mask = count > 0 and all(getattr(cell, "dtype", type(cell)) in (bool, torch.bool) for cell in cells)
     advice = f"Pass {name}.where(mask, -1). If True and False are classes, pass 1 and 0"
     expect(not mask, name, "class numbers", "a mask", advice)
     digits = labels.names and all(text.isdecimal() for text in labels.names)

@@ -208,7 +208,8 @@ def _of_networkx(graph: networkx.Graph, weight: str | None, order: Any) -> Named
     inserted = list(graph)
     by_text: dict[str, Hashable] = {}
     for node in inserted:
-        twin = by_text.setdefault(text_of(node), node)
+        expect(node == node, "graph", "a name for each node", "nan", "Leave out edges without an end: table.dropna()")
+        twin = by_text.setdefault(text_of(node).strip(), node)
         advice = "Rename one: networkx.relabel_nodes(graph, {old: new})"
         expect(twin == node, "graph", "names that differ as texts", f"{twin!r} and {node!r}", advice)
     doubt, names = "", inserted
@@ -253,7 +254,11 @@ def _of_data(data: Any, weight: str | None) -> NamedGraph:
     scalars = weight is not None and name is None and numbers == data.num_edges > 0
     both = 'edge_attr with a number for each edge. read_graph(data, weight="edge_attr") uses it, weight=None doesn\'t'
     expect(not scalars, "graph", "edge_weight, or no weights", both)
-    edges = _of_edge_index(data.edge_index, data.num_nodes)
+    edge_index = data.edge_index
+    if edge_index is None and isinstance(data.get("adj_t"), Tensor):
+        matrix = data.adj_t.to_sparse_coo().coalesce()
+        edge_index, name, values["adj_t"] = matrix.indices().flip(0), weight and "adj_t", matrix.values()
+    edges = _of_edge_index(edge_index, data.num_nodes)
     of_edges = "edge_index", "edge_attr", "edge_weight", weight
     rows = {key: value for key, value in values.items() if key not in of_edges and len(value) == data.num_nodes}
     return NamedGraph(edges.src, edges.dst, edges.names, _weights(values.get(name), weight), rows)
@@ -307,7 +312,8 @@ def _weights(values: Any, name: str | None) -> Tensor | None:
         with reading("weight", f"numbers as {name!r} of edges", ignore):
             values = torch.tensor([float(value) for value in values])
     fits = values.numel() == len(values) and bool(torch.isfinite(values).all())
-    expect(fits, "weight", f"one finite number as {name!r} of each edge", tuple(values.shape), ignore)
+    got = tuple(values.shape) if values.numel() != len(values) else "NaN or infinity"
+    expect(fits, "weight", f"one finite number as {name!r} of each edge", got, ignore)
     values = values.detach().cpu().float().reshape(-1)
     advice = f"A vote can't count against its node: leave out these edges, or their weights: {ignore}"
     expect(bool((values >= 0).all()), "weight", f"numbers >= 0 as {name!r}", f"{float(values.min()):g}", advice)

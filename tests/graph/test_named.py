@@ -30,6 +30,12 @@ def test_the_same_graph_comes_from_every_library():
     for graph in map(read_graph, given):
         assert torch.equal(graph.edge_index, EDGES) and torch.equal(graph.weight, WEIGHTS)
         assert graph.names == [0, 1, 2] and not graph.one_way and torch.equal(torch.stack(graph.dgl.edges()), EDGES)
+    one_way, directed = data(num_nodes=3), torch.tensor([[0, 1], [2, 2]])
+    one_way.edge_index, one_way.adj_t = (
+        None,
+        torch.sparse_coo_tensor(directed.flip(0), torch.tensor([1.0, 2.0]), (3, 3)),
+    )
+    assert torch.equal(read_graph(one_way).edge_index, directed) and read_graph(one_way).weight.tolist() == [1, 2]
     for graph in (EDGES, EDGES.numpy(), data(num_nodes=3), networkx.path_graph(3)):
         assert torch.equal(read_graph(graph).edge_index, EDGES) and read_graph(graph).weight is None
     assert read_graph(scipy.sparse.coo_array(([1.0], ([0], [1])), shape=(2, 2))).one_way
@@ -78,6 +84,8 @@ def test_tables_of_pandas_are_read_by_their_index_in_any_order_of_rows():
     torch.testing.assert_close(smooth(NAMED, np.log(p), labels).p, smooth(graph, np.log(p), labels).p[[2, 1, 0]])
     numbers = pandas.Series([1, None, 0], dtype="Int64")
     assert read_graph(EDGES).labels(numbers).tolist() == [[1], [-1], [0]]
+    with pytest.raises(InputError, match="feat: expected a tensor, got DataFrame. Convert it: .*to_numpy"):
+        CapsuleConv(1, 4, num_caps=3)(read.dgl, table[["x"]])
     assert read_graph(EDGES).labels({2: [1, 0]}).tolist() == [[-1, -1], [-1, -1], [1, 0]]
 
 
@@ -86,6 +94,9 @@ ONE_WAY, TYPES = torch.sparse_coo_tensor([[0], [1]], [1.0], (3, 3)), {("a", "x",
 WRONG = {
     "either 'b', 'a', 'c' as inserted, or 'a', 'b', 'c' as sorted": lambda: read_graph(NAMED).rows("x", [1, 2, 3]),
     "differ as texts, got 1 and '1'": lambda: read_graph(networkx.Graph([(1, "1")])),
+    "differ as texts, got 'a' and 'a '": lambda: read_graph(networkx.Graph([("a", "a ")])),
+    "got nan. Leave out edges": lambda: read_graph(networkx.Graph([("a", float("nan"))])),
+    "got NaN or infinity": lambda: read_graph(networkx.Graph([(0, 1, {"weight": float("nan")})])),
     "got '2'. The graph's name is 2": lambda: read_graph(FROM_ONE).rows("x", {1: 1, "2": 2}),
     "an index 2, 1, 0 that either names nodes": lambda: read_graph(EDGES).labels(pandas.Series([1, 0, 0], [2, 1, 0])),
     "an index 0, 1, 2 that either names nodes": lambda: read_graph(NAMED).labels(pandas.Series([1, 0, 0])),
@@ -112,6 +123,7 @@ WRONG = {
     "pass labels.argmax(1), with -1 where unknown": lambda: read_labels("labels", np.eye(3), 3),
     "a type that can hold -1, got uint8": lambda: read_labels("labels", torch.zeros(3).byte(), 3),
     "or -1 if unknown, got -2": lambda: read_labels("labels", [0, -2, 1], 3),
+    "class numbers, got a mask": lambda: read_graph(data(seen=torch.arange(3) > 1, num_nodes=3)).labels("seen"),
     "labels (N=3, K), got (2,)": lambda: read_labels("labels", [0, 1], 3),
     "whole numbers, or NaN, got fractions": lambda: read_labels("labels", [0.5, 1, 1], 3),
 }  # fmt: skip
