@@ -252,6 +252,16 @@ def test_a_list_of_files_has_its_columns_found_by_their_names_and_keeps_groups_t
     refuses(
         "csv", own, "25 images that can be read, got 1 that can't:\n.*aaa: expected an image file, got nothing there"
     )
+    for label, wanted in (("-1", "row 2, .* a label for each image, got '-1'"), ("a|b", "one class for each image")):
+        own.write_text("\n".join(["file,label", files[0][:-1] + label, *files[1:]]))
+        refuses("csv", own, wanted)
+    picture(tmp_path / "more" / "im0.png", 1)
+    own.write_text("\n".join(["id,label", *(row[4:] for row in files)]))
+    refuses("csv", own, "where no image, or several, are called so. Write their paths")
+    own.write_text("\n".join(["file,label", *(row.replace("/", "\\") for row in files)]))
+    assert len(loaded(own, "csv").files) == 24
+    own.write_text("\n".join(["file,label", *(f"/elsewhere/{row}" for row in files)]))
+    refuses("csv", own, "an image that can be read, got none: .*/elsewhere/all/im0.png")
     own.write_text("\n".join(["file,kind,owner", *(f"{row},x" for row in files)]))
     refuses("csv", own, "a column of labels, called label .* Name it with --label-column")
     assert loaded(own, "csv", label_column="kind").class_names == ("a", "b")
