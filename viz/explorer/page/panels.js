@@ -35,11 +35,10 @@ export function isWrong({ label }, longest, parents = state.trace.parents) {
   return label in parents && label !== longest;
 }
 
-// The parents that the network names, in their order: of several objects as many of the longest, as far as they are longer
-// than the network's threshold.
-export function answers(lengths) {
-  const { objects = 1 } = state.trace.network ?? {},
-    { threshold } = state.trace,
+// The parents that the network names, in their order: as many of the longest as an image has objects, as far as they are
+// longer than the network's threshold.
+export function answers(lengths, objects = state.trace.network?.objects ?? 1) {
+  const { threshold } = state.trace,
     order = [...lengths.keys()].sort((a, b) => lengths[b] - lengths[a] || a - b);
   return order.slice(0, objects).filter((j) => lengths[j] > threshold).sort((a, b) => a - b);
 }
@@ -67,8 +66,8 @@ export function ordered() {
     all = now.all || (loads && linked.length <= MOST_ROWS),
     before = beforePulls()?.order;
   const outer = loads ? [] : before?.outer ?? named,
-    contending = linked.filter((j) => lengths[j] > state.trace.threshold), // longer than the threshold, but fewer are named
-    asked = [now.parent, ...named, ...contending, ...Object.values(state.held)].filter((j) => linked.includes(j) && !outer.includes(j)),
+    contending = answers(lengths, named.length + 1), // the named parents and the longest other one
+    asked = [now.parent, ...contending, ...Object.values(state.held)].filter((j) => linked.includes(j) && !outer.includes(j)),
     inner = all ? linked.filter((j) => !outer.includes(j)) : [...new Set(asked)].sort((a, b) => a - b),
     others = linked.filter((j) => !outer.includes(j) && !inner.includes(j)),
     columns = [...outer.slice(0, 1), ...inner, ...(others.length ? [OTHERS] : []), ...outer.slice(1)];
