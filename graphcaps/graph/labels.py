@@ -47,11 +47,9 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
         if texts == {True}:
             sorted_names, cells[~unknown] = np.unique(cells[~unknown].astype(str), return_inverse=True)
             names = sorted_names.tolist()
-            doubt = next((text for text in names if text.strip().lower() in NO_CLASS), None)
-            advice = "If it means unknown, pass None there; if it is a class, rename it"
+            doubt = next((text for text in names if text.lower() in NO_CLASS or text != text.strip()), None)
+            advice = "If it means unknown, pass None there; if it is a class, rename it, without blanks at its ends"
             expect(doubt is None, name, "texts that are classes", repr(doubt), advice)
-            blank = next((text for text in names if text != text.strip()), None)
-            expect(blank is None, name, "texts without blanks at their ends", repr(blank), "Strip them")
         cells[unknown] = -1
         with reading(name, "classes as whole numbers or texts"):
             table = np.ma.asarray(cells.astype(float))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import _dgl
 from .._dgl import DGLGraph
-from ..errors import did_you_mean, expect, reading
+from ..errors import did_you_mean, expect, reading, required
 from ..typed import Count, typed
 from .labels import read_classes
 from .links import Links
@@ -115,8 +115,7 @@ class NamedGraph:
         both = f"an index {_first(index)} that either names nodes or numbers rows"
         advice = f"Pass {name}.rename_axis('node') if it names nodes, {name}.to_numpy() if row k is of node k"
         expect(certain, name, "an index of names", both, f"{advice}, or table.set_index(COLUMN) with the names")
-        twice = table.index[table.index.duplicated()].tolist()
-        expect(not twice, name, "one row for each node", f"several for {_first(twice)}")
+        expect(table.index.is_unique, name, "one row for each node", "an index with names more than once")
         return dict(zip(index, table.to_numpy().tolist(), strict=True))
 
     def features(self, values: Any, name: str = "feat") -> Tensor:
@@ -132,18 +131,9 @@ class NamedGraph:
         return read_classes(name, self.rows(name, values, complete=False), len(self.names)).classes
 
     def place(self, node: Any, name: str = "center") -> int:
-        """Return the number of a node, given by its name, or by its number if this can't be another node's name."""
-        count, number = len(self.names), isinstance(node, (int, np.integer)) and 0 <= node < len(self.names)
-        named = self.places.get(node, self.places.get(self.alike.get(node)) if isinstance(node, str) else None)
-        if number and named not in (None, node):
-            both = f"{node}, which is the name of node {named}, and the number of {self.names[int(node)]!r}"
-            expect(False, name, "a node that is certain", both, "Pass its name as text")
-        if named is None and number:
-            expect(not self.doubt, name, "a node that is certain", self.doubt, "Pass its name")
-            named = int(node)
-        near = did_you_mean(str(node), self.texts)
-        expect(named is not None, name, f"a node's name, or a number below {count}", repr(node), near)
-        return int(named or 0)
+        """Return the number of a node, given by its name, or by its name as text."""
+        place = self.places.get(node, self.places.get(self.alike.get(node)) if isinstance(node, str) else None)
+        return required(place, name, "a node's name", repr(node), did_you_mean(str(node), self.texts))
 
     @functools.cached_property
     def places(self) -> dict[Hashable, int]:
