@@ -65,7 +65,8 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
     import torch
 
     if not isinstance(value, torch.Tensor):
-        advice = f"Convert it: torch.as_tensor({name})" if hasattr(value, "__len__") else ""
+        values = name + ".to_numpy()" * hasattr(value, "iloc")  # a table of pandas
+        advice = f"Convert it: torch.as_tensor({values})" if hasattr(value, "__len__") else ""
         if getattr(getattr(value, "dtype", None), "kind", None) in ("U", "S", "O"):
             advice = f"Number its words: numpy.unique({name}, return_inverse=True)[1]"
         raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (advice and f". {advice}"))

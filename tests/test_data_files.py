@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 from sklearn import datasets
@@ -53,10 +54,10 @@ def write_npz(path: Path, **arrays) -> Path:
     return path
 
 
-def write_csv(path: Path, pixels=SQUARES, labels=LABELS, head=True, last=False) -> Path:
+def write_csv(path: Path, pixels=SQUARES, labels=LABELS, last=False) -> Path:
     path.parent.mkdir(exist_ok=True)
     names = [f"pixel{k}" for k in range(pixels.shape[1])]
-    rows = [["label", *names]] * head + [[label, *row] for label, row in zip(labels, pixels.tolist(), strict=True)]
+    rows = [["label", *names]] + [[label, *row] for label, row in zip(labels, pixels.tolist(), strict=True)]
     lines = [",".join(map(str, (*row[1:], row[0]) if last else row)) for row in rows]
     path.write_bytes((gzip.compress if path.suffix == ".gz" else bytes)("\n".join(lines).encode()))
     return path
@@ -153,7 +154,7 @@ def test_arrays_come_back_bit_for_bit(tmp_path, name):
 
 def test_a_folder_of_csv_has_its_parts_and_leaves_out_what_has_no_labels(tmp_path, caplog):
     names = np.array(list("abc"))
-    write_csv(tmp_path / "kaggle" / "sign_mnist_train.csv", head=False, labels=names[LABELS - 1])
+    write_csv(tmp_path / "kaggle" / "sign_mnist_train.csv", labels=names[LABELS - 1])
     write_csv(tmp_path / "kaggle" / "valid.csv.gz", SQUARES[:4], labels=names[:1].repeat(4))
     unlabelled = ",".join(f"pixel{k}" for k in range(400)) + "\n" + ",".join(["0"] * 400)
     (tmp_path / "kaggle" / "test.csv").write_text(unlabelled)
@@ -173,7 +174,7 @@ def test_a_class_may_be_called_anything(tmp_path, kind):
         cells = files if kind == "csv" else [(name, 0, 100, 200, 255) for _, name in files]
         with open(path := tmp_path / "own.csv", "w", newline="", encoding="utf-8-sig") as file:
             csv.writer(file).writerows(cells)
-    splits = loaded(path, "csv" if kind == "pixels" else kind)
+    splits = loaded(path, "csv", label_column="first") if kind == "pixels" else loaded(path, kind)
     assert splits.class_names == tuple(sorted(NAMES)) and sum(map(len, every(splits))) == 3 * len(NAMES)
 
 
@@ -188,11 +189,9 @@ def table(first=True, header="label,{}", joined=",", greys=SQUARES) -> str:
     return "\n".join([header.format(names).replace(",", joined), *lines] if header else lines)
 
 
-WITH_BLANK_CORNER = np.where(np.arange(400) == 0, 0, SQUARES)
 PLANES = COLOURS.transpose(0, 3, 1, 2).reshape(30, -1)
 DECIMALS = np.vectorize(lambda value: f"{value / 255:.4f}".replace(".", ","))
 TABLES = {  # the bytes of a file of GREYS[:, :20] or COLOURS
-    "label last": table(False, "", greys=WITH_BLANK_CORNER).encode(),
     "label last, named y": table(False, "{},y").encode(),
     "comment, blank lines, tabs": ("# mine\n\n" + table(joined="\t") + "\n\n\t\t\n").encode(),
     "decimal commas": table(joined=";", greys=DECIMALS(SQUARES)).encode(),
@@ -208,7 +207,7 @@ REFUSED = {
     "short row": (table().replace(",", "", 1), "own.csv, row 2: expected 400 cells, as in row 1, got 401"),
     "text": (table().replace("\n1,", "\n1,?", 1), r"row 2, column 2 \(p0\): expected a number, got '\?"),
     "blank label": (table().replace("\n1,", "\n,", 1), r"row 2, column 1 \(label\): expected a label for each image"),
-    "two ends": (table(header=""), "two readings: the first has 1, 2, 3; the last has .* --label-column first or last"),
+    "two ends": (table(header=""), "got the first has 1, 2, 3; the last has .* --label-column first or last"),
     "16 x 4": (table(greys=GREYS[:, ::7, ::5].repeat(4, 1).reshape(30, 64)), "expected 8 x 8 grey .* 16 x 4 grey"),
     "units": (table(greys=SQUARES // 16), "int64 from 0 to 15, which would be nearly black. Divide .* / 15, or by 255"),
 }
@@ -218,7 +217,7 @@ REFUSED = {
 def test_a_table_of_any_form_is_read_as_the_same_images(tmp_path, name):
     (tmp_path / "own.csv").write_bytes(TABLES[name])
     splits = loaded(tmp_path / "own.csv", "csv", size=20 if "planes" not in name else None)
-    wanted = FIRST if "planes" in name else WITH_BLANK_CORNER if name == "label last" else SQUARES
+    wanted = FIRST if "planes" in name else SQUARES
     images = {image.tobytes(): label for image, label in zip(wanted, LABELS, strict=True)}
     for part in every(splits):
         for pixels, label in zip(part.pixels.numpy(), part.labels.tolist(), strict=True):
@@ -243,12 +242,24 @@ def test_a_list_of_files_has_its_columns_found_by_their_names_and_keeps_groups_t
     groups = [{*splits.files["group"][splits.files["split"] == part]} for part in ("train", "val", "test")]
     assert splits.class_names == ("cat", "dog") and sum(map(len, groups)) == len(set.union(*groups)) == 6
     files = [f"all/im{k}.png,{'ab'[k % 2]}" for k in range(24)]
+    own.write_text("\n".join([",file,label", *(f"{k},{row}" for k, row in enumerate(files))]))
+    assert "group" not in loaded(own, "csv").files  # by the index that pandas writes, which has no name
     own.write_text("\n".join(["file,label", *files, "all/im0.png,b"]))
     refuses("csv", own, r"row 26, .* each image in one class, got .*im0.png in a \(row 2\), b \(row 26\)")
     own.write_text("\n".join(["file,label", *files, f"{'a' * 300},b"]))
     refuses(
         "csv", own, "25 images that can be read, got 1 that can't:\n.*aaa: expected an image file, got nothing there"
     )
+    for label, wanted in (("-1", "row 2, .* a label for each image, got '-1'"), ("a|b", "one class for each image")):
+        own.write_text("\n".join(["file,label", files[0][:-1] + label, *files[1:]]))
+        refuses("csv", own, wanted)
+    picture(tmp_path / "more" / "im0.png", 1)
+    own.write_text("\n".join(["id,label", *(row[4:] for row in files)]))
+    refuses("csv", own, "where no image, or several, are called so. Write their paths")
+    own.write_text("\n".join(["file,label", *(row.replace("/", "\\") for row in files)]))
+    assert len(loaded(own, "csv").files) == 24
+    own.write_text("\n".join(["file,label", *(f"/elsewhere/{row}" for row in files)]))
+    refuses("csv", own, "an image that can be read, got none: .*/elsewhere/all/im0.png")
     own.write_text("\n".join(["file,kind,owner", *(f"{row},x" for row in files)]))
     refuses("csv", own, "a column of labels, called label .* Name it with --label-column")
     assert loaded(own, "csv", label_column="kind").class_names == ("a", "b")
@@ -291,5 +302,11 @@ def test_arrays_are_trained_on_and_found_again(tmp_path):
     result = train(config, images=images / 16, labels=words, progress=False)
     assert result["test_images"] == 30 and set(load(tmp_path / "run").class_names) == set(words)
     assert main(["evaluate", str(tmp_path / "run")]) == 0
-    with pytest.raises(InputError, match="float64 from 0 to 16. Divide .*: images / 16"):
-        train(config, images=images, labels=words)
+    for images_of_call, labels_of_call, wanted in (
+        (images, words, "float64 from 0 to 16. Divide .*: images / 16"),
+        ([*images[:199], images[0, 1:]], words, "images: expected arrays of one shape"),
+        (images / 16, pandas.Series(words).sample(frac=1, random_state=0), "or labels.to_numpy.. if row k is of image"),
+        (images / 16, pandas.Series(words).replace("a", None), "a label for each image, got 2. of 200 without"),
+    ):
+        with pytest.raises(InputError, match=wanted):
+            train(config, images=images_of_call, labels=labels_of_call)

@@ -22,14 +22,15 @@ class Smoothed(NamedTuple):
 
 
 @torch.no_grad()
-def smooth(graph: Any, log_p: Tensor, labels: Any, iterations: int = 16) -> Smoothed:
+def smooth(graph: Any, log_p: Any, labels: Any, iterations: int = 16) -> Smoothed:
     """Improve a classifier's answers by the edges of a graph, some of which may be wrong.
 
     ``BeliefConv`` counts on the known nodes which classes edges join, and how often they join any. Nothing is trained.
 
     Args:
         graph: any graph that ``read_graph`` reads. Each edge needs its reverse. Weights are ignored.
-        log_p: the classifier's log-probabilities for each node, (N, C), or (N, K, C) if a node has K classes.
+        log_p: the classifier's log-probabilities for each node, (N, C), or (N, K, C) if a node has K classes. Rows and
+            labels are in the order of ``read_graph(graph).names``, dicts by name, or tables of pandas by their index.
         labels: the known classes, (N,) or (N, K), as numbers of log_p's columns; -1 or NaN if unknown.
 
     >>> edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -37,15 +38,17 @@ def smooth(graph: Any, log_p: Tensor, labels: Any, iterations: int = 16) -> Smoo
     >>> smooth(edges, log_p, [0, -1, -1, 1]).p.argmax(1)
     tensor([0, 0, 1, 1])
     """
-    named, dims = read_graph(graph, weight=None), check_tensor("log_p", log_p).dim()
-    count = len(named.names)
+    named = read_graph(graph, weight=None)
+    log_p = check_tensor("log_p", named.features(log_p, "log_p"))
+    count, dims = len(named.names), log_p.dim()
     classes, class_names = read_classes("labels", named.rows("labels", labels, complete=False), count)
     advice = "Pass the number of the column in log_p that belongs to each class"
     expect(not class_names, "labels", "numbers of columns", ", ".join(map(repr, class_names[:3])), advice)
     classes = classes.to(log_p.device)
     num_caps = classes.shape[1]
     wanted = (count, "C") if num_caps == 1 and dims < 3 else (count, num_caps, "C")
-    expect(tuple(log_p.shape[:-1]) == wanted[:-1], "log_p", f"log-probabilities {wanted}", tuple(log_p.shape))
+    fits = tuple(log_p.shape[:-1]) == wanted[:-1] and log_p.shape[-1] > 1
+    expect(fits, "log_p", f"log-probabilities {wanted}", tuple(log_p.shape))
     least, highest = min_max(log_p.amax(-1)) or (0.0, 0.0)
     fits, got = float("-inf") < least and highest < 1e-3, f"{least:g} to {highest:g} as a node's largest"
     expect(fits, "log_p", "logarithms of probabilities, so none above 0", got, "Use log_softmax")

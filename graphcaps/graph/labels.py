@@ -8,6 +8,9 @@ import torch
 
 from ..errors import expect, min_max, reading
 
+NO_CLASS = ("", "-1", "?", "na", "n/a", "nan", "none", "null", "<na>", "unknown")
+"""Texts, in lower case, that may be names of classes or mean that there is none."""
+
 
 class Labels(NamedTuple):
     """Labels of N nodes in K columns."""
@@ -30,6 +33,7 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
         if isinstance(values, torch.Tensor):
             values = values.detach().cpu()
             values = (values.double() if values.is_floating_point() else values).numpy()
+        values = values.to_numpy() if hasattr(values, "to_numpy") else values
         table = np.ma.asarray(values if isinstance(values, np.ndarray) else _rows(values))
     expect(table.shape[:1] == (count,) and table.ndim < 3, name, f"labels (N={count}, K)", table.shape)
     table = table[:, None] if table.ndim == 1 else table
@@ -44,6 +48,9 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
         if texts == {True}:
             sorted_names, cells[~unknown] = np.unique(cells[~unknown].astype(str), return_inverse=True)
             names = sorted_names.tolist()
+            doubt = next((text for text in names if text.lower() in NO_CLASS or text != text.strip()), None)
+            advice = "If it means unknown, pass None there; if it is a class, rename it, without blanks at its ends"
+            expect(doubt is None, name, "texts that are classes", repr(doubt), advice)
         cells[unknown] = -1
         with reading(name, "classes as whole numbers or texts"):
             table = np.ma.asarray(cells.astype(float))
@@ -69,12 +76,19 @@ def whole_numbers(name: str, labels: torch.Tensor) -> torch.Tensor:
 
 
 def read_classes(name: str, values: Any, count: int) -> Labels:
-    """Read labels as ``read_labels`` does, for layers, but refuse a mask: a column of only True and False."""
+    """Read labels as ``read_labels`` does, for layers, but refuse a mask, and numbers in texts, whose order differs."""
     labels = read_labels(name, values, count)
     cells = values.tolist() if hasattr(values, "tolist") else values
-    mask = count > 0 and all(isinstance(cell, (bool, np.bool_)) for cell in cells)
+    mask = count > 0 and all(getattr(cell, "dtype", type(cell)) in (bool, torch.bool) for cell in cells)
     advice = f"Pass {name}.where(mask, -1). If True and False are classes, pass 1 and 0"
     expect(not mask, name, "class numbers", "a mask", advice)
+    digits = labels.names and all(text.isdecimal() for text in labels.names)
+    in_order = not digits or labels.names == [*map(str, range(len(labels.names)))]
+    got, advice = (
+        f"texts, whose order is {', '.join(labels.names[:3])}",
+        "Pass them as numbers, or as texts with letters",
+    )
+    expect(in_order, name, "class numbers", got, advice)
     return labels
 
 
@@ -82,10 +96,11 @@ def is_unknown(label: Any) -> bool:
     """Whether a label is None, NaN, masked, pandas' NA or -1."""
     if label is None or label is np.ma.masked or type(label).__name__ == "NAType":
         return True
-    return not isinstance(label, str) and bool(label != label or label == -1)
+    return not isinstance(label, (str, list)) and bool(label != label or label == -1)
 
 
 def _rows(values: Any) -> np.ndarray:
-    """An array of objects, (N,) or (N, K)."""
+    """An array of objects, (N,) or (N, K). An unknown row stands for K unknown labels."""
     rows = [row if row is np.ma.masked or isinstance(row, str) or np.ndim(row) == 0 else [*row] for row in values]
-    return np.array(rows, dtype=object)
+    width = next((len(row) for row in rows if isinstance(row, list)), 0)
+    return np.array([[row] * width if width and is_unknown(row) else row for row in rows], dtype=object)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import _dgl
 from .._dgl import DGLGraph
-from ..errors import did_you_mean, expect, reading
+from ..errors import did_you_mean, expect, reading, required
 from ..typed import Count, typed
 from .labels import read_classes
 from .links import Links
@@ -72,6 +72,8 @@ class NamedGraph:
     def rows(self, name: str, values: Any, complete: bool = True) -> Any:
         """Return one value for each node, in order: of N values, a dict by name, or the name of an attribute.
 
+        A Series or table of pandas is read by its index, as a dict.
+
         Args:
             name: what errors call the values.
             complete: whether a dict must have all nodes; otherwise, missing ones are None.
@@ -79,7 +81,10 @@ class NamedGraph:
         Raises:
             InputError: a value or a name is missing, or the order of N values is ambiguous.
         """
-        count = len(self.names)
+        count, others = len(self.names), ""
+        if hasattr(values, "iloc"):
+            others = f"Leave other rows out. If row k is of node k, pass {name}.to_numpy()"
+            values = self._by_index(name, values)
         if isinstance(values, str):
             near = did_you_mean(values, self.attributes)
             has = ", ".join(map(str, self.attributes)) or "none"
@@ -90,7 +95,7 @@ class NamedGraph:
         if isinstance(values, Mapping):
             strange = next((key for key in values if key not in self.places), None)
             twin = f"The graph's name is {self.alike[str(strange)]!r}" if str(strange) in self.alike else ""
-            near = twin or did_you_mean(str(strange), self.texts).strip()
+            near = twin or did_you_mean(str(strange), self.texts).strip() or others
             expect(strange is None, name, "names of nodes", repr(strange), near)
             absent = next((node for node in self.names if complete and node not in values), None)
             expect(absent is None, name, "a value for each node", f"none for {absent!r}")
@@ -102,6 +107,16 @@ class NamedGraph:
         expect(length == count, name, f"one for each of {count} nodes", length, advice)
         expect(not self.doubt, name, "rows in an order that is certain", self.doubt, BOTH_ORDERS)
         return values
+
+    def _by_index(self, name: str, table: Any) -> dict:
+        """The rows of a pandas ``table`` by its index."""
+        index, numbers = table.index.tolist(), {*range(len(table))}
+        certain = index == self.names or table.index.name is not None or {*index} != numbers
+        both = f"an index {_first(index)} that either names nodes or numbers rows"
+        advice = f"Pass {name}.rename_axis('node') if it names nodes, {name}.to_numpy() if row k is of node k"
+        expect(certain, name, "an index of names", both, f"{advice}, or table.set_index(COLUMN) with the names")
+        expect(table.index.is_unique, name, "one row for each node", "an index with names more than once")
+        return dict(zip(index, table.to_numpy().tolist(), strict=True))
 
     def features(self, values: Any, name: str = "feat") -> Tensor:
         """Return features (N, F) of numbers or vectors for each node, given as ``rows`` reads them."""
@@ -116,18 +131,9 @@ class NamedGraph:
         return read_classes(name, self.rows(name, values, complete=False), len(self.names)).classes
 
     def place(self, node: Any, name: str = "center") -> int:
-        """Return the number of a node, given by its name, or by its number if this can't be another node's name."""
-        count, number = len(self.names), isinstance(node, (int, np.integer)) and 0 <= node < len(self.names)
-        named = self.places.get(node, self.places.get(self.alike.get(node)) if isinstance(node, str) else None)
-        if number and named not in (None, node):
-            both = f"{node}, which is the name of node {named}, and the number of {self.names[int(node)]!r}"
-            expect(False, name, "a node that is certain", both, "Pass its name as text")
-        if named is None and number:
-            expect(not self.doubt, name, "a node that is certain", self.doubt, "Pass its name")
-            named = int(node)
-        near = did_you_mean(str(node), self.texts)
-        expect(named is not None, name, f"a node's name, or a number below {count}", repr(node), near)
-        return int(named or 0)
+        """Return the number of a node, given by its name, or by its name as text."""
+        place = self.places.get(node, self.places.get(self.alike.get(node)) if isinstance(node, str) else None)
+        return required(place, name, "a node's name", repr(node), did_you_mean(str(node), self.texts))
 
     @functools.cached_property
     def places(self) -> dict[Hashable, int]:
@@ -192,7 +198,8 @@ def _of_networkx(graph: networkx.Graph, weight: str | None, order: Any) -> Named
     inserted = list(graph)
     by_text: dict[str, Hashable] = {}
     for node in inserted:
-        twin = by_text.setdefault(text_of(node), node)
+        expect(node == node, "graph", "a name for each node", "nan", "Leave out edges without an end: table.dropna()")
+        twin = by_text.setdefault(text_of(node).strip(), node)
         advice = "Rename one: networkx.relabel_nodes(graph, {old: new})"
         expect(twin == node, "graph", "names that differ as texts", f"{twin!r} and {node!r}", advice)
     doubt, names = "", inserted
@@ -237,7 +244,11 @@ def _of_data(data: Any, weight: str | None) -> NamedGraph:
     scalars = weight is not None and name is None and numbers == data.num_edges > 0
     both = 'edge_attr with a number for each edge. read_graph(data, weight="edge_attr") uses it, weight=None doesn\'t'
     expect(not scalars, "graph", "edge_weight, or no weights", both)
-    edges = _of_edge_index(data.edge_index, data.num_nodes)
+    edge_index = data.edge_index
+    if edge_index is None and isinstance(data.get("adj_t"), Tensor):
+        matrix = data.adj_t.to_sparse_coo().coalesce()
+        edge_index, name, values["adj_t"] = matrix.indices().flip(0), weight and "adj_t", matrix.values()
+    edges = _of_edge_index(edge_index, data.num_nodes)
     of_edges = "edge_index", "edge_attr", "edge_weight", weight
     rows = {key: value for key, value in values.items() if key not in of_edges and len(value) == data.num_nodes}
     return NamedGraph(edges.src, edges.dst, edges.names, _weights(values.get(name), weight), rows)
@@ -261,11 +272,15 @@ def _of_matrix(matrix: Any, weight: str | None) -> NamedGraph:
 
 
 def _of_edge_index(edges: Any, num_nodes: int | None) -> NamedGraph:
-    if isinstance(edges, np.ndarray):
+    if isinstance(edges, np.ndarray) and edges.dtype.kind in "iuf":
         edges = torch.as_tensor(edges.astype(np.int64) if edges.dtype.kind in "iu" else edges)  # torch lacks uint16
-    kind = f"{edges.dtype} {tuple(edges.shape)}" if isinstance(edges, Tensor) else type(edges).__name__
+    kind = f"{edges.dtype} {tuple(edges.shape)}" if isinstance(edges, (Tensor, np.ndarray)) else type(edges).__name__
     fits = isinstance(edges, Tensor) and edges.dim() == 2 and len(edges) == 2 and not edges.dtype.is_floating_point
-    advice = "Pairs of nodes in rows: edges.T. An adjacency matrix: scipy.sparse.coo_array(matrix)"
+    advice = "Pairs of nodes in rows: edges.T. An adjacency matrix: scipy.sparse.coo_array(matrix). "
+    advice += (
+        "Names of nodes: networkx.Graph(pairs), or of a table networkx.from_pandas_edgelist(table, COLUMN, COLUMN)"
+    )
+    advice = "Pass graph.to_networkx()" if hasattr(edges, "to_networkx") else advice
     expect(fits and edges.dtype not in (torch.bool, torch.uint8), "graph", KINDS, kind, advice)
     low, high = (int(end) for end in edges.aminmax()) if edges.numel() else (0, -1)
     both = f"nodes {low} to {high}: either node 0 has no edges, or the first node is 1"
@@ -287,7 +302,8 @@ def _weights(values: Any, name: str | None) -> Tensor | None:
         with reading("weight", f"numbers as {name!r} of edges", ignore):
             values = torch.tensor([float(value) for value in values])
     fits = values.numel() == len(values) and bool(torch.isfinite(values).all())
-    expect(fits, "weight", f"one finite number as {name!r} of each edge", tuple(values.shape), ignore)
+    got = tuple(values.shape) if values.numel() != len(values) else "NaN or infinity"
+    expect(fits, "weight", f"one finite number as {name!r} of each edge", got, ignore)
     values = values.detach().cpu().float().reshape(-1)
     advice = f"A vote can't count against its node: leave out these edges, or their weights: {ignore}"
     expect(bool((values >= 0).all()), "weight", f"numbers >= 0 as {name!r}", f"{float(values.min()):g}", advice)

@@ -12,8 +12,7 @@ from torch_geometric.typing import Adj, OptTensor
 from ..beliefs.layer import NodeBeliefs
 from ..beliefs.rates import layer_of_labels
 from ..errors import check_tensor, expect
-from ..graph import Links
-from ..graph.labels import read_classes
+from ..graph import Links, read_graph
 from ..layer_common import PYG, dropped
 from ..tracing import is_tracing
 from ..typed import Share, Size, typed
@@ -53,10 +52,9 @@ class BeliefConv(nn.Module):
     @typed
     def from_labels(cls, labels: Any, edge_index: Adj, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
         """Make a layer for labels (N, K), and count its rates: see ``graphcaps.nn.BeliefConv.from_labels``."""
-        num_nodes, (edges, _) = len(labels), read_edges(edge_index)
-        classes = read_classes("labels", labels, num_nodes).classes
-        links = links_of_edges(edges, (num_nodes, num_nodes)).links
-        return layer_of_labels(cls, links, classes, iterations, hide)
+        named = read_graph(read_edges(edge_index)[0], num_nodes=len(labels))
+        classes = named.labels(labels)
+        return layer_of_labels(cls, named.links(classes.device), classes, iterations, hide)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""

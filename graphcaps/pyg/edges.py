@@ -95,6 +95,7 @@ def read_edges(edge_index: Adj) -> tuple[torch.Tensor, OptTensor]:
         transposed, values = to_edge_index(edge_index)
         return transposed.flip(0), values
     advice = "Pass data.x and data.edge_index" if hasattr(edge_index, "edge_index") else ""
+    advice = advice or "networkx and others: read_graph(graph).edge_index" * (not isinstance(edge_index, torch.Tensor))
     expect(not advice, "edge_index", "a tensor", type(edge_index).__name__, advice)
     shape = check_tensor("edge_index", edge_index, floating=False).shape
     fits = shape[:1] == (2,) and len(shape) == 2 and not edge_index.is_floating_point()

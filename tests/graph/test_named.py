@@ -2,11 +2,12 @@
 
 import networkx
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 import torch
 
-from graphcaps import InputError, dgl, read_graph
+from graphcaps import InputError, dgl, read_graph, smooth
 from graphcaps.graph import read_labels
 from graphcaps.nn import BeliefConv, CapsuleConv
 
@@ -29,6 +30,12 @@ def test_the_same_graph_comes_from_every_library():
     for graph in map(read_graph, given):
         assert torch.equal(graph.edge_index, EDGES) and torch.equal(graph.weight, WEIGHTS)
         assert graph.names == [0, 1, 2] and not graph.one_way and torch.equal(torch.stack(graph.dgl.edges()), EDGES)
+    one_way, directed = data(num_nodes=3), torch.tensor([[0, 1], [2, 2]])
+    one_way.edge_index, one_way.adj_t = (
+        None,
+        torch.sparse_coo_tensor(directed.flip(0), torch.tensor([1.0, 2.0]), (3, 3)),
+    )
+    assert torch.equal(read_graph(one_way).edge_index, directed) and read_graph(one_way).weight.tolist() == [1, 2]
     for graph in (EDGES, EDGES.numpy(), data(num_nodes=3), networkx.path_graph(3)):
         assert torch.equal(read_graph(graph).edge_index, EDGES) and read_graph(graph).weight is None
     assert read_graph(scipy.sparse.coo_array(([1.0], ([0], [1])), shape=(2, 2))).one_way
@@ -65,15 +72,42 @@ def test_a_graph_of_names_gives_a_layer_the_arrays_that_are_made_by_hand(graph):
         torch.testing.assert_close(one, other)
 
 
+def test_tables_of_pandas_are_read_by_their_index_in_any_order_of_rows():
+    table = pandas.DataFrame({"x": [3.0, 1.0, 2.0], "kind": ["c", "a", None]}, index=["c", "a", "b"])
+    pieces = [table["kind"], table["kind"].astype("category"), table["kind"].astype("string"), table[["kind"]]]
+    read, by_hand = read_graph(NAMED), {"a": 0, "b": -1, "c": 1}
+    for labels in (*pieces, table["kind"].dropna(), table["kind"].to_dict()):
+        assert read.labels(labels).flatten().tolist() == [by_hand[name] for name in read.names] == [-1, 0, 1]
+    assert read.features(table[["x"]]).flatten().tolist() == read.features(table["x"]).flatten().tolist() == [2, 1, 3]
+    p = pandas.DataFrame([[0.2, 0.8], [0.9, 0.1], [0.5, 0.5]], index=table.index)
+    graph, labels = read_graph(NAMED, order=table.index.tolist()), {"a": 0}
+    torch.testing.assert_close(smooth(NAMED, np.log(p), labels).p, smooth(graph, np.log(p), labels).p[[2, 1, 0]])
+    numbers = pandas.Series([1, None, 0], dtype="Int64")
+    assert read_graph(EDGES).labels(numbers).tolist() == [[1], [-1], [0]]
+    with pytest.raises(InputError, match="feat: expected a tensor, got DataFrame. Convert it: .*to_numpy"):
+        CapsuleConv(1, 4, num_caps=3)(read.dgl, table[["x"]])
+    assert read_graph(EDGES).labels({2: [1, 0]}).tolist() == [[-1, -1], [-1, -1], [1, 0]]
+
+
 CLUB, FROM_ONE = networkx.karate_club_graph(), networkx.path_graph([1, 2])
 ONE_WAY, TYPES = torch.sparse_coo_tensor([[0], [1]], [1.0], (3, 3)), {("a", "x", "b"): ([0], [0])}
 WRONG = {
     "either 'b', 'a', 'c' as inserted, or 'a', 'b', 'c' as sorted": lambda: read_graph(NAMED).rows("x", [1, 2, 3]),
     "differ as texts, got 1 and '1'": lambda: read_graph(networkx.Graph([(1, "1")])),
+    "differ as texts, got 'a' and 'a '": lambda: read_graph(networkx.Graph([("a", "a ")])),
+    "got nan. Leave out edges": lambda: read_graph(networkx.Graph([("a", float("nan"))])),
+    "got NaN or infinity": lambda: read_graph(networkx.Graph([(0, 1, {"weight": float("nan")})])),
     "got '2'. The graph's name is 2": lambda: read_graph(FROM_ONE).rows("x", {1: 1, "2": 2}),
+    "an index 2, 1, 0 that either names nodes": lambda: read_graph(EDGES).labels(pandas.Series([1, 0, 0], [2, 1, 0])),
+    "got 7. Leave other rows out. If row k is": lambda: read_graph(NAMED).labels(pandas.Series([1, 0], [7, 9])),
+    "one row for each node, got an index with": lambda: read_graph(NAMED).labels(pandas.Series([1, 0], ["a", "a"])),
+    "log_p: expected rows in an order that is certain": lambda: smooth(NAMED, torch.zeros(3, 2), {"a": 0}),
+    "Names of nodes: networkx.Graph(pairs)": lambda: read_graph(np.array([["a", "b"]] * 2)),
+    "got 'nan'. If it means unknown, pass None": lambda: read_labels("labels", ["a", "nan", "b"], 3),
+    "got ' b'. If it means unknown": lambda: read_labels("labels", ["a", "b", " b"], 3),
+    "whose order is 10, 2. Pass them as numbers": lambda: read_graph(EDGES).labels(["10", "2", "2"]),
     "none for 'c'": lambda: read_graph(NAMED).rows("x", {"a": 1, "b": 2}),
     "got 3. Row k for node k needs x[1:]; else, row 0 is node 1": lambda: read_graph(FROM_ONE).rows("x", [0, 1, 2]),
-    "got 1, which is the name of node 0, and the number of 2": lambda: read_graph(FROM_ONE).place(1),
     "an attribute of nodes (club), got 'klub'. Did you mean 'club'": lambda: read_graph(CLUB).labels("klub"),
     "got -2. A vote can't count against": lambda: read_graph(networkx.Graph([(0, 1, {"weight": -2})])),
     "'weight' on each edge, got some without": lambda: read_graph(networkx.Graph([(0, 1, {"weight": 1}), (1, 2)])),
@@ -87,6 +121,7 @@ WRONG = {
     "pass labels.argmax(1), with -1 where unknown": lambda: read_labels("labels", np.eye(3), 3),
     "a type that can hold -1, got uint8": lambda: read_labels("labels", torch.zeros(3).byte(), 3),
     "or -1 if unknown, got -2": lambda: read_labels("labels", [0, -2, 1], 3),
+    "class numbers, got a mask": lambda: read_graph(data(seen=torch.arange(3) > 1, num_nodes=3)).labels("seen"),
     "labels (N=3, K), got (2,)": lambda: read_labels("labels", [0, 1], 3),
     "whole numbers, or NaN, got fractions": lambda: read_labels("labels", [0.5, 1, 1], 3),
 }  # fmt: skip

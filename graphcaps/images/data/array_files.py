@@ -16,6 +16,7 @@ import numpy as np
 
 from ...errors import expect, reading
 from ...files import check_file, contents, replacing
+from ...graph.labels import is_unknown
 from .listing import PART_OF
 from .splits import PARTS
 from .tables import NUMBERS_OF_IMAGES, Table, label_of_pixels
@@ -66,7 +67,14 @@ def read_arrays(
 
 def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:
     """Check images and labels, save them in ``root`` if they aren't there yet, and return the data set's name."""
-    pixels = as_pixels(np.asarray(images), "images")
+    if hasattr(labels, "iloc"):  # a Series of pandas
+        index = labels.index.tolist()
+        certain = index == [*range(len(index))] or {*index} != {*range(len(index))}
+        advice = "Pass labels.sort_index() if the index numbers images, or labels.to_numpy() if row k is of image k"
+        expect(certain, "labels", "rows in an order that is certain", f"the index {index[:3]}", advice)
+    with reading("images", "arrays of one shape"):
+        arrays = np.asarray(images)
+    pixels = as_pixels(arrays, "images")
     classes = as_labels(np.asarray(labels), len(pixels), "labels")
     digest = hashlib.sha256(f"{pixels.shape} {classes.tolist()}".encode() + pixels.tobytes()).hexdigest()[:8]
     path = root / f"arrays-{digest}.npz"
@@ -114,6 +122,8 @@ def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
         labels = labels.astype(str)
     if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
         labels = labels.astype(np.int64)
+    unknown = sum(map(is_unknown, labels.flat)) if labels.dtype.kind in "Of" else 0
+    expect(not unknown, name, "a label for each image", f"{unknown} of {count} without", "Leave out these images")
     advice = "Convert them: numpy.asarray(labels).astype(str)"
     expect(labels.dtype.kind in "iuU", name, "whole numbers or text", labels.dtype, advice)
     if labels.dtype.kind in "iu":

@@ -13,7 +13,7 @@ from torch.nn.functional import interpolate
 
 from ...errors import GraphcapsError, check_name, did_you_mean, expect, reading
 from ...files import check_file
-from ...names import DATASETS, own_images
+from ...names import DATASETS, OWN_KINDS, own_images
 from .array_files import as_pixels, read_arrays
 from .augment import in_fixed_places, in_frame
 from .images import Images, Pairs
@@ -88,7 +88,7 @@ def load_images(
 
 def _load_named(name: str, root: Path, download: bool) -> ImageSplits:
     """Read one of ``DATASETS`` and split it."""
-    check_name("dataset", name, list(DATASETS))
+    check_name("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_KINDS)])
     spec = DATASETS[name]
     if spec.source == "digits":
         train, test = _read_digits()

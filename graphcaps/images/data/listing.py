@@ -50,7 +50,12 @@ def list_folder(path: Path) -> pandas.DataFrame:
     inner = dict[str, set[str]]()  # the folders at the top, and the folders with images in each
     for top, *below in filter(None, folders):
         inner.setdefault(top, set()).update(below[:1])
-    expect(len(inner) > 0, str(path), "a folder per class, with its images", f"no folder of images{_in_words(omitted)}")
+    expect(
+        len(inner) > 0,
+        str(path),
+        "a folder per class, with its images",
+        f"no folder of images, but {len(files)} images{_in_words(omitted)}",
+    )
     parts = {} if part else _parts(str(path), inner)
     shared = [name for name, count in Counter(name for names in inner.values() for name in names).items() if count > 1]
     fits = parts or len(inner) == 1 or (len(shared) < 2 and not any(name.lower() in PART_OF for name in shared))
@@ -92,6 +97,9 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
         ids = [k for k, name in enumerate(names) if name in NUMBERS_OF_IMAGES]
         images = _find(top, [table.cells(1)[k] for k in ids])
         file = next((k for k, image in zip(ids, images, strict=True) if image), None)
+        wanted, got = "names of images, or pixels", f"{table.cells(1)}, where no image, or several, are called so"
+        fits = file is not None or len(names) > len(ids) + 1
+        expect(fits, str(path), wanted, got, "Write their paths, relative to the table, into a column file")
     if file is None:
         return None
     if label_column:
@@ -111,12 +119,14 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
         got = f"{counts[(counts == 1).idxmin()]} of them"
         table.check(counts == 1, others[0], "a 1 for one class", got, advice)
         labels = ones.set_axis([table.cells(0)[k] for k in others], axis=1).idxmax(axis=1)
-    table.check(labels != "", label or 0, "a label for each image")
+    table.check(~labels.isin(["", "-1", "-1.0"]), label or 0, "a label for each image")
+    advice = "Save images of several classes as arrays: npz:PATH. If it is one class, rename it"
+    table.check(~labels.str.contains("|", regex=False), label or 0, "one class for each image", "", advice)
     parts = pandas.Series("train", frame.index) if part is None else frame[part].str.lower()
     table.check(parts.isin(list(PART_OF)), part or 0, ", ".join(PART_OF))
     files = [image or top / name for image, name in zip(_find(top, [*frame[file]]), frame[file], strict=True)]
     listed = pandas.DataFrame({"file": files, "label": labels.map(clean), "split": parts.map(PART_OF)})
-    if group_by.lower() in names:
+    if group_by and group_by.lower() in names:
         listed["group"] = frame[names.index(group_by.lower())]
     several = listed.groupby("file")["label"].transform("nunique") > 1
     if several.any():
@@ -128,8 +138,9 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
 
 
 def _at(folder: Path, name: str) -> Path | None:
-    """The file of this path in the folder; None if there is none."""
-    return folder / name if name and os.path.isfile(folder / name) else None
+    """The file of this path, perhaps one of Windows, in the folder; None if there is none."""
+    places = (folder / text for text in (name, name.replace("\\", "/")) if text and os.path.isfile(folder / text))
+    return next(places, None)
 
 
 def _find(folder: Path, names: list[str]) -> list[Path | None]:

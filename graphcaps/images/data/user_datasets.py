@@ -116,9 +116,9 @@ def _decode(files: list[Path], size: int | None, channels: int | None) -> Decode
     Without ``channels``, they are grey if no file has colour.
     """
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
-        probed = pool.map(lambda file: _value_or_reason(size_and_colour, file), files)
+        probed = [*pool.map(lambda file: _value_or_reason(size_and_colour, file), files)]
         heads = [head for head in probed if not isinstance(head, str)]
-        expect(len(heads) > 0, str(files[0].parent), "an image that can be read", "none")
+        expect(len(heads) > 0, str(files[0].parent), "an image that can be read", f"none: {probed[:1]}")
         height, width = common_size(np.array([head[:2] for head in heads]), size)
         shape = channels or (3 if any(head[2] for head in heads) else 1), height, width
         bad, pixels = {}, np.zeros((len(files), *shape), np.uint8)
