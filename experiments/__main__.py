@@ -26,7 +26,6 @@ ON_GRAPHS = {
 }
 OTHERS = {
     "overview": "a table of all tasks and routings, and of networks without capsules; about 15 hours on a core",
-    "pruning RUN": "accuracy of a run's network if each child keeps only its strongest edges; compact, paper or deep",
     "robustness RUN": "accuracy of a run's network on turned, shifted, noisy, scrambled or affNIST-style test images",
     "pretrained RUN": "make a run's network one that comes with graphcaps",
     "trainings RUN...": "add result.json of these run folders to results/trainings.json",
@@ -57,7 +56,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, metavar="N", help="on graphs: trainings with the chosen settings")
     parser.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")
     parser.add_argument("--only", nargs="+", default=(), metavar="TASK", help="only these graphs, tasks or test images")
-    parser.add_argument("--keep", nargs="+", type=int, default=(1, 2, 3, 5), help="for pruning: edges of a child")
     return parser
 
 
@@ -91,7 +89,7 @@ def make(args: argparse.Namespace) -> str:
         return add_trainings(args.runs)
     from experiments import pretrained
     from experiments.run import Place
-    from experiments.tasks import images, overview, pruning, robustness
+    from experiments.tasks import images, overview, robustness
 
     place = Place(args.data, args.cache, **{"processes": 1} if args.quick else {})
     folder = args.cache if args.quick or args.seeds or args.only else args.to
@@ -101,13 +99,11 @@ def make(args: argparse.Namespace) -> str:
         return write({name: task.result(place, args.seeds, args.quick, args.only)}, task.markdown, folder)
     if name == "overview":
         return write({name: overview.results(place, args.only)}, overview.markdown, folder)
-    if name not in ("pretrained", "pruning", "robustness"):
+    if name not in ("pretrained", "robustness"):
         plan = read_plan(name)
         return write({plan.name: images.results(plan, place)}, images.markdown, args.to)
     expect(len(args.runs) == 1, name, "one run folder", len(args.runs))
     run = images.Run.open(args.runs[0])
-    if name == "pruning":
-        return write({name: pruning.of_run(run, place, tuple(args.keep))}, pruning.markdown, args.to)
     if name == "robustness":
         return write(robustness.of_run(run, place, args.only), robustness.markdown, run.results / "evaluate")
     return pretrained.write(run, args.data)

@@ -19,6 +19,6 @@ def test_a_line_comes_at_every_interval_with_the_time_left(monkeypatch, capsys):
 
 def test_short_and_silent_work_prints_nothing(capsys):
     for show in (True, False):
-        with progress.bar("pruned networks", show) as on_progress:
+        with progress.bar("a title", show) as on_progress:
             on_progress(0.5)
     assert capsys.readouterr() == ("", "")
