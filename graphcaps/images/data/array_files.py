@@ -10,7 +10,7 @@ import logging
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def read_arrays(
     return np.ascontiguousarray(whole.transpose(0, 3, 1, 2)), classes, table
 
 
-def write_arrays(images: ArrayLike, labels: ArrayLike, root: Path) -> str:
+def write_arrays(images: ArrayLike, labels: Any, root: Path) -> str:
     """Check images and labels, save them in ``root`` if they aren't there yet, and return the data set's name."""
     if hasattr(labels, "iloc"):  # a Series of pandas
         index = labels.index.tolist()
