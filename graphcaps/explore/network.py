@@ -48,7 +48,7 @@ MEASURED = (
     "equal_shares",
     "trained_with_equal_shares",
     "routing_gain",
-    "cnn_ahead",
+    "cnn_accuracy",
     "shown_ranks",
     "singles_alone_above_threshold",
     "test_accuracy",

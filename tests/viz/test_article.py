@@ -105,7 +105,7 @@ def test_the_numbers_of_each_screen_are_those_of_the_weights(page, routed):
     trained = [found["trained_with_equal_shares"], found["test_accuracy"]]  # the control is in experiments/LOG.md
     rates = [
         100 * abs(rate)
-        for rate in (*trained, *found["routing_gain"], found["cnn_ahead"], found["singles_alone_above_threshold"])
+        for rate in (*trained, *found["routing_gain"], found["cnn_accuracy"], found["singles_alone_above_threshold"])
     ]
     assert shown[10:] == pytest.approx(rates, abs=0.051) and found["empty_without_answer"] == 1
     assert text(page, "[data-live=rank]").endswith(f"number {found['shown_ranks'][10]}.")

@@ -161,11 +161,11 @@ const LIVE = {
   },
   fails: () => (alone ? texts.fails(percent(alone, 1)) : ""),
   rank: (rank = shown_ranks?.[state.shown.at]) => (rank ? texts.rank(rank) : ""),
-  limits: () => (gain ? texts.limits(...[...gain, ahead].map((part) => percent(part, 2))) : ""),
+  limits: () => (gain ? texts.limits(...[...gain, cnn].map((part) => percent(part, 2))) : ""),
 };
 
 // What routing is worth, measured: rows of a text, a value with equal shares, and one with routing.
-const { equal_shares: pairs, trained_with_equal_shares: control, singles_alone_above_threshold: alone, routing_gain: gain, cnn_ahead: ahead, test_accuracy, shown_ranks } = network.measured ?? {},
+const { equal_shares: pairs, trained_with_equal_shares: control, singles_alone_above_threshold: alone, routing_gain: gain, cnn_accuracy: cnn, test_accuracy, shown_ranks } = network.measured ?? {},
   rate = (part) => `${percent(part, 1)} %`,
   ends = (...values) => values.map((value) => fixed(value, 2)).join(", "),
   rows = [
