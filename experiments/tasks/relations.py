@@ -99,7 +99,7 @@ _BELIEFS = [
 ]
 SETTINGS = dict.fromkeys(NETWORKS, _OTHERS) | dict.fromkeys(("capsules", "unit votes", "mutual"), _ROUTED)
 SETTINGS["beliefs"] = _BELIEFS
-EPOCHS = 150
+EPOCHS = 500
 PARTS = 8
 """Number of parts of a node if labels have no parts of their own."""
 
