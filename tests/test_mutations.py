@@ -129,8 +129,8 @@ MUTATIONS = [
     Mutation(
         "spherical: logits that grow with the votes",
         "algorithms/spherical.py",
-        "torch.where(some, mean, 1).rsqrt()",
-        "torch.ones_like(mean)",
+        "per_root(squares / count.clamp_min(1))",
+        "torch.ones_like(squares)",
         "test_routings.py longer_votes and spherical-torch",
     ),
     Mutation(

@@ -11,12 +11,13 @@ from graphcaps.algorithms.base import rule_of
 from graphcaps.algorithms.by_name import ROUTINGS, as_routing
 from graphcaps.algorithms.votes import Votes
 from graphcaps.graph import links_of_graph
+from graphcaps.names import ENGINES
 from graphcaps.routing import EM, Inverted, LinearVotes, Parents, Routing, Spherical
 
 
 def routings_and_engines() -> list[tuple[str, str]]:
     """Every routing with every engine that it has for votes given as a tensor, and the oracle."""
-    engines = ["oracle", "dgl", "torch"]
+    engines = ["oracle", *(name for name in ENGINES if name not in ("auto", "fused"))]
     return [
         (name, engine)
         for name, kind in ROUTINGS.items()

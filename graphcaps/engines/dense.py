@@ -37,7 +37,8 @@ class DenseEdges(AlignedEdges):
         return self.votes.grid(self.links).to(dtype).movedim(0, -2).contiguous()  # (I, J, *, D) -> (J, *, I, D)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
-        return torch.matmul(c.unsqueeze(-2), u_hat).squeeze(-2)  # (J, *, 1, I) (J, *, I, D) -> (J, *, D)
+        c = c.to(u_hat.dtype).unsqueeze(-2)  # ``child_topk`` gives bool
+        return torch.matmul(c, u_hat).squeeze(-2)  # (J, *, 1, I) (J, *, I, D) -> (J, *, D)
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
         return torch.matmul(u_hat, v.unsqueeze(-1)).squeeze(-1)  # (J, *, I, D) (J, *, D, 1) -> (J, *, I)

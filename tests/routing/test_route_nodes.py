@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphcaps import dgl, engine
+from graphcaps import InputError, dgl, engine
 from graphcaps.algorithms.votes import NodeVotes
 from graphcaps.graph import links_of_graph
 from graphcaps.routing import Attention, Dynamic, Spherical, Uniform, route_nodes
@@ -37,6 +37,12 @@ def on_engine(name, graph, z, scale, routing, cotangent, per_edge):
         routed = route_nodes(links_of_graph(graph), NodeVotes(*learned[:2], per_edge), routing, coupling=True)
     slopes = torch.autograd.grad(routed.s, learned, cotangent, materialize_grads=True, allow_unused=True)
     return routed.s.detach(), routed.coupling, *slopes
+
+
+@pytest.mark.parametrize(("per_edge", "rows"), [(False, TARGETS), (False, EDGES), (True, SOURCES)])
+def test_votes_of_other_nodes_are_an_error_before_a_kernel_reads_them(per_edge, rows):
+    with pytest.raises(InputError, match=f"votes.u: expected a row for each of .* got {rows}"):
+        route_nodes(links_of_graph(random()), NodeVotes(torch.ones(rows, 3, 4), per_edge=per_edge), Spherical())
 
 
 # K and D are powers of two or not: the kernels add up their products in different ways.
