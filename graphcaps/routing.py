@@ -204,11 +204,11 @@ def route_nodes(
     Raises:
         InputError: an ``engine`` block's engine can't run this call, or votes have too many or too few rows.
     """
-    # Kernels would read beyond the end of what has fewer rows.
-    rows, of = (links.num_edges, "edges") if votes.per_edge else (links.num_children, "source nodes")
-    expect(len(votes.u) == rows, "votes.u", f"a row for each of {rows} {of}", len(votes.u))
-    prior = links.num_edges if votes.prior is None else len(votes.prior)
-    expect(prior == links.num_edges, "votes.prior", f"a row for each of {links.num_edges} edges", prior)
+    if not (links.traced or is_tracing()):  # kernels would read beyond the end of what has fewer rows
+        rows, of = (links.num_edges, "edges") if votes.per_edge else (links.num_children, "source nodes")
+        expect(len(votes.u) == rows, "votes.u", f"a row for each of {rows} {of}", len(votes.u))
+        prior = links.num_edges if votes.prior is None else len(votes.prior)
+        expect(prior == links.num_edges, "votes.prior", f"a row for each of {links.num_edges} edges", prior)
     rule, requested = rule_of(routing), REQUESTED.get()
     reason = "couplings of single iterations, for an observer" if watched() else kernels.needs(links, votes, rule)
     if requested in ("auto", "fused") and not reason and rule is not None:
