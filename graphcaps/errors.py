@@ -123,8 +123,8 @@ def warn_of_nan(result: Tensor, **given: Tensor | None) -> None:
     names = [name for name, x in dense.items() if bool(x.isnan().any())]
     causes = f"NaN in {' and '.join(names)}"
     if not names:
-        largest, name = max((float(x.abs().max()), name) for name, x in dense.items())
-        causes = f"numbers whose squares overflow: {name} is up to {largest:g}. Scale it down, or use float64"
+        sizes = ", ".join(f"{name} is up to {float(x.abs().max()):g}" for name, x in dense.items())
+        causes = f"weights that are NaN, or numbers whose squares overflow: {sizes}"
     warn(f"the result is NaN in places, because of {causes}")
 
 

@@ -243,7 +243,7 @@ def test_a_list_of_files_has_its_columns_found_by_their_names_and_keeps_groups_t
     assert splits.class_names == ("cat", "dog") and sum(map(len, groups)) == len(set.union(*groups)) == 6
     files = [f"all/im{k}.png,{'ab'[k % 2]}" for k in range(24)]
     own.write_text("\n".join([",file,label", *(f"{k},{row}" for k, row in enumerate(files))]))
-    assert "group" not in loaded(own, "csv").files  # by the index that pandas writes, which has no name
+    assert "group" not in loaded(own, "csv").files  # the index that pandas writes has no name
     own.write_text("\n".join(["file,label", *files, "all/im0.png,b"]))
     refuses("csv", own, r"row 26, .* each image in one class, got .*im0.png in a \(row 2\), b \(row 26\)")
     own.write_text("\n".join(["file,label", *files, f"{'a' * 300},b"]))

@@ -1,4 +1,4 @@
-"""What users have is accepted: pictures to explain, trained networks for other classes, other graphs."""
+"""The package accepts what users have: pictures to explain, trained networks for other classes, other graphs."""
 
 import networkx
 import pytest

@@ -25,7 +25,7 @@ from ..viz.routing.selection import CHOOSES
 from .hidden_edges import Trained, train_on_hidden_edges
 
 DRAWS, ROUNDS = 4, 40  # random graphs; rounds in which half of the edges swap ends with the other half
-LEAST = 0.05  # by which the graph must be above all random graphs, by the range of these, and by 1 / sqrt(E)
+LEAST = 0.05  # the graph must be above all random graphs by this, by the range of these, and by 1 / sqrt(E)
 
 
 class Chance(NamedTuple):

@@ -124,7 +124,7 @@ class Table:
 
 
 def label_of_pixels(table: Table, label_column: str) -> int | None:
-    """Find the column of labels in a table of pixels, None if it has none, and whether the table has a header."""
+    """Find the column of labels in a table of pixels, None if it has none, and set whether the table has a header."""
     names = table.names
     label = table.chosen(label_column) if label_column else table.named("label")
     others = [name for k, name in enumerate(names) if k != label]
