@@ -20,7 +20,7 @@ from ..layer_common import DGL, HasConstants, Names, check_dtype, check_edge_wei
 from ..tracing import is_tracing, uncompiled
 from ..typed import Share, Size, typed
 from .exchange import Exchange, Rates, mean_of_graph
-from .rates import DEGREES, LEAST, counted_rates, counted_states, degree_classes, labels_of, layer_of_labels
+from .rates import DEGREES, LEAST, counted_rates, counted_states, degree_classes, labels_of, layer_of_labels, propagated
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 KNOWN = 30.0  # logit of a known label, which no evidence changes
@@ -84,16 +84,16 @@ class NodeBeliefs(HasConstants):
 
     def forward(self, links: Links, feat: Tensor, edge_weight: Tensor | None, members: Links) -> tuple[Tensor, Tensor]:
         """Return beliefs (N, K, D) and detached couplings c (E, 1, K). ``members`` links each node to its graph."""
-        z = self.bias + self._logits(feat, links.num_parents)  # (N, K, D), what a node's own features or labels say
-        z = at_least_float32(z if self.by_degree is None else z + self.by_degree[degree_classes(links)])
-        z = z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
-        warn_of_parallel_edges(links)
         if edge_weight is None:
-            weight = z.new_ones(links.num_edges, 1)
+            edge_weight = self.bias.new_ones(links.num_edges)
         else:
             check_edge_weight(edge_weight, links.num_edges)
-            weight = edge_weight.reshape(-1, 1).to(z.dtype)
-        exchange = self._exchange(links, z, weight, members)
+        weight = edge_weight.reshape(-1, 1)
+        z = self.bias + self._logits(feat, links, weight)  # (N, K, D), what a node's own features or labels say
+        z = at_least_float32(z if self.by_degree is None else z + self.by_degree[degree_classes(links)])
+        z = self._without_missing(z)
+        warn_of_parallel_edges(links)
+        exchange = self._exchange(links, z, weight.to(z.dtype), members)
         observer, h = observer_on_nodes(links, self.num_caps), z.softmax(-1)
         m, field = h.index_select(0, links.src), exchange.field(h)
         for r in range(self.iterations):
@@ -120,11 +120,19 @@ class NodeBeliefs(HasConstants):
         pairs = (nu * rates.rho * mean / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
         return Exchange(links, members, rates, z, weight, relative, pairs)
 
-    def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
+    def _without_missing(self, z: Tensor) -> Tensor:
+        """Logits (*, K, D), -inf for states that a capsule doesn't have."""
+        return z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
+
+    def _logits(self, feat: Tensor, links: Links, weight: Tensor) -> Tensor:
         check_tensor(self.names.feat, feat, floating=False, sparse=self.weight is not None)
-        shape = tuple(feat.shape)
+        shape, num_nodes = tuple(feat.shape), links.num_parents
         if self.weight is None and feat.dim() < 3:
-            return self.logits_of_labels(labels_of(self.names.feat, feat, num_nodes, self.num_caps))
+            known = at_least_float32(self.logits_of_labels(labels_of(self.names.feat, feat, num_nodes, self.num_caps)))
+            frequencies = self._without_missing(at_least_float32(self.bias)).softmax(-1)
+            drawn = self.rates * frequencies.square().sum(1)  # by each capsule, in comparison to epsilon
+            found = propagated(links, known / KNOWN, frequencies, weight.to(known.dtype), self.iterations)
+            return known + (drawn / (drawn.sum() + self.learned[0])).unsqueeze(1) * found
         if self.weight is None:
             logits = num_nodes, self.num_caps, self.out_feats
             expect(shape == logits, self.names.feat, f"logits (N, K, D) = {logits}, or labels (N, K)", shape)
