@@ -91,6 +91,23 @@ def test_logits_may_be_given_and_sparse_features_do_as_dense_ones(draw):
         torch.testing.assert_close(other(GRAPH, feat), layer(GRAPH, x))
 
 
+def test_labels_add_those_that_propagation_finds_by_the_share_of_edges_that_their_capsule_draws(draw):
+    layer, weight = layer_of(in_feats=None), draw(len(SRC)).abs()
+    labels = torch.tensor([[0, -1, 2], [-1, 2, 3], [-1, 1, -1], [2, -1, 1], [-1, -1, -1], [-1, -1, 0], [-1, -1, 0]])
+    truth, bias = (labels.unsqueeze(2) == torch.arange(D)).double(), layer.beliefs.bias.detach().clone()
+    bias[1, 3] = -torch.inf
+    adjacency, h, f = torch.zeros(N, N).double(), truth, bias.softmax(1)
+    for u, v, w in zip(SRC, DST, weight, strict=True):
+        adjacency[v, u] += w
+    scale = adjacency.sum(1) ** -0.5
+    for _ in range(T):
+        h = 0.9 * torch.einsum("v,vu,u,ukd->vkd", scale, adjacency, scale, h) + 0.1 * truth
+    drawn, reached = layer.beliefs.rates * f.square().sum(1), h.sum(2, keepdim=True)  # no path from 3 to 5 and 6
+    found = (h / reached + 0.01 * f + 1e-30).log().where(reached > 0, 0)
+    z = 30 * truth + (drawn / (drawn.sum() + layer.beliefs.learned[0])).unsqueeze(1) * found
+    torch.testing.assert_close(layer(GRAPH, labels, weight), layer(GRAPH, z, weight))
+
+
 def test_watching_it_records_beliefs_and_couplings_and_changes_nothing(draw):
     layer, x = layer_of(), draw(N, F)
     with graphcaps.watch(layer) as seen:
