@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -82,6 +83,12 @@ class NodeBeliefs(HasConstants):
         """The current rho, (K,) > 0."""
         return self.log_rates.exp()
 
+    @property
+    def prior(self) -> Tensor:
+        """The current b (K, D), -inf for states that a capsule doesn't have."""
+        missing = torch.arange(self.out_feats, device=self.bias.device) >= self.states.unsqueeze(1)
+        return at_least_float32(self.bias).masked_fill(missing, -torch.inf)
+
     def forward(self, links: Links, feat: Tensor, edge_weight: Tensor | None, members: Links) -> tuple[Tensor, Tensor]:
         """Return beliefs (N, K, D) and detached couplings c (E, 1, K). ``members`` links each node to its graph."""
         if edge_weight is None:
@@ -89,19 +96,16 @@ class NodeBeliefs(HasConstants):
         else:
             check_edge_weight(edge_weight, links.num_edges)
         weight = edge_weight.reshape(-1, 1)
-        z = self.bias + self._logits(feat, links, weight)  # (N, K, D), what a node's own features or labels say
-        z = at_least_float32(z if self.by_degree is None else z + self.by_degree[degree_classes(links)])
-        z = self._without_missing(z)
+        z = self.prior + self._logits(feat, links, weight)  # (N, K, D), what a node's own features or labels say
+        z = z if self.by_degree is None else z + self.by_degree[degree_classes(links)]
         warn_of_parallel_edges(links)
         exchange = self._exchange(links, z, weight.to(z.dtype), members)
         observer, h = observer_on_nodes(links, self.num_caps), z.softmax(-1)
         m, field = h.index_select(0, links.src), exchange.field(h)
+        # An iteration is computed again for its gradient, so that only its messages are kept.
+        step = exchange.step if is_tracing() else partial(checkpoint, exchange.step, use_reentrant=False)
         for r in range(self.iterations):
-            # An iteration is computed again for its gradient, so that only its messages are kept.
-            if is_tracing():
-                h, m, field, explained = exchange.step(h, m, field)
-            else:
-                h, m, field, explained = checkpoint(exchange.step, h, m, field, use_reentrant=False)
+            h, m, field, explained = step(h, m, field)
             shares = explained.detach().clamp_min(torch.finfo(z.dtype).tiny)  # no 0 / 0 if no capsule explains an edge
             c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
@@ -120,16 +124,12 @@ class NodeBeliefs(HasConstants):
         pairs = (nu * rates.rho * mean / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
         return Exchange(links, members, rates, z, weight, relative, pairs)
 
-    def _without_missing(self, z: Tensor) -> Tensor:
-        """Logits (*, K, D), -inf for states that a capsule doesn't have."""
-        return z.masked_fill(torch.arange(self.out_feats, device=z.device) >= self.states.unsqueeze(1), -torch.inf)
-
     def _logits(self, feat: Tensor, links: Links, weight: Tensor) -> Tensor:
         check_tensor(self.names.feat, feat, floating=False, sparse=self.weight is not None)
         shape, num_nodes = tuple(feat.shape), links.num_parents
         if self.weight is None and feat.dim() < 3:
             known = at_least_float32(self.logits_of_labels(labels_of(self.names.feat, feat, num_nodes, self.num_caps)))
-            frequencies = self._without_missing(at_least_float32(self.bias)).softmax(-1)
+            frequencies = self.prior.softmax(-1)
             drawn = self.rates * frequencies.square().sum(1)  # by each capsule, in comparison to epsilon
             found = propagated(links, known / KNOWN, frequencies, weight.to(known.dtype), self.iterations)
             return known + (drawn / (drawn.sum() + self.learned[0])).unsqueeze(1) * found
@@ -179,9 +179,14 @@ class BeliefConv(nn.Module):
 
     Capsule k of node v is a distribution h_vk over D states. An edge has a cause in one capsule, or none, and how often
     a capsule causes an edge depends on the states of its two ends: two friends may share a school or a club. It isn't
-    known which capsule it is. z_v = x_v W + b are the logits from v's own features. On edge e = (u, v), u tells v the
-    belief m_e, which leaves out what v told u on the reverse edge e'. The layer starts with h = softmax(z), m_e = h_u
-    and f = n, and each iteration computes
+    known which capsule it is. z_v = x_v W + b are the logits from v's own features. From labels, z_v = b + by_degree +
+    pi_k log(p_vk + 0.01 softmax(b_k)), and 30 more at a known label: p_vk are the labels that T steps of label
+    propagation find (Zhou et al. 2004, NIPS; alpha = 0.9), without the logarithm where no path leads to a label, and
+    pi_k = rho_k s_k / (epsilon + sum over l of rho_l s_l) is the share of edges that capsule k causes, where s_k is the
+    sum of squares of softmax(b_k). Few labels would leave belief propagation without a start.
+
+    On edge e = (u, v), u tells v the belief m_e, which leaves out what v told u on the reverse edge e'. The layer
+    starts with h = softmax(z), m_e = h_u and f = n, and each iteration computes
 
         a_ek = max(0, <m_ek A_k, m_e'k>)                       1 if the ends are in the same state, unless A was learned
         w_ek = g log(1 + rho_k / (epsilon + sum over l != k of rho_l a_el))
