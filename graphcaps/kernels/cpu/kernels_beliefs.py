@@ -8,7 +8,6 @@ from .kernel_cache import compiled
 from .parts import inlined
 from .simd import (
     add_outer,
-    dot_groups,
     exp,
     fma,
     get,
@@ -41,7 +40,7 @@ def look_ahead(rows, k, x):
 @inlined
 def explained_by(rows, own, told):
     """Return <own A, told> of each capsule, (K,)."""
-    return dot_groups(times_table(own, rows.ratio, rows.K), told, rows.K)
+    return sum_of_groups(times_table(own, rows.ratio, rows.K) * told, rows.K)
 
 
 @inlined
@@ -59,7 +58,7 @@ def softmax_of_groups(x, rows):
 
 @inlined
 def softmax_backward_of_groups(h, dh, rows):
-    return h * (dh - spread(dot_groups(h, dh, rows.K), rows.ROW))
+    return h * (dh - spread(sum_of_groups(h * dh, rows.K), rows.ROW))
 
 
 @compiled
@@ -131,7 +130,7 @@ def beliefs_backward(
             logarithm, sent = log1p(odds), slope
             if len(dfollowing) > 0:
                 sent = slope - load(slopes, place, ROW)
-            dstrength = dot_groups(sent, load(evidence, place, ROW), K)
+            dstrength = sum_of_groups(sent * load(evidence, place, ROW), K)
             weighted = spread(gain * weight * logarithm, ROW)
             add_outer(devidence, weighted * own, sent, K)
             back = weighted * times_table(sent, rows.evidence, K)

@@ -293,17 +293,6 @@ def max_of_groups(typing, x, groups):
 
 
 @intrinsic
-def dot_groups(typing, x, y, groups):
-    """``dot_groups(x, y, groups)``: ``sum_of_groups(x * y, groups)``."""
-    count = len(groups)
-
-    def emit(builder, x, y, _):
-        return _fold(builder, builder.fmul(x, y), count, ir.IRBuilder.fadd, 0.0)
-
-    return Vector(x.dtype, count)(x, y, groups), _code(emit)
-
-
-@intrinsic
 def spread(typing, x, width):
     """``spread(x, width)``: each lane of x repeated, so that there are len(width) lanes."""
     lanes = len(width)
