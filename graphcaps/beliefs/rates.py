@@ -49,11 +49,14 @@ def propagated(links: Links, known: Tensor, frequencies: Tensor, weight: Tensor,
 
     ``known`` (N, K, D) has a one for each known label, and ``weight`` (E, 1) weights edges.
     """
-    degree = weight.new_zeros(len(known), 1).index_add(0, links.dst, weight).clamp_min(LEAST)
-    scale, h = (weight * (degree[links.src] * degree[links.dst]).rsqrt()).unsqueeze(-1), known
+    degree = weight.new_zeros(len(known)).index_add(0, links.dst, weight.flatten()).clamp_min(LEAST)
+    scale = weight.flatten() * (degree[links.src] * degree[links.dst]).rsqrt()
+    ends, size = torch.stack([links.dst, links.src]), (len(known), len(known))
+    edges = torch.sparse_coo_tensor(ends, scale, size, check_invariants=False).coalesce()
+    h = first = known.flatten(1)
     for _ in range(rounds):
-        from_edges = scale * h.index_select(0, links.src)
-        h = torch.lerp(known, torch.zeros_like(h).index_add(0, links.dst, from_edges), ALPHA)
+        h = torch.lerp(first, edges @ h, ALPHA)
+    h = h.view_as(known)
     total = h.sum(2, keepdim=True)
     found = (h / total.clamp_min(torch.finfo(h.dtype).tiny) + FLOOR * frequencies).clamp_min(LEAST).log()
     return torch.where(total > 0, found, 0.0)
