@@ -94,10 +94,10 @@ class NodeBeliefs(HasConstants):
     def forward(self, links: Links, feat: Tensor, edge_weight: Tensor | None, members: Links) -> tuple[Tensor, Tensor]:
         """Return beliefs (N, K, D) and detached couplings c (E, 1, K). ``members`` links each node to its graph."""
         if edge_weight is None:
-            edge_weight = self.bias.new_ones(links.num_edges)
+            weight = self.bias.new_ones(links.num_edges, 1)
         else:
             check_edge_weight(edge_weight, links.num_edges)
-        weight = edge_weight.reshape(-1, 1)
+            weight = edge_weight.reshape(-1, 1)
         z = self.prior + self._logits(feat, links, weight)  # (N, K, D), what a node's own features or labels say
         z = z if self.by_degree is None else z + self.by_degree[degree_classes(links)]
         warn_of_parallel_edges(links)
@@ -193,11 +193,11 @@ class BeliefConv(nn.Module):
 
     Capsule k of node v is a distribution h_vk over D states. An edge has a cause in one capsule, or none, and how often
     a capsule causes an edge depends on the states of its two ends: two friends may share a school or a club. It isn't
-    known which capsule it is. z_v = x_v W + b are the logits from v's own features. From labels, z_v = b + by_degree +
-    pi_k log(p_vk + 0.01 softmax(b_k)), and 30 more at a known label: p_vk are the labels that T steps of label
-    propagation find (Zhou et al. 2004, NIPS; alpha = 0.9), without the logarithm where no path leads to a label, and
-    pi_k = rho_k s_k / (epsilon + sum over l of rho_l s_l) is the share of edges that capsule k causes, where s_k is the
-    sum of squares of softmax(b_k). Few labels would leave belief propagation without a start.
+    known which capsule it is. z_v = x_v W + b are the logits from v's own features. Of labels, z_vk is b_k + pi_k times
+    log(p_vk + 0.01 softmax(b_k)), and 30 more at a known label. p_v are the shares of labels that T steps of label
+    propagation find (Zhou et al. 2004, NIPS; alpha 0.9); if they find none, the logarithm is left out. pi_k is the
+    share of edges that capsule k causes, rho_k s_k / (epsilon + sum over l of rho_l s_l), and s_k is the sum of the
+    squares of softmax(b_k).
 
     On edge e = (u, v), u tells v the belief m_e, which leaves out what v told u on the reverse edge e'. The layer
     starts with h = softmax(z), m_e = h_u and f = n, and each iteration computes

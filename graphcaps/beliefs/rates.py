@@ -15,7 +15,7 @@ LEAST = 1e-12  # replaces zero in a denominator or a logarithm
 DEGREES = 24  # number of classes of degrees
 ASSUMED = 10.0  # edges per capsule, assumed beside those counted; chosen among 0, 10, 20, 30 on generated graphs
 CHANCE = 0.5  # a log-likelihood that is higher by less than this, and log K for K capsules, is chance
-ALPHA = 0.9  # a label's weight falls by it with each edge of a path; as good as 0.99, better than 0.5
+ALPHA = 0.9  # a label's weight falls by it with each edge of a path; 0.99 is as good
 FLOOR = 0.01  # share of the frequencies that is added to propagated labels, so that logarithms are finite
 STEPS = 50  # expectation maximisation has converged after so many, on graphs of 1,000 nodes
 
