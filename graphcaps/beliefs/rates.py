@@ -55,7 +55,7 @@ def propagated(links: Links, known: Tensor, frequencies: Tensor, weight: Tensor,
     edges = torch.sparse_coo_tensor(ends, scale, size, check_invariants=False).coalesce()
     h = first = known.flatten(1)
     for _ in range(rounds):
-        h = torch.lerp(first, edges @ h, ALPHA)
+        h = torch.lerp(first, (edges @ h).to(first.dtype), ALPHA)  # autocast makes the product bfloat16
     h = h.view_as(known)
     total = h.sum(2, keepdim=True)
     found = (h / total.clamp_min(torch.finfo(h.dtype).tiny) + FLOOR * frequencies).clamp_min(LEAST).log()

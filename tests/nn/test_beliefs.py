@@ -138,6 +138,9 @@ def test_labels_add_those_that_propagation_finds_by_the_share_of_edges_that_thei
     found = (h / reached + 0.01 * f + 1e-30).log().where(reached > 0, 0)
     z = 30 * truth + (drawn / (drawn.sum() + layer.beliefs.learned[0])).unsqueeze(1) * found
     torch.testing.assert_close(layer(GRAPH, labels, weight), layer(GRAPH, z, weight))
+    wanted = layer.float()(GRAPH, labels)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(layer(GRAPH, labels), wanted, atol=0.05, rtol=0)
 
 
 def test_watching_it_records_beliefs_and_couplings_and_changes_nothing(draw):
