@@ -56,7 +56,7 @@ def device(monkeypatch) -> str:
 
 
 def graph():
-    """Edges in both directions, two of them parallel, and a self-loop. Node 4 has 6 in-edges, node 6 none."""
+    """Edges in both directions, two of them parallel, and a self-loop. Node 4 has 5 in-edges, node 6 none."""
     src, dst = torch.tensor([[0, 1, 2, 3, 3, 5], [4, 4, 4, 4, 4, 1]])
     return dgl.graph((torch.cat([src, dst, src[:1]]), torch.cat([dst, src, src[:1]])), num_nodes=7)
 
@@ -122,6 +122,20 @@ def test_zero_votes_have_finite_gradients(device):
     s, c, *gradients = routed(device, Spherical(2), torch.zeros(7, 3, 4), torch.ones(13, 3), False, False)
     assert not s.any() and gradients[0].any() and all(x.isfinite().all() for x in gradients)
     torch.testing.assert_close(c, torch.full_like(c, 1 / 3))
+
+
+@pytest.mark.parametrize("segment", [4, 128])
+def test_where_squares_overflow_the_result_is_nan_as_that_of_engine_torch(device, monkeypatch, segment):
+    from graphcaps.kernels.gpu import nodes
+
+    monkeypatch.setattr(nodes, "SEGMENT", segment)
+    z = torch.full((7, 2, 1), 1e19, device=device)
+    links = links_of_graph(graph(), device)
+    with engine("torch"):
+        exact = route_nodes(links, NodeVotes(z), Spherical(2), coupling=True)
+    got = nodes.sums_by_node(links, NodeVotes(z), rule_of(Spherical(2)), False, True)
+    assert got[0].isnan().any() and not got[0].isnan().all()  # node 6 has no in-edges
+    torch.testing.assert_close(got, tuple(exact), equal_nan=True)
 
 
 def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
