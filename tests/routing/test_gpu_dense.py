@@ -1,7 +1,7 @@
 """Triton's kernels for complete graphs, on CUDA, in Triton's interpreter, and compiled for three cards."""
 
 import sys
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import oracle
 import pytest
@@ -141,10 +141,30 @@ def test_what_observers_see_second_derivatives_and_infinite_priors(device):
         torch.testing.assert_close(got, torch.autograd.grad(route(graph, u, prior=prior).v.sum(), u)[0])
 
 
+def out_of_resources():
+    error = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
+    return Mock(side_effect=error("shared memory, Required: 114688, Hardware limit: 101376"))
+
+
+def test_a_gradient_that_does_not_compile_is_replaced_before_a_training_needs_it(device, monkeypatch):
+    from graphcaps.kernels.gpu import dense
+
+    monkeypatch.setattr(dispatch, "_failures", {})
+    monkeypatch.setattr(dense.kernels, "gradient", MagicMock(__getitem__=lambda *grid: out_of_resources()))
+    graph, u = complete_graph(9, 7), torch.randn(63, 3, device=device, requires_grad=True)
+    with engine("torch"):
+        exact = torch.autograd.grad(route(graph, u).v.sum(), u)
+    with engine("auto"):
+        with pytest.warns(UserWarning, match="Required: 114688.*slower engine 'torch' routes"):
+            v = route(graph, u).v
+        torch.testing.assert_close(torch.autograd.grad(v.sum(), u), exact)
+    with pytest.raises(InputError, match="Required: 114688"):
+        route(graph, u)
+
+
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
 def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error_if_requested(monkeypatch):
-    out_of_resources = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
-    failing = Mock(side_effect=out_of_resources("shared memory, Required: 114688, Hardware limit: 101376"))
+    failing = out_of_resources()
     for name, value in {"on_gpu": lambda votes: True, "has_triton": lambda: True, "_failures": {}}.items():
         monkeypatch.setattr(dispatch, name, value)
     for module, function in {"dense": "sums_on_complete", "nodes": "sums_by_node"}.items():

@@ -8,7 +8,7 @@ import random
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch.nn.modules import module
 
 from .step import Learner
 
+T = TypeVar("T")
 WARM_UPS = 3  # steps before the capture, in which libraries choose their kernels and Adam makes its state
 
 Step = Callable[[Tensor, Tensor, Any], Tensor]
@@ -57,7 +58,8 @@ class Graph:
 class CapturedStep:
     """A training step on CUDA: eager for the first ``WARM_UPS`` batches, then a replay of one CUDA graph.
 
-    Batches of another size run eagerly; so do all batches if the step can't be captured. The weights are the same.
+    Batches of another size run eagerly; so do all batches if the step can't be captured, or if the GPU's memory isn't
+    enough for the graph and a smaller batch or validation. The weights are the same.
 
     Args:
         learner: its optimizer has the learning rate in a tensor, as ``prepare`` makes it on CUDA.
@@ -75,9 +77,9 @@ class CapturedStep:
 
     def __call__(self, images: Tensor, labels: Tensor, progress: float = 0.0) -> Tensor:
         """Make one step. Return the loss (), which the next step may overwrite."""
+        if self.graph is None or len(images) != self.batch_size:
+            return self.beside(lambda: self.step(images, labels, progress))
         graph = self.graph
-        if graph is None or len(images) != self.batch_size:
-            return self.step(images, labels, progress)
         self.steps += 1
         if self.steps <= WARM_UPS:
             before = _python_numbers(self.learner.network)
@@ -94,6 +96,25 @@ class CapturedStep:
         self.progress.fill_(progress)
         graph.replay()
         return self.loss
+
+    def beside(self, call: Callable[[], T]) -> T:
+        """Return ``call()``. If the GPU's memory isn't enough for that and the graph, free the graph and try again."""
+        if self.graph is None or self.steps < WARM_UPS:
+            return call()
+        device, buffers = self.images.device, [(x, x.clone()) for x in self.learner.network.buffers()]
+        random_state = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        try:
+            return call()
+        except torch.cuda.OutOfMemoryError:
+            self._stay_eager("the GPU's memory isn't enough for the graph and all else")
+        del self.images, self.labels, self.progress, self.loss
+        self.learner.optimizer.zero_grad(set_to_none=True)
+        for buffer, before in buffers:
+            buffer.copy_(before)
+        if random_state is not None:
+            torch.cuda.set_rng_state(random_state, device)
+        torch.cuda.empty_cache()
+        return call()
 
     def _capture(self, graph: Graph, images: Tensor, labels: Tensor) -> None:
         optimizer = self.learner.optimizer

@@ -213,7 +213,9 @@ class Trainer:
         """Validate, save and report."""
         state = self.saving.state
         self._set_iterations(1.0, train=False)
-        val = evaluate(self.learner.network, Batches(self.splits.val, EVALUATION_BATCH, device=self.learner.device))
+        batches = Batches(self.splits.val, EVALUATION_BATCH, device=self.learner.device)
+        beside = self.step.beside if isinstance(self.step, CapturedStep) else lambda call: call()
+        val = beside(lambda: evaluate(self.learner.network, batches))
         state.epoch += 1
         state.seconds = time.perf_counter() - self.started
         row = {

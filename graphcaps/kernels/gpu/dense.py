@@ -200,5 +200,5 @@ def _differentiate(
 
 
 route_on_complete = operator(
-    "route_dense", _forward, lambda *inputs: _call(*inputs).shapes(), _differentiate, differentiable=2
+    "route_dense", _forward, lambda *inputs: _call(*inputs).shapes(), _differentiate, differentiable=2, by_triton=True
 )

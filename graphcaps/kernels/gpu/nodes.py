@@ -215,4 +215,4 @@ def _differentiate(
     return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa, *[None] * 8
 
 
-route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, num_saved=0)
+route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, num_saved=0, by_triton=True)
