@@ -110,7 +110,7 @@ def test_a_graph_makes_room_for_a_smaller_batch_and_for_validation(tmp_path, mon
     assert found == ["about"]  # the run's name
 
 
-REASONS = "it waits for", "not permitted", "hooks of modules", "weights", "numbers of Python"
+REASONS = "it waits for", "not permitted", "hooks of modules", "weights", "optimizer", "numbers of Python"
 
 
 @pytest.mark.parametrize("why", REASONS)
@@ -123,6 +123,8 @@ def test_a_step_that_cannot_be_captured_stays_eager_and_says_why(monkeypatch, wh
         network.register_full_backward_pre_hook(print)
     if "weights" in why:
         network.weight.register_hook(print)
+    if "optimizer" in why:
+        monkeypatch.setattr(capture.optimizer, "_global_optimizer_pre_hooks", {0: print})
     learner = Learner(network, torch.optim.Adam(network.parameters()), Hardware(torch.device("cpu")))
     step = capture.CapturedStep(learner, lambda *batch: steps.append(batch[2]) or batch[0].sum(), 4, said.append)
     if "Python" in why:

@@ -1,5 +1,6 @@
 """Triton's kernels for complete graphs, on CUDA, in Triton's interpreter, and compiled for three cards."""
 
+import itertools
 import sys
 from unittest.mock import MagicMock, Mock
 
@@ -114,6 +115,23 @@ def assert_equals_oracle(kind, routing, device, draw, prior=None, sizes=(6, 3, 5
 )
 def test_values_and_all_gradients_equal_the_oracles(kind, routing, device, draw):
     assert_equals_oracle(kind, routing, device, draw, prior=PRIORS[kind])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+def test_votes_matrices_and_logits_may_lie_in_memory_in_any_order(order, step, device, draw):
+    def laid_out(*sizes):
+        x = draw(*(sizes[dim] for dim in order[:2]), sizes[order[2]] * step)[..., ::step].float().to(device)
+        return x.permute([order.index(dim) for dim in range(3)]).requires_grad_()
+
+    graph, leaves, results = complete_graph(3, 2), [laid_out(6, 3, 5), laid_out(3, 3, 4), laid_out(6, 4, 5)], []
+    prior = laid_out(6, 3, 2)[..., 0]
+    for name in ("torch", "fused"):
+        with engine(name):
+            s = [route(graph, votes, SPHERICAL, prior=prior).pose for votes in (leaves[0], LinearVotes(*leaves[1:]))]
+            results.append([*s, *torch.autograd.grad(sum(x.square().sum() for x in s), [*leaves, prior])])
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.modules import module
+from torch.optim import optimizer
 
 from .step import Learner
 
@@ -117,12 +118,12 @@ class CapturedStep:
         return call()
 
     def _capture(self, graph: Graph, images: Tensor, labels: Tensor) -> None:
-        optimizer = self.learner.optimizer
+        adam = self.learner.optimizer
         generators = [torch.cuda.default_generators[images.device.index]] if images.is_cuda else []
         random_states = [generator.clone_state() for generator in generators]
         self.images, self.labels = images.clone(), labels.clone()
         self.progress = torch.zeros((), dtype=torch.float64, device=images.device)
-        for group in optimizer.param_groups:  # torch wants it set during a capture, and only then
+        for group in adam.param_groups:  # torch wants it set during a capture, and only then
             group["capturable"] = True
         try:
             self.loss = graph.capture(lambda: self.step(self.images, self.labels, self.progress))
@@ -130,8 +131,8 @@ class CapturedStep:
             self._stay_eager(str(error).partition("\n")[0])
             for generator, state in zip(generators, random_states, strict=True):
                 generator.graphsafe_set_state(state)  # torch leaves the generator in the state of a capture
-            optimizer.zero_grad(set_to_none=True)  # these gradients were never computed
-        for group in optimizer.param_groups:
+            adam.zero_grad(set_to_none=True)  # these gradients were never computed
+        for group in adam.param_groups:
             group["capturable"] = False
 
     def _stay_eager(self, why: str) -> None:
@@ -141,9 +142,10 @@ class CapturedStep:
 
 def _has_hooks(learner: Learner) -> bool:
     """Whether modules, weights or the optimizer have hooks, which a replay would not call."""
-    owners = [*learner.network.modules(), learner.optimizer, module]
+    owners = [*learner.network.modules(), learner.optimizer, module, optimizer]
     attributes = [item for owner in owners for item in vars(owner).items()]
-    of_steps = [hooks for name, hooks in attributes if re.search("(forward|backward|step).*hooks$", name)]
+    names = re.compile("(forward|backward|step|global_optimizer).*hooks$")
+    of_steps = [hooks for name, hooks in attributes if names.search(name)]
     of_weights = [x for p in learner.network.parameters() for x in (p._backward_hooks, p._post_accumulate_grad_hooks)]
     return any(of_steps) or any(of_weights)
 

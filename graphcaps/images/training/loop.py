@@ -4,8 +4,8 @@
                     validate, record the routing, save
 
 All random numbers of an epoch depend only on (seed, epoch). So a run that is stopped at any step and resumed ends with
-bit-identical weights; on a CPU, this needs the same number of threads. The best epoch is chosen on validation images.
-The test images are used once, at the end.
+bit-identical weights; on a CPU, this needs the same number of threads, on a GPU ``--deterministic``. The best epoch is
+chosen on validation images. The test images are used once, at the end.
 """
 
 import contextlib
