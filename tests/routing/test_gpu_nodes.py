@@ -1,10 +1,12 @@
 """Triton's kernels by node equal engine torch in float64, on CUDA, in Triton's interpreter, and compile for an H200."""
 
 import dataclasses
+from unittest.mock import Mock
 
 import pytest
 import torch
 from gpu_kernels import compile_for, device_of_kernels, outside_only, run_in_interpreter
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcaps import dgl, engine
 from graphcaps.algorithms.base import rule_of
@@ -148,6 +150,35 @@ def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     (slope,) = torch.autograd.grad(torch.ops.graphcaps.by_node_on_gpu(*given)[0].sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):
         slope.sum().backward()
+
+
+class Waits(TorchDispatchMode):
+    """Counts what would wait for a GPU; ``tolist`` is counted by a patch, because torch hides it from a mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        reads = str(operation).startswith(("aten._local_scalar_dense", "aten.nonzero", "aten.repeat_interleave"))
+        self.count += reads and args[0].numel() > 0 and not (kwargs or {}).get("output_size")
+        return operation(*args, **(kwargs or {}))
+
+
+@outside_only
+def test_a_new_graph_of_pyg_waits_for_a_gpu_three_times_and_its_edges_stay_there(monkeypatch):
+    edges = pytest.importorskip("graphcaps.pyg.edges", exc_type=ImportError)
+    from graphcaps.kernels.gpu.nodes import edges_by_node
+
+    to_list, copies = torch.Tensor.tolist, Mock()
+    for name in ("cpu", "numpy"):
+        monkeypatch.setattr(torch.Tensor, name, copies)
+    ends = torch.stack([torch.arange(500) % 50, torch.arange(500) % 7])  # node 0 has fewer in-edges than a hub
+    with Waits() as waits:
+        monkeypatch.setattr(torch.Tensor, "tolist", lambda x: setattr(waits, "count", waits.count + 1) or to_list(x))
+        links = edges.links_of_edges(ends, (50, 50), loops=True, one_kind=True).links
+        edges_by_node(links, mutual=False)
+    assert waits.count == 3 and not copies.called  # the bounds of the ends, the number of loops, that of hubs
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
