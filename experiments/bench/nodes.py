@@ -1,7 +1,8 @@
 """Benchmark ``nodes``: a full-graph training step of ``CapsuleConv``, compared with the layers of GAT and GCN.
 
-All layers have equally many outputs. The graph is random, with ten edges per node, in both directions. The loss is a
-squared error, the optimizer is Adam. On a GPU, the first step, which also builds index arrays, shows the memory.
+All layers but ``BeliefConv`` have equally many outputs. The graph is random, with ten edges per node, in both
+directions. The loss is a squared error, the optimizer is Adam. On a GPU, the first step, which also builds index
+arrays, shows the memory.
 """
 
 import math
@@ -20,7 +21,8 @@ HUB = 28_000
 """Edges into one node of the power-law graph."""
 CAPSULES, MUTUAL, GAT, GAT_PYG = "CapsuleConv", "CapsuleConv, mutual", "GATConv of DGL", "GATConv of PyG"
 LAYERS = [CAPSULES, MUTUAL, "CapsuleConv, dynamic", "CapsuleConv on engine torch", GAT, "GraphConv of DGL"]
-LAYERS += ["CapsuleConv in PyG", GAT_PYG, "GCNConv of PyG"]
+BELIEFS, STATES = "BeliefConv", 4
+LAYERS += ["CapsuleConv in PyG", GAT_PYG, "GCNConv of PyG", BELIEFS]
 
 
 def nodes(setup: Setup) -> Iterator[Table]:
@@ -31,7 +33,8 @@ def nodes(setup: Setup) -> Iterator[Table]:
         title = f"full-graph training step, {EDGES:,} edges" + f", {hub:,} into one node" * bool(hub)
         table = Table(title, "ms, memory in MB" if on_gpu else "ms", GAT_PYG if on_gpu else GAT)
         for name in LAYERS:
-            if not (on_gpu and "DGL" in name or hub and name == MUTUAL):
+            lacks_reverses = hub and name in (MUTUAL, BELIEFS)
+            if not (on_gpu and "DGL" in name or lacks_reverses):
                 table.add(name, partial(step_of, name, graph, setup.device), memory=on_gpu)
         for name, step in [*table.calls.items()] if on_gpu else []:
             table.add(f"{name}, captured", partial(captured, step))
@@ -63,7 +66,7 @@ def step_of(name: str, graph: dgl.DGLGraph, device: str) -> Callable[[], list[to
         optimizer.zero_grad()
         with engine("torch" if "torch" in name else "auto"):
             outputs = layer(*inputs).flatten(1)
-        torch.nn.functional.mse_loss(outputs, wanted).backward()
+        torch.nn.functional.mse_loss(outputs, wanted[:, : outputs.shape[1]]).backward()
         optimizer.step()
         return [outputs, *layer.parameters()]
 
@@ -86,5 +89,7 @@ def layer_of(name: str) -> torch.nn.Module:
         return dgl.nn.GATConv(FEATS, DIM, CAPS, **alone)
     if name == "GraphConv of DGL":
         return dgl.nn.GraphConv(FEATS, CAPS * DIM, **alone)
+    if name == BELIEFS:
+        return nn.BeliefConv(FEATS, STATES, CAPS, **alone)
     routing = Dynamic(ITERATIONS) if "dynamic" in name else Spherical(ITERATIONS)
     return nn.CapsuleConv(FEATS, DIM, CAPS, routing, mutual="mutual" in name, **alone)

@@ -120,7 +120,7 @@ def test_values_and_all_gradients_equal_the_oracles(kind, routing, device, draw)
 @pytest.mark.long
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
-def test_votes_matrices_and_logits_may_lie_in_memory_in_any_order(order, step, device, draw):
+def test_votes_matrices_and_logits_may_lie_in_any_order_in_the_interpreter(order, step, device, draw):
     def laid_out(*sizes):
         x = draw(*(sizes[dim] for dim in order[:2]), sizes[order[2]] * step)[..., ::step].float().to(device)
         return x.permute([order.index(dim) for dim in range(3)]).requires_grad_()
@@ -164,7 +164,7 @@ def out_of_resources():
     return Mock(side_effect=error("shared memory, Required: 114688, Hardware limit: 101376"))
 
 
-def test_a_gradient_that_does_not_compile_is_replaced_before_a_training_needs_it(device, monkeypatch):
+def test_a_gradient_that_a_card_cannot_run_is_replaced_before_a_training_needs_it(device, monkeypatch):
     from graphcaps.kernels.gpu import dense
 
     monkeypatch.setattr(dispatch, "_failures", {})

@@ -144,7 +144,7 @@ def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     from graphcaps.kernels.gpu import nodes
 
     z, kappa = torch.randn(7, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
-    by_node, hubs = nodes.edges_by_node(links_of_graph(graph(), device), mutual=False)
+    by_node, hubs = nodes.edges_by_node(links_of_graph(graph(), device), False)
     given = [z, z.new_empty(0), kappa.requires_grad_(), *by_node, *hubs], [2, 0, 0, 1, 0, 0]
     torch.library.opcheck(torch.ops.graphcaps.by_node_on_gpu.default, given)
     (slope,) = torch.autograd.grad(torch.ops.graphcaps.by_node_on_gpu(*given)[0].sum(), z, create_graph=True)
@@ -177,7 +177,7 @@ def test_a_new_graph_of_pyg_waits_for_a_gpu_three_times_and_its_edges_stay_there
     with Waits() as waits:
         monkeypatch.setattr(torch.Tensor, "tolist", lambda x: setattr(waits, "count", waits.count + 1) or to_list(x))
         links = edges.links_of_edges(ends, (50, 50), loops=True, one_kind=True).links
-        edges_by_node(links, mutual=False)
+        edges_by_node(links, False)
     assert waits.count == 3 and not copies.called  # the bounds of the ends, the number of loops, that of hubs
 
 
