@@ -147,12 +147,12 @@ class NodeCapsules(nn.Module):
         self._check(links, feat, edge_weight, edge_feat, target)
         votes = self._votes(links, feat, edge_weight, edge_feat, prior)  # z_u = x_u W
         routed = route_nodes(links, votes, self.routing, self.mutual, coupling)  # s_v = sum over in-edges of c_e z_u
-        s, c, (factor, mean) = routed.s, routed.coupling, self._scale(links, feat, edge_feat, routed.s)
+        s, c, scale = routed.s, routed.coupling, self._scale(links, feat, edge_feat, routed.s)
         if self.weight_target is not None and target is not None:
-            s = scaled(s, factor, mean)[0] + self._residual(target, self.weight_target).to(s.dtype)  # s + x_v R / f'
-            factor = mean = None
-        given = s, factor, mean, self.bias  # s K / in-degree / f + bias
-        capsules = squash_scaled(*given) if self.squash_output else scaled(*given)[0]
+            s = scaled(s, *scale)[0] + self._residual(target, self.weight_target).to(s.dtype)  # s + x_v R / f'
+            scale = None, None
+        biased = s, *scale, self.bias  # s K / in-degree / f + bias
+        capsules = squash_scaled(*biased) if self.squash_output else scaled(*biased)[0]
         warn_of_nan(capsules, **{self.names.feat: feat, "edge_weight": edge_weight, self.names.edge_feat: edge_feat})
         return capsules.to(self.weight.dtype), None if c is None else c.unsqueeze(-2)
 
@@ -173,7 +173,9 @@ class NodeCapsules(nn.Module):
             prior = self._logits(prior, links, z)
         return NodeVotes(z, scale, self.weight_edge is not None, prior)
 
-    def _scale(self, links: Links, feat: Tensor, edge_feat: Tensor | None, s: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _scale(
+        self, links: Links, feat: Tensor, edge_feat: Tensor | None, s: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
         """K / in-degree, (N_dst, 1, ...) with the dims of s; and if results are normalised ``_mean_square``."""
         factor = spread(of_degrees(links, s.dtype, self.num_caps), s.dim())
         return factor, self._mean_square(feat, edge_feat, links) if self.normalise else None
