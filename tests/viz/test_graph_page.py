@@ -4,6 +4,7 @@ import re
 
 import networkx
 import numpy as np
+import pandas
 import pytest
 import torch
 from torch.nn import functional as F
@@ -13,10 +14,10 @@ from graphcaps import InputError, dgl, explore_graph, read_graph
 from graphcaps.explore.chance import Chance, swapped
 from graphcaps.explore.graph_page import _causes
 from graphcaps.explore.hidden_edges import train_on_hidden_edges
-from graphcaps.nn import CapsuleConv
+from graphcaps.nn import BeliefConv, CapsuleConv
 from graphcaps.routing import Spherical
 
-from .browser import opened, page_that_computes, text
+from .browser import opened, page_that_computes, settle, text
 
 CLUB = dgl.from_networkx(networkx.karate_club_graph())
 CAPS, DIM = 4, 6
@@ -165,6 +166,42 @@ def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined_and_nothing_
         assert "All lines are grey" in text(shown, "#lead") and "try another number of capsules" in text(
             shown, "#chance"
         )
+
+
+def test_a_page_of_beliefs_names_causes_and_marks_wrong_edges_but_not_in_a_random_graph(chromium, tmp_path):
+    """Two thirds of the labels are known. A tenth of the edges joins nodes that are alike in nothing."""
+    draw, causes = np.random.RandomState(0), ["school", "club"]
+    truth = np.stack([draw.permutation(36) % 4 for _ in causes], axis=1)
+    alike = (truth[:, None] == truth).any(2)
+    kept, drawn_pairs = draw.random(alike.shape) < 0.5, draw.random(alike.shape) < 0.04
+    pairs = np.argwhere(np.triu(np.where(alike, kept, drawn_pairs), 1))
+    labels = pandas.DataFrame(truth, columns=causes).rename_axis("node").mask(draw.random(truth.shape) < 1 / 3)
+    graph = networkx.Graph(pairs.tolist())
+    conv = BeliefConv.from_labels(graph, labels)
+    page = explore_graph(conv, graph, labels, tmp_path / "beliefs.html").read_text(encoding="utf-8")
+    data, named = stored_in(page), read_graph(graph)
+    _, c = conv(named.dgl, named.labels(labels), get_coupling=True)
+    none = conv.beliefs.unexplained
+    logits = torch.from_numpy(np.frombuffer(data["logits"]["data"], np.float32).reshape(data["logits"]["shape"]).copy())
+    torch.testing.assert_close(logits[-1].softmax(1), torch.cat([c[:, 0] * (1 - none[:, None]), none[:, None]], 1))
+    wrong = torch.tensor([not alike[named.names[u], named.names[v]] for u, v in named.edge_index.T.tolist()])
+    assert (none > 0.5)[wrong].double().mean() > 0.6 > 0.1 > (none > 0.5)[~wrong].double().mean()
+    with opened(chromium, page) as shown:
+        assert re.fullmatch(
+            r"Which cause\? \d+ edges to \w+, \d+ to \w+, \d+ to no cause, \d+ others", text(shown, "h1")
+        )
+        assert "no cause" in shown.locator("#scale").get_attribute("aria-label")
+        shown.locator("#node").select_option("3")
+        settle(shown)
+        texts = [f"{cause}: {data['found'][3][k]}" for k, cause in enumerate(causes)]
+        assert shown.locator("#parents .name:visible").all_inner_texts() == texts
+    random = networkx.Graph(networkx.double_edge_swap(graph, 2000, 10**6, seed=0).edges)
+    with pytest.warns(UserWarning, match="causes explain hardly more edges than in random graphs"):
+        page = explore_graph(BeliefConv.from_labels(random, labels), random, labels, tmp_path / "random.html")
+    assert stored_in(page.read_text(encoding="utf-8"))["capsules"] == ["capsule 0", "capsule 1", "no cause"]
+    with opened(chromium, page) as shown:
+        assert text(shown, "h1") == "Causes explain hardly more edges than in random graphs with these degrees"
+        assert "no cause" not in shown.locator("#scale").get_attribute("aria-label")
 
 
 def test_a_small_graph_needs_more_to_be_beyond_chance():

@@ -82,8 +82,9 @@ class NodeLayer extends Layer {
     return squash ? squashed(means, D) : means;
   }
 
-  // K / in-degree / f of a node: what makes the sum a mean, and independent of the features' scale.
+  // K / in-degree / f of a node: what makes the sum a mean, and independent of the features' scale. Beliefs aren't sums.
   factor(node) {
+    if (this.conv.logits) return 1;
     const { K, normalise } = this.conv,
       f = normalise ? this.usual(node) : 1;
     return f ? K / Math.max(1, this.degree[node * K]) / f : 0;
@@ -105,6 +106,7 @@ export class NodeConv {
     const [N, F] = data.feat.shape,
       [, K, D] = data.matrix.shape;
     Object.assign(this, data, { N, F, K, D, x: values(data.feat), matrix: values(data.matrix), bias: values(data.bias) });
+    Object.assign(this, { logits: values(data.logits), likeliest: values(data.likeliest) }); // of a BeliefConv, else undefined
     this.weight = values(data.weight) ?? new Float64Array(data.src.length).fill(1);
     this.z = new Float64Array(N * K * D);
     this.power = new Float64Array(N);
@@ -167,9 +169,19 @@ export class NodeConv {
     return Boolean(this.whole) && !this.whole[n] && !this.mutual;
   }
 
+  // A BeliefConv's rounds are in the data: the logits of each edge's shares, and in place of sums how probable states are.
+  recorded(layer) {
+    const part = (all, r) => all.subarray((r * all.length) / this.iterations, ((r + 1) * all.length) / this.iterations);
+    return Array.from({ length: this.iterations }, (_, r) => {
+      const [b, s] = [part(this.logits, r), part(this.likeliest, r)];
+      return { b, c: layer.softmax(b), s, v: s, agreement: b };
+    });
+  }
+
   route(rounds) {
-    const layer = new NodeLayer(this.edges, this),
-      u_hat = layer.votes();
+    const layer = new NodeLayer(this.edges, this);
+    if (this.logits) return { layer, states: this.recorded(layer) };
+    const u_hat = layer.votes();
     return { layer, u_hat, states: layer.route(u_hat, rounds) };
   }
 }
