@@ -16,7 +16,8 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
     agrees     null, or E bools: whether another training prefers the same capsule for the edge
     causes     K texts: what the nodes of a capsule's edges have in common, or ""
     warnings   texts that the command printed
-    feat       (N, F) features                matrix   (F, K, D): W             bias   (K, D), or null
+    z          (N, K, D) votes, x W, which have length 1 with ``unit_votes``; power  (N,) mean squares of features x
+    bias       (K, D), or null
     routing, iterations, concentration, unit_votes, mutual, squash, normalise: settings of the layer
     colors     K colours, "#rrggbb"
 
@@ -31,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from .._dgl import DGLGraph, dgl
 from ..algorithms.by_name import name_of
@@ -38,6 +40,7 @@ from ..errors import check_tensor, expect, reading, required
 from ..files import write_text
 from ..graph import NamedGraph, links_of_graph, read_graph, read_labels
 from ..nn import BeliefConv, CapsuleConv
+from ..nn.node_caps import mean_square, multiply
 from ..progress import bar
 from ..typed import typed
 from ..viz import style
@@ -140,7 +143,7 @@ def explore_graph(
         with torch.no_grad():
             c = conv.capsules(links_of_graph(graph, feat.device), feat, edge_weight, True)[1].flatten(1).cpu()
         causes = _causes(named, class_names, c, choose(c) if agrees is None else choose(c) & agrees)
-        layer_data = {**_layer_data(conv), "feat": packed(feat.cpu()[nodes], "float32", "feat")}
+        layer_data = _layer_data(conv, feat.cpu()[nodes])
     if not chance.beyond:
         causes = [""] * len(causes)
         notes.append(f"{none}. {advice}" if agrees is not None or chance.chosen[0] < FEW * edges else none)
@@ -207,11 +210,14 @@ def _causes(named: NamedGraph, class_names: list[str], c: torch.Tensor, decided:
     return causes
 
 
-def _layer_data(conv: CapsuleConv) -> dict:
+def _layer_data(conv: CapsuleConv, x: torch.Tensor) -> dict:
     capsules, routing = conv.capsules, conv.capsules.routing
+    z = multiply(x, capsules.weight.detach().cpu())
+    z = F.normalize(z, dim=-1) if capsules.unit_votes else z
     return {
         "title": f"CapsuleConv, {capsules.weight.shape[1]} → {capsules.num_caps} × {capsules.out_feats}",
-        "matrix": packed(capsules.weight[0], "float32", "the layer's weights"),
+        "z": packed(z, "float32", "the layer's votes"),
+        "power": packed(mean_square(x), "float32", "feat"),
         "bias": None if capsules.bias is None else packed(capsules.bias, "float32", "the layer's bias"),
         "routing": name_of(routing),
         "iterations": routing.iterations,

@@ -103,36 +103,16 @@ export class NodeConv {
   // `data` is what graphcaps/explore/graph_page.py writes.
   constructor(data) {
     const values = (packed) => packed && Float64Array.from(new Float32Array(packed.data.buffer));
-    const [N, F] = data.feat.shape,
-      [, K, D] = data.matrix.shape;
-    Object.assign(this, data, { N, F, K, D, x: values(data.feat), matrix: values(data.matrix), bias: values(data.bias) });
+    const [N, K, D] = data.z.shape;
+    Object.assign(this, data, { N, K, D, z: values(data.z), power: values(data.power), bias: values(data.bias) });
     Object.assign(this, { logits: values(data.logits), likeliest: values(data.likeliest) }); // of a BeliefConv, else undefined
     this.weight = values(data.weight) ?? new Float64Array(data.src.length).fill(1);
-    this.z = new Float64Array(N * K * D);
-    this.power = new Float64Array(N);
-    for (let n = 0; n < N; n++) this.sendFrom(n);
     this.reset();
   }
 
   reset() {
     const { src, dst, weight } = this;
     this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()], held: src.map(() => null) }; // -1: a new edge; held: by a capsule of its target, or null
-  }
-
-  // z of a node, x W, of length 1 for each capsule with `unit_votes`; and the mean square of x.
-  sendFrom(n) {
-    const { K, D, matrix, unit_votes: unit } = this,
-      size = K * D,
-      x = this.x.subarray(n * this.F, (n + 1) * this.F),
-      z = this.z.subarray(n * size, (n + 1) * size).fill(0);
-    x.forEach((value, f) => {
-      if (value) for (let k = 0; k < size; k++) z[k] += value * matrix[f * size + k];
-    });
-    if (unit) {
-      const lengths = lengthsOf(z, D);
-      z.forEach((value, at) => (z[at] = value / (lengths[Math.floor(at / D)] > 1e-12 ? lengths[Math.floor(at / D)] : 1)));
-    }
-    this.power[n] = x.reduce((sum, value) => sum + value * value, 0) / x.length;
   }
 
   // The edges from u to v, and with `two_way` those back, are there no more.
