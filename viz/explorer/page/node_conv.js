@@ -57,21 +57,15 @@ class NodeLayer extends Layer {
     return mutual ? own.map((value, at) => value + own[this.back[Math.floor(at / K)] * K + (at % K)]) : own;
   }
 
-  // If votes are compared with the direction of s alone, v is this direction, computed when it is first read.
+  // If votes are compared with the direction of s alone, v is this direction.
   route(u_hat, rounds) {
     const states = super.route(u_hat, rounds, this.routing, this.held());
     if (this.routing === "dynamic") return states;
     return states.map((state) => {
-      let computed;
-      const directions = () => (computed ??= this.directions(u_hat, state.s));
-      return { ...state, get v() { return directions().v; }, get agreement() { return directions().agreement; } };
+      const lengths = lengthsOf(state.s, this.dim),
+        v = state.s.map((value, at) => value / (lengths[Math.floor(at / this.dim)] || 1));
+      return { ...state, v, agreement: super.agreement(u_hat, v) };
     });
-  }
-
-  directions(u_hat, s) {
-    const lengths = lengthsOf(s, this.dim),
-      v = s.map((value, at) => value / (lengths[Math.floor(at / this.dim)] || 1));
-    return { v, agreement: super.agreement(u_hat, v) };
   }
 
   // The capsules (K, D) of a node that the layer makes of the sums.

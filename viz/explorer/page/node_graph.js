@@ -79,9 +79,7 @@ export class NodeGraph extends Graph {
   // The conv, the places of its nodes, colours and names as the page has them; what changes with every edge.
   take(conv, layer, order) {
     const { src, dst } = layer.ends;
-    Object.assign(this, { conv, layer, src, dst, back: layer.back, order, thick: 10 });
-    Object.assign(this, { image: { src }, parents: conv.colors });
-    this.rank = new Map(order.map((node, at) => [node, at]));
+    Object.assign(this, { conv, src, dst, back: layer.back, order });
   }
 
   place() {
@@ -169,10 +167,6 @@ export class NodeGraph extends Graph {
     }
   }
 
-  alpha(c) {
-    return 0.3 + 0.7 * c;
-  }
-
   // How much of its strength an edge keeps: all of it where it arrives at the chosen node.
   light(e, chosen) {
     return chosen.node === null || this.dst[e] === chosen.node ? 1 : ASIDE;
@@ -206,7 +200,7 @@ export class NodeGraph extends Graph {
     if (marked) stroke(look.ink, wide + 5, 1);
     else if (this.rerouted.has(e)) stroke(look.ink, wide + OUTLINE, light);
     if (marked || this.rerouted.has(e)) stroke(look.paper, wide + 0.5, 1);
-    stroke(this.color(l, c, look), wide, marked ? 1 : light * this.alpha(c));
+    stroke(this.color(l, c, look), wide, marked ? 1 : light * (0.3 + 0.7 * c));
   }
 
   // Whether no cause of a BeliefConv, which the last capsule stands for, explains more than half of the edge.

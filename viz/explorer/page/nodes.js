@@ -363,10 +363,6 @@ strips.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
 });
 graph.canvas.addEventListener("keydown", (event) => step(event, graph.order, now.node, (node) => choosePair(node, null)));
 
-function stepChild(event) {
-  step(event, state.image.order, now.child, chooseEdge);
-}
-
 // The two lists of nodes, and what stands below the graph.
 function nameNodes() {
   for (const id of ["#node", "#other"]) {
@@ -389,7 +385,7 @@ function colour() {
 $("#iteration").max = ROUNDS;
 $("#edit").classList.toggle("recorded", Boolean(conv.logits));
 if (conv.logits) $("#doors button").remove(); // Why? has the formulas of routing
-$("#votes canvas").addEventListener("keydown", stepChild);
+$("#votes canvas").addEventListener("keydown", (event) => step(event, state.image.order, now.child, chooseEdge));
 drawings.push(drawPage);
 renewals.push(colour);
 route();
