@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..algorithms.observers import recording
-from ..errors import check_tensor, expect, required
+from ..errors import check_tensor, required
 from ..graph import NamedGraph
 from ..graph.labels import read_classes
 from ..nn import BeliefConv
@@ -41,7 +41,6 @@ def explain_beside_chance(
     if of_labels := conv.beliefs.in_feats is None and getattr(feat, "ndim", 0) < 3:
         feat, names = read_classes("feat", named.rows("feat", feat, complete=False), len(named.names))
         texts = names or texts
-        expect(feat.shape[1] == num_caps, "feat", f"labels (N, {num_caps})", tuple(feat.shape))
     else:
         feat = check_tensor("feat", named.features(feat))
     layer = copy.deepcopy(conv).eval()
@@ -57,7 +56,7 @@ def explain_beside_chance(
     h = torch.stack([h.unflatten(0, (-1, num_caps)) for h, _ in rounds])[:, nodes]  # (T, N, K, D)
     name = "the layer's beliefs"
     return {
-        "title": f"BeliefConv, {num_caps} capsules",
+        "title": f"BeliefConv, {num_caps} × {conv.beliefs.out_feats}",
         "capsules": [*(columns if of_labels and chance.beyond else numbers), "no cause"],
         "logits": packed(logits[:, shown], "float32", name),
         "likeliest": packed(F.pad(h.amax(3), (0, 1)), "float32", name),

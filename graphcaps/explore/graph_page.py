@@ -231,9 +231,10 @@ def _layer_data(conv: CapsuleConv, x: torch.Tensor) -> dict:
 
 def _check_layer(conv: CapsuleConv) -> None:
     advice, got = "The page doesn't compute it", f"{type(conv).__module__}.{type(conv).__name__}"
-    if got.endswith(f".{CapsuleConv.__name__}"):
+    if got.endswith((".CapsuleConv", ".BeliefConv")):
         advice = "Make a layer of graphcaps.nn, and copy the weights with load_state_dict"
-    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv, or a number of capsules", got, advice)
+    wanted = "graphcaps.nn.CapsuleConv or BeliefConv, or a number of capsules"
+    expect(isinstance(conv, CapsuleConv), "conv", wanted, got, advice)
     capsules, advice = conv.capsules, "The page doesn't compute it"
     computed = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
     expect(computed, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, advice)
