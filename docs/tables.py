@@ -47,7 +47,7 @@ def mnist_table() -> str:
         add(*network, max(map(len, routings.values())), cells)
     numbers = Run.open("mnist").result() or {}
     share = accuracy([numbers["test_correct"] / numbers["test_images"]])
-    add("`mnist`, which comes with graphcaps", numbers["command"], 10, 1, {"dynamic": share})
+    add("`mnist`, which comes with graphcaps", numbers["command"], numbers["epochs"], 1, {"dynamic": share})
 
     for plan in ("parts", "routings"):
         by_rate: dict[str, list[dict]] = {}

@@ -1,40 +1,42 @@
 """Turn a run's network into a run folder that comes with graphcaps, ``graphcaps/images/models/weights/NAME``.
 
-``checkpoints/best.safetensors`` has the run's best weights in half precision. The run's decoder would be nine tenths of
-the file, so a small one is trained. The file also has test images: the clearest one of each class and the median, with
-their routing in ``trace.npz``, and ten hard ones. ``images`` are uint8 (N, C, H, W), ``labels`` (N,) or (N, K).
+``checkpoints/best.safetensors`` has the run's best weights in half precision, without a decoder of the usual size,
+which would be nine tenths of the file. The file also has test images: the clearest one of each class and the median,
+with their routing in ``trace.npz``, and ten hard ones. ``images`` are uint8 (N, C, H, W), ``labels`` (N,) or (N, K).
 ``result.json`` has the accuracy of the rounded weights.
 """
 
 import dataclasses
 import hashlib
+import json
 from datetime import date
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from graphcaps.algorithms.by_name import to_json
 from graphcaps.errors import expect
 from graphcaps.files import write_text
 from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, evaluate
 from graphcaps.images.analysis.capsule_usage import capsule_usage
 from graphcaps.images.config import TrainConfig
 from graphcaps.images.data import Batches, Images, Pairs, load_images, to_float
-from graphcaps.images.data.images import ABSENT
 from graphcaps.images.models import CapsNet, routing_network
 from graphcaps.images.models.answers import is_correct, longest, overlaid
+from graphcaps.images.models.evidence import limits_of
 from graphcaps.images.recording import pictures, routing_of, to_bytes
 from graphcaps.images.training import checkpoint
 from graphcaps.images.training.run_folder import PRETRAINED, Run, load
-from graphcaps.nn import Decoder
 from graphcaps.nn.routed import route_layer
+from graphcaps.routing import Dynamic
 
 MAX_BYTES = 1_000_000
 HARD = 10
 """Number of hard test images that the explorer offers."""
-HIDDEN = (128, 192)
-"""Widths of the hidden layers of a small decoder, whose weights are a quarter of a usual one's."""
-EPOCHS, RATE = 4, 2e-3
+ITERATIONS = {"mnist": 12, "multimnist": 14}
+"""Routing iterations of the network that is written. On validation images, it is as accurate as with those of its
+training, and more children choose a parent."""
 AMONG = 1000
 """Number of test images from which the clearest are chosen for pictures."""
 
@@ -49,23 +51,31 @@ def write(run: Run, data: Path) -> str:
     target, result = Run(PRETRAINED / run.config.dataset, run.config), run.result()
     expect(result is not None, "pretrained", "a finished run", str(run), f"Go on: graphcaps train --resume {run}")
     model, splits = routing_network(load(run), str(run)), load_images(run.config.dataset, data)
-    batches = Batches(splits.test, EVALUATION_BATCH)
+    trained_with, iterations = model.capsules.routing.iterations, ITERATIONS[run.config.dataset]
+    model.capsules.routing = Dynamic(iterations)
+    model.preset["routing"] = to_json(model.capsules.routing)
+    batches, val = Batches(splits.test, EVALUATION_BATCH), evaluate(model, Batches(splits.val, EVALUATION_BATCH))
     correct = evaluate(model, batches).correct
-    model.decoder = small_decoder(model, splits.train)
     tensors = checkpoint.model_tensors(model.half())  # rounds the network's numbers
+    if model.preset["name"] != "small":
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("model.decoder.")}
     after = evaluate(model.float(), batches)
     ranks = clearest(model, splits.test)
     numbers = {
         **result,
         "command": run.config.command(),  # without the folders of this machine
         "date": date.fromtimestamp((run.path / "result.json").stat().st_mtime).isoformat(),
+        "val_accuracy": val.accuracy,
         "test_accuracy": after.accuracy,
         "test_interval_95": list(after.interval),
         "test_correct": after.correct,
+        "test_named": after.named(run.threshold),
         "test_correct_in_float32": correct,
         "answers_sha256": answers_sha256(after.predicted),
         "weighted_entropy": capsule_usage(model, batches)[0].weighted_entropy,
         "shown_ranks": [*ranks.values()],
+        "iterations_in_training": trained_with,
+        "iterations": iterations,
     }
     # The lead of the first capsule over the second, plus 1 for right answers, so that wrong answers come first.
     margins = after.evidence[:, 0] - after.evidence[:, 1] + after.right
@@ -75,14 +85,14 @@ def write(run: Run, data: Path) -> str:
     head = {
         "preset": model.preset,
         "class_names": model.class_names,
-        "limits": model.limits._replace(likeness=None),  # they were found with another decoder
+        "limits": limits_of(val.evidence, val.right)._replace(likeness=None),  # for small decoders, too wide
         "state": {"epoch": result["best_epoch"]},
         "settings": settings,
     }
     write_text(target.path / "config.json", TrainConfig(**settings).to_json())
     path = target.checkpoint("best")
     checkpoint.write(path, tensors | {"images": images, "labels": labels}, head)
-    target.write_result(numbers)
+    write_text(target.path / "result.json", json.dumps(numbers, indent=2) + "\n")
     images, labels = to_float(images[:-HARD]), labels[:-HARD]
     trace = dataclasses.replace(
         routing_of(model, images),
@@ -97,26 +107,6 @@ def write(run: Run, data: Path) -> str:
     size = path.stat().st_size
     expect(size <= MAX_BYTES, str(path), f"at most {MAX_BYTES:,} bytes", f"{size:,}")
     return "\n".join([*(f"{name}: {value}" for name, value in numbers.items()), f"{path}: {size:,} bytes"])
-
-
-def small_decoder(model: CapsNet, images: Images | Pairs) -> Decoder:
-    """Train a small decoder on the network's frozen capsules of training images (section 6.1 of the 2017 paper)."""
-    torch.manual_seed(0)
-    decoder = Decoder(len(model.class_names), model.capsules.weight.shape[-1], model.image_shape, HIDDEN)
-    optimizer = torch.optim.Adam(decoder.parameters(), lr=RATE)
-    batches = Batches(images, 128, augment="shift", seed=1)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.01, EPOCHS * len(batches))
-    for epoch in range(EPOCHS):
-        for layers, labels in batches.epoch(epoch):
-            with torch.no_grad():
-                capsules = model(overlaid(layers)).capsules
-            drawn = decoder(capsules, labels.clamp(min=0))
-            errors = (drawn - layers).square().flatten(-3).sum(dim=-1)[labels != ABSENT].mean()
-            optimizer.zero_grad()
-            errors.backward()
-            optimizer.step()
-            schedule.step()
-    return decoder
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ ROUTINGS = {
 """Name of a routing -> its class in the module of the same name in ``graphcaps.algorithms``."""
 
 ENGINES = ("auto", "fused", "torch", "dgl")
-AUGMENTS = ("none", "shift", "anywhere")
+AUGMENTS = ("none", "shift", "affine", "anywhere")
 OWN_KINDS = ("folder", "idx", "npz", "csv")  # formats of your own images; their data set is called KIND:PATH
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from graphcaps.images.data import Batches, Images, ImageSplits, to_float
-from graphcaps.images.data.augment import in_fixed_places, in_frame, ink_in_fixed_places
+from graphcaps.images.data.augment import draw_maps, in_fixed_places, in_frame, ink_in_fixed_places, warped
 
 BORDER = 3
 
@@ -50,6 +50,24 @@ def test_images_are_shifted_whole_to_every_place_of_the_frame_and_in_order_are_i
     fixed = places(images.pixels, source.pixels)
     assert set(fixed) == EVERYWHERE and fixed[:6] == [(3, 1), (2, 3), (4, 2), (3, 0), (0, 4), (1, 3)]
     assert fixed[:4] == places(in_fixed_places(full(4), BORDER).pixels, full(4).pixels)
+
+
+def test_affine_maps_turn_and_scale_by_at_most_their_limits_and_on_average_do_nothing():
+    dot = torch.zeros(1, 1, 29, 29)
+    dot[0, 0, 13:16, 23:26] = 1.0  # its centre is ten pixels to the right of the middle
+
+    def centre(turn, width):
+        ink = warped(dot, draw_maps(torch.tensor([turn, 0.5, width, 0.5]).view(4, 1)))[0, 0]
+        at = torch.arange(29.0) - 14
+        return float((ink.sum(1) * at).sum() / ink.sum()), float((ink.sum(0) * at).sum() / ink.sum())
+
+    for turn, width, wanted in (0.5, 0.5, (0, 10)), (1.0, 0.5, (-2.59, 9.66)), (0.5, 0.0, (0, 11.62)):
+        torch.testing.assert_close(torch.tensor(centre(turn, width)), torch.tensor(wanted).float(), atol=0.1, rtol=0)
+    shown, labels = next(
+        Batches(Images((255 * dot).byte().expand(500, -1, -1, -1), torch.arange(500)), 500, augment="affine").epoch(0)
+    )
+    middle = (shown.sum((1, 2)) * torch.arange(29.0)).sum(1) / shown.sum((1, 2, 3)) - 14
+    assert 9.6 < middle.mean() < 10.4 and 1.0 < middle.std() < 2.0
 
 
 def test_ink_is_put_whole_at_every_place_where_it_fits_and_each_as_often():

@@ -19,7 +19,7 @@ from .traces import stored_in
 
 NAMES = ("mnist", "multimnist")
 ANSWERS = {  # sha256 of the answers to the ten thousand test images, and how many are right
-    "mnist": ("8bba8873adcce3253b071dd528c079b2cb6f2e9f311273641c51cda5eec79e94", 9961),
+    "mnist": ("dec3fb5231a9f33fff6a2df7b6098dc68d859dbc14afb00f7f8d08c682aa985e", 9976),
     "multimnist": ("1c96aed60dc4148e0a55b906a5aedb89f386e505848119113d648633e59bda81", 9379),
 }
 

@@ -1,7 +1,8 @@
 """Benchmark ``nodes``: a full-graph training step of ``CapsuleConv``, compared with the layers of GAT and GCN.
 
-All layers have equally many outputs. The graph is random, with ten edges per node, in both directions. The loss is a
-squared error, the optimizer is Adam. On a GPU, the first step, which also builds index arrays, shows the memory.
+All layers but the last two have equally many outputs. The graph is random, with ten edges per node, in both directions.
+The loss is a squared error, the optimizer is Adam. On a GPU, the first step, which also builds index arrays, shows the
+memory.
 """
 
 import math
@@ -16,11 +17,14 @@ from graphcaps.routing import Dynamic, Spherical
 from .measure import DIM, ITERATIONS, SEED, Setup, Table, captured
 
 EDGES, DEGREE, FEATS, CAPS = 1_000_000, 10, 64, 8
+STATES = 4
+"""Numbers of a capsule or head in the last two rows; in the others, there are ``DIM``."""
 HUB = 28_000
 """Edges into one node of the power-law graph."""
 CAPSULES, MUTUAL, GAT, GAT_PYG = "CapsuleConv", "CapsuleConv, mutual", "GATConv of DGL", "GATConv of PyG"
 LAYERS = [CAPSULES, MUTUAL, "CapsuleConv, dynamic", "CapsuleConv on engine torch", GAT, "GraphConv of DGL"]
-LAYERS += ["CapsuleConv in PyG", GAT_PYG, "GCNConv of PyG"]
+BELIEFS, OTHER = f"BeliefConv, {STATES} numbers", f"{GAT}, {STATES} numbers"
+LAYERS += ["CapsuleConv in PyG", GAT_PYG, "GCNConv of PyG", BELIEFS, OTHER]
 
 
 def nodes(setup: Setup) -> Iterator[Table]:
@@ -31,7 +35,7 @@ def nodes(setup: Setup) -> Iterator[Table]:
         title = f"full-graph training step, {EDGES:,} edges" + f", {hub:,} into one node" * bool(hub)
         table = Table(title, "ms, memory in MB" if on_gpu else "ms", GAT_PYG if on_gpu else GAT)
         for name in LAYERS:
-            if not (on_gpu and "DGL" in name or hub and name == MUTUAL):
+            if not (on_gpu and "DGL" in name or hub and name in (MUTUAL, BELIEFS)):
                 table.add(name, partial(step_of, name, graph, setup.device), memory=on_gpu)
         for name, step in [*table.calls.items()] if on_gpu else []:
             table.add(f"{name}, captured", partial(captured, step))
@@ -53,9 +57,10 @@ def step_of(name: str, graph: dgl.DGLGraph, device: str) -> Callable[[], list[to
     """A training step of the layer on a graph. It returns the outputs and the new weights."""
     generator, num_nodes = torch.Generator().manual_seed(SEED), graph.num_nodes()
     feat = torch.randn(num_nodes, FEATS, generator=generator).to(device)
-    wanted = torch.randn(num_nodes, CAPS * DIM, generator=generator).to(device)
+    dim = STATES if name in (BELIEFS, OTHER) else DIM
+    wanted = torch.randn(num_nodes, CAPS * dim, generator=generator).to(device)
     torch.manual_seed(SEED)
-    layer = layer_of(name).to(device)
+    layer = layer_of(name, dim).to(device)
     optimizer = torch.optim.Adam(layer.parameters(), capturable=device == "cuda")
     inputs = (feat, torch.stack(graph.edges()).to(device)) if "PyG" in name else (graph, feat)
 
@@ -70,7 +75,7 @@ def step_of(name: str, graph: dgl.DGLGraph, device: str) -> Callable[[], list[to
     return step
 
 
-def layer_of(name: str) -> torch.nn.Module:
+def layer_of(name: str, dim: int) -> torch.nn.Module:
     if "PyG" in name:
         from torch_geometric.nn import GATConv, GCNConv
 
@@ -82,8 +87,10 @@ def layer_of(name: str) -> torch.nn.Module:
             return GCNConv(FEATS, CAPS * DIM, add_self_loops=False)
         return pyg.CapsuleConv(FEATS, DIM, CAPS, Spherical(ITERATIONS), add_self_loops=False)
     alone = {"allow_zero_in_degree": True}
-    if name == GAT:
-        return dgl.nn.GATConv(FEATS, DIM, CAPS, **alone)
+    if name in (GAT, OTHER):
+        return dgl.nn.GATConv(FEATS, dim, CAPS, **alone)
+    if name == BELIEFS:
+        return nn.BeliefConv(FEATS, dim, CAPS, **alone)
     if name == "GraphConv of DGL":
         return dgl.nn.GraphConv(FEATS, CAPS * DIM, **alone)
     routing = Dynamic(ITERATIONS) if "dynamic" in name else Spherical(ITERATIONS)

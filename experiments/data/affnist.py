@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample, pad
+from torch.nn.functional import pad
 
 from graphcaps.images.data import Images, load_images
+from graphcaps.images.data.augment import warped
 
 SIDE, BORDER = 40, 6  # pixels: of an image, and the largest shift of a digit in mnist40
 MAX_DEGREES, MAX_SHEAR, MIN_SCALE, MAX_SCALE = 20.0, 0.2, 0.8, 1.2
@@ -56,18 +57,6 @@ def _shift_range(pixels: Tensor, linear: Tensor) -> Tensor:
     first = places.masked_fill(blank, math.inf).amin(2) - spread
     last = places.masked_fill(blank, -math.inf).amax(2) + spread
     return torch.stack([-(SIDE + 1) / 2 - first, (SIDE + 1) / 2 - last]).nan_to_num(0, 0, 0).transpose(1, 2)
-
-
-def warped(images: Tensor, inverse: Tensor, shift: Tensor) -> Tensor:
-    """Apply affine maps to images (B, C, H, W): bilinear, with zeros outside.
-
-    The result's value at x, measured from the centre, is the image's value at inverse (x - shift). Inverse linear maps
-    are (B, 2, 2), and shifts (2, B) in pixels to the right and down.
-    """
-    offset = -(inverse @ shift.T[:, :, None])  # (B, 2, 1)
-    half = torch.tensor([images.shape[3] / 2, images.shape[2] / 2])  # affine_grid's unit of length
-    maps = torch.cat([inverse * half / half[:, None], offset / half[:, None]], -1).to(images)  # (B, 2, 3)
-    return grid_sample(images, affine_grid(maps, list(images.shape), align_corners=False), align_corners=False)
 
 
 def parts(images: Images) -> dict[str, Tensor]:

@@ -16,11 +16,12 @@ from torch import Tensor
 from torch.nn.functional import fold, unfold
 
 from experiments import table
-from experiments.data.affnist import load_affnist, parts, warped
+from experiments.data.affnist import load_affnist, parts
 from experiments.run import Place, chosen
 from graphcaps.errors import expect
 from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, Evaluation, in_eval_mode
 from graphcaps.images.data import Batches, Images, load_images
+from graphcaps.images.data.augment import warped
 from graphcaps.images.models import ImageNetwork
 from graphcaps.images.models.answers import longest, overlaid
 from graphcaps.images.models.evidence import evidence_of
@@ -36,7 +37,7 @@ def rotated(degrees: float, images: Tensor, places: Tensor) -> Tensor:
     """Turn images (B, C, H, W) counter-clockwise about their centre."""
     angle = torch.deg2rad(torch.full((len(images),), float(degrees)))
     inverse = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], -1).view(-1, 2, 2)
-    return warped(images, inverse, torch.zeros(2, len(images)))
+    return warped(images, inverse)
 
 
 def shifted(pixels: float, images: Tensor, places: Tensor) -> Tensor:

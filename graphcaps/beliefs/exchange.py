@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..graph import Links
+from ..graph.links import ByParent
 
 DAMPING = 0.3  # share of a message's previous value in the next one, so that messages of hubs don't oscillate
 INERTIA = 0.5  # the same for the means over the graph, so that all nodes don't change sides at once
@@ -35,27 +36,49 @@ class Exchange:
 
     links: Links
     members: Links  # from each node to its graph
+    rows: ByParent | None  # with kernels, the order of messages, which is that of edges without them
     rates: Rates
     z: Tensor
     weight: Tensor
     relative: Tensor  # d_v / d (N, 1, 1)
     pairs: Tensor  # nu rho_k d_v / sum over l of 1 / D_l (N, K, 1)
 
+    def first(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """The messages (E, K, D) and the field before the first iteration."""
+        return h.index_select(0, self.links.src if self.rows is None else self.rows.src), self.field(h)
+
     def field(self, h: Tensor) -> Tensor:
-        """The mean of d_u h_uk / d over the nodes u of each node's graph, (N, K, D)."""
+        """The mean of d_u h_uk / d over the nodes u of each graph, (graphs, K, D)."""
         return mean_of_graph(self.relative * h, self.members)
 
     def step(self, h: Tensor, m: Tensor, field: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the next beliefs (N, K, D), messages (E, K, D) and field, and the explanations rho a (E, K)."""
         links, rates = self.links, self.rates
+        field = torch.lerp(self.field(h), field, INERTIA)
+        base = self.z - self.pairs * of_nodes(along(field, rates.ratio), self.members)
+        if self.rows is not None:
+            h, m, explained = self._by_kernels(base, m, self.rows)
+            return h, m, field, explained
         explained = rates.rho * (along(m, rates.ratio) * m.index_select(0, links.reverse)).sum(-1).clamp_min(0)
         others = (explained.sum(1, keepdim=True) - explained).clamp_min(0)  # rounding can make it slightly negative
         strength = rates.gain * (rates.rho / (rates.epsilon + others)).log1p() * self.weight
         from_edges = strength.unsqueeze(-1) * along(m, rates.evidence)  # (E, K, D), logits
-        field = torch.lerp(self.field(h), field, INERTIA)
-        logits = (self.z - self.pairs * along(field, rates.ratio)).index_add(0, links.dst, from_edges)
+        logits = base.index_add(0, links.dst, from_edges)
         without = logits.index_select(0, links.src) - from_edges.index_select(0, links.reverse)
         return logits.softmax(-1), torch.lerp(without.softmax(-1), m, DAMPING), field, explained
+
+    def _by_kernels(self, base: Tensor, m: Tensor, rows: ByParent) -> list[Tensor]:
+        from ..kernels.cpu.beliefs import exchange
+
+        rates = self.rates
+        settings = torch.stack([rates.epsilon, rates.gain, rates.gain.new_tensor(DAMPING)])
+        tables = (table.transpose(0, 1) for table in (rates.evidence, rates.ratio))
+        weight = self.weight.flatten().index_select(0, rows.eid)
+        return exchange(base, m, weight, rates.rho, settings, *tables, rows.indptr, rows.reverse, settings=[])
+
+    def in_edge_order(self, x: Tensor) -> Tensor:
+        """Numbers (E, *) of messages, in the order of the graph's edges."""
+        return x if self.rows is None else torch.empty_like(x).index_copy_(0, self.rows.eid.long(), x)
 
 
 def along(h: Tensor, table: Tensor) -> Tensor:
@@ -64,7 +87,13 @@ def along(h: Tensor, table: Tensor) -> Tensor:
 
 
 def mean_of_graph(x: Tensor, members: Links) -> Tensor:
-    """Replace each node's row of x (N, *) by the mean over the nodes of its graph."""
+    """The mean of x (N, *) over the nodes of each graph, (graphs, *)."""
+    if members.num_parents == 1:
+        return x.mean(0, keepdim=True)
     total = x.new_zeros(members.num_parents, *x.shape[1:]).index_add(0, members.dst, x)
-    sizes = members.in_degrees.clamp_min(1).view(-1, *[1] * (x.dim() - 1))
-    return (total / sizes).index_select(0, members.dst)
+    return total / members.in_degrees.clamp_min(1).view(-1, *[1] * (x.dim() - 1))
+
+
+def of_nodes(x: Tensor, members: Links) -> Tensor:
+    """Numbers x (graphs, *) for each node, (N, *), or (1, *) if there is one graph."""
+    return x if members.num_parents == 1 else x.index_select(0, members.dst)

@@ -9,21 +9,24 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .. import kernels
 from .._dgl import DGLGraph
 from ..algorithms.observers import observer_on_nodes
+from ..engines import REQUESTED
 from ..errors import check_tensor, check_whole, expect, min_max, warn, warn_of_nan
 from ..functional import at_least_float32
 from ..graph import Links, check_graph, links_of_graph, read_graph
 from ..graph.checks import check_edges, check_one_kind, warn_of_parallel_edges
-from ..graph.links import members_of
+from ..graph.links import ByParent, members_of
 from ..layer_common import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
 from ..tracing import is_tracing, uncompiled
 from ..typed import Share, Size, typed
-from .exchange import Exchange, Rates, mean_of_graph
+from .exchange import Exchange, Rates, mean_of_graph, of_nodes
 from .rates import DEGREES, LEAST, counted_rates, counted_states, degree_classes, labels_of, layer_of_labels
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 KNOWN = 30.0  # logit of a known label, which no evidence changes
+WORTHWHILE = 2**18  # numbers in all messages; with fewer, compiling kernels takes longer than they save
 WEAK = 0.5  # a warning's limit for the log-ratio of a capsule's highest and lowest rate; 0.7 to 7 on tried graphs
 
 
@@ -95,19 +98,20 @@ class NodeBeliefs(HasConstants):
             weight = edge_weight.reshape(-1, 1).to(z.dtype)
         exchange = self._exchange(links, z, weight, members)
         observer, h = observer_on_nodes(links, self.num_caps), z.softmax(-1)
-        m, field = h.index_select(0, links.src), exchange.field(h)
+        m, field = exchange.first(h)
         for r in range(self.iterations):
-            # An iteration is computed again for its gradient, so that only its messages are kept.
-            if is_tracing():
+            if exchange.rows is not None or is_tracing():
                 h, m, field, explained = exchange.step(h, m, field)
-            else:
+            else:  # an iteration is computed again for its gradient, so that only its messages are kept
                 h, m, field, explained = checkpoint(exchange.step, h, m, field, use_reentrant=False)
-            shares = explained.detach().clamp_min(torch.finfo(z.dtype).tiny)  # no 0 / 0 if no capsule explains an edge
-            c = shares / shares.sum(1, keepdim=True)
+            if observer is not None or r == self.iterations - 1:
+                explained = exchange.in_edge_order(explained.detach())
+                shares = explained.clamp_min(torch.finfo(z.dtype).tiny)  # no 0 / 0 if no capsule explains an edge
+                c = shares / shares.sum(1, keepdim=True)
             if observer is not None:
-                observer(r, shares.log(), c, h.detach(), explained.detach())
+                observer(r, shares.log(), c, h.detach(), explained)
         epsilon = exchange.rates.epsilon.detach()
-        self.unexplained = epsilon / (epsilon + explained.detach().sum(1))
+        self.unexplained = epsilon / (epsilon + explained.sum(1))
         warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
@@ -115,10 +119,19 @@ class NodeBeliefs(HasConstants):
         epsilon, gain, nu = self.learned.to(z.dtype)
         rates = Rates.of(epsilon, gain, self.rates.to(z.dtype), self.table.to(z.dtype))
         degree = z.new_zeros(z.shape[0], 1).index_add(0, links.dst, weight)
-        mean = mean_of_graph(degree, members)
+        mean = of_nodes(mean_of_graph(degree, members), members)
         relative = (degree / mean.clamp_min(LEAST)).unsqueeze(-1)  # (N, 1, 1)
         pairs = (nu * rates.rho * mean / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
-        return Exchange(links, members, rates, z, weight, relative, pairs)
+        return Exchange(links, members, self._rows(links, z), rates, z, weight, relative, pairs)
+
+    def _rows(self, links: Links, z: Tensor) -> ByParent | None:
+        """The order of the kernels' messages, or None where torch computes them."""
+        requested, reason = REQUESTED.get(), kernels.needs_for_beliefs(links, z)
+        large = links.num_edges * z[0].numel() >= (WORTHWHILE if requested == "auto" else 1) if len(z) else False
+        if requested not in ("auto", "fused") or not large:
+            return None
+        expect(not reason or requested == "auto", "engine", "'auto' or 'torch'", "'fused'", f"It needs {reason}")
+        return None if reason else links.by_parent(True)
 
     def _logits(self, feat: Tensor, num_nodes: int) -> Tensor:
         check_tensor(self.names.feat, feat, floating=False, sparse=self.weight is not None)

@@ -68,7 +68,8 @@ class TrainConfig:
     """Train on this many images only: the same ones for every seed, each class in proportion; default: all images."""
     augment: Augment = "shift"
     """Random changes of the training images. shift: move each image by up to 2 pixels (mnist40: 6), and each of
-    multimnist's digits by up to 4. anywhere: for mnist40, move each digit to any place in the frame where it fits, in
+    multimnist's digits by up to 4. affine: also turn it by up to 15 degrees, and shear and scale it by up to 15 %.
+    anywhere: for mnist40, move each digit to any place in the frame where it fits, in
     training and validation images. none: no change."""
     data: Path = Path("data")
     """Folder with the data set. A data set that is missing there is downloaded into it."""
@@ -186,7 +187,7 @@ class TrainConfig:
         shifted = self.dataset != "multimnist" or self.augment == "shift"
         expect(shifted, "augment", "shift for multimnist, whose digits are shifted by up to 4 pixels", self.augment)
         framed = self.augment != "anywhere" or self.dataset == "mnist40"
-        expect(framed, "augment", f"shift or none for {self.dataset}", self.augment, "anywhere is for mnist40")
+        expect(framed, "augment", f"shift, affine or none for {self.dataset}", self.augment, "anywhere is for mnist40")
 
     @property
     def of_images(self) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from ..tracing import is_exported, is_tracing
 
 MAX_WIDTH = 256  # numbers in a capsule: it is one SIMD vector, and the time to compile grows with its width
 MAX_NODE_NUMBERS = 1024  # limit of K * D, because the time to compile a kernel grows with it
+MAX_BELIEFS = 128  # the same for the states of all capsules of a node
 MAX_IMAGES = 65_535 * 64  # a grid of CUDA has at most 65,535 tiles in its second dimension, and a tile 64 images
+NO_NUMBA = "Numba's compiler, which the variable NUMBA_DISABLE_JIT turns off"
 HALF = torch.bfloat16, torch.float16
 _failures: dict[tuple, str] = {}  # the kinds of calls whose kernels Triton could not compile or load, and its errors
 
@@ -54,8 +56,8 @@ def needs(links: Links, votes: Votes, rule: Rule | None) -> str:
         return "a routing with a rule, as Dynamic, Uniform, Spherical and Attention have one"
     if not is_cuda and votes.device.type != "cpu":
         return "votes on the CPU or on CUDA"
-    if not is_cuda and os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-        return "Numba's compiler, which the variable NUMBA_DISABLE_JIT turns off"
+    if not is_cuda and not has_numba():
+        return NO_NUMBA
     if is_cuda and not has_triton():
         return "Triton on CUDA, with torch 2.8 or later"
     if is_cuda and _failures and (error := _failures.get(_kind_of_call(votes, rule))):
@@ -86,6 +88,17 @@ def _needs_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
     dtypes = (torch.float32, *HALF) if is_cuda else (torch.float32, torch.float64, *HALF)
     wanted = f"votes (N, K, D) with K * D <= {MAX_NODE_NUMBERS}, on CUDA not in float64"
     return "" if fits and votes.dtype in dtypes else wanted
+
+
+def needs_for_beliefs(links: Links, z: Tensor) -> str:
+    """Return what the kernels of ``BeliefConv`` need that logits z (N, K, D) aren't, as ``needs`` does."""
+    if links.traced or is_tracing():
+        return "a call that torch doesn't trace"
+    if z.device.type != "cpu":
+        return "beliefs on the CPU"
+    if not has_numba():
+        return NO_NUMBA
+    return "" if z.shape[1] * z.shape[2] <= MAX_BELIEFS else f"num_caps * out_feats <= {MAX_BELIEFS}"
 
 
 def _kind_of_call(votes: Votes, rule: Rule) -> tuple:
@@ -149,6 +162,10 @@ def prepare(links: Links, mutual: bool) -> None:
 def on_gpu(votes: Votes) -> bool:
     """Whether Triton's kernels route these votes, not Numba's."""
     return votes.device.type == "cuda"
+
+
+def has_numba() -> bool:
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
 
 @functools.cache

@@ -56,16 +56,45 @@ def by_loops(layer, x, weight):
     return h, shares / shares.sum(1, keepdim=True)
 
 
-def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(draw):
+@pytest.mark.parametrize("engine", ["torch", "fused"])
+def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(draw, engine):
     layer = layer_of()
     x, weight = draw(N, F).requires_grad_(), draw(len(SRC)).abs().requires_grad_()
-    got, c = layer(GRAPH, x, weight, get_coupling=True)
+    with graphcaps.engine(engine):
+        got, c = layer(GRAPH, x, weight, get_coupling=True)
     wanted, couplings = by_loops(layer, x, weight)
     torch.testing.assert_close(got, wanted)
     torch.testing.assert_close(c.squeeze(1), couplings)
     slope, learned = draw(N, K, D), [x, weight, *layer.parameters()]
     for ours, theirs in zip(*(torch.autograd.grad(out, learned, slope) for out in (got, wanted)), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_kernels_compute_what_torch_does_in_threads_for_graphs_of_a_batch(draw):
+    """A capsule of 7 states in float32, messages of 0 and 1, a node without edges, and a hub."""
+    torch.set_num_threads(2)
+    ends = torch.randint(60, (2, 300), generator=torch.Generator().manual_seed(0))
+    ends[0, :60] = 3
+    single = dgl.to_bidirected(dgl.graph(tuple(ends), num_nodes=61))
+    graph, layer = dgl.batch([single, GRAPH]), BeliefConv(None, 7, 1, allow_zero_in_degree=True)
+    torch.nn.init.normal_(layer.beliefs.table, std=0.5)
+    z = draw(61 + N, 1, 7).float().masked_fill(torch.arange(61 + N).view(-1, 1, 1) % 5 == 0, 0)
+    z[::5, 0, 2] = 200.0
+    results = []
+    for name in ("torch", "fused"):
+        with graphcaps.engine(name):
+            h, c = layer(graph, z.requires_grad_(), get_coupling=True)
+        slopes = torch.autograd.grad(h.square().sum(), [z, *layer.parameters()], retain_graph=True)
+        results.append([h, c, layer.beliefs.unexplained, *slopes])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    with pytest.raises(graphcaps.errors.GraphcapsError, match="second derivative: expected routing on engine torch"):
+        torch.autograd.grad(h.sum(), z, create_graph=True)[0].sum().backward()
+    with (
+        graphcaps.engine("fused"),
+        pytest.raises(InputError, match=r"got 'fused'. It needs num_caps \* out_feats <= 12"),
+    ):
+        BeliefConv(None, 65, 2)(GRAPH, torch.zeros(N, 2, 65))
 
 
 def test_the_graphs_of_a_batch_share_nothing_and_pyg_gives_the_same(draw):

@@ -1,4 +1,4 @@
-"""Augmentation: in each epoch, an image gets a shift by whole pixels, or a new place for its ink.
+"""Augmentation: in each epoch, an image gets a shift by whole pixels, an affine map, or a new place for its ink.
 
 Evaluation images get fixed random places instead, drawn by NumPy's ``RandomState``, whose stream never changes. So they
 are the same on every machine, and an image's place doesn't depend on the number of images.
@@ -9,11 +9,12 @@ import math
 import numpy as np
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import max_pool2d, pad
+from torch.nn.functional import affine_grid, grid_sample, max_pool2d, pad
 
 from .images import FIXED_SEED, Images
 
 MOST_DOTS = 15  # in an image of ``draw_clutter``, on average
+MAX_AFFINE = math.radians(15), 0.15, 0.15, 0.15  # turn, shear, and logarithms of two scales, each way
 
 
 def ink_room(pixels: Tensor) -> Tensor:
@@ -47,6 +48,26 @@ def moved(pixels: Tensor, down: Tensor, right: Tensor) -> Tensor:
     """Move each image (B, C, H, W) by whole pixels (B,). Pixels that leave on one side enter on the other."""
     height, width = pixels.shape[2:]
     return windows(pixels.repeat(1, 1, 2, 2), -down % height, -right % width, (height, width))
+
+
+def draw_maps(numbers: Tensor) -> Tensor:
+    """Turn random numbers (4, N), uniform in [0, 1), into linear maps (N, 2, 2) that scale, shear and turn an image."""
+    angle, shear, *scales = (2 * numbers - 1) * numbers.new_tensor(MAX_AFFINE).unsqueeze(1)
+    cos, sin = angle.cos(), angle.sin()
+    turned = torch.stack([cos, cos * shear - sin, sin, sin * shear + cos], 1).view(-1, 2, 2)
+    return turned * torch.stack(scales, 1).exp().unsqueeze(1)
+
+
+def warped(images: Tensor, inverse: Tensor, shift: Tensor | None = None) -> Tensor:
+    """Apply affine maps to images (B, C, H, W): bilinear, with zeros outside.
+
+    The result's value at x, measured from the centre, is the image's value at inverse (x - shift). Inverse linear maps
+    are (B, 2, 2), and shifts (2, B) in pixels to the right and down; None: no shift.
+    """
+    offset = inverse.new_zeros(len(inverse), 2, 1) if shift is None else -(inverse @ shift.T[:, :, None])
+    half = inverse.new_tensor([images.shape[3] / 2, images.shape[2] / 2])  # affine_grid's unit of length
+    maps = torch.cat([inverse * half / half[:, None], offset / half[:, None]], -1).to(images)  # (B, 2, 3)
+    return grid_sample(images, affine_grid(maps, list(images.shape), align_corners=False), align_corners=False)
 
 
 def draw_clutter(count: int, image_shape: tuple[int, int, int], generator: Generator) -> Tensor:

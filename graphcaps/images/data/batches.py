@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from ...errors import expect
 from ...names import AUGMENTS
 from ...typed import Count, Size, typed
-from .augment import draw_clutter, draw_moves, ink_room, windows
+from .augment import draw_clutter, draw_maps, draw_moves, ink_room, warped, windows
 from .images import ABSENT, EMPTY, FIXED_SEED, REACH, SINGLES, Images, Pairs, to_float
 
 Take = Callable[[slice | Tensor], tuple[Tensor, Tensor]]
@@ -51,10 +51,11 @@ class Batches:
     ) -> None:
         expect(augment in AUGMENTS, "augment", f"one of {', '.join(AUGMENTS)}", repr(augment))
         self.batch_size, self._seed = batch_size, seed
-        fits = augment != "anywhere" or not isinstance(images, Pairs)
+        fits = augment in ("none", "shift") or not isinstance(images, Pairs)
         expect(fits, "augment", "none or shift for pairs", repr(augment))
         self._images = images.to(device)
-        self._reach = self._images.shift if augment == "shift" else 0  # largest move in pixels
+        self._reach = self._images.shift if augment in ("shift", "affine") else 0  # largest move in pixels
+        self._affine = augment == "affine"
         self._room = None
         if augment == "anywhere":
             self._room = ink_room(self._images.pixels).cpu()
@@ -115,12 +116,14 @@ class Batches:
         else:
             numbers = torch.rand(2, len(order), generator=generator, dtype=torch.float64)
             corners = self._reach - draw_moves(self._room[:, :, order.cpu()], numbers)
+        maps = draw_maps(torch.rand(4, len(order), generator=generator)).to(order.device) if self._affine else None
         top, left = corners.to(order.device)  # of the part of a padded image that is cut out
 
         def take(places: slice | Tensor) -> tuple[Tensor, Tensor]:
             padded = pad(self._images.pixels[order[places]], [self._reach] * 4)
-            shown = windows(padded, top[places], left[places], self._images.image_shape[1:])
-            return to_float(shown), self._images.labels[order[places]]
+            shown = to_float(windows(padded, top[places], left[places], self._images.image_shape[1:]))
+            shown = shown if maps is None else warped(shown, maps[places])
+            return shown, self._images.labels[order[places]]
 
         return take
 

@@ -243,6 +243,108 @@ def exp(typing, x):
 
 
 @intrinsic
+def log1p(typing, x):
+    """``log1p(x)``: log(1 + x) of each lane for x >= 0, within 3 units in the last place. NaN gives NaN.
+
+    1 + x = 2^n y with y in [sqrt(1 / 2), sqrt(2)). log(y) = 2 artanh(s), s = (y - 1) / (y + 1), is a series whose first
+    omitted term is less than a tenth of a unit. What 1 + x rounds away is added at the end.
+    """
+
+    def emit(builder, x):
+        digits, high, low, *_ = EXP_CONSTANTS[str(x.type.element)]
+        lanes, (bits, exponent) = x.type.count, (_INT, 127) if digits == 23 else (_LONG, 1023)
+        whole, terms = ir.VectorType(bits, lanes), 5 if digits == 23 else 11
+
+        def every(value, kind=x.type.element):
+            return _constant(kind, [value] * lanes)
+
+        y = builder.fadd(x, every(1.0))
+        rounded = builder.fdiv(builder.fsub(x, builder.fsub(y, every(1.0))), y)
+        root = (exponent - 1 << digits) + int((math.sqrt(2) - 1) * 2**digits)  # the bits of sqrt(1 / 2)
+        n = builder.ashr(builder.sub(builder.bitcast(y, whole), every(root, bits)), every(digits, bits))
+        of_y = builder.sub(builder.bitcast(y, whole), builder.shl(n, every(digits, bits)))
+        scaled = builder.fsub(builder.bitcast(of_y, x.type), every(1.0))
+        s = builder.fdiv(scaled, builder.fadd(scaled, every(2.0)))
+        square = builder.fmul(s, s)
+        series = every(1 / (2 * terms - 1))
+        for k in reversed(range(terms - 1)):
+            series = _fma(builder, series, square, every(1 / (2 * k + 1)))
+        number = builder.sitofp(n, x.type)
+        total = builder.fadd(_fma(builder, number, every(low), rounded), builder.fmul(builder.fadd(s, s), series))
+        total = _fma(builder, number, every(high), total)
+        finite = builder.fcmp_ordered("<", y, every(math.inf))
+        return builder.select(finite, total, y)
+
+    return x(x), _code(emit)
+
+
+@intrinsic
+def sum_of_groups(typing, x, groups):
+    """``sum_of_groups(x, groups)``: the sums of len(groups) equal parts of x's lanes, as a vector."""
+    count = len(groups)
+    return Vector(x.dtype, count)(x, groups), _code(lambda b, x, _: _fold(b, x, count, ir.IRBuilder.fadd, 0.0))
+
+
+@intrinsic
+def max_of_groups(typing, x, groups):
+    """``max_of_groups(x, groups)``: the largest of each of len(groups) equal parts of x's lanes, as a vector."""
+    count = len(groups)
+    return Vector(x.dtype, count)(x, groups), _code(lambda b, x, _: _fold(b, x, count, _maximum, -math.inf))
+
+
+@intrinsic
+def spread(typing, x, width):
+    """``spread(x, width)``: each lane of x repeated, so that there are len(width) lanes."""
+    lanes = len(width)
+    times = lanes // x.lanes
+    return Vector(x.dtype, lanes)(x, width), _code(lambda b, x, _: _lanes(b, x, x, [k // times for k in range(lanes)]))
+
+
+@intrinsic
+def times_table(typing, x, tables, groups):
+    """``times_table(x, tables, groups)``: each part of x's lanes, a row of D numbers, times its own table (D, D).
+
+    ``tables`` (D, groups, D) has the first rows of all tables first.
+    """
+    count = len(groups)
+
+    def emit(builder, x, tables, _):
+        total = _constant(x.type.element, [0.0] * x.type.count)
+        for row in range(x.type.count // count):
+            of_row = _load(builder, tables, _LONG(row * x.type.count), x.type.count)
+            total = _fma(builder, _nth_of_groups(builder, x, count, row), of_row, total)
+        return total
+
+    return x(x, tables, groups), _code(emit)
+
+
+@intrinsic
+def add_outer(typing, tables, x, y, groups):
+    """``add_outer(tables, x, y, groups)``: tables[i, k, j] += x[k, i] y[k, j], with tables as in ``times_table``."""
+    count = len(groups)
+
+    def emit(builder, tables, x, y, _):
+        for row in range(x.type.count // count):
+            at = _LONG(row * x.type.count)
+            factor = _nth_of_groups(builder, x, count, row)
+            _store(builder, tables, at, _fma(builder, factor, y, _load(builder, tables, at, x.type.count)))
+
+    return types.void(tables, x, x, groups), _code(emit)
+
+
+@intrinsic
+def select_negative(typing, test, x, y):
+    """``select_negative(test, x, y)``: the lanes of x where test < 0, else those of y."""
+
+    def emit(builder, test, x, y):
+        return builder.select(
+            builder.fcmp_ordered("<", test, _constant(test.type.element, [0.0] * test.type.count)), x, y
+        )
+
+    return x(test, x, x), _code(emit)
+
+
+@intrinsic
 def dots(typing, x, ix, x_stride, y, iy, y_stride, rows, width):
     """``dots(x, ix, x_stride, y, iy, y_stride, rows, width)``: the products <x, y> of len(rows) rows, as a vector.
 
@@ -332,6 +434,27 @@ def _sums(builder, parts, kind):
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [builder.fadd(*(_lanes(builder, *pair, half) for half in of_halves)) for pair in pairs]
     return parts[0]
+
+
+def _fold(builder, x, groups, combine, neutral):
+    """Combine the lanes of each of ``groups`` equal parts of a vector: one lane per part remains."""
+    size = x.type.count // groups
+    while size > 1:
+        half, kind = (size + 1) // 2, x.type.element
+        beyond = groups * size  # the number of a neutral lane
+        parts = [
+            [g * size + at if at < size else beyond for g in range(groups) for at in of]
+            for of in (range(half), range(half, 2 * half))
+        ]
+        x = combine(builder, *(_lanes(builder, x, _constant(kind, [neutral] * x.type.count), part) for part in parts))
+        size = half
+    return x
+
+
+def _nth_of_groups(builder, x, groups, n):
+    """Return a vector whose lanes have the n-th lane of their part."""
+    size = x.type.count // groups
+    return _lanes(builder, x, x, [lane // size * size + n for lane in range(x.type.count)])
 
 
 def _splat(builder, number, lanes):
