@@ -72,7 +72,8 @@ def cora(root: Path, seed: int) -> Related:
     Features are the first ``COMPONENTS`` singular vectors of the words; the seed draws their start.
     """
     data = load_cora(root)
-    return replace(data, features=components(sparse.csr_matrix(data.features.numpy()), seed))
+    words = sparse.csr_matrix(data.features.numpy())
+    return replace(data, features=components(words, seed), words=words)
 
 
 def plain(path: Path, seed: int) -> Related:
@@ -83,8 +84,10 @@ def plain(path: Path, seed: int) -> Related:
     arrays = read_archive(path)
     labels, none = torch.from_numpy(arrays["labels"].astype(np.int64)), torch.zeros(0, dtype=torch.int64)
     words, graph = arrays.get("words"), joined(arrays["edges"].astype(np.int64), len(labels))[0]
-    features = torch.zeros(len(labels), 0) if words is None else components(sparse.csr_matrix(words), seed)
-    return of_nodes(graph, features, labels, none, none, none)
+    if words is None:
+        return of_nodes(graph, torch.zeros(len(labels), 0), labels, none, none, none)
+    words = sparse.csr_matrix(words)
+    return of_nodes(graph, components(words, seed), labels, none, none, none, words=words)
 
 
 def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") -> Related:
@@ -104,7 +107,8 @@ def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") ->
     graph, kinds = joined(ends, len(labels), np.eye(len(names), dtype=bool)[has.argmax(axis=1)])
     rows = sparse.load_npz(folder / f"{features}.npz") if features else graph.adj_external(scipy_fmt="csr")
     parts = split(len(labels), random)
-    return of_nodes(graph, components(rows, seed), torch.from_numpy(labels), *parts, kinds=kinds)
+    about = {"kinds": kinds, "words": rows if features else None}
+    return of_nodes(graph, components(rows, seed), torch.from_numpy(labels), *parts, **about)
 
 
 def aifb(folder: Path, seed: int) -> Related:

@@ -18,12 +18,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from experiments import propagation, table
-from experiments.data.related import Related, joined, read_archive
-from experiments.data.relations import components, load_cora
+from experiments.data.related import Related, joined
+from experiments.data.relations import components
 from experiments.run import Place
 from experiments.task import Task
 from experiments.tasks import known
-from experiments.tasks.relations import HECO
 from graphcaps import read_graph, smooth
 
 DATA = ("Cora", "Citeseer", "ACM", "DBLP", "email-Eu", "Chameleon", "Cornell", "Texas", "Wisconsin")
@@ -54,22 +53,13 @@ def with_wrong_edges(data: Related, share: float, by_degree: bool, seed: int) ->
     return replace(data, graph=graph, kinds=kinds, features=features)
 
 
-def words(place: Place, name: str, data: Related) -> sparse.csr_array:
-    """The words (N, F) of the nodes, 0 or 1. Without words, each neighbour is one."""
-    graphs = place.data / "graphs"
-    if name == "Cora":
-        rows = load_cora(place.data).features.numpy()
-    elif name in HECO:
-        rows = sparse.load_npz(graphs / "heco" / name.lower() / f"{HECO[name][1]}.npz")
-    else:
-        rows = read_archive(graphs / f"{name.lower()}.npz").get("words")
-        rows = data.graph.adj_external(scipy_fmt="csr") if rows is None else rows
-    return (sparse.csr_array(rows) != 0).astype(np.float32)
+def jaccard(data: Related) -> Tensor:
+    """The similarity (E,) of the ends of each edge: the number of words of both over the number of words of either.
 
-
-def jaccard(data: Related, rows: sparse.csr_array) -> Tensor:
-    """The similarity (E,) of the ends of each edge: the number of words of both over the number of words of either."""
-    src, dst = (ends.numpy() for ends in data.graph.edges())
+    Without words, each neighbour is one.
+    """
+    rows = data.graph.adj_external(scipy_fmt="csr") if data.words is None else data.words
+    rows, (src, dst) = (sparse.csr_array(rows) != 0).astype(np.float32), (ends.numpy() for ends in data.graph.edges())
     size, both = rows.sum(1), rows[src].multiply(rows[dst]).sum(1)
     return torch.from_numpy(both / (size[src] + size[dst] - both).clip(1))
 
@@ -107,7 +97,7 @@ def fit(
     labels = related.labels.index_fill(0, numbers, -1)
     torch.manual_seed(seed)
     epochs = 2 if quick else EPOCHS
-    log_p, alike = regression(related, labels), jaccard(related, words(place, data, related))
+    log_p, alike = regression(related, labels), jaccard(related)
     smoothed = smooth(read_graph(graph), log_p, labels)
     models = {name: known.trained(name, related, labels, DEPTHS, epochs) for name in NETWORKS}
     likely = replace(related, graph=graph.edge_subgraph(alike >= LEAST, relabel_nodes=False))
