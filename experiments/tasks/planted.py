@@ -66,8 +66,8 @@ def jaccard(data: Related) -> Tensor:
 
 def regression(data: Related, labels: Tensor) -> Tensor:
     """Logarithms (N, 1, C) of probabilities by logistic regression on features."""
-    x, of = F.pad(data.features, (0, 1), value=1.0), labels[:, 0]
-    model = LogisticRegression(max_iter=1000).fit(x[of >= 0], of[of >= 0])
+    x, classes = F.pad(data.features, (0, 1), value=1.0), labels[:, 0]
+    model = LogisticRegression(max_iter=1000).fit(x[classes >= 0], classes[classes >= 0])
     p = torch.full((len(x), data.num_classes), 1e-9).double()
     p[:, model.classes_] = torch.from_numpy(model.predict_proba(x)).clamp_min(1e-9)
     return (p / p.sum(1, keepdim=True)).log().float().unsqueeze(1)
@@ -97,15 +97,15 @@ def fit(
     labels = related.labels.index_fill(0, numbers, -1)
     torch.manual_seed(seed)
     epochs = 2 if quick else EPOCHS
-    log_p, alike = regression(related, labels), jaccard(related)
+    log_p, similarity = regression(related, labels), jaccard(related)
     smoothed = smooth(read_graph(graph), log_p, labels)
     models = {name: known.trained(name, related, labels, DEPTHS, epochs) for name in NETWORKS}
-    likely = replace(related, graph=graph.edge_subgraph(alike >= LEAST, relabel_nodes=False))
+    pruned = replace(related, graph=graph.edge_subgraph(similarity >= LEAST, relabel_nodes=False))
     answers = {
         "smooth": smoothed.p,
         "regression": log_p,
         **{name: model(labels) for name, model in models.items()},
-        "GCN-Jaccard": known.trained("GCN", likely, labels, DEPTHS, epochs)(labels),
+        "GCN-Jaccard": known.trained("GCN", pruned, labels, DEPTHS, epochs)(labels),
     }
     classes = {name: scores.argmax(2) for name, scores in answers.items()}
     classes["Correct and Smooth"] = known.correct_and_smooth(related, labels, regression)
@@ -118,7 +118,7 @@ def fit(
     relative = shares * graph.in_degrees()[dst]  # 1 where a node attends to all equally
     scores = {
         "unexplained": smoothed.unexplained,
-        "Jaccard": -alike,
+        "Jaccard": -similarity,
         "cosine": -(p[src] * p[dst]).sum(1),
         "attention": -shares - shares.roll(len(shares) // 2),
         "attention times degree": -relative - relative.roll(len(shares) // 2),
