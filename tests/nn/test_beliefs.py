@@ -70,7 +70,7 @@ def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(draw, engine):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_kernels_compute_what_torch_does_in_threads_for_graphs_of_a_batch(draw):
+def test_kernels_compute_what_torch_does_in_threads_for_graphs_of_a_batch(draw, monkeypatch):
     """A capsule of 7 states in float32, messages of 0 and 1, a node without edges, and a hub."""
     torch.set_num_threads(2)
     ends = torch.randint(60, (2, 300), generator=torch.Generator().manual_seed(0))
@@ -88,6 +88,9 @@ def test_kernels_compute_what_torch_does_in_threads_for_graphs_of_a_batch(draw):
         results.append([h, c, layer.beliefs.unexplained, *slopes])
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert not torch.equal(layer(graph, z), h)  # for a small graph, engine auto takes torch, and else the kernels:
+    monkeypatch.setattr("graphcaps.beliefs.layer.WORTHWHILE", 1)
+    assert torch.equal(layer(graph, z), h)
     with pytest.raises(graphcaps.errors.GraphcapsError, match="second derivative: expected routing on engine torch"):
         torch.autograd.grad(h.sum(), z, create_graph=True)[0].sum().backward()
     with (
