@@ -28,8 +28,14 @@ def one_hot(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tenso
 
 def norm(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Return lengths, with a dim of size 1. If a square overflows, the length is NaN: an infinite one would hide it."""
+    return norm_and_square(x, dim)[0]
+
+
+def norm_and_square(x: torch.Tensor, dim: int = -1) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ``norm`` and its square."""
     n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
-    return n + 0 * (n * n)
+    square = n * n
+    return torch.add(n, square, alpha=0), square
 
 
 def per_root(mean: torch.Tensor) -> torch.Tensor:
@@ -58,36 +64,57 @@ def squash(s: torch.Tensor, dim: int = -1) -> torch.Tensor:
     check_tensor("s", s)
     expect(type(dim) is int and -s.dim() <= dim < s.dim(), "dim", "a dim of s", dim)
     x = at_least_float32(s)
-    n = norm(x, dim)
-    return (x * (n / (1 + n * n))).to(s.dtype)
+    n, square = norm_and_square(x, dim)
+    return (x * (n / (1 + square))).to(s.dtype)
 
 
 def squash_backward(s: torch.Tensor, dv: torch.Tensor) -> torch.Tensor:
     """Return the gradient of s (J, *, D) from dv for v = s n / (1 + n^2), n = |s|. At s = 0 it is 0, as in autograd."""
-    n = norm(s)
-    slope = (1 - n * n) / (1 + n * n) / (1 + n * n)  # f' for f = n / (1 + n^2); (1 + n^2)^2 overflows from n = 4e9 on
+    n, square = norm_and_square(s)
+    below = 1 + square
+    slope = (1 - square) / below / below  # f' for f = n / (1 + n^2); (1 + n^2)^2 overflows from n = 4e9 on
     slope = slope / torch.where(n > 0, n, 1)
     along = (s * dv).sum(-1, keepdim=True)
-    return (dv * (n / (1 + n * n))).addcmul_(s, slope * along)
+    return (dv * (n / below)).addcmul_(s, slope * along)
 
 
-def squash_saving_memory(s: torch.Tensor) -> torch.Tensor:
-    """``squash``, but it keeps one tensor of s's size for the gradient, where autograd keeps three."""
-    return squash(s) if is_tracing() or not s.requires_grad else _Squash.apply(s)
+def scaled(s: torch.Tensor, factor: Any = None, mean: Any = None, bias: Any = None) -> tuple[torch.Tensor, Any]:
+    """Return s (N, *, K, D) times ``factor`` (N, *, 1, 1), divided by the root of ``mean`` (N, *), plus bias (K, D).
+
+    Each may be None. The second result is the number (N, *, 1, 1) by which s was multiplied.
+    """
+    if mean is not None:
+        factor = (factor * per_root(mean)[..., None, None]).to(s.dtype)
+    s = s if factor is None else s * factor
+    return s if bias is None else s + bias, factor
 
 
-class _Squash(torch.autograd.Function):
+def squash_scaled(s: torch.Tensor, factor: Any = None, mean: Any = None, bias: Any = None) -> torch.Tensor:
+    """Return the squash of ``scaled``. Its gradient takes fewer operations and keeps fewer tensors than autograd's."""
+    given = s, factor, mean, bias
+    return squash(scaled(*given)[0]) if is_tracing() else _SquashScaled.apply(*given)
+
+
+class _SquashScaled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, s: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(s)
-        return squash(s)
+    def forward(ctx: Any, *given: Any) -> torch.Tensor:
+        y, factor = scaled(*given)
+        ctx.save_for_backward(*given, y, factor)
+        return squash(y)
 
     @staticmethod
-    def backward(ctx: Any, dv: torch.Tensor) -> torch.Tensor:
-        (s,) = ctx.saved_tensors
+    def backward(ctx: Any, dv: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (*given, y, factor), needs = ctx.saved_tensors, ctx.needs_input_grad
+        s, _, mean, bias = given
         if torch.is_grad_enabled():  # for a second derivative
-            return torch.autograd.grad(squash(s), s, dv, create_graph=True)[0]
-        return squash_backward(at_least_float32(s), at_least_float32(dv)).to(s.dtype)
+            needed = [x for x, needs_gradient in zip(given, needs, strict=True) if needs_gradient]
+            gradients = iter(torch.autograd.grad(squash(scaled(*given)[0]), needed, dv, create_graph=True))
+            return tuple(next(gradients) if needs_gradient else None for needs_gradient in needs)
+        dy, dmean = squash_backward(at_least_float32(y), at_least_float32(dv)).to(y.dtype), None
+        dbias = dy.sum(tuple(range(dy.dim() - bias.dim()))) if needs[3] else None
+        if needs[2]:  # of 1 / root; the mean's floor avoids 0 / 0
+            dmean = (dy * s).sum((-2, -1)) * factor[..., 0, 0] / mean.clamp_min(MIN_MEAN_SQUARE) * -0.5
+        return dy if factor is None else dy.mul_(factor), None, dmean, dbias
 
 
 def with_length(pose: torch.Tensor, length: torch.Tensor) -> torch.Tensor:

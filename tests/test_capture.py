@@ -78,7 +78,39 @@ def test_captured_steps_make_the_weights_of_eager_steps(tmp_path, monkeypatch, d
         assert found == ["about", "best head", "last head"]  # the run's name, and the setting capture
 
 
-REASONS = "it waits for", "not permitted", "hooks of modules", "weights", "numbers of Python"
+@pytest.mark.parametrize("where", ["batch", "validation"])
+def test_a_graph_makes_room_for_a_smaller_batch_and_for_validation(tmp_path, monkeypatch, where):
+    small.use(monkeypatch)
+    begin, loss, trainers, errors = training.Trainer.__init__, CapsNet.loss, [], []
+
+    def begin_captured(self, *args):
+        begin(self, *args)
+        trainers.append(weakref.proxy(self))
+        if self.config.capture:
+            self.learner.optimizer.param_groups[0]["lr"] = torch.tensor(self.config.peak_rate)
+            self.step = capture.CapturedStep(self.learner, self._step, self.config.batch_size, errors.append)
+            self.graph = weakref.ref(self.step.graph)
+
+    def loss_in_little_memory(self, output, images, *rest):
+        graph = getattr(trainers[-1], "graph", lambda: None)
+        if graph() and hasattr(graph(), "replay") and (len(images) == 20 if where == "batch" else not self.training):
+            loss(self, output, images, *rest).requires_grad_().backward()
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return loss(self, output, images, *rest)
+
+    monkeypatch.setattr(training, "one_cycle", lambda *args: 2.0**-10)
+    monkeypatch.setattr(training.Trainer, "__init__", begin_captured)
+    monkeypatch.setattr(CapsNet, "loss", loss_in_little_memory)
+    monkeypatch.setattr(capture, "Graph", Again)
+    for name in ("eager", "run"):
+        settings = {"name": name, "capture": name == "run", "batch_size": 25, "device": "cpu", "deterministic": True}
+        train(small.config(tmp_path, **settings), progress=False)
+    assert len(errors) == 1 and "memory" in errors[0]
+    found = small.differences(small.content(tmp_path / "run"), small.content(tmp_path / "eager"))
+    assert found == ["about"]  # the run's name
+
+
+REASONS = "it waits for", "not permitted", "hooks of modules", "weights", "optimizer", "numbers of Python"
 
 
 @pytest.mark.parametrize("why", REASONS)
@@ -91,6 +123,8 @@ def test_a_step_that_cannot_be_captured_stays_eager_and_says_why(monkeypatch, wh
         network.register_full_backward_pre_hook(print)
     if "weights" in why:
         network.weight.register_hook(print)
+    if "optimizer" in why:
+        monkeypatch.setattr(capture.optimizer, "_global_optimizer_pre_hooks", {0: print})
     learner = Learner(network, torch.optim.Adam(network.parameters()), Hardware(torch.device("cpu")))
     step = capture.CapturedStep(learner, lambda *batch: steps.append(batch[2]) or batch[0].sum(), 4, said.append)
     if "Python" in why:

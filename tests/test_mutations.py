@@ -59,7 +59,7 @@ MUTATIONS = [
     Mutation(
         "fact 5: squash without an end to the length",
         "functional.py",
-        "return (x * (n / (1 + n * n))).to(s.dtype)",
+        "return (x * (n / (1 + square))).to(s.dtype)",
         "return (x * n).to(s.dtype)",
         "test_facts.py squash_shrinks",
     ),
@@ -108,8 +108,8 @@ MUTATIONS = [
     Mutation(
         "fact 12: no gradient along the direction of s, fused",
         "functional.py",
-        "return (dv * (n / (1 + n * n))).addcmul_(s, slope * along)",
-        "return dv * (n / (1 + n * n))",
+        "return (dv * (n / below)).addcmul_(s, slope * along)",
+        "return dv * (n / below)",
         "test_facts.py equal_the_oracles and dynamic-fused",
     ),
     Mutation(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NAMES = ("routing", "sparse", "training", "nodes")
-ON_GPU = ("training", "routing", "nodes")
+ON_GPU = ("training", "routing", "nodes", "epochs")
 
 
 def run(names: Sequence[str], device: str, json_file: Path | None) -> dict:
@@ -19,6 +19,7 @@ def run(names: Sequence[str], device: str, json_file: Path | None) -> dict:
     from . import measure, nodes, routing, tables, training
 
     makers = {"routing": routing.routing, "sparse": routing.sparse, "training": training.training, "nodes": nodes.nodes}
+    makers["epochs"] = training.epochs
     setup, about = measure.SETUPS[device], measure.description(device)
     result: dict = {
         "format_version": 2,
@@ -29,17 +30,18 @@ def run(names: Sequence[str], device: str, json_file: Path | None) -> dict:
         "benchmarks": {},
     }
     for name in names:
-        measured: list[measure.Table] = []
+        measured: list[dict] = []
+        result["benchmarks"][name] = {"tables": measured}
         try:
-            measured += makers[name](setup)
+            for table in makers[name](setup):
+                measured.append(table.as_dict())
+                if json_file:  # at once, because a GPU may be gone before the last table
+                    write_text(json_file, json.dumps(result, indent=1) + "\n")
         except Exception:  # the other benchmarks go on, because minutes on a GPU are few
             result["failed"] = [*result.get("failed", []), name]
             traceback.print_exc()
-        result["benchmarks"][name] = {"tables": [table.as_dict() for table in measured]}
         if measured:
             print(tables.of_benchmark(name, result), end="\n\n", flush=True)
-        if json_file:
-            write_text(json_file, json.dumps(result, indent=1) + "\n")
     print(tables.about(result))
     return result
 
@@ -51,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     set_number()
     parser = argparse.ArgumentParser(prog="python -m experiments.bench", description=__doc__)
     about = f"all: {', '.join(NAMES)}; gpu, on a GPU: {', '.join(ON_GPU)}"
-    parser.add_argument("name", choices=["all", "gpu", *NAMES], help=about)
+    parser.add_argument("name", choices=["all", "gpu", *{*NAMES, *ON_GPU}], help=about)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, help="number of threads")
     parser.add_argument("--json", type=Path, help="file to which the results are also written")

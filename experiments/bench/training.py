@@ -3,28 +3,32 @@
 graphcaps' steps are those of ``graphcaps train``. They are compared with two versions of the same network in plain
 PyTorch: one tuned by an expert (channels last, bfloat16 if the processor has it, compiled, fused Adam), and one written
 for readers (float32, not compiled). Before timing, loss and gradients are compared with those of graphcaps in float32.
-On a GPU, the rows named "captured" are one CUDA graph.
+On a GPU, the rows named "captured" are one CUDA graph, and benchmark ``epochs`` times whole trainings.
 """
 
 import copy
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from graphcaps import CapsNet, GraphcapsError
+from graphcaps import CapsNet, GraphcapsError, train
 from graphcaps.images.config import TrainConfig
 from graphcaps.images.training.hardware import find_hardware, has_bfloat16
 from graphcaps.images.training.step import Learner, prepare, training_step
 from graphcaps.names import NETWORKS as SETTINGS
 from graphcaps.routing import Dynamic
 
-from .measure import SEED, Setup, Table, captured, ceilings, check
+from .measure import SEED, Row, Setup, Table, captured, ceilings, check
 from .plain import Plain, fast, readable
 
-PRESETS, CLASSES, BATCH, IMAGE = ("compact", "parts", "paper"), 10, 128, (1, 28, 28)
+PRESETS, CLASSES, BATCH, IMAGE, EPOCHS = ("compact", "parts", "paper"), 10, 128, (1, 28, 28), 10
 OURS, OURS_FLOAT32, PLAIN, READABLE = "graphcaps", "graphcaps, float32", "plain PyTorch", "readable PyTorch"
 RATE = TrainConfig().peak_rate / 25
 
@@ -109,6 +113,20 @@ def check_all(trained: dict[str, Way], images: torch.Tensor, labels: torch.Tenso
         got = [x.flatten().float() for x in (loss.detach(), *torch.autograd.grad(loss, way.weights))]
         wanted = wanted or got
         check(name, got, wanted, TOLERANCE["bfloat16" if images.is_cuda else way.precision])  # a GPU multiplies in tf32
+
+
+def epochs(setup: Setup) -> Iterator[Table]:
+    """Make a table of whole trainings of ``graphcaps train`` on as many images as MNIST has, from start to test."""
+    draw = np.random.default_rng(SEED)
+    images, labels = draw.integers(0, 256, (70_000, *IMAGE[1:]), np.uint8), draw.integers(0, CLASSES, 70_000)
+    for preset in ("compact", "paper"):
+        table, began = Table(f"{EPOCHS} epochs of {preset}", "s", ""), time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            places = {"data": Path(folder), "out": Path(folder)}
+            config = TrainConfig(model=preset, device=setup.device, epochs=EPOCHS, **places)
+            train(config, images=images, labels=labels, progress=False)
+        table.rows.append(Row(OURS, {"median": time.perf_counter() - began}))
+        yield table
 
 
 def training(setup: Setup) -> Iterator[Table]:

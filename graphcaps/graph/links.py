@@ -101,7 +101,7 @@ class Links:
         one_kind: bool = False,
         names: tuple[str, str] = ("src", "dst"),
     ) -> "Links":
-        """Check the ends of edges, and make their links. On a GPU, this waits for the device.
+        """Check the ends of edges, and make their links. On a GPU, this waits for the device once.
 
         ``names`` are what errors call the two ends.
 
@@ -112,14 +112,16 @@ class Links:
         Traceback (most recent call last):
         graphcaps.errors.InputError: src: expected indices in [0, 3), got 0 to 3
         """
-        for name, end, count in zip(names, (src, dst), (num_children, num_parents), strict=True):
+        for name, end in zip(names, (src, dst), strict=True):
             whole = check_tensor(name, end, floating=False).dtype in (torch.int32, torch.int64)
             expect(whole and end.dim() == 1, name, "integers (E,)", f"{end.dtype} {tuple(end.shape)}")
-            if end.numel() and not (is_tracing() or end.is_meta):
-                low, high = (int(x) for x in end.aminmax())
-                expect(low >= 0 and high < count, name, f"indices in [0, {count})", f"{low} to {high}")
         expect(src.shape == dst.shape, names[1], f"(E={src.shape[0]},) as src", tuple(dst.shape))
-        return cls(src.long(), dst.long(), num_children, num_parents, one_kind, is_tracing() or src.is_meta)
+        links = cls(src.long(), dst.long(), num_children, num_parents, one_kind, is_tracing() or src.is_meta)
+        if src.numel() and not links.traced:
+            bounds = torch.stack([torch.stack(end.aminmax()) for end in (links.src, links.dst)]).tolist()
+            for name, count, (low, high) in zip(names, (num_children, num_parents), bounds, strict=True):
+                expect(low >= 0 and high < count, name, f"indices in [0, {count})", f"{low} to {high}")
+        return links
 
     @property
     def num_edges(self) -> int:

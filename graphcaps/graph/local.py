@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .._dgl import DGLGraph
-from ..errors import expect
+from ..errors import expect, reading
 from ..tracing import run_untraced
 from ..typed import Device, Size, typed
 from .bipartite import bipartite_graph
@@ -136,7 +136,8 @@ def _graph_of(sizes: tuple[Any, ...], device: str) -> DGLGraph:
 @functools.lru_cache(maxsize=64)
 def links_of_layer(sizes: tuple[Any, ...], device: torch.device) -> Links:
     """Return the links of ``graph_of(sizes)``, which need no DGL."""
-    return run_untraced(lambda: _links_of_layer(sizes, device))
+    with reading("graph", f"edges between layers of sizes {sizes} that fit into the memory"):
+        return run_untraced(lambda: _links_of_layer(sizes, device))
 
 
 def _links_of_layer(sizes: tuple[Any, ...], device: torch.device) -> Links:

@@ -26,6 +26,16 @@ class _Kernels(NamedTuple):
     differentiate: Callable
     differentiable: int
     num_saved: int
+    tried: set[tuple] | None  # the kinds of calls whose gradient was computed, for kernels that Triton compiles
+
+    def try_gradient(self, results: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]) -> None:
+        """Compute a gradient in the first call of a kind: an error of Triton's in backward would end a training."""
+        sizes = tuple((x.dtype, *map(int.bit_length, x.shape)) for x in saved[: len(needed)])
+        kind = sizes, tuple(settings), tuple(needed)
+        if self.tried is not None and kind not in self.tried:
+            grads = [torch.zeros_like(x) for x in results[: self.differentiable]]
+            self.differentiate(grads, saved, settings, needed)
+            self.tried.add(kind)
 
 
 class _Differentiable(torch.autograd.Function):
@@ -35,7 +45,9 @@ class _Differentiable(torch.autograd.Function):
     def forward(ctx: Any, kernels: _Kernels, settings: list[int], *tensors: Tensor) -> tuple[Tensor, ...]:
         results, differentiable = kernels.run(list(tensors), settings), kernels.differentiable
         if any(ctx.needs_input_grad):
-            ctx.save_for_backward(*tensors, *results[: kernels.num_saved], *results[differentiable + 1 :])
+            saved = [*tensors, *results[: kernels.num_saved], *results[differentiable + 1 :]]
+            kernels.try_gradient(results, saved, settings, list(ctx.needs_input_grad[2:]))
+            ctx.save_for_backward(*saved)
         ctx.kernels, ctx.settings = kernels, settings
         ctx.mark_non_differentiable(*results[differentiable : differentiable + 1])
         ctx.set_materialize_grads(False)  # don't allocate zeros as the couplings' gradient
@@ -44,17 +56,23 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        (_, differentiate, differentiable, _), needed = ctx.kernels, list(ctx.needs_input_grad[2:])
+        differentiable, needed = ctx.kernels.differentiable, list(ctx.needs_input_grad[2:])
         if all(grad is None for grad in grads[:differentiable]):
             return None, None, *(None for _ in needed)
         saved = list(ctx.saved_tensors)
         given = [saved[0].new_empty(0) if grad is None else grad for grad in grads[:differentiable]]
-        gradients = differentiate(given, saved, ctx.settings, needed)
+        gradients = ctx.kernels.differentiate(given, saved, ctx.settings, needed)
         return None, None, *(gradient if needs else None for gradient, needs in zip(gradients, needed, strict=True))
 
 
 def operator(
-    name: str, run: Callable, shapes: Callable, differentiate: Callable, differentiable: int = 1, num_saved: int = 1
+    name: str,
+    run: Callable,
+    shapes: Callable,
+    differentiate: Callable,
+    differentiable: int = 1,
+    num_saved: int = 1,
+    by_triton: bool = False,
 ) -> Callable[..., list[Tensor]]:
     """Define the operator ``name`` and its gradient. Return a function of tensors and settings to its results.
 
@@ -65,8 +83,9 @@ def operator(
         differentiate: ``differentiate(grads, saved, settings, needed)`` returns the gradients of the tensors. ``grads``
             are those of the results, empty for None. ``saved`` are the tensors, then the first ``num_saved`` results,
             then the results after the couplings. ``needed`` says for each tensor whether it needs a gradient.
+        by_triton: whether Triton compiles the kernels when they are first launched.
     """
-    kernels = _Kernels(run, differentiate, differentiable, num_saved)
+    kernels = _Kernels(run, differentiate, differentiable, num_saved, set() if by_triton else None)
     forward = torch.library.custom_op(
         f"graphcaps::{name}", run, mutates_args=(), schema="(Tensor[] tensors, int[] settings) -> Tensor[]"
     )

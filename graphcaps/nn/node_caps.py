@@ -11,10 +11,11 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 from ..algorithms.by_name import ROUTINGS, as_routing
 from ..algorithms.votes import NodeVotes
 from ..errors import check_tensor, check_whole, expect, required, warn, warn_of_nan
-from ..functional import at_least_float32, per_root, squash_saving_memory, with_length
+from ..functional import at_least_float32, per_root, scaled, squash_scaled, with_length
 from ..graph import Links
 from ..layer_common import DGL, Names, check_dtype, check_edge_weight
 from ..routing import Routing, Uniform, route_nodes
+from ..tracing import is_tracing
 
 
 @dataclass(frozen=True)
@@ -146,11 +147,12 @@ class NodeCapsules(nn.Module):
         self._check(links, feat, edge_weight, edge_feat, target)
         votes = self._votes(links, feat, edge_weight, edge_feat, prior)  # z_u = x_u W
         routed = route_nodes(links, votes, self.routing, self.mutual, coupling)  # s_v = sum over in-edges of c_e z_u
-        s, c = routed.s * self._factor(links, feat, edge_feat, routed.s), routed.coupling  # s K / in-degree / f
+        s, c, scale = routed.s, routed.coupling, self._scale(links, feat, edge_feat, routed.s)
         if self.weight_target is not None and target is not None:
-            s = s + self._residual(target, self.weight_target).to(s.dtype)  # s + x_v R / f'
-        s = s if self.bias is None else s + self.bias
-        capsules = squash_saving_memory(s) if self.squash_output else s
+            s = scaled(s, *scale)[0] + self._residual(target, self.weight_target).to(s.dtype)  # s + x_v R / f'
+            scale = None, None
+        biased = s, *scale, self.bias  # s K / in-degree / f + bias
+        capsules = squash_scaled(*biased) if self.squash_output else scaled(*biased)[0]
         warn_of_nan(capsules, **{self.names.feat: feat, "edge_weight": edge_weight, self.names.edge_feat: edge_feat})
         return capsules.to(self.weight.dtype), None if c is None else c.unsqueeze(-2)
 
@@ -171,23 +173,25 @@ class NodeCapsules(nn.Module):
             prior = self._logits(prior, links, z)
         return NodeVotes(z, scale, self.weight_edge is not None, prior)
 
-    def _factor(self, links: Links, feat: Tensor, edge_feat: Tensor | None, s: Tensor) -> Tensor:
-        """K / in-degree / f, (N_dst, *, 1, 1) or broadcastable with it."""
-        factor = s.new_full((), self.num_caps) / spread(links.in_degrees.clamp_min(1).to(s.dtype), s.dim())
-        return (factor * self._per_rms(feat, edge_feat, links)).to(s.dtype) if self.normalise else factor
+    def _scale(
+        self, links: Links, feat: Tensor, edge_feat: Tensor | None, s: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """K / in-degree, (N_dst, 1, ...) with the dims of s; and if results are normalised ``_mean_square``."""
+        factor = spread(of_degrees(links, s.dtype, self.num_caps), s.dim())
+        return factor, self._mean_square(feat, edge_feat, links) if self.normalise else None
 
     def _residual(self, target: Tensor, weight: Tensor) -> Tensor:
         own = multiply(target, weight)  # (N_dst, *, K, D)
         return own * per_root(mean_square(target))[..., None, None] if self.normalise_residual else own
 
-    def _per_rms(self, feat: Tensor, edge_feat: Tensor | None, links: Links) -> Tensor:
-        """1 / the root mean square of the features of a node's in-edges, (N_dst, *, 1, 1); 0 if all are zero."""
+    def _mean_square(self, feat: Tensor, edge_feat: Tensor | None, links: Links) -> Tensor:
+        """The mean square of the features of a node's in-edges, (N_dst, *)."""
         power = mean_square(feat).index_select(0, links.src)  # (E, *)
         if edge_feat is not None:
             own, more = feat.shape[-1], squares(edge_feat).sum(-1)
             power = (own * power + spread(more, power.dim())) / (own + edge_feat.shape[-1])
         total = power.new_zeros(links.num_parents, *power.shape[1:]).index_add(0, links.dst, power)
-        return per_root(total / spread(links.in_degrees.clamp_min(1).to(total.dtype), total.dim()))[..., None, None]
+        return total / spread(of_degrees(links, total.dtype), total.dim())
 
     def _check(
         self, links: Links, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None, target: Tensor | None
@@ -243,7 +247,17 @@ class NodeCapsules(nn.Module):
 
 def multiply(feat: Tensor, weight: Tensor) -> Tensor:
     """Votes (N, *, K, D) of feat (N, *, F), for a weight (1, F, K, D)."""
-    return (feat @ weight[0].flatten(1)).unflatten(-1, weight.shape[2:])
+    return (feat @ weight.flatten(2).squeeze(0)).unflatten(-1, weight.shape[2:])
+
+
+def of_degrees(links: Links, dtype: torch.dtype, number: int | None = None) -> Tensor:
+    """Return the in-degrees (N_dst,), at least 1, or a number divided by them. They are kept with the links."""
+
+    def compute() -> Tensor:
+        degrees = links.in_degrees.clamp_min(1).to(dtype)
+        return degrees if number is None else degrees.new_full((), number) / degrees
+
+    return compute() if is_tracing() else links.cached(("degrees", dtype, number), compute)
 
 
 def mean_square(feat: Tensor) -> Tensor:

@@ -70,6 +70,8 @@ WRONG = [
      lambda: routed(torch.ones(6, 300), name="fused")),
     ('graph: expected edata "c", got []. Pass c, or route with return_graph=True...',
      lambda: graphcaps.coupling_entropy(GRAPH)),
+    ("graph: expected edges between layers of sizes (1000000000, 1000000000) that fit into the memory...",
+     lambda: graphcaps.complete_graph(10**9, 10**9)),
     # Losses, layers for images, networks
     ("labels: expected (B=3,) or (B, J), got (2,)...", lambda: graphcaps.margin_loss(torch.rand(3, 3), CLASSES)),
     ("labels: expected classes from 0 to J - 1 = 2, got 0 to 3...",
@@ -116,6 +118,7 @@ def test_images_that_a_network_would_misread_are_refused():
         (255 * IMAGES, r"numbers in \[0, 1\], got .* to 25\d.*\. Divide them: images / 255"),
         ((IMAGES - 0.13) / 0.31, r"numbers in \[0, 1\], got -0\.\d+ to 2\.\d+\. The networks of graphcaps read images"),
         (IMAGES * float("nan"), r"numbers in \[0, 1\], got NaN or infinity$"),
+        (IMAGES.to("meta"), r"device cpu, like the network's weights, got meta. Move them: images.to\('cpu'\)"),
         (IMAGES[0], r"\(B, C=1, H=20, W=20\), got \(1, 20, 20\)\. One image is a batch too: images\[None\]"),
     ):
         with pytest.raises(InputError, match=f"^images: expected {text}"):

@@ -7,6 +7,7 @@ import warnings
 import pytest
 import torch
 from dgl.nn.pytorch import HeteroGraphConv
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import graphcaps
 from graphcaps import dgl, squash
@@ -224,6 +225,31 @@ def test_half_precision_holds_features_of_any_scale(kind, rel, scale, draw):
         torch.autocast("cpu", dtype=kind)(layer)(graph_of(), scale * x),
     ):
         torch.testing.assert_close(got.float(), wanted, rtol=0, atol=rel)
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations that compute: on a GPU, each is a launch."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        if torch.is_tensor(result) and result.numel() and not operation.is_view:
+            self.count += not str(operation).startswith(("aten.detach", "aten.scalar_tensor", "aten.new_empty"))
+        return result
+
+
+def test_a_training_step_is_few_operations_around_the_kernels(draw):
+    layer, x = conv(routing="dynamic"), draw(N, F).requires_grad_()
+    learned, graph = [x, *layer.parameters()], graph_of()
+    for _ in range(2):  # the first call sorts the edges
+        with Operations() as forward:
+            h = layer(graph, x)
+        with Operations() as backward:
+            torch.autograd.grad(h, learned, h)
+    assert forward.count + backward.count <= 62  # 85, if autograd makes the gradient of all that follows the sums
 
 
 @pytest.mark.parametrize(("name", "squash_output"), [("fused", True), ("fused", False), ("torch", True)])

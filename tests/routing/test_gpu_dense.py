@@ -1,7 +1,8 @@
 """Triton's kernels for complete graphs, on CUDA, in Triton's interpreter, and compiled for three cards."""
 
+import itertools
 import sys
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import oracle
 import pytest
@@ -117,6 +118,23 @@ def test_values_and_all_gradients_equal_the_oracles(kind, routing, device, draw)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+def test_votes_matrices_and_logits_may_lie_in_any_order_in_the_interpreter(order, step, device, draw):
+    def laid_out(*sizes):
+        x = draw(*(sizes[dim] for dim in order[:2]), sizes[order[2]] * step)[..., ::step].float().to(device)
+        return x.permute([order.index(dim) for dim in range(3)]).requires_grad_()
+
+    graph, leaves, results = complete_graph(3, 2), [laid_out(6, 3, 5), laid_out(3, 3, 4), laid_out(6, 4, 5)], []
+    prior = laid_out(6, 3, 2)[..., 0]
+    for name in ("torch", "fused"):
+        with engine(name):
+            s = [route(graph, votes, SPHERICAL, prior=prior).pose for votes in (leaves[0], LinearVotes(*leaves[1:]))]
+            results.append([*s, *torch.autograd.grad(sum(x.square().sum() for x in s), [*leaves, prior])])
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["per edge", "by edge"])
 def test_any_size_and_half_precision_equal_the_oracle(kind, device, draw):
     for sizes in ((1, 1, 1, 1, 1), (3, 2, 17, 32, 64), (3, 2, 66, 5, 16)):
@@ -141,10 +159,30 @@ def test_what_observers_see_second_derivatives_and_infinite_priors(device):
         torch.testing.assert_close(got, torch.autograd.grad(route(graph, u, prior=prior).v.sum(), u)[0])
 
 
+def out_of_resources():
+    error = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
+    return Mock(side_effect=error("shared memory, Required: 114688, Hardware limit: 101376"))
+
+
+def test_a_gradient_that_a_card_cannot_run_is_replaced_before_a_training_needs_it(device, monkeypatch):
+    from graphcaps.kernels.gpu import dense
+
+    monkeypatch.setattr(dispatch, "_failures", {})
+    monkeypatch.setattr(dense.kernels, "gradient", MagicMock(__getitem__=lambda *grid: out_of_resources()))
+    graph, u = complete_graph(9, 7), torch.randn(63, 3, device=device, requires_grad=True)
+    with engine("torch"):
+        exact = torch.autograd.grad(route(graph, u).v.sum(), u)
+    with engine("auto"):
+        with pytest.warns(UserWarning, match="Required: 114688.*slower engine 'torch' routes"):
+            v = route(graph, u).v
+        torch.testing.assert_close(torch.autograd.grad(v.sum(), u), exact)
+    with pytest.raises(InputError, match="Required: 114688"):
+        route(graph, u)
+
+
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
 def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error_if_requested(monkeypatch):
-    out_of_resources = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
-    failing = Mock(side_effect=out_of_resources("shared memory, Required: 114688, Hardware limit: 101376"))
+    failing = out_of_resources()
     for name, value in {"on_gpu": lambda votes: True, "has_triton": lambda: True, "_failures": {}}.items():
         monkeypatch.setattr(dispatch, name, value)
     for module, function in {"dense": "sums_on_complete", "nodes": "sums_by_node"}.items():

@@ -1,10 +1,12 @@
 """Triton's kernels by node equal engine torch in float64, on CUDA, in Triton's interpreter, and compile for an H200."""
 
 import dataclasses
+from unittest.mock import Mock
 
 import pytest
 import torch
 from gpu_kernels import compile_for, device_of_kernels, outside_only, run_in_interpreter
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcaps import dgl, engine
 from graphcaps.algorithms.base import rule_of
@@ -56,7 +58,7 @@ def device(monkeypatch) -> str:
 
 
 def graph():
-    """Edges in both directions, two of them parallel, and a self-loop. Node 4 has 6 in-edges, node 6 none."""
+    """Edges in both directions, two of them parallel, and a self-loop. Node 4 has 5 in-edges, node 6 none."""
     src, dst = torch.tensor([[0, 1, 2, 3, 3, 5], [4, 4, 4, 4, 4, 1]])
     return dgl.graph((torch.cat([src, dst, src[:1]]), torch.cat([dst, src, src[:1]])), num_nodes=7)
 
@@ -124,16 +126,59 @@ def test_zero_votes_have_finite_gradients(device):
     torch.testing.assert_close(c, torch.full_like(c, 1 / 3))
 
 
+@pytest.mark.parametrize("segment", [4, 128])
+def test_where_squares_overflow_the_result_is_nan_as_that_of_engine_torch(device, monkeypatch, segment):
+    from graphcaps.kernels.gpu import nodes
+
+    monkeypatch.setattr(nodes, "SEGMENT", segment)
+    z = torch.full((7, 2, 1), 1e19, device=device)
+    links = links_of_graph(graph(), device)
+    with engine("torch"):
+        exact = route_nodes(links, NodeVotes(z), Spherical(2), coupling=True)
+    got = nodes.sums_by_node(links, NodeVotes(z), rule_of(Spherical(2)), False, True)
+    assert got[0].isnan().any() and not got[0].isnan().all()  # node 6 has no in-edges
+    torch.testing.assert_close(got, tuple(exact), equal_nan=True)
+
+
 def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     from graphcaps.kernels.gpu import nodes
 
     z, kappa = torch.randn(7, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
-    by_node, hubs = nodes.edges_by_node(links_of_graph(graph(), device), mutual=False)
+    by_node, hubs = nodes.edges_by_node(links_of_graph(graph(), device), False)
     given = [z, z.new_empty(0), kappa.requires_grad_(), *by_node, *hubs], [2, 0, 0, 1, 0, 0]
     torch.library.opcheck(torch.ops.graphcaps.by_node_on_gpu.default, given)
     (slope,) = torch.autograd.grad(torch.ops.graphcaps.by_node_on_gpu(*given)[0].sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):
         slope.sum().backward()
+
+
+class Waits(TorchDispatchMode):
+    """Counts what would wait for a GPU; ``tolist`` is counted by a patch, because torch hides it from a mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        reads = str(operation).startswith(("aten._local_scalar_dense", "aten.nonzero", "aten.repeat_interleave"))
+        self.count += reads and args[0].numel() > 0 and not (kwargs or {}).get("output_size")
+        return operation(*args, **(kwargs or {}))
+
+
+@outside_only
+def test_a_new_graph_of_pyg_waits_for_a_gpu_three_times_and_its_edges_stay_there(monkeypatch):
+    edges = pytest.importorskip("graphcaps.pyg.edges", exc_type=ImportError)
+    from graphcaps.kernels.gpu.nodes import edges_by_node
+
+    to_list, copies = torch.Tensor.tolist, Mock()
+    for name in ("cpu", "numpy"):
+        monkeypatch.setattr(torch.Tensor, name, copies)
+    ends = torch.stack([torch.arange(500) % 50, torch.arange(500) % 7])  # node 0 has fewer in-edges than a hub
+    with Waits() as waits:
+        monkeypatch.setattr(torch.Tensor, "tolist", lambda x: setattr(waits, "count", waits.count + 1) or to_list(x))
+        links = edges.links_of_edges(ends, (50, 50), loops=True, one_kind=True).links
+        edges_by_node(links, False)
+    assert waits.count == 3 and not copies.called  # the bounds of the ends, the number of loops, that of hubs
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

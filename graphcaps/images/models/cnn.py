@@ -91,7 +91,7 @@ class CNN(ImageNetwork):
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CNNOutput:
         """Classify images (B, C, H, W) in [0, 1]. ``labels`` are ignored: there is no decoder."""
-        images = check_images(images, self.image_shape).to(next(self.parameters()).dtype)
+        images = check_images(images, self.image_shape, next(self.parameters()))
         logits = at_least_float32(self.layers(images))  # (B, J)
         return CNNOutput(logits.softmax(dim=1), logits)
 

@@ -53,7 +53,7 @@ class RoutingNetwork(ImageNetwork):
 
     def children_of(self, images: Tensor) -> Any:
         """The last layer's input for images (B, C, H, W): u (I, B, P), or ``Poses``."""
-        images = check_images(images, self.image_shape).to(next(self.parameters()).dtype)
+        images = check_images(images, self.image_shape, next(self.parameters()))
         return self.between(self.primary(self.stem(images)))
 
     def receptive_fields(self) -> Tensor:
@@ -100,8 +100,8 @@ def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int]) -
     return presets[name]
 
 
-def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> torch.Tensor:
-    """Return images. Raise ``InputError`` unless they are floats of shape (B, C, H, W) and, on the CPU, in [0, 1].
+def check_images(images: torch.Tensor, image_shape: tuple[int, int, int], weight: torch.Tensor) -> torch.Tensor:
+    """Return images in the dtype of a weight. They must be on its device, and floats (B, C, H, W) in [0, 1].
 
     On a GPU, a check of the values would wait for the device. So images in [0, 255] pass there and get wrong answers.
     """
@@ -110,6 +110,8 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> tor
     fits = len(shape) == 4 and shape[1:] == image_shape
     expect(fits, "images", "(B, C={}, H={}, W={})".format(*image_shape), shape, advice)
     expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
+    advice, device = f"Move them: images.to('{weight.device}')", f"device {weight.device}, like the network's weights"
+    expect(images.device == weight.device, "images", device, images.device, advice)
     if (bounds := min_max(images)) is not None:
         low, high = bounds
         finite = math.isfinite(low) and math.isfinite(high)
@@ -118,4 +120,4 @@ def check_images(images: torch.Tensor, image_shape: tuple[int, int, int]) -> tor
         advice = "Divide them: images / 255" if low >= 0 and high > 2 else advice
         fits = low >= -ROUNDING and high <= 1 + ROUNDING
         expect(fits, "images", "numbers in [0, 1]", f"{low:g} to {high:g}", advice)
-    return images
+    return images.to(weight.dtype)

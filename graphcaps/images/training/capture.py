@@ -8,15 +8,17 @@ import random
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.modules import module
+from torch.optim import optimizer
 
 from .step import Learner
 
+T = TypeVar("T")
 WARM_UPS = 3  # steps before the capture, in which libraries choose their kernels and Adam makes its state
 
 Step = Callable[[Tensor, Tensor, Any], Tensor]
@@ -57,7 +59,8 @@ class Graph:
 class CapturedStep:
     """A training step on CUDA: eager for the first ``WARM_UPS`` batches, then a replay of one CUDA graph.
 
-    Batches of another size run eagerly; so do all batches if the step can't be captured. The weights are the same.
+    Batches of another size run eagerly; so do all batches if the step can't be captured, or if the GPU's memory isn't
+    enough for the graph and a smaller batch or validation. The weights are the same.
 
     Args:
         learner: its optimizer has the learning rate in a tensor, as ``prepare`` makes it on CUDA.
@@ -75,9 +78,9 @@ class CapturedStep:
 
     def __call__(self, images: Tensor, labels: Tensor, progress: float = 0.0) -> Tensor:
         """Make one step. Return the loss (), which the next step may overwrite."""
+        if self.graph is None or len(images) != self.batch_size:
+            return self.beside(lambda: self.step(images, labels, progress))
         graph = self.graph
-        if graph is None or len(images) != self.batch_size:
-            return self.step(images, labels, progress)
         self.steps += 1
         if self.steps <= WARM_UPS:
             before = _python_numbers(self.learner.network)
@@ -95,13 +98,32 @@ class CapturedStep:
         graph.replay()
         return self.loss
 
+    def beside(self, call: Callable[[], T]) -> T:
+        """Return ``call()``. If the GPU's memory isn't enough for that and the graph, free the graph and try again."""
+        if self.graph is None or self.steps < WARM_UPS:
+            return call()
+        device, buffers = self.images.device, [(x, x.clone()) for x in self.learner.network.buffers()]
+        random_state = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        try:
+            return call()
+        except torch.cuda.OutOfMemoryError:
+            self._stay_eager("the GPU's memory isn't enough for the graph and all else")
+        del self.images, self.labels, self.progress, self.loss
+        self.learner.optimizer.zero_grad(set_to_none=True)
+        for buffer, before in buffers:
+            buffer.copy_(before)
+        if random_state is not None:
+            torch.cuda.set_rng_state(random_state, device)
+        torch.cuda.empty_cache()
+        return call()
+
     def _capture(self, graph: Graph, images: Tensor, labels: Tensor) -> None:
-        optimizer = self.learner.optimizer
+        adam = self.learner.optimizer
         generators = [torch.cuda.default_generators[images.device.index]] if images.is_cuda else []
         random_states = [generator.clone_state() for generator in generators]
         self.images, self.labels = images.clone(), labels.clone()
         self.progress = torch.zeros((), dtype=torch.float64, device=images.device)
-        for group in optimizer.param_groups:  # torch wants it set during a capture, and only then
+        for group in adam.param_groups:  # torch wants it set during a capture, and only then
             group["capturable"] = True
         try:
             self.loss = graph.capture(lambda: self.step(self.images, self.labels, self.progress))
@@ -109,8 +131,8 @@ class CapturedStep:
             self._stay_eager(str(error).partition("\n")[0])
             for generator, state in zip(generators, random_states, strict=True):
                 generator.graphsafe_set_state(state)  # torch leaves the generator in the state of a capture
-            optimizer.zero_grad(set_to_none=True)  # these gradients were never computed
-        for group in optimizer.param_groups:
+            adam.zero_grad(set_to_none=True)  # these gradients were never computed
+        for group in adam.param_groups:
             group["capturable"] = False
 
     def _stay_eager(self, why: str) -> None:
@@ -120,9 +142,10 @@ class CapturedStep:
 
 def _has_hooks(learner: Learner) -> bool:
     """Whether modules, weights or the optimizer have hooks, which a replay would not call."""
-    owners = [*learner.network.modules(), learner.optimizer, module]
+    owners = [*learner.network.modules(), learner.optimizer, module, optimizer]
     attributes = [item for owner in owners for item in vars(owner).items()]
-    of_steps = [hooks for name, hooks in attributes if re.search("(forward|backward|step).*hooks$", name)]
+    names = re.compile("(forward|backward|step|global_optimizer).*hooks$")
+    of_steps = [hooks for name, hooks in attributes if names.search(name)]
     of_weights = [x for p in learner.network.parameters() for x in (p._backward_hooks, p._post_accumulate_grad_hooks)]
     return any(of_steps) or any(of_weights)
 

@@ -4,8 +4,8 @@
                     validate, record the routing, save
 
 All random numbers of an epoch depend only on (seed, epoch). So a run that is stopped at any step and resumed ends with
-bit-identical weights; on a CPU, this needs the same number of threads. The best epoch is chosen on validation images.
-The test images are used once, at the end.
+bit-identical weights; on a CPU, this needs the same number of threads, on a GPU ``--deterministic``. The best epoch is
+chosen on validation images. The test images are used once, at the end.
 """
 
 import contextlib
@@ -213,7 +213,9 @@ class Trainer:
         """Validate, save and report."""
         state = self.saving.state
         self._set_iterations(1.0, train=False)
-        val = evaluate(self.learner.network, Batches(self.splits.val, EVALUATION_BATCH, device=self.learner.device))
+        batches = Batches(self.splits.val, EVALUATION_BATCH, device=self.learner.device)
+        beside = self.step.beside if isinstance(self.step, CapturedStep) else lambda call: call()
+        val = beside(lambda: evaluate(self.learner.network, batches))
         state.epoch += 1
         state.seconds = time.perf_counter() - self.started
         row = {

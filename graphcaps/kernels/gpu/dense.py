@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from triton import next_power_of_2
 from triton.runtime.errors import OutOfResources
 
 from ...algorithms.rule import Rule
@@ -23,12 +24,7 @@ PROGRAMS = 256  # tiles get smaller until there are this many, as many as keep a
 
 
 def sums_on_complete(
-    links: Links,
-    votes: Votes,
-    rule: Rule,
-    prior: Tensor,
-    coupling: bool,
-    half: torch.dtype | None = None,
+    links: Links, votes: Votes, rule: Rule, prior: Tensor, coupling: bool, half: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Route given or linear votes on a complete graph. Return s (J, *, D), couplings (E, *) and v = squash(s).
 
@@ -98,10 +94,10 @@ class _Call(NamedTuple):
     def sizes(self, most: int = 64) -> Sizes:
         """Return the constants for tiles that have at most this many columns for linear votes."""
         linear, (_, images, width), dim = self.weight is not None, self.u.shape, self.votes.shape[-1]
-        P, D = _power_of_two(width if linear else 1), _power_of_two(dim, 16 if linear else 1)
-        M, IT = _power_of_two(images, 16), most // P
+        P, D = next_power_of_2(width if linear else 1), max(16 if linear else 1, next_power_of_2(dim))
+        M, IT = min(64, max(16, next_power_of_2(images))), most // P
         if not linear:  # a grid has at most 65,535 tiles of images
-            M, IT = _power_of_two(min(images, max(4, images >> 15))), 16
+            M, IT = min(64, next_power_of_2(min(images, max(4, images >> 15)))), 16
         while IT > 1 and IT * P > 16 and -(-self.children // IT) * -(-images // M) < PROGRAMS:
             IT //= 2
         dot = "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
@@ -127,11 +123,6 @@ class _Call(NamedTuple):
         """Launch `finish` or `finish_back`."""
         rows = self.parents * self.u.shape[1]
         kernel[(-(-rows // kernels.ROWS.value),)](self.grid(S)[0], rows, S.DIM, S.D, **tensors)
-
-
-def _power_of_two(number: int, least: int = 1, most: int = 64) -> int:
-    """Return the least power of two that is at least ``number``, within these bounds."""
-    return min(most, max(least, 1 << (number - 1).bit_length()))
 
 
 def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
@@ -200,5 +191,5 @@ def _differentiate(
 
 
 route_on_complete = operator(
-    "route_dense", _forward, lambda *inputs: _call(*inputs).shapes(), _differentiate, differentiable=2
+    "route_dense", _forward, lambda *inputs: _call(*inputs).shapes(), _differentiate, differentiable=2, by_triton=True
 )

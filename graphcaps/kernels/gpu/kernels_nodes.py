@@ -176,7 +176,8 @@ def new_ratio(ratio, node, squares, count, kappa, S: tl.constexpr):
         return 0.0
     else:
         mean = squares / tl.maximum(count, 1)
-        of_node = tl.where(mean > LEAST_SQUARE, load(kappa, numbers_at(0 * node, S)) * tl.rsqrt(mean), 0.0)
+        per_rho = load(kappa, numbers_at(0 * node, S)) * tl.rsqrt(mean) + 0 * mean  # NaN if a square overflowed
+        of_node = tl.where(mean > LEAST_SQUARE, per_rho, 0.0)
         store(ratio, numbers_at(node, S), of_node)
         return of_node
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ...algorithms.rule import Rule
 from ...algorithms.votes import NodeVotes
-from ...graph import Links
+from ...graph.links import Links, kept
 from ..operators import new_results, operator, or_none
 from . import kernels_nodes as kernels
 
@@ -45,15 +45,12 @@ class Hubs(NamedTuple):
     hub_of: Tensor  # (segments,): the h of each segment
 
 
+@kept
 def edges_by_node(links: Links, mutual: bool) -> tuple[EdgesByNode, Hubs | None]:
     """Sort a graph's edges by destination. This waits for the device, except in a program that torch traces.
 
     There the number of hubs isn't known, so the operator finds them, and waits for the device in each call.
     """
-    return links.cached(("edges_by_node", mutual), lambda: _edges_by_node(links, mutual))
-
-
-def _edges_by_node(links: Links, mutual: bool) -> tuple[EdgesByNode, Hubs | None]:
     order = links.by_parent(mutual)
     nodes = torch.arange(links.num_parents, dtype=torch.int32, device=links.device)
     dst = nodes.repeat_interleave(links.in_degrees, output_size=links.num_edges) if mutual else order.eid[:0]
@@ -127,13 +124,6 @@ def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
     return _Call(z, scale, kappa, edges, hubs, iterations, *flags)
 
 
-def _most_hubs(tensors: list[Tensor], settings: list[int]) -> int:
-    """Return the number of hubs, or a bound of it if the operator finds them."""
-    _, mutual, *_, finds_hubs = settings
-    ptr, src, hubs = tensors[3], tensors[4], tensors[8]
-    return hubs.shape[0] if not finds_hubs else ptr.shape[0] - 1 if mutual else src.shape[0] // (SEGMENT + 1)
-
-
 def launches(backward: bool, call: _Call, ratio: Tensor, most_hubs: int) -> list[Callable[..., Any]]:
     """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share.
 
@@ -163,9 +153,11 @@ def launches(backward: bool, call: _Call, ratio: Tensor, most_hubs: int) -> list
 
 def _shapes(tensors: list[Tensor], settings: list[int]) -> list[tuple[int, ...]]:
     """Return the shapes of what `_forward` returns."""
-    (z, _, kappa, ptr, src, *_), (iterations, _, _, coupling, *_) = tensors, settings
-    num_nodes, dims = ptr.shape[0] - 1, z.shape[1:]
-    states = 2, iterations - 1, _most_hubs(tensors, settings), *dims
+    (z, _, kappa, ptr, src, *_), (iterations, mutual, _, coupling, _, finds_hubs) = tensors, settings
+    num_nodes, dims, most_hubs = ptr.shape[0] - 1, z.shape[1:], tensors[8].shape[0]
+    if finds_hubs:  # their number isn't known
+        most_hubs = num_nodes if mutual else src.shape[0] // (SEGMENT + 1)
+    states = 2, iterations - 1, most_hubs, *dims
     return [(num_nodes, *dims), (src.shape[0], z.shape[1]) if coupling else (0,), states, (num_nodes, *kappa.shape)]
 
 
@@ -215,4 +207,4 @@ def _differentiate(
     return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa, *[None] * 8
 
 
-route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, num_saved=0)
+route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, num_saved=0, by_triton=True)
