@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from graphcaps import dgl
@@ -29,6 +30,7 @@ class Related:
     own: bool = False  # True if L = R, and label k depends only on edges of kind k
     p: float = 0.0  # for graphs drawn here: probability of an edge within a class of one factor
     q: float = 0.0  # and between classes of one factor
+    words: sparse.csr_matrix | None = None  # (N, words) from which features were computed
 
     @property
     def num_classes(self) -> int:

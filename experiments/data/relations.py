@@ -72,15 +72,22 @@ def cora(root: Path, seed: int) -> Related:
     Features are the first ``COMPONENTS`` singular vectors of the words; the seed draws their start.
     """
     data = load_cora(root)
-    return replace(data, features=_components(sparse.csr_matrix(data.features.numpy()), seed))
+    words = sparse.csr_matrix(data.features.numpy())
+    return replace(data, features=components(words, seed), words=words)
 
 
-def plain(path: Path) -> Related:
-    """A graph whose nodes have classes and no features: arrays ``edges`` (2, M) and ``labels`` (N,)."""
+def plain(path: Path, seed: int) -> Related:
+    """A graph whose nodes have classes, and perhaps words: arrays ``edges`` (2, M), ``labels`` (N,), ``words`` (N, F).
+
+    Features are the first ``COMPONENTS`` singular vectors of the words; the seed draws their start.
+    """
     arrays = read_archive(path)
     labels, none = torch.from_numpy(arrays["labels"].astype(np.int64)), torch.zeros(0, dtype=torch.int64)
-    graph = joined(arrays["edges"].astype(np.int64), len(labels))[0]
-    return of_nodes(graph, torch.zeros(len(labels), 0), labels, none, none, none)
+    words, graph = arrays.get("words"), joined(arrays["edges"].astype(np.int64), len(labels))[0]
+    if words is None:
+        return of_nodes(graph, torch.zeros(len(labels), 0), labels, none, none, none)
+    words = sparse.csr_matrix(words)
+    return of_nodes(graph, components(words, seed), labels, none, none, none, words=words)
 
 
 def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") -> Related:
@@ -100,7 +107,8 @@ def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") ->
     graph, kinds = joined(ends, len(labels), np.eye(len(names), dtype=bool)[has.argmax(axis=1)])
     rows = sparse.load_npz(folder / f"{features}.npz") if features else graph.adj_external(scipy_fmt="csr")
     parts = split(len(labels), random)
-    return of_nodes(graph, _components(rows, seed), torch.from_numpy(labels), *parts, kinds=kinds)
+    about = {"kinds": kinds, "words": rows if features else None}
+    return of_nodes(graph, components(rows, seed), torch.from_numpy(labels), *parts, **about)
 
 
 def aifb(folder: Path, seed: int) -> Related:
@@ -119,7 +127,7 @@ def aifb(folder: Path, seed: int) -> Related:
     rarest = (kinds * torch.from_numpy(counts.max() - counts + 1)).argmax(1)
     classes = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
     numbers = torch.arange(len(people)).split([part.shape[1] for part in parts])
-    features, kinds = _components(graph.adj_external(scipy_fmt="csr"), seed), F.one_hot(rarest, len(counts)).bool()
+    features, kinds = components(graph.adj_external(scipy_fmt="csr"), seed), F.one_hot(rarest, len(counts)).bool()
     return of_nodes(graph, features, classes, *numbers, kinds=kinds)
 
 
@@ -183,7 +191,7 @@ def blog_catalog(path: Path, seed: int) -> Related:
     )
 
 
-def _components(rows: sparse.csr_matrix, seed: int) -> Tensor:
+def components(rows: sparse.csr_matrix, seed: int) -> Tensor:
     """The first singular vectors of rows (N, F), scaled."""
     decomposition = TruncatedSVD(min(COMPONENTS, rows.shape[1]), random_state=seed)
     return _scaled(decomposition.fit_transform(rows.astype(np.float64)))

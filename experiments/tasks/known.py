@@ -38,7 +38,7 @@ DATA["6 factors, drawn"] = lambda root, seed: factor_graph(seed, 6)
 FEATURED: dict[str, Callable[[Path, int], Related]] = {"Cora": cora} | {name: RELATIONS[name] for name in HECO}
 PLAIN = ("Citeseer", "email-Eu", "Cornell", "Texas", "Wisconsin", "Chameleon", "Europe", "USA")
 DATA |= FEATURED
-DATA |= {name: lambda root, seed, name=name: plain(root / "graphs" / f"{name.lower()}.npz") for name in PLAIN}
+DATA |= {name: lambda root, seed, name=name: plain(root / "graphs" / f"{name.lower()}.npz", seed) for name in PLAIN}
 SHARES, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), (0.25, 0.5, 1.0, 2.0), 30
 TRAINED = ("8 factors, published", *FEATURED)
 """The graphs on which networks are trained, for hours. Other methods are tried on all graphs."""
@@ -149,15 +149,15 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
 
 
 @torch.no_grad()
-def trained(network: str, data: Related, labels: Tensor) -> Tensor:
-    """Train a network with two settings. Return the logarithms (N, K, C) of probabilities by the better one."""
+def trained(network: str, data: Related, labels: Tensor, depths: Sequence[int] = (1, 2), epochs: int = 0) -> Masked:
+    """Train a network of each depth, by default for ``EPOCHS``. Return the one with the lowest validation loss."""
     val, known = held_out(labels), (labels[:, 0] >= 0).nonzero().flatten()
     inputs, train = labels.index_fill(0, val, -1), known[~torch.isin(known, val)]
     lowest, best = float("inf"), None
-    for depth in (1, 2):
+    for depth in depths:
         model = Masked(network, data, (labels.shape[1], data.num_classes), depth)
         adam = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=WEIGHT_DECAY)
-        for _ in range(EPOCHS):
+        for _ in range(epochs or EPOCHS):
             model.eval()
             loss = F.nll_loss(model(inputs)[val].transpose(1, 2), labels[val]).item()
             if loss < lowest:
@@ -170,20 +170,21 @@ def trained(network: str, data: Related, labels: Tensor) -> Tensor:
                 F.nll_loss(scores, labels[hidden]).backward()
             adam.step()
     assert best is not None
-    return best.eval()(labels)
+    return best.eval()
 
 
-def correct_and_smooth(data: Related, labels: Tensor) -> Tensor:
-    """Classes (N, K) by Correct and Smooth (Huang et al. 2021, ICLR) of a perceptron on features.
+@torch.no_grad()
+def correct_and_smooth(data: Related, labels: Tensor, classifier: Callable[..., Tensor] | None = None) -> Tensor:
+    """Classes (N, K) by Correct and Smooth (Huang et al. 2021, ICLR) of a perceptron, or of a classifier of labels.
 
     The errors at known nodes are spread and subtracted, then the results are spread, with the known classes in place.
     """
     from torch_geometric.nn import CorrectAndSmooth
 
-    base, edges = trained("perceptron", data, labels).exp(), torch.stack(data.graph.edges())
+    edges, one = torch.stack(data.graph.edges()), classifier is None and trained("perceptron", data, labels)(labels)
 
     def classes(labels: Tensor, alpha: float, scale: float) -> Tensor:
-        known = labels[:, 0] >= 0
+        known, base = labels[:, 0] >= 0, (one if classifier is None else classifier(data, labels)).exp()
         inputs = base.flatten(1), one_hot(labels, data.num_classes)[known].flatten(1), known, edges
         steps = CorrectAndSmooth(ROUNDS, alpha, ROUNDS, alpha, autoscale=False, scale=scale)
         return steps(*inputs).view_as(base).argmax(2)
@@ -200,7 +201,7 @@ METHODS: dict[str, Callable[[Related, Tensor], Tensor]] = {
 FITTED: dict[str, Callable[[Related, Tensor], Tensor]] = {
     "Correct and Smooth": correct_and_smooth,
     **{
-        name: lambda data, labels, name=name: trained(name, data, labels).argmax(2)
+        name: lambda data, labels, name=name: trained(name, data, labels)(labels).argmax(2)
         for name in ("perceptron", "APPNP", "GCN", "GAT", "SAGE")
     },
 }

@@ -7,7 +7,8 @@ the visits of Davis's women, 0.85 on published graphs with four factors, and 0.1
 groups.
 
 A layer that is given routes each random graph with its features. What counts is the share of edges that choose a
-capsule. The layer may have been trained on the edges of the graph, and wasn't on those of the random graphs.
+capsule, or that a cause of a ``BeliefConv`` explains. The layer may have been trained on the edges of the graph, and
+wasn't on those of the random graphs.
 """
 
 from collections.abc import Callable
@@ -51,7 +52,7 @@ def train_beside_chance(
 ) -> tuple[Trained, Chance]:
     """Train a layer on the graph, and others on random graphs with its degrees."""
     results = []
-    for draw, drawn in enumerate(_with_random(graph)):
+    for draw, drawn in enumerate(with_random(graph)):
         title = f"training on random graph {draw} of {DRAWS}" if draw else "training on hidden edges"
 
         def progress(share: float, title: str = title, draw: int = draw) -> None:
@@ -66,12 +67,13 @@ def train_beside_chance(
 @torch.no_grad()
 def route_beside_chance(conv: CapsuleConv, graph: DGLGraph, feat: Tensor, weight: Tensor | None) -> Chance:
     """Route the graph, and random graphs with its degrees, with a layer that was given."""
-    links = [links_of_graph(drawn, feat.device) for drawn in _with_random(graph)]
+    links = [links_of_graph(drawn, feat.device) for drawn in with_random(graph)]
     chosen = [int(choose(conv.capsules(ends, feat, weight, True)[1].flatten(1)).sum()) for ends in links]
     return Chance([number / graph.num_edges() for number in chosen], chosen, [], graph.num_edges())
 
 
-def _with_random(graph: DGLGraph) -> list[DGLGraph]:
+def with_random(graph: DGLGraph) -> list[DGLGraph]:
+    """The graph, and random graphs with its degrees."""
     return [graph, *(swapped(graph, seed) for seed in range(DRAWS))]
 
 

@@ -1,4 +1,5 @@
-"""An HTML page with a ``CapsuleConv`` and a graph. It routes again when you change an edge or a feature.
+"""An HTML page with a graph and a layer: a ``CapsuleConv``, which routes again when you change an edge, or a
+``BeliefConv``, for which ``belief_page`` has further keys.
 
 Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
 
@@ -15,7 +16,8 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
     agrees     null, or E bools: whether another training prefers the same capsule for the edge
     causes     K texts: what the nodes of a capsule's edges have in common, or ""
     warnings   texts that the command printed
-    feat       (N, F) features                matrix   (F, K, D): W             bias   (K, D), or null
+    z          (N, K, D) votes, x W, which have length 1 with ``unit_votes``; power  (N,) mean squares of features x
+    bias       (K, D), or null
     routing, iterations, concentration, unit_votes, mutual, squash, normalise: settings of the layer
     colors     K colours, "#rrggbb"
 
@@ -30,18 +32,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from .._dgl import DGLGraph, dgl
 from ..algorithms.by_name import name_of
 from ..errors import check_tensor, expect, reading, required
 from ..files import write_text
 from ..graph import NamedGraph, links_of_graph, read_graph, read_labels
-from ..nn import CapsuleConv
+from ..nn import BeliefConv, CapsuleConv
+from ..nn.node_caps import mean_square, multiply
 from ..progress import bar
 from ..typed import typed
 from ..viz import style
 from ..viz.explorer.html import graph_page
 from ..viz.routing.layout import laid_out
+from .belief_page import explain_beside_chance
 from .chance import choose, route_beside_chance, train_beside_chance
 from .network import packed
 
@@ -52,12 +57,14 @@ SHARED, ELSEWHERE, EXAMPLES = 0.8, 0.5, 2  # least share of a capsule's edges wi
 FEW = 0.1  # share of edges that choose a capsule, below which other settings are suggested
 NONE = "edges choose capsules hardly more than in random graphs with these degrees"
 NONE_REPEATED = "trainings agree on edges hardly more than on random graphs with these degrees"
+ORDER = "Are the labels in the order of read_graph(graph).names?"
+NONE_EXPLAINED = "causes explain hardly more edges than in random graphs with these degrees"
 TRY = "Try unit_votes=True, Spherical(concentration=4.0) and a task of several causes; or explore_graph(2, graph)"
 
 
 @typed
 def explore_graph(
-    conv: CapsuleConv | int,
+    conv: CapsuleConv | BeliefConv | int,
     graph: Any,
     feat: Any = None,
     path: str | os.PathLike = "graph.html",
@@ -78,9 +85,11 @@ def explore_graph(
         conv: a layer with ``Spherical``, ``Dynamic`` or ``Uniform`` routing and ``num_caps`` >= 2, without
             ``edge_feats``, ``residual`` or ``activation``. The page computes the results of ``conv.eval()``. Or K >= 2:
             a layer of K capsules is trained to predict hidden edges, from the graph alone, whose edges go both ways.
+            Or a ``BeliefConv``: the page shows which cause explains each edge, and which edges none explains.
         graph: a graph with N nodes and E edges that ``read_graph`` reads, or its result. Weights of edges are used.
-        feat: (N, in_feats), the layer's input; None if a layer is trained. This and the next arguments of N values are
-            in the order of ``read_graph(graph).names``, dicts by name, or names of attributes of nodes.
+        feat: (N, in_feats), the layer's input, or labels (N, K) for a ``BeliefConv``, in which the columns of a pandas
+            table name the causes; None if a layer is trained. This and the next arguments of N values are in the order
+            of ``read_graph(graph).names``, dicts by name, or names of attributes of nodes.
         edge_weight: (E,), the layer's edge weights, in place of the graph's.
         node_names: N names to show; default: the graph's.
         labels: N classes; up to six have their own shape.
@@ -103,42 +112,49 @@ def explore_graph(
         center = names.index(center) if center in names else named.place(center)
     class_names = [] if labels is None else _class_names(named, labels)
     positions = None if positions is None else named.rows("positions", positions)
-    agrees = None
+    agrees, none, advice = None, NONE, TRY
     if isinstance(conv, int):
         expect(feat is None and edge_weight is None, "feat", "none with a number of capsules", "some")
-        advice = "If direction doesn't matter, pass graph.to_undirected() of networkx, or dgl.to_bidirected(graph)"
-        expect(not named.one_way, "graph", "edges that go both ways, to train a layer", "some that go one way", advice)
+        fix = "If direction doesn't matter, pass graph.to_undirected() of networkx, or dgl.to_bidirected(graph)"
+        expect(not named.one_way, "graph", "edges that go both ways, to train a layer", "some that go one way", fix)
         edge_weight = None if named.weight is None else named.weight / named.weight.mean()
         with bar("training on hidden edges") as on_progress:
             trained, chance = train_beside_chance(graph, conv, edge_weight, on_progress)
-        conv, feat, agrees = trained.conv, trained.feat, trained.agrees
+        conv, feat, agrees, none = trained.conv, trained.feat, trained.agrees, NONE_REPEATED
         advice = "Edges may have more causes, or one: try another number of capsules"
     else:
-        _check_layer(conv)
-        wanted, advice = "the layer's input (N, in_feats)", "Pass it, or a number of capsules: explore_graph(2, graph)"
-        feat, advice = check_tensor("feat", named.features(required(feat, "feat", wanted, advice=advice))), TRY
-        expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
-        edge_weight = named.weight if edge_weight is None else edge_weight
-        edge_weight = None if edge_weight is None else check_tensor("edge_weight", edge_weight).to(feat.device)
-        chance = route_beside_chance(conv, graph, feat, edge_weight)
-    with torch.no_grad():
-        c = conv.capsules(links_of_graph(graph, feat.device), feat, edge_weight, True)[1].flatten(1).cpu()
+        edge_weight = named.weight if edge_weight is None else check_tensor("edge_weight", edge_weight)
+        if not isinstance(conv, BeliefConv):
+            _check_layer(conv)
+            wanted, fix = "the layer's input (N, in_feats)", "Pass it, or a number of capsules: explore_graph(2, graph)"
+            feat = check_tensor("feat", named.features(required(feat, "feat", wanted, advice=fix)))
+            expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
+            edge_weight = None if edge_weight is None else edge_weight.to(feat.device)
+            chance = route_beside_chance(conv, graph, feat, edge_weight)
+    mutual = isinstance(conv, BeliefConv) or conv.capsules.mutual
+    shown, whole = _around(graph, center, mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
+    src, dst = named.src[shown], named.dst[shown]
+    nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
+    src, dst = torch.searchsorted(nodes, src), torch.searchsorted(nodes, dst)
+    if isinstance(conv, BeliefConv):
+        layer_data, chance = explain_beside_chance(conv, named, feat, edge_weight, shown, nodes)
+        causes, none, advice = [""] * len(layer_data["capsules"]), NONE_EXPLAINED, ORDER
+    else:
+        with torch.no_grad():
+            c = conv.capsules(links_of_graph(graph, feat.device), feat, edge_weight, True)[1].flatten(1).cpu()
+        causes = _causes(named, class_names, c, choose(c) if agrees is None else choose(c) & agrees)
+        layer_data = _layer_data(conv, feat.cpu()[nodes])
     if not chance.beyond:
-        none = NONE if agrees is None else NONE_REPEATED
+        causes = [""] * len(causes)
         notes.append(f"{none}. {advice}" if agrees is not None or chance.chosen[0] < FEW * edges else none)
     classes, class_of = np.unique(class_names, return_inverse=True)
     if len(classes) > SHAPES:
         notes.append(f"labels: {len(classes)} classes aren't shown, because there are {SHAPES} shapes")
     for note in notes:
         warnings.warn(note, stacklevel=3)
-    decided = choose(c) if agrees is None else choose(c) & agrees
-    shown, whole = _around(graph, center, conv.capsules.mutual) if edges > MOST_EDGES else (torch.arange(edges), None)
-    src, dst = named.src[shown], named.dst[shown]
-    nodes = torch.arange(count) if whole is None else torch.unique(torch.cat([src, dst]))
-    src, dst = torch.searchsorted(nodes, src), torch.searchsorted(nodes, dst)
     weight = None if edge_weight is None else packed(edge_weight.cpu().flatten()[shown], "float32", "edge_weight")
     data = {
-        **_layer_data(conv),
+        **layer_data,
         "source": [f"{count} nodes", f"{edges} edges"],
         "names": [names[n] for n in nodes.tolist()],
         "at": _positions(positions, nodes, src, dst),
@@ -152,9 +168,9 @@ def explore_graph(
         "two_way": not named.one_way,
         "chance": {**chance._asdict(), "beyond": chance.beyond},
         "agrees": None if agrees is None else agrees[shown].tolist(),
-        "causes": _causes(named, class_names, c, decided) if chance.beyond else [""] * conv.capsules.num_caps,
+        "causes": causes,
+        "colors": [style.hex_color(k) for k in range(len(causes))],
         "warnings": notes,
-        "feat": packed(feat.cpu()[nodes], "float32", "feat"),
     }
     write_text(path, graph_page(data))
     return Path(path)
@@ -194,11 +210,14 @@ def _causes(named: NamedGraph, class_names: list[str], c: torch.Tensor, decided:
     return causes
 
 
-def _layer_data(conv: CapsuleConv) -> dict:
+def _layer_data(conv: CapsuleConv, x: torch.Tensor) -> dict:
     capsules, routing = conv.capsules, conv.capsules.routing
+    z = multiply(x, capsules.weight.detach().cpu())
+    z = F.normalize(z, dim=-1) if capsules.unit_votes else z
     return {
         "title": f"CapsuleConv, {capsules.weight.shape[1]} → {capsules.num_caps} × {capsules.out_feats}",
-        "matrix": packed(capsules.weight[0], "float32", "the layer's weights"),
+        "z": packed(z, "float32", "the layer's votes"),
+        "power": packed(mean_square(x), "float32", "feat"),
         "bias": None if capsules.bias is None else packed(capsules.bias, "float32", "the layer's bias"),
         "routing": name_of(routing),
         "iterations": routing.iterations,
@@ -207,15 +226,15 @@ def _layer_data(conv: CapsuleConv) -> dict:
         "mutual": capsules.mutual,
         "squash": capsules.squash_output,
         "normalise": capsules.normalise,
-        "colors": [style.hex_color(k) for k in range(capsules.num_caps)],
     }
 
 
 def _check_layer(conv: CapsuleConv) -> None:
     advice, got = "The page doesn't compute it", f"{type(conv).__module__}.{type(conv).__name__}"
-    if got.endswith(f".{CapsuleConv.__name__}"):
+    if got.endswith((".CapsuleConv", ".BeliefConv")):
         advice = "Make a layer of graphcaps.nn, and copy the weights with load_state_dict"
-    expect(isinstance(conv, CapsuleConv), "conv", "graphcaps.nn.CapsuleConv, or a number of capsules", got, advice)
+    wanted = "graphcaps.nn.CapsuleConv or BeliefConv, or a number of capsules"
+    expect(isinstance(conv, CapsuleConv), "conv", wanted, got, advice)
     capsules, advice = conv.capsules, "The page doesn't compute it"
     computed = name_of(capsules.routing) in GRAPH_PAGE_ROUTINGS
     expect(computed, "conv", f"a routing among {', '.join(GRAPH_PAGE_ROUTINGS)}", capsules.routing, advice)

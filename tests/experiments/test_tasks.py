@@ -92,6 +92,7 @@ QUICK = {
     "mutag": ((), molecules.READOUTS),
     "factors": ((), [*factors.LAYERS, factors.BOUND]),
     "relations": (("--only", "UMLS"), [*relations.LAYERS, "unit votes", "R-GCN, told", *relations.FURTHER]),
+    "planted": (("--only", "Cora"), ["all"]),
     "defaults": (("--only", "4 factors, published", "Cora"), ("uniform", "kappa from 0.1", "kappa from 0.5")),
 }
 

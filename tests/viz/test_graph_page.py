@@ -4,6 +4,7 @@ import re
 
 import networkx
 import numpy as np
+import pandas
 import pytest
 import torch
 from torch.nn import functional as F
@@ -13,10 +14,10 @@ from graphcaps import InputError, dgl, explore_graph, read_graph
 from graphcaps.explore.chance import Chance, swapped
 from graphcaps.explore.graph_page import _causes
 from graphcaps.explore.hidden_edges import train_on_hidden_edges
-from graphcaps.nn import CapsuleConv
+from graphcaps.nn import BeliefConv, CapsuleConv
 from graphcaps.routing import Spherical
 
-from .browser import opened, page_that_computes, text
+from .browser import opened, page_that_computes, settle, text
 
 CLUB = dgl.from_networkx(networkx.karate_club_graph())
 CAPS, DIM = 4, 6
@@ -165,6 +166,40 @@ def test_a_layer_trained_on_hidden_edges_finds_why_nodes_are_joined_and_nothing_
         assert "All lines are grey" in text(shown, "#lead") and "try another number of capsules" in text(
             shown, "#chance"
         )
+
+
+def test_a_page_of_beliefs_names_causes_and_marks_wrong_edges_but_not_in_a_random_graph(chromium, tmp_path):
+    """Two thirds of the labels are known. 50 of the edges join visits of different women to different events."""
+    joined, draw = visits(), np.random.RandomState(0)
+    labels = pandas.DataFrame.from_dict(dict(joined.nodes(data=True)), orient="index")
+    labels = labels.mask(draw.random(labels.shape) < 1 / 3)
+    others = sorted(networkx.complement(joined).edges)
+    joined.add_edges_from(others[n] for n in draw.permutation(len(others))[:50])
+    conv, named = BeliefConv.from_labels(joined, labels), read_graph(joined)
+    page = explore_graph(conv, joined, labels, tmp_path / "beliefs.html").read_text(encoding="utf-8")
+    data, (_, c) = stored_in(page), conv(named.dgl, named.labels(labels), get_coupling=True)
+    none = conv.beliefs.unexplained[:, None]
+    logits = np.frombuffer(data["logits"]["data"], np.float32).reshape(data["logits"]["shape"])
+    shares = torch.from_numpy(logits[-1].copy()).softmax(1)
+    torch.testing.assert_close(shares, torch.cat([c[:, 0] * (1 - none), none], dim=1))
+    wrong = torch.tensor([{*named.names[u]}.isdisjoint(named.names[v]) for u, v in named.edge_index.T.tolist()])
+    marked = none[:, 0] > 0.5
+    assert wrong.sum() == 100 and marked[wrong].double().mean() > 0.8 > 0.2 > marked[~wrong].double().mean()
+    with opened(chromium, page) as shown:
+        assert re.match(r"Which cause\? \d+ edges to (woman|event), .* to no cause", text(shown, "h1"))
+        assert "no cause" in shown.locator("#scale").get_attribute("aria-label")
+        shown.locator("#node").select_option("3")
+        settle(shown)
+        names = [f"{cause}: {data['found'][3][k]}" for k, cause in enumerate(("woman", "event"))]
+        assert shown.locator("#parents .name:visible").all_inner_texts() == names
+    numbered = networkx.convert_node_labels_to_integers(joined)
+    random = networkx.Graph(networkx.double_edge_swap(numbered, 2000, 10**6, seed=0).edges)
+    labels = labels.set_axis([*numbered]).rename_axis("node")
+    with pytest.warns(UserWarning, match="causes explain hardly more edges than in random graphs"):
+        page = explore_graph(BeliefConv.from_labels(random, labels), random, labels, tmp_path / "random.html")
+    assert stored_in(page.read_text(encoding="utf-8"))["capsules"] == ["capsule 0", "capsule 1", "no cause"]
+    with opened(chromium, page) as shown:
+        assert text(shown, "h1") == "Causes explain hardly more edges than in random graphs with these degrees"
 
 
 def test_a_small_graph_needs_more_to_be_beyond_chance():

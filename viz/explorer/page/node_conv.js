@@ -57,21 +57,15 @@ class NodeLayer extends Layer {
     return mutual ? own.map((value, at) => value + own[this.back[Math.floor(at / K)] * K + (at % K)]) : own;
   }
 
-  // If votes are compared with the direction of s alone, v is this direction, computed when it is first read.
+  // If votes are compared with the direction of s alone, v is this direction.
   route(u_hat, rounds) {
     const states = super.route(u_hat, rounds, this.routing, this.held());
     if (this.routing === "dynamic") return states;
     return states.map((state) => {
-      let computed;
-      const directions = () => (computed ??= this.directions(u_hat, state.s));
-      return { ...state, get v() { return directions().v; }, get agreement() { return directions().agreement; } };
+      const lengths = lengthsOf(state.s, this.dim),
+        v = state.s.map((value, at) => value / (lengths[Math.floor(at / this.dim)] || 1));
+      return { ...state, v, agreement: super.agreement(u_hat, v) };
     });
-  }
-
-  directions(u_hat, s) {
-    const lengths = lengthsOf(s, this.dim),
-      v = s.map((value, at) => value / (lengths[Math.floor(at / this.dim)] || 1));
-    return { v, agreement: super.agreement(u_hat, v) };
   }
 
   // The capsules (K, D) of a node that the layer makes of the sums.
@@ -82,8 +76,9 @@ class NodeLayer extends Layer {
     return squash ? squashed(means, D) : means;
   }
 
-  // K / in-degree / f of a node: what makes the sum a mean, and independent of the features' scale.
+  // K / in-degree / f of a node: what makes the sum a mean, and independent of the features' scale. Beliefs aren't sums.
   factor(node) {
+    if (this.conv.logits) return 1;
     const { K, normalise } = this.conv,
       f = normalise ? this.usual(node) : 1;
     return f ? K / Math.max(1, this.degree[node * K]) / f : 0;
@@ -102,35 +97,16 @@ export class NodeConv {
   // `data` is what graphcaps/explore/graph_page.py writes.
   constructor(data) {
     const values = (packed) => packed && Float64Array.from(new Float32Array(packed.data.buffer));
-    const [N, F] = data.feat.shape,
-      [, K, D] = data.matrix.shape;
-    Object.assign(this, data, { N, F, K, D, x: values(data.feat), matrix: values(data.matrix), bias: values(data.bias) });
+    const [N, K, D] = data.z.shape;
+    Object.assign(this, data, { N, K, D, z: values(data.z), power: values(data.power), bias: values(data.bias) });
+    Object.assign(this, { logits: values(data.logits), likeliest: values(data.likeliest) }); // of a BeliefConv, else undefined
     this.weight = values(data.weight) ?? new Float64Array(data.src.length).fill(1);
-    this.z = new Float64Array(N * K * D);
-    this.power = new Float64Array(N);
-    for (let n = 0; n < N; n++) this.sendFrom(n);
     this.reset();
   }
 
   reset() {
     const { src, dst, weight } = this;
     this.edges = { src: [...src], dst: [...dst], weight: [...weight], number: [...src.keys()], held: src.map(() => null) }; // -1: a new edge; held: by a capsule of its target, or null
-  }
-
-  // z of a node, x W, of length 1 for each capsule with `unit_votes`; and the mean square of x.
-  sendFrom(n) {
-    const { K, D, matrix, unit_votes: unit } = this,
-      size = K * D,
-      x = this.x.subarray(n * this.F, (n + 1) * this.F),
-      z = this.z.subarray(n * size, (n + 1) * size).fill(0);
-    x.forEach((value, f) => {
-      if (value) for (let k = 0; k < size; k++) z[k] += value * matrix[f * size + k];
-    });
-    if (unit) {
-      const lengths = lengthsOf(z, D);
-      z.forEach((value, at) => (z[at] = value / (lengths[Math.floor(at / D)] > 1e-12 ? lengths[Math.floor(at / D)] : 1)));
-    }
-    this.power[n] = x.reduce((sum, value) => sum + value * value, 0) / x.length;
   }
 
   // The edges from u to v, and with `two_way` those back, are there no more.
@@ -167,9 +143,19 @@ export class NodeConv {
     return Boolean(this.whole) && !this.whole[n] && !this.mutual;
   }
 
+  // A BeliefConv's rounds are in the data: the logits of each edge's shares, and in place of sums how probable states are.
+  recorded(layer) {
+    const part = (all, r) => all.subarray((r * all.length) / this.iterations, ((r + 1) * all.length) / this.iterations);
+    return Array.from({ length: this.iterations }, (_, r) => {
+      const [b, s] = [part(this.logits, r), part(this.likeliest, r)];
+      return { b, c: layer.softmax(b), s, v: s, agreement: b };
+    });
+  }
+
   route(rounds) {
-    const layer = new NodeLayer(this.edges, this),
-      u_hat = layer.votes();
+    const layer = new NodeLayer(this.edges, this);
+    if (this.logits) return { layer, states: this.recorded(layer) };
+    const u_hat = layer.votes();
     return { layer, u_hat, states: layer.route(u_hat, rounds) };
   }
 }

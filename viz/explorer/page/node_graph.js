@@ -5,7 +5,7 @@
 import { arrowHead, circle, surface, through } from "./charts.js";
 import { Graph, GRABBED, rgbOf } from "./graph.js";
 import { redraw } from "./shell.js";
-import { $, indexOfLargest, scratch } from "./tools.js";
+import { $, decision, indexOfLargest, scratch } from "./tools.js";
 import { words } from "./words.js";
 
 const ASIDE = 0.3, // strength of the other lines while a node is chosen
@@ -17,6 +17,7 @@ const ASIDE = 0.3, // strength of the other lines while a node is chosen
   HUBS = 6, // nodes with most edges, whose names may cover nodes
   HEADED = 9, // pixels of an arrow's head
   OUTLINE = 2.5, // pixels around an edge that goes to another capsule than in the given graph
+  DASHES = [5, 4], // pixels of the dashes and gaps of an edge that no cause of a BeliefConv explains
   CLOSEST = 12, // times as large as the whole graph, at most
   CLOSER = 1.5, // times as large with each step
   SHAPES = [0, -4, 3, 6, 5, 4]; // corners of the nodes of each class; 0: a circle; below 0: it lies on a side
@@ -78,9 +79,7 @@ export class NodeGraph extends Graph {
   // The conv, the places of its nodes, colours and names as the page has them; what changes with every edge.
   take(conv, layer, order) {
     const { src, dst } = layer.ends;
-    Object.assign(this, { conv, layer, src, dst, back: layer.back, order, thick: 10 });
-    Object.assign(this, { image: { src }, parents: conv.colors });
-    this.rank = new Map(order.map((node, at) => [node, at]));
+    Object.assign(this, { conv, src, dst, back: layer.back, order });
   }
 
   place() {
@@ -149,6 +148,7 @@ export class NodeGraph extends Graph {
     const { context, height } = surface(canvas),
       { K } = this.conv,
       marks = [...(K > 2 ? [[1 / K, `${(1 / K).toFixed(2)} ${words.undecided}`]] : []), [0.5, "0.5"], [1, "1"]];
+    if (this.conv.logits && this.conv.chance.beyond) marks.push([0.75, words.dashed, DASHES]);
     let x = 0;
     const write = (text) => {
       context.fillText(text, x, height / 2);
@@ -157,17 +157,14 @@ export class NodeGraph extends Graph {
     Object.assign(context, { font: look.font, textBaseline: "middle", fillStyle: look.muted, strokeStyle: look.ink });
     write(words.couplingC);
     canvas.setAttribute("aria-label", words.scale(marks.map(([, text]) => text).join(", ")));
-    for (const [c, text] of marks) {
+    for (const [c, text, dashes = []] of marks) {
       context.lineWidth = this.lineWidth(c);
+      context.setLineDash(dashes);
       through(context, [x, height / 2], [x + 22, height / 2]);
       context.stroke();
       x += 27;
       write(text);
     }
-  }
-
-  alpha(c) {
-    return 0.3 + 0.7 * c;
   }
 
   // How much of its strength an edge keeps: all of it where it arrives at the chosen node.
@@ -196,12 +193,20 @@ export class NodeGraph extends Graph {
       light = this.light(e, chosen);
     const stroke = (color, width, alpha) => {
       Object.assign(context, { globalAlpha: alpha, strokeStyle: color, fillStyle: color, lineWidth: width });
+      context.setLineDash(this.isUnexplained(l, c) ? DASHES : []);
       this.path(e, width);
+      context.setLineDash([]);
     };
     if (marked) stroke(look.ink, wide + 5, 1);
     else if (this.rerouted.has(e)) stroke(look.ink, wide + OUTLINE, light);
     if (marked || this.rerouted.has(e)) stroke(look.paper, wide + 0.5, 1);
-    stroke(this.color(l, c, look), wide, marked ? 1 : light * this.alpha(c));
+    stroke(this.color(l, c, look), wide, marked ? 1 : light * (0.3 + 0.7 * c));
+  }
+
+  // Whether no cause of a BeliefConv, which the last capsule stands for, explains more than half of the edge.
+  isUnexplained(l, c) {
+    const { logits, chance, K } = this.conv;
+    return logits && chance.beyond && l === K - 1 && decision(c, K).most;
   }
 
   path(e, width) {

@@ -5,19 +5,24 @@ import { counted, fixed, sentence, thousands } from "./tools.js";
 import { stored } from "./trace.js";
 import { SHOWN, words, wordsOf } from "./words.js";
 
-const graphWords = wordsOf("graph");
+const ofGraph = wordsOf("graph"),
+  graphWords = stored.capsules ? { ...ofGraph, ...ofGraph.beliefs } : ofGraph;
 Object.assign(words, graphWords, {
   title(counts, edges, causes) {
-    const chosen = counts.map((count, l) => [count, l]).filter(([count]) => count).sort(([a], [b]) => b - a),
+    const none = stored.capsules ? counts.length - 1 : null, // of a BeliefConv's edges, named last
+      chosen = counts.map((count, l) => [count, l]).filter(([count, l]) => count && l !== none).sort(([a], [b]) => b - a),
       cause = (l) => (causes[l] ? ` (${causes[l]})` : ""),
-      texts = chosen.slice(0, SHOWN).map(([count, l], at) => `${at ? thousands(count) : counted(count, "edge", "edges")} to ${l}${cause(l)}`),
+      name = (l) => stored.capsules?.[l] ?? `${l}${cause(l)}`,
+      texts = chosen.slice(0, SHOWN).map(([count, l], at) => `${at ? thousands(count) : counted(count, "edge", "edges")} to ${name(l)}`),
       rest = edges - counts.reduce((sum, count) => sum + count, 0),
       others = chosen.slice(SHOWN).reduce((sum, [count]) => sum + count, 0);
     if (others) texts.push(`${thousands(others)} to other capsules`);
+    if (counts[none]) texts.push(`${thousands(counts[none])} to ${name(none)}`);
     if (chosen.length && rest) texts.push(`${thousands(rest)} others`);
-    return `Which capsule? ${texts.join(", ") || `${counted(edges, "edge", "edges")}, none chooses`}`;
+    return `${words.which} ${texts.join(", ") || `${counted(edges, "edge", "edges")}, none chooses`}`;
   },
-  lead: (K, what) => `Along each edge, a node sends its neighbour a vote for each of ${K} capsules. ${words.leads[what]}`,
+  lead: (K, what) => graphWords.lead(K) + words.leads[what],
+  capsule: (l) => stored.capsules?.[l] ?? graphWords.capsule(l),
   // Where each direction is an edge, also how many pairs of nodes are joined.
   edges({ src, dst }, twoWay) {
     if (!twoWay) return counted(src.length, "edge", "edges");
@@ -36,7 +41,7 @@ Object.assign(words, graphWords, {
       : graphWords.chanceGiven(thousands(own), all, random.length, span(random));
   },
   layer: ({ routing, iterations, unit_votes: unit, mutual }) =>
-    [`${routing} routing, ${counted(iterations, "round", "rounds")}`, ...(unit ? ["unit votes"] : []), ...(mutual ? ["mutual"] : [])].join(", "),
+    [(routing && `${routing} routing, `) + counted(iterations, "round", "rounds"), ...(unit ? ["unit votes"] : []), ...(mutual ? ["mutual"] : [])].join(", "),
   sample: ({ edges, around }, shown, whole, mutual) =>
     graphWords.sample(thousands(shown), thousands(edges), whole, around === null ? graphWords.most : graphWords.around(around)) + (mutual ? graphWords.lacking : graphWords.sending),
   changed: (cut, added, held, both) => {

@@ -13,7 +13,7 @@ import { at, stored } from "./trace.js";
 import { words } from "./words.js";
 
 export const conv = new NodeConv(stored);
-export const ROUNDS = Math.max(10, stored.iterations); // iterations shown
+export const ROUNDS = conv.logits ? stored.iterations : Math.max(10, stored.iterations); // iterations shown
 const NAMED = 4, // edges that a sentence names
   PLAINLY = 0.01; // by which the coupling with another capsule is larger, or it would be a tie
 const graph = (state.graph = new NodeGraph($(".stage > canvas")));
@@ -127,13 +127,13 @@ function couplingsOf(c, e) {
   return [...c.subarray(e * conv.K, (e + 1) * conv.K)];
 }
 
-// How many of these edges choose each capsule; of those given only where another training agrees.
+// How many of these edges choose each capsule, or have this cause; of those given only where another training agrees.
 function countsOf(c, edges = state.image.linked) {
   const counts = Array(conv.K).fill(0);
   for (const e of edges) {
     const own = couplingsOf(c, e),
       l = indexOfLargest(own);
-    if (decision(own[l], conv.K).chooses && (conv.agrees?.[conv.edges.number[e]] ?? true)) counts[l]++;
+    if (decision(own[l], conv.K)[conv.logits ? "most" : "chooses"] && (conv.agrees?.[conv.edges.number[e]] ?? true)) counts[l]++;
   }
   return counts;
 }
@@ -184,8 +184,9 @@ function drawCapsules(c) {
     const row = $("#parents").children[l];
     row.style.setProperty("--of", state.look.parents[l]);
     row.setAttribute("aria-pressed", l === now.capsule);
-    row.querySelector(".name").textContent = words.capsule(l);
-    row.title = conv.causes[l];
+    row.querySelector(".name").textContent = words.capsule(l) + (node !== null && conv.found?.[node][l] ? `: ${conv.found[node][l]}` : "");
+    row.title = conv.causes[l] || row.textContent;
+    row.hidden = Boolean(conv.logits) && node !== null && l === K - 1; // a node has no state of no cause
     row.querySelector(".bar").style.setProperty("--share", value / most);
     row.querySelector(".value").textContent = texts[l];
   });
@@ -221,7 +222,7 @@ function drawArrivals(c) {
 // The arriving edges as strips, above them those of the given graph once it is changed, and what random graphs show.
 function drawStrips(node, edges, c) {
   const [own, ...random] = conv.chance.chosen,
-    chosen = countsOf(state.routed.states[conv.iterations - 1].c, edges).reduce((sum, count) => sum + count),
+    chosen = countsOf(state.routed.states[conv.iterations - 1].c, edges).slice(0, conv.logits && -1).reduce((sum, count) => sum + count),
     share = random.reduce((sum, count) => sum + count) / random.length / (conv.sample?.edges ?? stored.src.length),
     text = words.chosenHere(chosen, edges.length, fixed(share * edges.length, 1));
   strips.drawNode(node, state.layer, c);
@@ -289,6 +290,7 @@ function drawEdit() {
 
 // Change the edges, and let Undo take it back.
 export function change(alter) {
+  if (conv.logits) return; // these rounds are recorded
   past.push(conv.snapshot());
   alter();
   rerouted();
@@ -330,7 +332,7 @@ graph.canvas.addEventListener("pointerleave", () => choose({ hovered: null }));
 // Grab an edge's line and pull it to another node, where its votes then go; to a capsule in the list, which holds it; or let
 // it go where nothing is, which cuts it.
 graph.grabs(
-  (under) => under?.edge !== undefined && { edge: under.edge },
+  (under) => !conv.logits && under?.edge !== undefined && { edge: under.edge },
   (event) => {
     const row = document.elementFromPoint(event.clientX, event.clientY)?.closest("#parents button");
     return row ? { capsule: [...$("#parents").children].indexOf(row) } : graph.under(event.offsetX, event.offsetY) ?? {};
@@ -361,10 +363,6 @@ strips.canvas.addEventListener("click", ({ offsetX: x, offsetY: y }) => {
 });
 graph.canvas.addEventListener("keydown", (event) => step(event, graph.order, now.node, (node) => choosePair(node, null)));
 
-function stepChild(event) {
-  step(event, state.image.order, now.child, chooseEdge);
-}
-
 // The two lists of nodes, and what stands below the graph.
 function nameNodes() {
   for (const id of ["#node", "#other"]) {
@@ -385,7 +383,9 @@ function colour() {
 }
 
 $("#iteration").max = ROUNDS;
-$("#votes canvas").addEventListener("keydown", stepChild);
+$("#edit").classList.toggle("recorded", Boolean(conv.logits));
+if (conv.logits) $("#doors button").remove(); // Why? has the formulas of routing
+$("#votes canvas").addEventListener("keydown", (event) => step(event, state.image.order, now.child, chooseEdge));
 drawings.push(drawPage);
 renewals.push(colour);
 route();
