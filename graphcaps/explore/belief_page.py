@@ -2,9 +2,10 @@
 
 The page contains the layer's rounds and doesn't compute them. The layer stays the same on the random graphs for
 comparison. On 165 random graphs of 60 to 1,000 edges with random labels, no page named causes; with rates that were
-counted again on each random graph, six did. Keys of the data that only these pages have, for T rounds and K causes::
+counted again on each random graph, six did. A cause isn't named either if a random graph has as many edges of it. Keys
+of the data that only these pages have, for T rounds and K causes::
 
-    capsules   K + 1 names: the columns of the labels, and "no cause"; on a graph like random ones, only numbers
+    capsules   K + 1 names: the columns of the labels, and "no cause"; without a name, a number
     logits     (T, E, K + 1): their softmax are the shares of an edge that each cause explains, and that none explains
     likeliest  (T, N, K + 1): the probability of the likeliest state of each capsule, and 0
     found      (N, K): the likeliest states in the last round
@@ -35,7 +36,7 @@ def explain_beside_chance(
     """Run a layer on a graph, and on random graphs with its degrees. Return the data of the edges and nodes shown."""
     feat, num_caps = required(feat, "feat", "the layer's labels (N, K), or its features"), conv.beliefs.num_caps
     numbers, texts = [f"capsule {k}" for k in range(num_caps)], [*map(str, range(conv.beliefs.out_feats))]
-    chosen: list[int] = []
+    counts: list[Tensor] = []  # (K,), edges of each cause on the graph, and on each random one
     rounds: list[tuple[Tensor, ...]] = []
     columns = [feat] if isinstance(feat, str) else [*map(str, getattr(feat, "columns", numbers))]
     if of_labels := conv.beliefs.in_feats is None and getattr(feat, "ndim", 0) < 3:
@@ -51,13 +52,16 @@ def explain_beside_chance(
             layer(graph, feat, weight)
         explained = torch.stack([torch.cat([a.view(-1, num_caps), nothing], dim=1) for _, a in rounds])
         logits = explained.clamp_min(torch.finfo(explained.dtype).tiny).log()
-        chosen.insert(0, int((logits[-1].softmax(1)[:, :-1].amax(1) > MOST).sum()))
+        counts.insert(0, (logits[-1].softmax(1)[:, :-1] > MOST).sum(0))
+    chosen, (own, *others) = [int(count.sum()) for count in counts], counts
     chance = Chance([number / len(named.src) for number in chosen], chosen, [], len(named.src))
+    beyond = (own > torch.stack(others).amax(0)) & (chance.beyond and of_labels)
+    names_of_capsules = [(columns if is_named else numbers)[k] for k, is_named in enumerate(beyond.tolist())]
     h = torch.stack([h.unflatten(0, (-1, num_caps)) for h, _ in rounds])[:, nodes]  # (T, N, K, D)
     name = "the layer's beliefs"
     return {
         "title": f"BeliefConv, {num_caps} × {conv.beliefs.out_feats}",
-        "capsules": [*(columns if of_labels and chance.beyond else numbers), "no cause"],
+        "capsules": [*names_of_capsules, "no cause"],
         "logits": packed(logits[:, shown], "float32", name),
         "likeliest": packed(F.pad(h.amax(3), (0, 1)), "float32", name),
         "found": [[texts[state] for state in node] for node in h[-1].argmax(2).tolist()],

@@ -192,6 +192,9 @@ def test_a_page_of_beliefs_names_causes_and_marks_wrong_edges_but_not_in_a_rando
         settle(shown)
         names = [f"{cause}: {data['found'][3][k]}" for k, cause in enumerate(("woman", "event"))]
         assert shown.locator("#parents .name:visible").all_inner_texts() == names
+    lucky = labels.assign(luck=draw.choice([*"abc"], len(labels)))  # explains no more edges than in a random graph
+    page = explore_graph(BeliefConv.from_labels(joined, lucky), joined, lucky, tmp_path / "luck.html")
+    assert stored_in(page.read_text(encoding="utf-8"))["capsules"] == ["woman", "event", "capsule 2", "no cause"]
     numbered = networkx.convert_node_labels_to_integers(joined)
     random = networkx.Graph(networkx.double_edge_swap(numbered, 2000, 10**6, seed=0).edges)
     labels = labels.set_axis([*numbered]).rename_axis("node")
