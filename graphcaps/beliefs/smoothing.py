@@ -1,5 +1,6 @@
 """Beliefs about nodes of which a classifier has an opinion."""
 
+import itertools
 from typing import Any, NamedTuple
 
 import torch
@@ -43,7 +44,8 @@ def smooth(graph: Any, log_p: Any, labels: Any, iterations: int = 16) -> Smoothe
     count, dims = len(named.names), log_p.dim()
     classes, class_names = read_classes("labels", named.rows("labels", labels, complete=False), count)
     advice = "Pass the number of the column in log_p that belongs to each class"
-    expect(not class_names, "labels", "numbers of columns", ", ".join(map(repr, class_names[:3])), advice)
+    texts = [*map(repr, itertools.chain(*class_names))]
+    expect(not texts, "labels", "numbers of columns", ", ".join(texts[:3]), advice)
     classes = classes.to(log_p.device)
     num_caps = classes.shape[1]
     wanted = (count, "C") if num_caps == 1 and dims < 3 else (count, num_caps, "C")

@@ -35,13 +35,14 @@ def explain_beside_chance(
 ) -> tuple[dict, Chance]:
     """Run a layer on a graph, and on random graphs with its degrees. Return the data of the edges and nodes shown."""
     feat, num_caps = required(feat, "feat", "the layer's labels (N, K), or its features"), conv.beliefs.num_caps
-    numbers, texts = [f"capsule {k}" for k in range(num_caps)], [*map(str, range(conv.beliefs.out_feats))]
+    numbers, states = [f"capsule {k}" for k in range(num_caps)], [*map(str, range(conv.beliefs.out_feats))]
+    texts = [states] * num_caps
     counts: list[Tensor] = []  # (K,), edges of each cause on the graph, and on each random one
     rounds: list[tuple[Tensor, ...]] = []
     columns = [feat] if isinstance(feat, str) else [*map(str, getattr(feat, "columns", numbers))]
     if of_labels := conv.beliefs.in_feats is None and getattr(feat, "ndim", 0) < 3:
         feat, names = read_classes("feat", named.rows("feat", feat, complete=False), len(named.names))
-        texts = names or texts
+        texts = [of_column or states for of_column in names]
     else:
         feat = check_tensor("feat", named.features(feat))
     layer = copy.deepcopy(conv).eval()
@@ -64,7 +65,7 @@ def explain_beside_chance(
         "capsules": [*names_of_capsules, "no cause"],
         "logits": packed(logits[:, shown], "float32", name),
         "likeliest": packed(F.pad(h.amax(3), (0, 1)), "float32", name),
-        "found": [[texts[state] for state in node] for node in h[-1].argmax(2).tolist()],
+        "found": [[texts[k][state] for k, state in enumerate(node)] for node in h[-1].argmax(2).tolist()],
         "routing": "",
         "iterations": len(rounds),
         "z": packed(torch.zeros(len(nodes), num_caps + 1, 1), "float32", name),

@@ -180,7 +180,7 @@ def _class_names(named: NamedGraph, labels: Any) -> list[str]:
     """The name of each node's class."""
     classes, names = read_labels("labels", named.rows("labels", labels, complete=False), len(named.names))
     expect(classes.shape[1] == 1, "labels", "one for each node", tuple(classes.shape), "Pass a column")
-    return ["unknown" if k < 0 else names[k] if names else str(k) for k in classes[:, 0].tolist()]
+    return ["unknown" if k < 0 else names[0][k] if names[0] else str(k) for k in classes[:, 0].tolist()]
 
 
 def _causes(named: NamedGraph, class_names: list[str], c: torch.Tensor, decided: torch.Tensor) -> list[str]:

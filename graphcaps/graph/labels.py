@@ -16,9 +16,9 @@ class Labels(NamedTuple):
     """Labels of N nodes in K columns."""
 
     classes: torch.Tensor
-    """(N, K) int64 from 0, or -1 if unknown. Texts are numbered in sorted order."""
-    names: list[str]
-    """If labels are texts, the names of the classes, which all columns share."""
+    """(N, K) int64 from 0, or -1 if unknown. Each column's texts are numbered in sorted order."""
+    names: list[list[str]]
+    """The names of each column's classes; none if they are numbers."""
 
 
 def read_labels(name: str, values: Any, count: int) -> Labels:
@@ -39,25 +39,31 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
     table = table[:, None] if table.ndim == 1 else table
     plain = f"Pass {name} as int64, with -1 where a label is unknown"
     expect(table.dtype.kind in "bifOU", name, "a type that can hold -1", table.dtype, plain)
-    names: list[str] = []
+    names: list[list[str]] = [[] for _ in range(table.shape[1])]
     if table.dtype.kind in "OU":
         cells = np.ma.filled(table.astype(object), None)
         unknown = np.array([[is_unknown(label) for label in row] for row in cells], dtype=bool).reshape(cells.shape)
-        texts = {isinstance(label, str) for label in cells[~unknown]}
-        expect(len(texts) < 2, name, "either texts or numbers", "both")
-        if texts == {True}:
-            sorted_names, cells[~unknown] = np.unique(cells[~unknown].astype(str), return_inverse=True)
-            names = sorted_names.tolist()
-            doubt = next((text for text in names if text.lower() in NO_CLASS or text != text.strip()), None)
-            advice = "If it means unknown, pass None there; if it is a class, rename it, without blanks at its ends"
-            expect(doubt is None, name, "texts that are classes", repr(doubt), advice)
+        for k, (column, known) in enumerate(zip(cells.T, ~unknown.T, strict=True)):
+            kinds = {isinstance(label, str) for label in column[known]}
+            expect(len(kinds) < 2, name, "either texts or numbers in a column", "both")
+            if kinds == {True}:
+                sorted_names, column[known] = np.unique(column[known].astype(str), return_inverse=True)
+                names[k] = sorted_names.tolist()
+        doubts = (text for texts in names for text in texts if text.lower() in NO_CLASS or text != text.strip())
+        doubt = next(doubts, None)
+        advice = "If it means unknown, pass None there; if it is a class, rename it, without blanks at its ends"
+        expect(doubt is None, name, "texts that are classes", repr(doubt), advice)
         cells[unknown] = -1
         with reading(name, "classes as whole numbers or texts"):
             table = np.ma.asarray(cells.astype(float))
     classes = whole_numbers(name, torch.from_numpy(np.ma.filled(table.astype(float), -1)))
     least = int(classes.min()) if classes.numel() else 0
     expect(least >= -1, name, "classes from 0, or -1 if unknown", least)
-    one_hot = classes.shape[1] > 1 and bool(((classes == 0) | (classes == 1)).all() and (classes.sum(1) <= 1).all())
+    one_hot = (
+        classes.shape[1] > 1
+        and not any(names)
+        and bool(((classes == 0) | (classes == 1)).all() and (classes.sum(1) <= 1).all())
+    )
     fix = f"pass {name}.argmax(1), with -1 where unknown; if each is yes or no, {name} as bool"
     fits = table.dtype == bool or not one_hot
     expect(
@@ -82,13 +88,10 @@ def read_classes(name: str, values: Any, count: int) -> Labels:
     mask = count > 0 and all(getattr(cell, "dtype", type(cell)) in (bool, torch.bool) for cell in cells)
     advice = f"Pass {name}.where(mask, -1). If True and False are classes, pass 1 and 0"
     expect(not mask, name, "class numbers", "a mask", advice)
-    digits = labels.names and all(text.isdecimal() for text in labels.names)
-    in_order = not digits or labels.names == [*map(str, range(len(labels.names)))]
-    got, advice = (
-        f"texts, whose order is {', '.join(labels.names[:3])}",
-        "Pass them as numbers, or as texts with letters",
-    )
-    expect(in_order, name, "class numbers", got, advice)
+    for texts in labels.names:
+        in_order = not all(text.isdecimal() for text in texts) or texts == [*map(str, range(len(texts)))]
+        got, advice = f"texts, whose order is {', '.join(texts[:3])}", "Pass them as numbers, or as texts with letters"
+        expect(in_order, name, "class numbers", got, advice)
     return labels
 
 

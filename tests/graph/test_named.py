@@ -103,6 +103,7 @@ WRONG = {
     "one row for each node, got an index with": lambda: read_graph(NAMED).labels(pandas.Series([1, 0], ["a", "a"])),
     "log_p: expected rows in an order that is certain": lambda: smooth(NAMED, torch.zeros(3, 2), {"a": 0}),
     "Names of nodes: networkx.Graph(pairs)": lambda: read_graph(np.array([["a", "b"]] * 2)),
+    "got ''. If it means": lambda: read_labels("labels", ["a", "", "b"], 3),
     "got 'nan'. If it means unknown, pass None": lambda: read_labels("labels", ["a", "nan", "b"], 3),
     "got ' b'. If it means unknown": lambda: read_labels("labels", ["a", "b", " b"], 3),
     "whose order is 10, 2. Pass them as numbers": lambda: read_graph(EDGES).labels(["10", "2", "2"]),
@@ -139,7 +140,10 @@ def test_unknown_labels_are_minus_one_nan_none_or_masked_and_texts_are_numbered(
     for values in ([1, None, 0], [1.0, float("nan"), 0.0], [[1], [-1], [0]], torch.tensor([1, -1, 0]), masked):
         assert read_labels("labels", values, 3).classes.tolist() == [[1], [-1], [0]]
     texts = read_labels("labels", [["b", "a"], [None, "b"], ["c", "c"]], 3)
-    assert texts.classes.tolist() == [[1, 0], [-1, 1], [2, 2]] and texts.names == ["a", "b", "c"]
+    assert texts.classes.tolist() == [[0, 0], [-1, 1], [1, 2]] and texts.names == [["b", "c"], ["a", "b", "c"]]
+    assert read_labels("labels", [["u", "x"], ["v", "x"], ["u", "y"]], 3).classes.tolist() == [[0, 0], [1, 0], [0, 1]]
+    mixed = read_labels("labels", [["b", 2], [None, 0], ["c", 1]], 3)
+    assert mixed.classes.tolist() == [[0, 2], [-1, 0], [1, 1]] and mixed.names == [["b", "c"], []]
     assert read_labels("labels", torch.eye(3).bool(), 3).classes.shape == (3, 3)
     with pytest.warns(UserWarning, match="If 0 means unknown, pass labels - 1"):
         BeliefConv.from_labels(networkx.path_graph(4), [0, 1, 1, 2])
