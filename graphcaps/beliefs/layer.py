@@ -16,7 +16,7 @@ from ..engines import REQUESTED
 from ..errors import check_tensor, check_whole, expect, min_max, warn, warn_of_nan
 from ..functional import at_least_float32
 from ..graph import Links, check_graph, links_of_graph, read_graph
-from ..graph.checks import check_edges, check_one_kind, warn_of_parallel_edges
+from ..graph.checks import check_edges, check_one_kind, warn_of_loops, warn_of_parallel_edges
 from ..graph.links import ByParent, members_of
 from ..layer_common import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
 from ..tracing import is_tracing, uncompiled
@@ -101,6 +101,7 @@ class NodeBeliefs(HasConstants):
         z = self.prior + self._logits(feat, links, weight)  # (N, K, D), what a node's own features or labels say
         z = z if self.by_degree is None else z + self.by_degree[degree_classes(links)]
         warn_of_parallel_edges(links)
+        warn_of_loops(links)
         exchange = self._exchange(links, z, weight.to(z.dtype), members)
         observer, h = observer_on_nodes(links, self.num_caps), z.softmax(-1)
         m, field = exchange.first(h)
@@ -282,10 +283,12 @@ class BeliefConv(nn.Module):
         torch.Size([4, 1, 2])
         """
         named = read_graph(graph)
-        advice = "Read it without weights, read_graph(graph, weight=None), and pass these to the layer: edge_weight"
+        advice = "Count without them, read_graph(graph, weight=None); weights can be edge_weight of the layer's calls"
         expect(named.weight is None, "graph", "edges without weights, as each is counted once", "weights", advice)
         labels = named.labels(labels)
-        return layer_of_labels(cls, named.links(labels.device), labels, iterations, hide)
+        layer = layer_of_labels(cls, named.links(labels.device), labels, iterations, hide)
+        layer.allow_zero_in_degree = True  # without edges, the labels' frequencies decide
+        return layer
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""

@@ -34,6 +34,8 @@ def layer_of_labels(kind: type[L], links: Links, labels: Tensor, iterations: int
     expect(max(sizes) <= most, "labels", f"classes from 0 to {most - 1}", max(sizes) - 1, "Number them: torch.unique")
     if not hide:
         warn_if_all_known(labels)
+    if 1 in sizes and len(labels):
+        warn("labels: one class at most is known, so all nodes are in it")
     layer: Any = kind(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
     layer.beliefs.count(links, labels)
     return layer

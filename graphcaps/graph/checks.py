@@ -46,6 +46,13 @@ def warn_of_parallel_edges(links: Links) -> None:
         warn_once(links, _has_parallel_edges, "each parallel edge is more evidence; dgl.to_simple(graph) merges them")
 
 
+def warn_of_loops(links: Links) -> None:
+    """Warn of self-loops if each edge is evidence. On a GPU, this isn't checked."""
+    if links.device.type == "cpu" and not links.traced:
+        text = "a self-loop makes a node surer of itself; leave it out: dgl.remove_self_loop(graph)"
+        warn_once(links, _has_loops, text)
+
+
 def warn_of_lone_votes(graph: DGLGraph) -> None:
     """Warn if children vote for several parents, but no parent gets more than one vote."""
     if graph.canonical_etypes != [EDGE_TYPE]:
@@ -70,6 +77,10 @@ def _goes_one_way(links: Links) -> bool:
 def _has_parallel_edges(links: Links) -> bool:
     pairs = (links.src * links.num_parents + links.dst).sort().values
     return bool((pairs[1:] == pairs[:-1]).any())
+
+
+def _has_loops(links: Links) -> bool:
+    return bool((links.src == links.dst).any())
 
 
 def _has_lone_votes(links: Links) -> bool:

@@ -104,6 +104,8 @@ class NamedGraph:
             length = len(values)
         from_one = self.names == list(range(1, count + 1)) and length == count + 1
         advice = f"Row k for node k needs {name}[1:]; else, row 0 is node 1" if from_one else ""
+        if length > count and self.names == list(range(count)):
+            advice = f"If the last nodes have no edges: read_graph(graph, num_nodes={length})"
         expect(length == count, name, f"one for each of {count} nodes", length, advice)
         expect(not self.doubt, name, "rows in an order that is certain", self.doubt, BOTH_ORDERS)
         return values

@@ -117,7 +117,7 @@ WRONG = {
     "got edges that go one way. Pass its indices() if": lambda: read_graph(ONE_WAY),
     'read_graph(data, weight="edge_attr") uses it': lambda: read_graph(data(num_nodes=3, edge_attr=WEIGHTS[:, None])),
     "Pass a part with one kind of nodes: graph[edge_type]": lambda: read_graph(dgl.heterograph(TYPES)),
-    "each is counted once, got weights. Read it without": lambda: BeliefConv.from_labels(CLUB, "club"),
+    "each is counted once, got weights. Count without": lambda: BeliefConv.from_labels(CLUB, "club"),
     "got the edge 0 -> 1 without one": lambda: BeliefConv.from_labels(networkx.DiGraph([(0, 1)]), [0, -1]),
     "pass labels.argmax(1), with -1 where unknown": lambda: read_labels("labels", np.eye(3), 3),
     "a type that can hold -1, got uint8": lambda: read_labels("labels", torch.zeros(3).byte(), 3),

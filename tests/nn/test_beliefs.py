@@ -194,7 +194,6 @@ def test_edges_may_join_unlike_labels_and_degrees_may_tell_them_apart():
     graph = dgl.to_bidirected(dgl.graph(tuple(pairs), num_nodes=300))
     labels = torch.where(torch.rand(300, generator=random) < 0.4, states, -1)
     layer = BeliefConv.from_labels(graph, labels)
-    layer.allow_zero_in_degree = True
     table = layer.beliefs.table[0]
     assert table[0, 1] > 0.8 and table[2, 2] > 0.8 and table[0, 0] < 0.2 and torch.equal(table, table.T)
     assert (layer(graph, labels).argmax(-1)[:, 0] == states).float().mean() > 0.98
@@ -204,12 +203,12 @@ def test_edges_may_join_unlike_labels_and_degrees_may_tell_them_apart():
 def test_without_joined_known_nodes_half_of_the_edges_are_assumed_to_join_equal_labels():
     src, dst = torch.arange(20).roll(1), torch.arange(20)
     graph, labels = dgl.graph((torch.cat([src, dst]), torch.cat([dst, src]))), torch.full((20, 1), -1)
-    for known in ({}, {5: 0, 15: 1}):
-        for node, label in known.items():
-            labels[node] = label
-        layer = BeliefConv.from_labels(graph, labels)
-        assert torch.equal(layer.beliefs.table[0], torch.eye(max(len(known), 1)))
-        h = layer(graph, labels)
+    with pytest.warns(UserWarning, match="one class at most is known"):
+        assert torch.equal(BeliefConv.from_labels(graph, labels)(graph, labels), torch.ones(20, 1, 1))
+    labels[5], labels[15] = 0, 1
+    layer = BeliefConv.from_labels(graph, labels)
+    assert torch.equal(layer.beliefs.table[0], torch.eye(2))
+    h = layer(graph, labels)
     epsilon, _, _ = layer.beliefs.learned
     torch.testing.assert_close(epsilon * 0.1, torch.tensor(1 / (20 + 2)))  # one edge in 20 pairs, and two pairs without
     assert (h[1:10, 0, 0] > 0.52).all() and (h[11:20, 0, 1] > 0.52).all()  # each label spreads by four nodes
@@ -229,7 +228,6 @@ def test_unequal_frequencies_of_labels_decide_where_no_edge_does_and_equal_ones_
     graph, labels = dgl.graph(([0, 1], [1, 0]), num_nodes=50), torch.full((50, 2), -1)
     labels[:40, 0], labels[:40, 1] = (torch.arange(40) > 29).long() * 2, torch.arange(40) % 5
     layer = BeliefConv.from_labels(graph, labels)
-    layer.allow_zero_in_degree = True
     h = layer(graph, labels)[40:]
     assert (h[:, 0, 0] > 0.6).all() and (h[:, 0, 1] < 0.1).all()
     torch.testing.assert_close(h[:, 1], torch.full((10, 5), 0.2), atol=0.02, rtol=0)
@@ -270,7 +268,7 @@ def test_smoothing_improves_a_classifier_and_tells_which_edges_are_wrong():
 
 def test_parallel_edges_are_warned_about_and_negative_weights_refused(draw):
     layer, x = layer_of(), draw(N, F)
-    with pytest.warns(UserWarning, match="to_simple"):
+    with pytest.warns(UserWarning, match="to_simple"), pytest.warns(UserWarning, match="remove_self_loop"):
         layer(dgl.graph(GRAPH.edges(), num_nodes=N), x)  # it is warned about once for each graph
     with pytest.raises(graphcaps.errors.InputError, match="edge_weight: expected numbers from 0, got -1"):
         layer(dgl.to_simple(GRAPH), x, -torch.ones(len({*zip(SRC, DST, strict=True)})))
