@@ -1,5 +1,6 @@
 """An iteration of ``BeliefConv``: beliefs of nodes, and the messages that edges send to their two ends."""
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -36,7 +37,6 @@ class Exchange:
 
     links: Links
     members: Links  # from each node to its graph
-    rows: ByParent | None  # with kernels, the order of messages, which is that of edges without them
     rates: Rates
     z: Tensor
     weight: Tensor
@@ -45,20 +45,21 @@ class Exchange:
 
     def first(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """The messages (E, K, D) and the field before the first iteration."""
-        return h.index_select(0, self.links.src if self.rows is None else self.rows.src), self.field(h)
+        return h.index_select(0, self.links.src), self.field(h)
 
     def field(self, h: Tensor) -> Tensor:
         """The mean of d_u h_uk / d over the nodes u of each graph, (graphs, K, D)."""
         return mean_of_graph(self.relative * h, self.members)
 
+    def without_edges(self, h: Tensor, field: Tensor) -> tuple[Tensor, Tensor]:
+        """The next field, and logits (N, K, D) before the evidence of edges is added."""
+        field = torch.lerp(self.field(h), field, INERTIA)
+        return field, self.z - self.pairs * of_nodes(along(field, self.rates.ratio), self.members)
+
     def step(self, h: Tensor, m: Tensor, field: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the next beliefs (N, K, D), messages (E, K, D) and field, and the explanations rho a (E, K)."""
         links, rates = self.links, self.rates
-        field = torch.lerp(self.field(h), field, INERTIA)
-        base = self.z - self.pairs * of_nodes(along(field, rates.ratio), self.members)
-        if self.rows is not None:
-            h, m, explained = self._by_kernels(base, m, self.rows)
-            return h, m, field, explained
+        field, base = self.without_edges(h, field)
         explained = rates.rho * (along(m, rates.ratio) * m.index_select(0, links.reverse)).sum(-1).clamp_min(0)
         others = (explained.sum(1, keepdim=True) - explained).clamp_min(0)  # rounding can make it slightly negative
         strength = rates.gain * (rates.rho / (rates.epsilon + others)).log1p() * self.weight
@@ -67,18 +68,38 @@ class Exchange:
         without = logits.index_select(0, links.src) - from_edges.index_select(0, links.reverse)
         return logits.softmax(-1), torch.lerp(without.softmax(-1), m, DAMPING), field, explained
 
-    def _by_kernels(self, base: Tensor, m: Tensor, rows: ByParent) -> list[Tensor]:
-        from ..kernels.cpu.beliefs import exchange
-
-        rates = self.rates
-        settings = torch.stack([rates.epsilon, rates.gain, rates.gain.new_tensor(DAMPING)])
-        tables = (table.transpose(0, 1) for table in (rates.evidence, rates.ratio))
-        weight = self.weight.flatten().index_select(0, rows.eid)
-        return exchange(base, m, weight, rates.rho, settings, *tables, rows.indptr, rows.reverse, settings=[])
-
     def in_edge_order(self, x: Tensor) -> Tensor:
         """Numbers (E, *) of messages, in the order of the graph's edges."""
-        return x if self.rows is None else torch.empty_like(x).index_copy_(0, self.rows.eid.long(), x)
+        return x
+
+
+class ExchangeByKernels(Exchange):
+    """An exchange on a CPU. Its messages are sorted by the node that receives them."""
+
+    @functools.cached_property
+    def rows(self) -> ByParent:
+        return self.links.by_parent(True)
+
+    @functools.cached_property
+    def numbers(self) -> list[Tensor]:
+        """What the kernels of all iterations read, besides logits and messages."""
+        rates, weight = self.rates, self.weight.flatten().index_select(0, self.rows.eid)
+        of_all = torch.stack([rates.epsilon, rates.gain, rates.gain.new_tensor(DAMPING)])
+        tables = (table.transpose(0, 1).contiguous() for table in (rates.evidence, rates.ratio))
+        return [weight, rates.rho, of_all, *tables, self.rows.indptr, self.rows.reverse]
+
+    def first(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        return h.index_select(0, self.rows.src), self.field(h)
+
+    def step(self, h: Tensor, m: Tensor, field: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        from ..kernels.cpu.beliefs import exchange  # Numba takes half a second to import
+
+        field, base = self.without_edges(h, field)
+        h, m, explained = exchange(base, m, *self.numbers, settings=[])
+        return h, m, field, explained
+
+    def in_edge_order(self, x: Tensor) -> Tensor:
+        return torch.empty_like(x).index_copy_(0, self.rows.eid.long(), x)
 
 
 def along(h: Tensor, table: Tensor) -> Tensor:

@@ -17,11 +17,11 @@ from ..errors import check_tensor, check_whole, expect, min_max, warn, warn_of_n
 from ..functional import at_least_float32
 from ..graph import Links, check_graph, links_of_graph, read_graph
 from ..graph.checks import check_edges, check_one_kind, warn_of_loops, warn_of_parallel_edges
-from ..graph.links import ByParent, members_of
+from ..graph.links import members_of
 from ..layer_common import DGL, HasConstants, Names, check_dtype, check_edge_weight, dropped
 from ..tracing import is_tracing, uncompiled
 from ..typed import Share, Size, typed
-from .exchange import Exchange, Rates, mean_of_graph, of_nodes
+from .exchange import Exchange, ExchangeByKernels, Rates, mean_of_graph, of_nodes
 from .rates import DEGREES, LEAST, counted_rates, counted_states, degree_classes, labels_of, layer_of_labels, propagated
 
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
@@ -106,7 +106,7 @@ class NodeBeliefs(HasConstants):
         observer, h = observer_on_nodes(links, self.num_caps), z.softmax(-1)
         m, field = exchange.first(h)
         for r in range(self.iterations):
-            if exchange.rows is not None or is_tracing():
+            if isinstance(exchange, ExchangeByKernels) or is_tracing():
                 h, m, field, explained = exchange.step(h, m, field)
             else:  # an iteration is computed again for its gradient, so that only its messages are kept
                 h, m, field, explained = checkpoint(exchange.step, h, m, field, use_reentrant=False)
@@ -128,16 +128,17 @@ class NodeBeliefs(HasConstants):
         mean = of_nodes(mean_of_graph(degree, members), members)
         relative = (degree / mean.clamp_min(LEAST)).unsqueeze(-1)  # (N, 1, 1)
         pairs = (nu * rates.rho * mean / (1 / self.states).sum()).unsqueeze(-1) * relative  # (N, K, 1)
-        return Exchange(links, members, self._rows(links, z), rates, z, weight, relative, pairs)
+        kind = ExchangeByKernels if self._by_kernels(links, z) else Exchange
+        return kind(links, members, rates, z, weight, relative, pairs)
 
-    def _rows(self, links: Links, z: Tensor) -> ByParent | None:
-        """The order of the kernels' messages, or None where torch computes them."""
+    def _by_kernels(self, links: Links, z: Tensor) -> bool:
+        """Whether kernels run the iterations, and not torch."""
         requested, reason = REQUESTED.get(), kernels.needs_for_beliefs(links, z)
-        large = links.num_edges * z[0].numel() >= (WORTHWHILE if requested == "auto" else 1) if len(z) else False
-        if requested not in ("auto", "fused") or not large:
-            return None
+        least = {"auto": WORTHWHILE, "fused": 1}.get(requested)
+        if least is None or links.num_edges * self.num_caps * self.out_feats < least:
+            return False
         expect(not reason or requested == "auto", "engine", "'auto' or 'torch'", "'fused'", f"It needs {reason}")
-        return None if reason else links.by_parent(True)
+        return not reason
 
     def _logits(self, feat: Tensor, links: Links, weight: Tensor) -> Tensor:
         check_tensor(self.names.feat, feat, floating=False, sparse=self.weight is not None)
@@ -145,7 +146,7 @@ class NodeBeliefs(HasConstants):
         if self.weight is None and feat.dim() < 3:
             known = at_least_float32(self.logits_of_labels(labels_of(self.names.feat, feat, num_nodes, self.num_caps)))
             frequencies = self.prior.softmax(-1)
-            drawn = self.rates * frequencies.square().sum(1)  # by each capsule, in comparison to epsilon
+            drawn = self.rates * frequencies.square().sum(1)  # edges of each capsule, in comparison to epsilon
             found = propagated(links, known / KNOWN, frequencies, weight.to(known.dtype), self.iterations)
             return known + (drawn / (drawn.sum() + self.learned[0])).unsqueeze(1) * found
         if self.weight is None:
