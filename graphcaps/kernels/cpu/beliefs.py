@@ -61,17 +61,17 @@ def _differentiate(
 ) -> tuple[Tensor | None, ...]:
     base, m, weight, rho, of_all, table, *_, h, t = saved
     rows, ranges, most = _rows(saved[:-2])
-    dbase, down, dtold, dweight = (empty(tuple(x.shape), base) for x in (base, m, m, weight))
+    dbase, dm, dreverse, dweight = (empty(tuple(x.shape), base) for x in (base, m, m, weight))
     parts = len(ranges)
     drho, dsettings = (zeros((parts, *sizes), base) for sizes in ((len(rho),), (len(of_all), len(rho))))
     devidence, dratio = zeros((parts, *table.shape), base), zeros((parts, *table.shape), base)
     of_threads = {"drho": drho, "dsettings": dsettings, "devidence": devidence, "dratio": dratio}
-    arguments = {"dbase": dbase, "down": down, "dtold": dtold, "dweight": dweight}
+    arguments = {"dbase": dbase, "dm": dm, "dreverse": dreverse, "dweight": dweight}
     arguments |= {"dh": grads[0].contiguous(), "dfollowing": grads[1].contiguous(), "h": h, "t": t}
     lists = {name: list(x) for name, x in of_threads.items()}
     run_on_threads(beliefs_backward, ranges, rows=rows, most=most, **arguments, **lists)
     of_rates = sum_of(drho), sum_of(dsettings).sum(1), sum_of(devidence), sum_of(dratio)
-    return dbase, down.add_(dtold), dweight, *of_rates, None, None
+    return dbase, dm.add_(dreverse), dweight, *of_rates, None, None
 
 
 exchange = operator("beliefs", _forward, _shapes, _differentiate, differentiable=2)

@@ -38,9 +38,9 @@ def look_ahead(rows, k, x):
 
 
 @inlined
-def explained_by(rows, own, told):
-    """Return <own A, told> of each capsule, (K,)."""
-    return sum_of_groups(times_table(own, rows.ratio, rows.K) * told, rows.K)
+def joined_ratio(rows, message, reverse_message):
+    """Return <m_e A, m_e'> of each capsule, (K,). It is a, unless rounding or a learned A made it negative."""
+    return sum_of_groups(times_table(message, rows.ratio, rows.K) * reverse_message, rows.K)
 
 
 @inlined
@@ -71,13 +71,13 @@ def beliefs_forward(begin, end, rows, base, most, h, t, following, explained):
         total = load(base, node * size, ROW)
         for k in range(first, last):
             look_ahead(rows, k, m)
-            own, told = load(m, k * size, ROW), load(m, get(rows.reverse, k) * size, ROW)
-            by_capsule = rho * maximum(nothing, explained_by(rows, own, told))
-            store(explained, k * len(K), by_capsule)
-            strength = get(rows.settings, 1) * get(rows.weight, k) * log1p(rho / rest_of(rows, by_capsule))
-            sent = spread(strength, ROW) * times_table(own, rows.evidence, K)
-            store(evidence, (k - first) * size, sent)
-            total = total + sent
+            message, reverse_message = load(m, k * size, ROW), load(m, get(rows.reverse, k) * size, ROW)
+            rates = rho * maximum(nothing, joined_ratio(rows, message, reverse_message))
+            store(explained, k * len(K), rates)
+            strength = get(rows.settings, 1) * get(rows.weight, k) * log1p(rho / rest_of(rows, rates))
+            of_edge = spread(strength, ROW) * times_table(message, rows.evidence, K)
+            store(evidence, (k - first) * size, of_edge)
+            total = total + of_edge
         store(t, node * size, total)
         store(h, node * size, softmax_of_groups(total, rows))
         for k in range(first, last):
@@ -88,67 +88,67 @@ def beliefs_forward(begin, end, rows, base, most, h, t, following, explained):
 
 @compiled
 def beliefs_backward(
-    begin, end, rows, most, h, t, dh, dfollowing, dbase, down, dtold, dweight, drho, dsettings, devidence, dratio
+    begin, end, rows, most, h, t, dh, dfollowing, dbase, dm, dreverse, dweight, drho, dsettings, devidence, dratio
 ):
-    """Fill dbase (N, K, D), dweight (rows,), and a row's gradients as an edge of its node, and as a reverse.
+    """Fill dbase (N, K, D), dweight (rows,), and the gradients of each row's message and of its reverse's.
 
-    The gradients of m are the sum of down and dtold (rows, K, D). Each thread adds to its own drho (K,), dsettings
+    The gradients of m are the sum of dm and dreverse (rows, K, D). Each thread adds to its own drho (K,), dsettings
     (3, K), devidence and dratio (D, K, D). dh and dfollowing are the gradients of the results, each perhaps empty.
     """
     K, ROW, m, size, caps, number = rows.K, rows.ROW, rows.m, len(rows.ROW), len(rows.K), rows.m.dtype
-    slopes, evidence, products = zeros(most * size, m), zeros(most * size, m), zeros(most * caps, m)
+    products, ratios, dwithout = zeros(most * size, m), zeros(most * caps, m), zeros(most * size, m)  # of one node
     nothing, none, rho, one = splat(number.type(0), K), splat(number.type(0), ROW), load(rows.rho, 0, K), number.type(1)
-    of_rho, of_epsilon, of_gain, gain = nothing, nothing, nothing, get(rows.settings, 1)
+    rho_slope, epsilon_slope, gain_slope, gain = nothing, nothing, nothing, get(rows.settings, 1)
     for node in range(begin, end):
         first, last = get(rows.indptr, node), get(rows.indptr, node + 1)
-        total, slope = load(t, node * size, ROW), none
+        total, dtotal = load(t, node * size, ROW), none
         if len(dh) > 0:
-            slope = softmax_backward_of_groups(load(h, node * size, ROW), load(dh, node * size, ROW), rows)
+            dtotal = softmax_backward_of_groups(load(h, node * size, ROW), load(dh, node * size, ROW), rows)
         for k in range(first, last):
             look_ahead(rows, k, m)
-            at, place = get(rows.reverse, k) * size, (k - first) * size
-            own = load(m, k * size, ROW)
-            product = explained_by(rows, own, load(m, at, ROW))
-            rest, along = rest_of(rows, rho * maximum(nothing, product)), times_table(own, rows.evidence, K)
-            store(products, (k - first) * caps, product)
-            store(evidence, place, along)
+            at, place, message = get(rows.reverse, k) * size, (k - first) * size, load(m, k * size, ROW)
+            ratio, product = joined_ratio(rows, message, load(m, at, ROW)), times_table(message, rows.evidence, K)
+            store(ratios, (k - first) * caps, ratio)
+            store(products, place, product)
             if len(dfollowing) > 0:
                 look_ahead(rows, k, dfollowing)
+                rest = rest_of(rows, rho * maximum(nothing, ratio))
                 strength = gain * get(rows.weight, k) * log1p(rho / rest)
-                without = softmax_of_groups(total - spread(strength, ROW) * along, rows)
-                change = (one - get(rows.settings, 2)) * load(dfollowing, at, ROW)
-                change = softmax_backward_of_groups(without, change, rows)
-                store(slopes, place, change)
-                slope = slope + change
-        store(dbase, node * size, slope)
+                without = softmax_of_groups(total - spread(strength, ROW) * product, rows)
+                slope = (one - get(rows.settings, 2)) * load(dfollowing, at, ROW)
+                slope = softmax_backward_of_groups(without, slope, rows)
+                store(dwithout, place, slope)
+                dtotal = dtotal + slope
+        store(dbase, node * size, dtotal)
         for k in range(first, last):
             at, place, weight = get(rows.reverse, k) * size, (k - first) * size, get(rows.weight, k)
-            own, told, product = load(m, k * size, ROW), load(m, at, ROW), load(products, (k - first) * caps, K)
-            by_capsule = rho * maximum(nothing, product)
-            rest = rest_of(rows, by_capsule)
+            message, reverse_message = load(m, k * size, ROW), load(m, at, ROW)
+            ratio, of_edge = load(ratios, (k - first) * caps, K), dtotal  # of_edge: the gradient of the edge's evidence
+            rates = rho * maximum(nothing, ratio)
+            rest = rest_of(rows, rates)
             odds = rho / rest
-            logarithm, sent = log1p(odds), slope
+            logarithm = log1p(odds)
             if len(dfollowing) > 0:
-                sent = slope - load(slopes, place, ROW)
-            dstrength = sum_of_groups(sent * load(evidence, place, ROW), K)
-            weighted = spread(gain * weight * logarithm, ROW)
-            add_outer(devidence, weighted * own, sent, K)
-            back = weighted * times_table(sent, rows.evidence, K)
-            of_gain = fma(weight, dstrength * logarithm, of_gain)
+                of_edge = dtotal - load(dwithout, place, ROW)
+            dstrength = sum_of_groups(of_edge * load(products, place, ROW), K)
+            strength = spread(gain * weight * logarithm, ROW)
+            add_outer(devidence, strength * message, of_edge, K)
+            gain_slope = fma(weight, dstrength * logarithm, gain_slope)
             store(dweight, k, gain * reduce_sum(dstrength * logarithm))
             dodds = gain * weight * dstrength / (one + odds)
             drest = number.type(-1) * dodds * odds / rest
-            of_rho, of_epsilon = of_rho + dodds / rest, of_epsilon + drest
-            drest = select_negative(reduce_sum(by_capsule) - by_capsule, nothing, drest)
-            dexplained = reduce_sum(drest) - drest
-            of_rho = of_rho + dexplained * maximum(nothing, product)
-            dproduct = spread(select_negative(product, nothing, rho * dexplained), ROW)
-            add_outer(dratio, dproduct * own, told, K)
-            stream(down, k * size, back + dproduct * times_table(told, rows.ratio, K))
-            reached = dproduct * times_table(own, rows.ratio, K)
+            rho_slope, epsilon_slope = rho_slope + dodds / rest, epsilon_slope + drest
+            drest = select_negative(reduce_sum(rates) - rates, nothing, drest)
+            drates = reduce_sum(drest) - drest
+            rho_slope = rho_slope + drates * maximum(nothing, ratio)
+            dproduct = spread(select_negative(ratio, nothing, rho * drates), ROW)
+            add_outer(dratio, dproduct * message, reverse_message, K)
+            by_evidence = strength * times_table(of_edge, rows.evidence, K)
+            stream(dm, k * size, by_evidence + dproduct * times_table(reverse_message, rows.ratio, K))
+            of_reverse = dproduct * times_table(message, rows.ratio, K)
             if len(dfollowing) > 0:
-                reached = fma(get(rows.settings, 2), load(dfollowing, at, ROW), reached)
-            stream(dtold, at, reached)
-    store(drho, 0, of_rho)
-    store(dsettings, 0, of_epsilon)
-    store(dsettings, caps, of_gain)
+                of_reverse = fma(get(rows.settings, 2), load(dfollowing, at, ROW), of_reverse)
+            stream(dreverse, at, of_reverse)
+    store(drho, 0, rho_slope)
+    store(dsettings, 0, epsilon_slope)
+    store(dsettings, caps, gain_slope)
