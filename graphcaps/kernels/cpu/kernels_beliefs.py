@@ -6,26 +6,9 @@ and of their reverses, and alone writes the next messages of these reverses. `be
 
 from .kernel_cache import compiled
 from .parts import inlined
-from .simd import (
-    add_outer,
-    exp,
-    fma,
-    get,
-    load,
-    log1p,
-    max_of_groups,
-    maximum,
-    prefetch,
-    reduce_sum,
-    select_negative,
-    splat,
-    spread,
-    store,
-    stream,
-    sum_of_groups,
-    times_table,
-    zeros,
-)
+from .simd import fma, get, load, maximum, prefetch, reduce_sum, select_negative, splat, store, stream, zeros
+from .simd_math import exp, log1p
+from .simd_rows import add_outer, max_of_groups, spread, sum_of_groups, times_table
 
 ROWS_AHEAD, LINE = 4, 16  # a reverse's message is prefetched so many rows before it is used, LINE numbers at a time
 

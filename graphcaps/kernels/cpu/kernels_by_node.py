@@ -14,7 +14,9 @@ from ...functional import MIN_MEAN_SQUARE, MIN_NORM
 from .arguments import Kept, Slopes
 from .kernel_cache import compiled
 from .parts import inlined
-from .simd import add_rows, dots, exp, fma, get, load, prefetch, reduce_max, reduce_sum, splat, store, zeros
+from .simd import fma, get, load, prefetch, reduce_max, reduce_sum, splat, store, zeros
+from .simd_math import exp
+from .simd_rows import add_rows, dots
 
 ROWS_AHEAD, LINE = 4, 16  # a row is prefetched ROWS_AHEAD rows before it is used, by LINE numbers at a time
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from .arguments import Block, Sizes
 from .parts import inlined
-from .simd import dots, exp, fma, get, load, maximum, prefetch, reduce_max, reduce_sum, select_first, splat, store
+from .simd import fma, get, load, maximum, prefetch, reduce_max, reduce_sum, select_first, splat, store
+from .simd_math import exp
+from .simd_rows import dots
 
 LANES = 16
 VECTOR = (None,) * LANES
