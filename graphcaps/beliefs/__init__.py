@@ -1,6 +1,7 @@
 """``BeliefConv``: a graph layer that exchanges beliefs along edges."""
 
-from .layer import BeliefConv, NodeBeliefs
+from .layer import BeliefConv
+from .node_beliefs import NodeBeliefs
 from .smoothing import Smoothed, smooth
 
 __all__ = ["BeliefConv", "NodeBeliefs", "Smoothed", "smooth"]

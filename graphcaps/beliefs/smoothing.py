@@ -9,7 +9,7 @@ from torch import Tensor
 from ..errors import check_tensor, expect, min_max
 from ..graph import Links, read_graph
 from ..graph.labels import read_classes
-from .layer import NodeBeliefs
+from .node_beliefs import NodeBeliefs
 from .rates import warn_if_all_known
 
 

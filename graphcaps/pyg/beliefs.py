@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.typing import Adj, OptTensor
 
-from ..beliefs.layer import NodeBeliefs
+from ..beliefs.node_beliefs import NodeBeliefs
 from ..beliefs.rates import layer_of_labels
 from ..errors import check_tensor, expect
 from ..graph import Links, read_graph

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..algorithms.observers import Observer, recording
-from ..beliefs.layer import NodeBeliefs
+from ..beliefs.node_beliefs import NodeBeliefs
 from ..errors import check_name, check_whole, expect, warn
 from ..files import file_name
 from ..graph import Links, bipartite_graph, to_networkx

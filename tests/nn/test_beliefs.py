@@ -89,7 +89,7 @@ def test_kernels_compute_what_torch_does_in_threads_for_graphs_of_a_batch(draw, 
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
     assert not torch.equal(layer(graph, z), h)  # for a small graph, engine auto takes torch, and else the kernels:
-    monkeypatch.setattr("graphcaps.beliefs.layer.WORTHWHILE", 1)
+    monkeypatch.setattr("graphcaps.beliefs.node_beliefs.WORTHWHILE", 1)
     assert torch.equal(layer(graph, z), h)
     with pytest.raises(graphcaps.errors.GraphcapsError, match="second derivative: expected routing on engine torch"):
         torch.autograd.grad(h.sum(), z, create_graph=True)[0].sum().backward()
