@@ -112,7 +112,7 @@ class _SquashScaled(torch.autograd.Function):
             return tuple(next(gradients) if needs_gradient else None for needs_gradient in needs)
         dy, dmean = squash_backward(at_least_float32(y), at_least_float32(dv)).to(y.dtype), None
         dbias = dy.sum(tuple(range(dy.dim() - bias.dim()))) if needs[3] else None
-        if needs[2]:  # of 1 / root; the mean's floor avoids 0 / 0
+        if needs[2]:  # the gradient of 1 / root; a floor avoids 0 / 0
             dmean = (dy * s).sum((-2, -1)) * factor[..., 0, 0] / mean.clamp_min(MIN_MEAN_SQUARE) * -0.5
         return dy if factor is None else dy.mul_(factor), None, dmean, dbias
 

@@ -1,4 +1,4 @@
-"""What a graph's page shows of a ``BeliefConv``: the share of each edge that a cause explains, and that none explains.
+"""What a graph's page shows of a ``BeliefConv``: the share of each edge that each cause explains, and the rest.
 
 The page contains the layer's rounds and doesn't compute them. The layer stays the same on the random graphs for
 comparison. On 165 random graphs of 60 to 1,000 edges with random labels, no page named causes; with rates that were

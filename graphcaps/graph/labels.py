@@ -59,11 +59,8 @@ def read_labels(name: str, values: Any, count: int) -> Labels:
     classes = whole_numbers(name, torch.from_numpy(np.ma.filled(table.astype(float), -1)))
     least = int(classes.min()) if classes.numel() else 0
     expect(least >= -1, name, "classes from 0, or -1 if unknown", least)
-    one_hot = (
-        classes.shape[1] > 1
-        and not any(names)
-        and bool(((classes == 0) | (classes == 1)).all() and (classes.sum(1) <= 1).all())
-    )
+    ones = bool(((classes == 0) | (classes == 1)).all() and (classes.sum(1) <= 1).all())
+    one_hot = ones and classes.shape[1] > 1 and not any(names)
     fix = f"pass {name}.argmax(1), with -1 where unknown; if each is yes or no, {name} as bool"
     fits = table.dtype == bool or not one_hot
     expect(

@@ -69,8 +69,8 @@ class TrainConfig:
     augment: Augment = "shift"
     """Random changes of the training images. shift: move each image by up to 2 pixels (mnist40: 6), and each of
     multimnist's digits by up to 4. affine: also turn it by up to 15 degrees, and shear and scale it by up to 15 %.
-    anywhere: for mnist40, move each digit to any place in the frame where it fits, in
-    training and validation images. none: no change."""
+    anywhere: for mnist40, move each digit to any place in the frame where it fits, in training and validation images.
+    none: no change."""
     data: Path = Path("data")
     """Folder with the data set. A data set that is missing there is downloaded into it."""
     model: Model = "compact"
