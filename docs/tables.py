@@ -284,7 +284,7 @@ def rooms_table() -> str:
     return table.table(rows)
 
 
-README_COLUMNS = ("uniform", "dynamic", "spherical", "no capsules")
+README_COLUMNS = ("uniform", "dynamic", "spherical", "others")
 README_ROWS = ("the same digits, moved further than in training", "Cora", "8 latent factors")
 
 
@@ -302,7 +302,7 @@ def tables() -> dict[str, str]:
         "defaults": defaults_table(),
         "interests": interests_table(),
         "relations": relations_table(),
-        "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")),
+        "matters": overview_table(("uniform", "dynamic", "spherical", "attention", "EM", "others")),
         "pretrained": pretrained_table(),
         "rooms": rooms_table(),
     }

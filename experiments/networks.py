@@ -27,6 +27,16 @@ def spherical(*sizes: int, drop: float = 0.0, mutual=False, unit_votes=False, **
     return capsules(Spherical(**own), *sizes, drop=drop, mutual=mutual, unit_votes=unit_votes)
 
 
+class NodeLinear(nn.Linear):
+    """The layer of a perceptron, which doesn't read the graph. Arguments are those of ``LAYERS``."""
+
+    def __init__(self, inputs: int, outputs: int, parts: int, drop: float = 0.0):
+        super().__init__(inputs, outputs * parts)
+
+    def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
+        return feat @ self.weight.T + self.bias
+
+
 LAYERS: dict[str, Callable[..., nn.Module]] = {
     # Arguments: number of a node's features, numbers in each part, number of parts, dropout of messages.
     "GCN": lambda inputs, outputs, parts, drop=0.0: dgl.nn.pytorch.GraphConv(inputs, outputs * parts),

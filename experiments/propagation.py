@@ -1,10 +1,10 @@
-"""Classical methods that find the classes of unknown nodes by propagation along edges, for the task ``known``.
+"""Classical methods that find the classes of unknown nodes by propagation along edges.
 
 Each takes a graph's adjacency matrix A (N, N), labels (N,) with -1 where they are unknown, and its options, and returns
 scores (N, C) of classes. ``METHODS`` has the options to choose from, which are those that the papers tried.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
@@ -12,10 +12,17 @@ import torch
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.sparse.linalg import eigsh
-from torch import Tensor
+from scipy.special import softmax
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-ROUNDS, PATHS, WEIGHT, LEAST = 100, 5, 10.0, 1e-12
+from experiments.data.related import Related
+from experiments.networks import measured
+from graphcaps import dgl
+
+ROUNDS, STEPS, PATHS, WEIGHT, LEAST = 100, 30, 5, 10.0, 1e-12
+CORRECTIONS = [*product((0.5, 0.9), (0.0, 1.0))]
+"""The options of ``corrected`` to choose from: alpha and scale."""
 
 
 def zhou(a: sparse.csr_array, truth: np.ndarray, alpha: float) -> np.ndarray:
@@ -34,6 +41,21 @@ def harmonic(a: sparse.csr_array, truth: np.ndarray) -> np.ndarray:
     h, known = truth, truth.any(1, keepdims=True)
     for _ in range(ROUNDS):
         h = np.where(known, truth, (a @ h) / degrees(a)[:, None])
+    return h
+
+
+def sharpened(a: sparse.csr_array, truth: np.ndarray, strength: float, prior: float) -> np.ndarray:
+    """Label propagation whose sums over neighbours are sharpened.
+
+    In a round, a node takes the softmax of strength times the sum over its neighbours, less what a node with neighbours
+    drawn at random would get, and perhaps the logarithms of the frequencies of the known classes.
+    """
+    known = truth.any(1, keepdims=True)
+    often = prior * np.log(truth.sum(0) / known.sum().clip(1) + LEAST)
+    h = np.where(known, truth, softmax(often))
+    for _ in range(STEPS):
+        total = a @ h - a.nnz / len(h) * h.mean(0)
+        h = np.where(known, truth, softmax(often + strength * total, axis=1))
     return h
 
 
@@ -65,7 +87,7 @@ def linearized(a: sparse.csr_array, truth: np.ndarray, strength: float) -> np.nd
     step = strength / (largest * np.abs(np.linalg.eigvals(table)).max()).clip(LEAST)
     for _ in range(20):
         h = start + step * (a @ h @ table)
-    return h - h.min(1, keepdims=True)
+    return h - (h.min(1, keepdims=True) if size > 2 else h.min())  # of two classes, the scores rank nodes
 
 
 def distant(a: sparse.csr_array, truth: np.ndarray) -> np.ndarray:
@@ -93,7 +115,7 @@ def distant(a: sparse.csr_array, truth: np.ndarray) -> np.ndarray:
         power = table
         for length, frequencies in enumerate(seen):
             total, power = total + WEIGHT**length * (power - frequencies).square().sum(), power @ table
-        return float(total), torch.autograd.grad(total, leaf)[0].numpy()
+        return total.item(), torch.autograd.grad(total, leaf)[0].numpy()
 
     starts = [np.full((size, size), 1 / size), stochastic(counts[0] + counts[0].T + 1e-6)]
     found = [minimize(energy, start[tuple(places)], jac=True, method="L-BFGS-B") for start in starts]
@@ -113,6 +135,7 @@ def degrees(a: sparse.csr_array) -> np.ndarray:
 
 
 METHODS: dict[str, tuple[Callable[..., np.ndarray], list[tuple]]] = {
+    "label propagation, sharpened": (sharpened, [*product((0.25, 0.5, 1.0, 2.0), (0.0, 1.0))]),
     "label propagation, Zhou": (zhou, [(0.5,), (0.9,), (0.99,)]),
     "label propagation, harmonic": (harmonic, [()]),
     "compatible label propagation": (compatible, [*product((0.3, 0.6, 0.9, 1.0), (True, False), (False, True))]),
@@ -125,3 +148,54 @@ def scores(a: sparse.csr_array, labels: Tensor, classes: int, method: Callable[.
     truth = (F.one_hot(labels.clamp_min(0), classes) * (labels >= 0)[:, None]).double().numpy()
     h = method(a, truth, *options)
     return torch.from_numpy(h / h.sum(1, keepdims=True).clip(LEAST) + 1e-9 * truth.mean(0))
+
+
+def settings(*names: str) -> list[dict]:
+    """The settings of these methods to choose from, for ``fit``."""
+    return [{"method": name, "options": [*options]} for name in names for options in METHODS[name][1]]
+
+
+@torch.no_grad()
+def best_corrected(model: nn.Module, data: Related, graph: dgl.DGLGraph) -> dict:
+    """``judged`` results of Correct and Smooth of a trained network. The validation score chooses the options."""
+    p = model(graph, data.features, graph.nodes()).softmax(1).transpose(1, 2)
+    inputs = p, trained(data), torch.stack(data.graph.edges())
+    results = [judged(corrected(*inputs, *options).transpose(1, 2), data) for options in CORRECTIONS]
+    return max(results, key=lambda result: result["val_accuracy"])
+
+
+SPREAD, CORRECTED = "label propagation", "Correct and Smooth"
+SPREADS = settings(*(name for name in METHODS if name.startswith(SPREAD)))
+
+
+def fit(data: Related, method: str, options: Sequence) -> dict:
+    """Find the classes of validation and test nodes from those of the training nodes, each label by itself."""
+    matrix = data.graph.adj_external(scipy_fmt="csr").astype(float)
+    columns = [scores(matrix, label, data.num_classes, METHODS[method][0], *options) for label in trained(data).T]
+    return judged(torch.stack(columns, dim=2), data)
+
+
+def trained(data: Related) -> Tensor:
+    """The labels (N, L) of the training nodes, -1 elsewhere."""
+    labels, nodes = data.labels.new_full((data.graph.num_nodes(), data.labels.shape[1]), -1), data.items[data.train]
+    return labels.index_copy(0, nodes, data.labels[data.train])
+
+
+def judged(classes: Tensor, data: Related) -> dict:
+    """How well scores (N, C, L) of nodes' classes agree with the labels of validation and test nodes."""
+    val, test = (measured(classes[data.items[part]], data.labels[part]) for part in (data.val, data.test))
+    return {"val_accuracy": val, "val_loss": 0.0, "test": test}
+
+
+def corrected(p: Tensor, labels: Tensor, edges: Tensor, alpha: float, scale: float) -> Tensor:
+    """Scores (N, L, C) by Correct and Smooth (Huang et al. 2021, ICLR) of a classifier's probabilities p (N, L, C).
+
+    Errors at known nodes, of labels (N, L), are spread and subtracted. Then the results are spread, with known classes
+    in place.
+    """
+    from torch_geometric.nn import CorrectAndSmooth
+
+    known = labels[:, 0] >= 0
+    truth = F.one_hot(labels[known], p.shape[2]).float().flatten(1)
+    steps = CorrectAndSmooth(STEPS, alpha, STEPS, alpha, autoscale=False, scale=scale)
+    return steps(p.flatten(1), truth, known, edges).view_as(p)

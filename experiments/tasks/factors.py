@@ -7,7 +7,8 @@ couplings of the last two are compared with the true factors of the edges. No ne
 class per factor, so the share of right classes is the micro-F1.
 
 Settings are chosen on validation nodes. One of them, ``heads``, says from where a factor's classes are read: from all
-features of a node, or from one of its K parts. A part is a capsule, a head of GAT, or 16 channels of GCN.
+features of a node, or from one of its K parts. A part is a capsule, a head of GAT, or 16 channels of GCN. Label
+propagation and ``BeliefConv``, untrained, receive the edges and the same classes of training nodes.
 """
 
 from itertools import product
@@ -15,7 +16,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from experiments import networks
+from experiments import networks, propagation
 from experiments.data.beliefs import beliefs
 from experiments.data.factors import factor_graph
 from experiments.data.related import Related
@@ -23,6 +24,7 @@ from experiments.networks import LAYERS, PART, Network, concentrations, informat
 from experiments.run import Place
 from experiments.task import Task
 from graphcaps import dgl
+from graphcaps.nn import BeliefConv
 
 ROUTED = ("capsules", "mutual")
 """Networks whose couplings are compared with the true factors."""
@@ -42,6 +44,7 @@ SETTINGS = {network: _OTHERS for network in LAYERS if network not in ROUTED} | {
     ],
 }
 """For each network, four settings to choose from."""
+COUNTED = "BeliefConv"
 BOUND = "belief propagation, told the generator's probabilities"
 EPOCHS = 400
 
@@ -51,6 +54,13 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, fact
     data = factor_graph(seed, factors)
     if network == BOUND:
         return upper_bound(data)
+    if network == propagation.SPREAD:
+        return propagation.fit(data, **settings)
+    if network == COUNTED:
+        labels = propagation.trained(data)
+        with torch.no_grad():
+            h = BeliefConv.from_labels(data.graph, labels)(data.graph, labels)  # (N, K, C)
+        return propagation.judged(h.transpose(1, 2), data)
     torch.manual_seed(seed)
     graph, options = dgl.add_self_loop(data.graph), dict(settings)  # self-loops come after the other edges
     lr, count, own = options.pop("lr"), options.pop("layers"), options.pop("heads") == "own"
@@ -94,7 +104,7 @@ def upper_bound(data: Related) -> dict:
 TASK = Task(
     "factors",
     fit,
-    lambda factors: SETTINGS | {BOUND: [{}]},
+    lambda factors: SETTINGS | {propagation.SPREAD: propagation.SPREADS, COUNTED: [{}], BOUND: [{}]},
     cases=({"factors": 4}, {"factors": 8}),
     seeds=lambda case, network: 10,
     trial_seeds=range(1000, 1003),

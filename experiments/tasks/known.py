@@ -39,7 +39,7 @@ FEATURED: dict[str, Callable[[Path, int], Related]] = {"Cora": cora} | {name: RE
 PLAIN = ("Citeseer", "email-Eu", "Cornell", "Texas", "Wisconsin", "Chameleon", "Europe", "USA")
 DATA |= FEATURED
 DATA |= {name: lambda root, seed, name=name: plain(root / "graphs" / f"{name.lower()}.npz", seed) for name in PLAIN}
-SHARES, STRENGTHS, ROUNDS = (0.1, 0.3, 0.6), (0.25, 0.5, 1.0, 2.0), 30
+SHARES = (0.1, 0.3, 0.6)
 TRAINED = ("8 factors, published", *FEATURED)
 """The graphs on which networks are trained, for hours. Other methods are tried on all graphs."""
 COUNTED = ("BeliefConv", "belief propagation")
@@ -76,26 +76,6 @@ def by_edges(name: str, data: Related, labels: Tensor) -> Tensor:
         return propagation.scores(matrix, column[:, 0], data.num_classes, method, *option).argmax(1, keepdim=True)
 
     return torch.cat([best_of(column, options, classes) for column in labels.split(1, dim=1)], dim=1)
-
-
-def by_neighbours(data: Related, labels: Tensor) -> Tensor:
-    """Classes (N, K) by label propagation whose sums over neighbours are sharpened.
-
-    In a round, a node takes the softmax of strength times the sum over its neighbours, less what a node with neighbours
-    drawn at random would get, and perhaps the logarithms of the frequencies of the known classes.
-    """
-    src, dst = data.graph.edges()
-
-    def classes(labels: Tensor, strength: float, prior: float) -> Tensor:
-        truth, known = one_hot(labels, data.num_classes), labels.unsqueeze(2) >= 0
-        often = prior * truth[labels[:, 0] >= 0].mean(0).clamp_min(1e-9).log()
-        h = torch.where(known, truth, often.softmax(1))
-        for _ in range(ROUNDS):
-            total = torch.zeros_like(h).index_add(0, dst, h[src]) - len(src) / len(h) * h.mean(0)
-            h = torch.where(known, truth, (often + strength * total).softmax(2))
-        return h.argmax(2)
-
-    return best_of(labels, [*product(STRENGTHS, (0.0, 1.0))], classes)
 
 
 def best_of(labels: Tensor, choices: Sequence[tuple], classes: Callable[..., Tensor]) -> Tensor:
@@ -175,27 +155,19 @@ def trained(network: str, data: Related, labels: Tensor, depths: Sequence[int] =
 
 @torch.no_grad()
 def correct_and_smooth(data: Related, labels: Tensor, classifier: Callable[..., Tensor] | None = None) -> Tensor:
-    """Classes (N, K) by Correct and Smooth (Huang et al. 2021, ICLR) of a perceptron, or of a classifier of labels.
-
-    The errors at known nodes are spread and subtracted, then the results are spread, with the known classes in place.
-    """
-    from torch_geometric.nn import CorrectAndSmooth
-
+    """Classes (N, K) by Correct and Smooth of a perceptron, or of a classifier of labels."""
     edges, one = torch.stack(data.graph.edges()), classifier is None and trained("perceptron", data, labels)(labels)
 
     def classes(labels: Tensor, alpha: float, scale: float) -> Tensor:
-        known, base = labels[:, 0] >= 0, (one if classifier is None else classifier(data, labels)).exp()
-        inputs = base.flatten(1), one_hot(labels, data.num_classes)[known].flatten(1), known, edges
-        steps = CorrectAndSmooth(ROUNDS, alpha, ROUNDS, alpha, autoscale=False, scale=scale)
-        return steps(*inputs).view_as(base).argmax(2)
+        p = (one if classifier is None else classifier(data, labels)).exp()
+        return propagation.corrected(p, labels, edges, alpha, scale).argmax(2)
 
-    return best_of(labels, [*product((0.5, 0.9), (0.0, 1.0))], classes)
+    return best_of(labels, propagation.CORRECTIONS, classes)
 
 
 METHODS: dict[str, Callable[[Related, Tensor], Tensor]] = {
     "BeliefConv": by_layer,
     "belief propagation": by_propagation,
-    "label propagation, sharpened": by_neighbours,
     **{name: partial(by_edges, name) for name in propagation.METHODS},
 }
 FITTED: dict[str, Callable[[Related, Tensor], Tensor]] = {

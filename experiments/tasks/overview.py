@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 from experiments import run, table
 from experiments.plan import read_plan
+from experiments.propagation import CORRECTED, SPREAD
 from experiments.run import Place
 from experiments.statistics import paired
 from experiments.task import Task
 from experiments.tasks import cora, factors, images, molecules
 
-COLUMNS = ("uniform", "dynamic", "spherical", "attention", "EM", "no capsules")
+COLUMNS = ("uniform", "dynamic", "spherical", "attention", "EM", "others")
 
 
 class Entry(NamedTuple):
@@ -24,10 +25,11 @@ class Entry(NamedTuple):
 
 
 _ROUTINGS: dict[str, tuple[str, ...]] = {name: (name,) for name in COLUMNS[:-1]}
-_IMAGES = _ROUTINGS | {"no capsules": ("CNN",)}
-_GRAPHS = {"uniform": ("uniform",), "dynamic": ("dynamic",), "spherical": ("capsules",), "no capsules": ("GCN", "GAT")}
-_POOLED = _GRAPHS | {"no capsules": ("mean", "attention")}
-_FACTORS = _GRAPHS | {"spherical": ("capsules", "mutual")}
+_IMAGES = _ROUTINGS | {"others": ("CNN",)}
+_GRAPHS = {"uniform": ("uniform",), "dynamic": ("dynamic",), "spherical": ("capsules",)}
+_NODES = _GRAPHS | {"others": ("GCN", "GAT", SPREAD, CORRECTED)}
+_POOLED = _GRAPHS | {"others": ("mean", "attention")}
+_FACTORS = _NODES | {"spherical": ("capsules", "mutual"), "others": ("GCN", "GAT", SPREAD, "BeliefConv")}
 _MOVED = {
     "digits in 40 x 40, moved as far as in training": "affnist within",
     "the same digits, moved further than in training": "affnist beyond",
@@ -37,7 +39,7 @@ TASKS = {
     "pairs": Entry({"two digits": "test"}, _ROUTINGS),
     "places": Entry(_MOVED, _IMAGES),
     "anywhere": Entry({"all of them, trained on digits at all places": "affnist"}, _IMAGES),
-    "cora": Entry({"Cora": ""}, _GRAPHS, cora.TASK),
+    "cora": Entry({"Cora": ""}, _NODES, cora.TASK),
     "mutag": Entry({"MUTAG": ""}, _POOLED, molecules.TASKS["mutag"], unit="folds"),
     "proteins": Entry({"PROTEINS": ""}, _POOLED, molecules.TASKS["proteins"], unit="folds"),
     "factors-4": Entry({"4 latent factors": ""}, _FACTORS, factors.TASK, ("4",), "graphs"),
@@ -70,7 +72,8 @@ def _rows(name: str, place: Place) -> list[dict]:
             test, overlap = row["test"], molecules.OVERLAP if entry.unit == "folds" else 0.0
             if row is not uniform and (gap := paired(test, uniform["test"], overlap)):
                 difference = {"difference": gap[0], "interval": [*gap[1:]]}
-        return {"name": network, **table.spread(test), "parameters": row["parameters"], **difference}
+        size = {"parameters": row["parameters"]} if "parameters" in row else {}
+        return {"name": network, **table.spread(test), **size, **difference}
 
     for title, part in entry.titles.items():
         cells = {column: [cell(network, part) for network in names] for column, names in entry.columns.items()}
@@ -91,8 +94,8 @@ def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
         title = row["title"] + (f", {row['measure']}" if row["measure"] != "accuracy" else "")
         texts = {"task": title, "of": f"{row['of']} {row['unit']}"}
         for column, networks in row["cells"].items():
-            # Name the second network of a column, and every network without capsules.
-            named = [n > 0 or column == "no capsules" for n in range(len(networks or []))]
+            # Name the second network of a column, and every network of others.
+            named = [n > 0 or column == "others" for n in range(len(networks or []))]
             texts[column] = "<br>".join(map(_text, networks or [], named)) or "-"
         yield texts
 

@@ -15,10 +15,11 @@ from sklearn.cluster import KMeans
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import networks
+from experiments import networks, propagation
 from experiments.data import relations
 from experiments.data.related import Related
-from experiments.networks import LAYERS, PART, Network, information
+from experiments.networks import LAYERS, PART, Network, NodeLinear, information
+from experiments.propagation import CORRECTED
 from experiments.run import Place
 from experiments.task import Networks, Task
 from graphcaps import dgl
@@ -64,8 +65,8 @@ class Twice(nn.Module):
 
     def __init__(self, network: str, inputs: int, outputs: int, parts: int):
         super().__init__()
-        self.first = LAYERS[network](inputs, outputs, parts)
-        self.second = LAYERS[network](outputs * parts, outputs, parts)
+        self.first = NETWORKS[network](inputs, outputs, parts)
+        self.second = NETWORKS[network](outputs * parts, outputs, parts)
 
     def forward(self, graph: dgl.DGLGraph, feat: Tensor) -> Tensor:
         return self.second(graph, F.elu(self.first(graph, feat).flatten(1)))
@@ -78,12 +79,16 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = LAYERS | {
     "beliefs": BeliefConv,
     "GCN, twice": functools.partial(Twice, "GCN"),
     "GAT, twice": functools.partial(Twice, "GAT"),
+    "SAGE": lambda inputs, outputs, parts: dgl.nn.pytorch.SAGEConv(inputs, outputs * parts, "mean"),
+    "SAGE, twice": functools.partial(Twice, "SAGE"),
+    "perceptron": NodeLinear,
+    CORRECTED: NodeLinear,
 }
 # The networks in FURTHER see further than a node's neighbours. They are trained only on the graphs in FEATURES. On the
 # others, a node's features are its row of the adjacency matrix. The task ``known`` has BeliefConv on those graphs.
 FEATURES = ("HumanGO", "UMLS", "AIFB", *HECO)
-FURTHER = ("beliefs", "GCN, twice", "GAT, twice")
-WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice")
+FURTHER = ("beliefs", "GCN, twice", "GAT, twice", "SAGE, twice")
+WITHOUT_COUPLINGS = ("GCN", "R-GCN, told", "GCN, twice", "GAT, twice", "SAGE", "SAGE, twice", "perceptron", CORRECTED)
 FLOORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     # Arguments: the features of an edge's two ends. Both directions of an edge have the same result.
     "k-means, products": lambda u, v: u * v,
@@ -109,6 +114,8 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
     related, options = DATA[data](place.data, seed), dict(settings)
     if network in FLOORS:
         return {"trained": floor(network, seed, related)}
+    if network in propagation.METHODS:
+        return propagation.fit(related, **settings)
     torch.manual_seed(seed)
     sees_kinds, labels = network == "R-GCN, told", related.labels.shape[1]
     parts = related.kinds.shape[1] if sees_kinds else labels if related.own else PARTS
@@ -126,6 +133,8 @@ def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data
 
     untrained = recovered()
     result = networks.fit(model, related, graph, epochs=3 if quick else EPOCHS, lr=lr)
+    if network == CORRECTED:
+        return result | propagation.best_corrected(model, related, graph)
     return result | {"trained": recovered(), "untrained": untrained}
 
 
@@ -167,7 +176,10 @@ def floor(network: str, seed: int, related: Related) -> dict:
 
 def tried(data: str) -> Networks:
     trained = {name: settings for name, settings in SETTINGS.items() if data in FEATURES or name not in FURTHER}
-    return trained | dict.fromkeys(FLOORS, [{}])
+    if data == "UMLS":  # of pairs, there are no classes to propagate
+        return {name: trained[name] for name in trained if name != CORRECTED} | dict.fromkeys(FLOORS, [{}])
+    spread = {name: propagation.settings(name) for name in propagation.METHODS}
+    return trained | spread | dict.fromkeys(FLOORS, [{}])
 
 
 TASK = Task(
