@@ -16,9 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # for experiments, which are not installed
 
-from experiments import table  # noqa: E402
+from experiments import propagation, table  # noqa: E402
 from experiments.bench import tables as bench  # noqa: E402
-from experiments.tasks import defaults, known, overview  # noqa: E402
+from experiments.tasks import defaults, known, overview, relations  # noqa: E402
 from graphcaps.images.training.run_folder import Run, pretrained_names  # noqa: E402
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -105,11 +105,17 @@ def relations_table() -> str:
     rows = []
     for row in table.read("relations")["relations"]:
         texts = [table.percent(row["test_mean"], row["test_sd"])] if "test_mean" in row else []
-        texts += [table.score(row["trained"]["information"] | {"sd": None})] if row.get("trained") else []
+        if row.get("trained") and row["name"] != "uniform":  # equal couplings have no information
+            texts.append(table.score(row["trained"]["information"] | {"sd": None}))
         rows.append({"network": row["name"], row["data"]: ", ".join(texts)})
+    order = [*relations.SETTINGS, *propagation.METHODS, *relations.FLOORS]
+    rows.sort(key=lambda row: order.index(row["network"]))
     recorded = [row for row in rows if "factors" not in [*row][1]]
-    published = [row for row in rows if [*row][1].endswith("published")]
-    return "\n\n".join(table.table(part, index=1) for part in (recorded, published))
+    published = [row for row in rows if [*row][1].endswith("published") and "k-means" not in row["network"]]
+    text = "\n\n".join(table.table(part, index=1) for part in (recorded, published))
+    for words in ("label propagation, ", " label propagation", " belief propagation"):
+        text = text.replace(words, "")
+    return text
 
 
 def known_table() -> str:
@@ -142,12 +148,12 @@ def known_table() -> str:
 
 
 def defaults_table() -> str:
-    """How much better the default routing of graph layers is than equal couplings."""
+    """How much better the default routing of graph layers is than equal couplings, in points."""
     result, rows = table.read("defaults"), []
     for cells in defaults.cells(result["defaults"]):
         *_, (name, text) = cells.items()
         rows.append(cells if name == "uniform" else cells | {"default": text.partition(", ")[2]})
-    titles = "graph", "layout", "uniform", "default"
+    titles = "graph", "layout", "default"
     rows = [row for row in rows if "kappa from 0.5" not in row]
     return f"`{result['command']}`:\n\n{table.table(rows, titles, index=2)}"
 

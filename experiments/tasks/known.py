@@ -69,13 +69,15 @@ def by_propagation(data: Related, labels: Tensor) -> Tensor:
 
 
 def by_edges(name: str, data: Related, labels: Tensor) -> Tensor:
-    """Classes (N, K) by a classical method, each column by itself."""
+    """Classes (N, K) by a classical method, each column by itself, or with the same options if they are sharpened."""
     (method, options), matrix = propagation.METHODS[name], data.graph.adj_external(scipy_fmt="csr").astype(float)
 
-    def classes(column: Tensor, *option) -> Tensor:
-        return propagation.scores(matrix, column[:, 0], data.num_classes, method, *option).argmax(1, keepdim=True)
+    def classes(columns: Tensor, *option) -> Tensor:
+        scores = (propagation.scores(matrix, column, data.num_classes, method, *option) for column in columns.T)
+        return torch.stack([of_column.argmax(1) for of_column in scores], dim=1)
 
-    return torch.cat([best_of(column, options, classes) for column in labels.split(1, dim=1)], dim=1)
+    parts = [labels] if method is propagation.sharpened else labels.split(1, dim=1)
+    return torch.cat([best_of(part, options, classes) for part in parts], dim=1)
 
 
 def best_of(labels: Tensor, choices: Sequence[tuple], classes: Callable[..., Tensor]) -> Tensor:
@@ -198,8 +200,8 @@ def methods(data: str) -> list[str]:
 
 def cells(rows: Iterable[dict]) -> Iterator[dict[str, object]]:
     for row in rows:
-        score = table.percent(row["test_mean"], row["test_sd"])
-        yield {"graph": row["data"], "known": f"{row['share']:.0%}", row["name"]: score}
+        mean, sd, _ = table.spread(row["test"]).values()
+        yield {"graph": row["data"], "known": f"{row['share']:.0%}", row["name"]: table.percent(mean, sd)}
 
 
 TASK = Task(

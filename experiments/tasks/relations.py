@@ -4,6 +4,7 @@ A network of one layer is trained to classify the nodes of a graph, or pairs of 
 after training are compared with the kinds of the edges. Two other methods are references. R-GCN (Schlichtkrull et al.
 2018, https://arxiv.org/abs/1703.06103) gets the kinds, so its score in the task is an upper bound. k-means clusters the
 edges by the features of their two ends, without training. Trained couplings must reveal the kinds better than it does.
+Classical methods, without couplings, show what the task needs: those of ``experiments.propagation``, and a perceptron.
 """
 
 import functools
