@@ -27,10 +27,8 @@ def small_graphs(monkeypatch):
 
 
 CASES = [
-    (cora.TASK, "capsules", {}),
     (cora.TASK, "Correct and Smooth", {}),
     (molecules.TASKS["mutag"], "capsules", {"data": "mutag"}),
-    (factors.TASK, "capsules", {"factors": 4}),
     (factors.TASK, "BeliefConv", {"factors": 4}),
     (relations.TASK, "mutual", {"data": "HumanGO"}),
     (relations.TASK, "mutual", {"data": "UMLS"}),
