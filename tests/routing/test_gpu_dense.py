@@ -50,7 +50,8 @@ compile_layer(parts, dtype=torch.bfloat16)
 votes = torch.randn(128, 11520, 16, requires_grad=True)  # by image
 route(complete_graph(1152, 10), votes.transpose(0, 1), "spherical").v.sum().backward()
 """
-CASES = {"H200": ALL, "RTX 3090": MUCH_MEMORY, "MI300": "compile_layer(CapsuleLayer(64, 10, 8, 16))"}
+CASES = dict.fromkeys(("A100", "RTX 3090", "RTX 4090", "RTX 5090"), MUCH_MEMORY)
+CASES |= {"H200": ALL, "MI300": "compile_layer(CapsuleLayer(64, 10, 8, 16))"}
 
 
 @outside_only
