@@ -143,7 +143,7 @@ def test_where_squares_overflow_the_result_is_nan_as_that_of_engine_torch(device
 def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     from graphcaps.kernels.gpu import nodes
 
-    z, kappa = torch.randn(7, 3, 4, device=device, requires_grad=True), torch.ones(3, device=device)
+    z, kappa = torch.randn(7, 3, 4, device=device, requires_grad=True), torch.ones((), device=device)
     by_node, hubs = nodes.edges_by_node(links_of_graph(graph(), device), False)
     given = [z, z.new_empty(0), kappa.requires_grad_(), *by_node, *hubs], [2, 0, 0, 1, 0, 0]
     torch.library.opcheck(torch.ops.graphcaps.by_node_on_gpu.default, given)

@@ -20,21 +20,11 @@ from torch import Tensor
 
 from ...algorithms.rule import Rule
 from ...algorithms.votes import NodeVotes
-from ...graph.links import Links, kept
+from ...graph.links import ByParent, Links, kept
 from ..operators import new_results, operator, or_none
 from . import kernels_nodes as kernels
 
 SEGMENT = 128
-
-
-class EdgesByNode(NamedTuple):
-    """A graph's edges sorted by destination."""
-
-    ptr: Tensor  # (N + 1,): the edges of node v are ptr[v]:ptr[v + 1]
-    src: Tensor  # (E,): the source of each edge
-    eid: Tensor  # (E,): the number of each edge in the graph
-    dst: Tensor  # (E,): the destination of each edge, or empty without ``mutual``
-    back_eid: Tensor  # (E,): the number of each edge's reverse, or empty without ``mutual``
 
 
 class Hubs(NamedTuple):
@@ -46,17 +36,13 @@ class Hubs(NamedTuple):
 
 
 @kept
-def edges_by_node(links: Links, mutual: bool) -> tuple[EdgesByNode, Hubs | None]:
+def edges_by_node(links: Links, mutual: bool) -> tuple[ByParent, Hubs | None]:
     """Sort a graph's edges by destination. This waits for the device, except in a program that torch traces.
 
     There the number of hubs isn't known, so the operator finds them, and waits for the device in each call.
     """
     order = links.by_parent(mutual)
-    nodes = torch.arange(links.num_parents, dtype=torch.int32, device=links.device)
-    dst = nodes.repeat_interleave(links.in_degrees, output_size=links.num_edges) if mutual else order.eid[:0]
-    back_eid = order.eid[order.reverse.long()] if mutual else order.eid[:0]
-    by_node = EdgesByNode(order.indptr, order.src, order.eid, dst, back_eid)
-    return by_node, None if links.traced else find_hubs(order.indptr, mutual)
+    return order, None if links.traced else find_hubs(order.indptr, mutual)
 
 
 def find_hubs(ptr: Tensor, mutual: bool) -> Hubs:
@@ -77,13 +63,13 @@ def sums_by_node(
     Votes have no trailing dims and no prior. The gradient of z is the same in each run if torch's deterministic
     algorithms are on, but takes more memory.
     """
-    z, scale, kappa, deterministic = votes.u, votes.scale, rule.kappa, torch.are_deterministic_algorithms_enabled()
+    z, scale, deterministic = votes.u, votes.scale, torch.are_deterministic_algorithms_enabled()
     if scale is not None:
         scale = scale.float().expand(links.num_edges, z.shape[1]).contiguous()
-    of_capsules = None if kappa is None else kappa.float().expand(z.shape[1]).contiguous()
+    kappa = None if rule.kappa is None else rule.kappa.float()
     by_node, hubs = edges_by_node(links, mutual)
     settings = rule.iterations, mutual, votes.per_edge, coupling, deterministic, hubs is None
-    s, c = route_by_node(z, scale, of_capsules, *by_node, *(hubs or (None, None, None)), settings=settings)
+    s, c = route_by_node(z, scale, kappa, *by_node, *(hubs or (None, None, None)), settings=settings)
     return s, c if coupling else None
 
 
@@ -106,8 +92,8 @@ class _Call(NamedTuple):
 
     z: Tensor  # (N, K, D) or (E, K, D)
     scale: Tensor | None  # (E, K)
-    kappa: Tensor | None  # (K,)
-    edges: EdgesByNode
+    kappa: Tensor | None  # ()
+    edges: ByParent
     hubs: Hubs
     iterations: int
     mutual: bool
@@ -117,9 +103,9 @@ class _Call(NamedTuple):
 
 
 def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
-    z, scale, kappa, edges = tensors[0], *map(or_none, tensors[1:3]), EdgesByNode(*tensors[3:8])
+    z, scale, kappa, edges = tensors[0], *map(or_none, tensors[1:3]), ByParent(*tensors[3:7])
     iterations, mutual, per_edge, coupling, deterministic, finds_hubs = settings
-    hubs = find_hubs(edges.ptr, bool(mutual)) if finds_hubs else Hubs(*tensors[8:11])
+    hubs = find_hubs(edges.indptr, bool(mutual)) if finds_hubs else Hubs(*tensors[7:10])
     flags = map(bool, (mutual, per_edge, coupling, deterministic))
     return _Call(z, scale, kappa, edges, hubs, iterations, *flags)
 
@@ -135,17 +121,17 @@ def launches(backward: bool, call: _Call, ratio: Tensor, most_hubs: int) -> list
     sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic))
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, edges.eid if call.per_edge else edges.src, edges.eid
-    reverse = edges.back_eid if call.per_edge else edges.dst, edges.back_eid, edges.src
-    of_node = edges.ptr, kappa, ratio
+    reverse = (edges.reverse, edges.src) if call.mutual else (None, None)
+    of_node = edges.indptr, kappa, ratio
     sums = ratio.new_empty(len(hub_of), *z.shape[1:])
     squares = ratio.new_empty(len(hub_of), z.shape[1])
 
     def launch(kernel: Any, programs: int, *arguments: Any, warps: int = warps) -> Callable[..., Any]:
         return partial(kernel[(programs,)], *arguments, sizes, num_warps=warps) if programs else lambda **_: None
 
-    of_segment = *rows, *(reverse if call.mutual else (None, None, None)), *of_node, hubs, first, hub_of, sums, squares
+    of_segment = *rows, *reverse, *of_node, hubs, first, hub_of, sums, squares
     return [
-        launch(kernels.route_node, 0 if call.mutual else len(edges.ptr) - 1, *rows, *of_node, call.iterations),
+        launch(kernels.route_node, 0 if call.mutual else len(edges.indptr) - 1, *rows, *of_node, call.iterations),
         launch(kernels.route_segment, len(hub_of), *of_segment, most_hubs, call.iterations),
         launch(kernels.finish_hub, len(hubs), sums, squares, hubs, first, *of_node, warps=4),
     ]
@@ -154,17 +140,18 @@ def launches(backward: bool, call: _Call, ratio: Tensor, most_hubs: int) -> list
 def _shapes(tensors: list[Tensor], settings: list[int]) -> list[tuple[int, ...]]:
     """Return the shapes of what `_forward` returns."""
     (z, _, kappa, ptr, src, *_), (iterations, mutual, _, coupling, _, finds_hubs) = tensors, settings
-    num_nodes, dims, most_hubs = ptr.shape[0] - 1, z.shape[1:], tensors[8].shape[0]
+    num_nodes, dims, most_hubs = ptr.shape[0] - 1, z.shape[1:], tensors[7].shape[0]
     if finds_hubs:  # their number isn't known
         most_hubs = num_nodes if mutual else src.shape[0] // (SEGMENT + 1)
     states = 2, iterations - 1, most_hubs, *dims
-    return [(num_nodes, *dims), (src.shape[0], z.shape[1]) if coupling else (0,), states, (num_nodes, *kappa.shape)]
+    ratio = num_nodes, dims[0] if kappa.numel() else 0
+    return [(num_nodes, *dims), (src.shape[0], dims[0]) if coupling else (0,), states, ratio]
 
 
 def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
     """Return s (N, K, D), the last couplings (E, K) or an empty tensor, the hubs' (s, w), and kappa / rho (N, K).
 
-    The tensors are z, scale, kappa (K,), `EdgesByNode` and `Hubs`.
+    The tensors are z, scale, kappa (), `ByParent` and `Hubs`.
     """
     sums, coupling, states, ratio = new_results(tensors, _shapes(tensors, settings))
     call = _call(tensors, settings)
@@ -184,7 +171,7 @@ def _differentiate(
     grads: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of z, scale and kappa."""
-    call, (states, ratio), grad = _call(saved[:11], settings), saved[11:], grads[0].contiguous()
+    call, (states, ratio), grad = _call(saved[:10], settings), saved[10:], grads[0].contiguous()
     z, edges, hubs, iterations, dims = call.z, call.edges, call.hubs.hubs, call.iterations, grad.shape[1:]
     most_hubs, num_edges = states.shape[2], len(edges.src)
     route_node, route_segment, finish_hub = launches(True, call, ratio, most_hubs)
@@ -192,7 +179,8 @@ def _differentiate(
     by_edge = call.deterministic and not call.per_edge  # kernels store each edge's gradient, and don't add it to dz
     dz = zeros(num_edges if by_edge else len(z), *dims) if needed[0] else None
     dscale = zeros(num_edges, dims[0]) if needed[1] else None
-    ds, dw, slopes = zeros(iterations, most_hubs, *dims), zeros(most_hubs, *dims), torch.zeros_like(ratio)
+    ds, dw = zeros(iterations, most_hubs, *dims), zeros(most_hubs, *dims)
+    slopes = torch.zeros_like(ratio) if len(hubs) else torch.empty_like(ratio)  # hubs add theirs
     results = {"dz": dz, "dscale": dscale, "slopes": slopes}
     ds[-1, : len(hubs)] = grad.index_select(0, hubs)
     with torch.cuda.device_of(z):
@@ -203,8 +191,8 @@ def _differentiate(
         route_segment(w=states[1], ds=ds, BACK=True, **results)
     if by_edge and dz is not None:  # torch adds in a fixed order, because its deterministic algorithms are on
         dz = zeros(*z.shape).index_add(0, edges.src.long(), dz.index_select(0, edges.eid))
-    dkappa = (slopes * ratio).sum(0) / call.kappa if call.kappa is not None and needed[2] else None
-    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa, *[None] * 8
+    dkappa = slopes.sum() if call.kappa is not None and needed[2] else None
+    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa, *[None] * 7
 
 
 route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, num_saved=0, by_triton=True)
