@@ -156,36 +156,15 @@ def rows_of(node, ptr, S: tl.constexpr):
 
 
 @triton.jit
-def ratio_of(ratio, node, S: tl.constexpr):
-    """Return kappa / rho of a node (1, K), or 0 if routing has no kappa."""
-    return 0.0 if S.ADDS else load(ratio, numbers_at(node, S))
-
-
-@triton.jit
-def new_ratio(ratio, node, squares, count, kappa, S: tl.constexpr):
-    """Compute and store kappa / rho of a node that has ``count`` votes. Return it, or 0 if routing has no kappa."""
-    if S.ADDS:
-        return 0.0
-    else:
-        mean = squares / tl.maximum(count, 1)
-        per_rho = tl.load(kappa) * tl.rsqrt(mean) + 0 * mean  # NaN if a square overflowed
-        of_node = tl.where(mean > LEAST_SQUARE, per_rho, 0.0)
-        store(ratio, numbers_at(node, S), of_node)
-        return of_node
-
-
-@triton.jit
-def bend_of(slope, of_node, count, kappa, S: tl.constexpr):
-    """Return ``votes_gradient``'s bend: minus the gradient of kappa / rho, times that ratio / the sum of |u_hat|^2.
-
-    ``slope`` is the node's part of the gradient of kappa, which is the gradient of kappa / rho, divided by rho.
-    """
-    return 0.0 if S.ADDS else -slope * of_node * of_node / tl.load(kappa) / tl.maximum(count, 1)
+def per_root(total, count):
+    """Return 1 / the root of a mean: 0 if that counts as zero, and NaN if it is infinite because squares overflowed."""
+    mean = total / count
+    return tl.where(mean > LEAST_SQUARE, tl.rsqrt(mean) + 0 * mean, 0.0)
 
 
 @triton.jit
 def route_node(
-    z, scale, source, eid, ptr, kappa, ratio, R: tl.constexpr, S: tl.constexpr,
+    z, scale, source, eid, ptr, kappa, R: tl.constexpr, S: tl.constexpr,
     sums=None, coupling=None, grad=None, dz=None, dscale=None, slopes=None,
 ):  # fmt: skip
     """Run all iterations of a node. With ``grad``, run all but the last one, then the backward pass. Skip hubs."""
@@ -193,12 +172,11 @@ def route_node(
     begin, end = rows_of(node, ptr, S)
     if end - begin > S.SEGMENT:
         return
-    here, ws, ss = node + tl.arange(0, 1), (), ()
+    here, ws, ss, strength = node + tl.arange(0, 1), (), (), 0.0 if S.ADDS else tl.load(kappa)
     s, squares = sum_rows(rows, begin, end, S, None)
-    of_node = new_ratio(ratio, here, squares, end - begin, kappa, S) if grad is None else ratio_of(ratio, here, S)
-    w = tl.zeros_like(s)
+    w, per_rho = tl.zeros_like(s), per_root(squares, end - begin)
     for r in tl.static_range(1, R):
-        w = next_query(s, w, of_node, S.ADDS)
+        w = next_query(s, w, strength * per_rho, S.ADDS)
         ws, ss = ws + (w,), ss + (s,)
         if r < R - 1 or grad is None:
             s, _ = sum_rows(rows, begin, end, S, w, coupling=coupling if r == R - 1 else None)
@@ -210,19 +188,17 @@ def route_node(
         for r in tl.static_range(R - 1, 0, -1):
             change, _ = sum_rows(rows, begin, end, S, ws[r - 1], ds=ds)
             dw = dw + change if S.ADDS else change
-            ds, along = next_query_backward(ss[r - 1], dw, of_node, S.ADDS)
-            slope += along
+            ds, along = next_query_backward(ss[r - 1], dw, strength * per_rho, S.ADDS)
+            slope += along * per_rho
             dss = (ds,) + dss
-        if not S.ADDS:
-            slope *= of_node / tl.load(kappa)
-            store(slopes, numbers_at(here, S), slope)
-        bend = bend_of(slope, of_node, end - begin, kappa, S)
+        store(slopes, numbers_at(here, S), slope)
+        bend = -slope * strength * per_rho * per_rho / (end - begin)
         votes_gradient(rows, begin, end, ws, None, dss, None, 0, bend, dz, dscale, R, S)
 
 
 @triton.jit
 def route_segment(
-    z, scale, source, eid, reverse, src, ptr, kappa, ratio, hubs, first, hub_of, sums, squares, num_hubs,
+    z, scale, source, eid, reverse, src, ptr, kappa, hubs, first, hub_of, sums, squares, per_rho, num_hubs,
     R: tl.constexpr, S: tl.constexpr, w=None, ds=None, coupling=None, BACK: tl.constexpr = False, dz=None, dscale=None,
     slopes=None,
 ):  # fmt: skip
@@ -237,8 +213,8 @@ def route_segment(
         for r in tl.static_range(0, R):
             ws = ws + (load(w, capsules_at(here + r * num_hubs, S)),) if r < R - 1 else ws
             dss = dss + (load(ds, capsules_at(here + r * num_hubs, S)),)
-        nodes = node + tl.arange(0, 1)
-        bend = bend_of(ratio_of(slopes, nodes, S), ratio_of(ratio, nodes, S), end - start, kappa, S)
+        slope, share = load(slopes, numbers_at(node + tl.arange(0, 1), S)), load(per_rho, numbers_at(here, S))
+        bend = 0.0 if S.ADDS else -slope * tl.load(kappa) * share * share / (end - start)
         votes_gradient(rows, begin, until, ws, w, dss, ds, num_hubs, bend, dz, dscale, R, S)
     else:
         w_here = None if w is None else load(w, capsules_at(here, S))
@@ -251,12 +227,12 @@ def route_segment(
 
 @triton.jit
 def finish_hub(
-    sums, squares, hubs, first, ptr, kappa, ratio, S: tl.constexpr,
+    ptr, kappa, hubs, first, sums, squares, per_rho, S: tl.constexpr,
     s=None, w=None, w_after=None, result=None, dw=None, ds=None, slopes=None,
 ):  # fmt: skip
     """Add up a hub's segments in a fixed order. Then compute w from s, or with ``dw`` the gradient of the s before w.
 
-    The first iteration also stores the hub's kappa / rho. The last one stores s in ``result`` instead.
+    The first iteration also stores the hub's 1 / rho. The last one stores s in ``result`` instead.
     """
     hub = tl.program_id(0)
     here, node, last = hub + tl.arange(0, 1), tl.load(hubs + hub) + tl.arange(0, 1), tl.load(first + hub + 1)
@@ -269,21 +245,21 @@ def finish_hub(
             of_hub += tl.sum(load(squares, numbers_at(segment, S)), 0)[None]
     if w is None and dw is None:
         begin, end = rows_of(tl.load(hubs + hub), ptr, S)
-        of_node = new_ratio(ratio, node, of_hub, end - begin, kappa, S)
+        share = per_root(of_hub, end - begin)
+        store(per_rho, numbers_at(here, S), share)
     else:
-        of_node = ratio_of(ratio, node, S)
+        share = load(per_rho, numbers_at(here, S))
+    ratio = 0.0 if S.ADDS else tl.load(kappa) * share
     if result is not None:
         store(result, capsules_at(node, S), total)
     elif dw is None:
         store(s, capsules_at(here, S), total)
         before = tl.zeros_like(total) if w is None else load(w, capsules_at(here, S))
-        store(w_after, capsules_at(here, S), next_query(total, before, of_node, S.ADDS))
+        store(w_after, capsules_at(here, S), next_query(total, before, ratio, S.ADDS))
     else:
         if S.ADDS:
             total += load(dw, capsules_at(here, S))
             store(dw, capsules_at(here, S), total)
-        change, along = next_query_backward(load(s, capsules_at(here, S)), total, of_node, S.ADDS)
+        change, along = next_query_backward(load(s, capsules_at(here, S)), total, ratio, S.ADDS)
         store(ds, capsules_at(here, S), change)
-        if not S.ADDS:
-            slope = along * of_node / tl.load(kappa)
-            store(slopes, numbers_at(node, S), slope + load(slopes, numbers_at(node, S)))
+        store(slopes, numbers_at(node, S), load(slopes, numbers_at(node, S)) + along * share)

@@ -110,10 +110,10 @@ def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
     return _Call(z, scale, kappa, edges, hubs, iterations, *flags)
 
 
-def launches(backward: bool, call: _Call, ratio: Tensor, most_hubs: int) -> list[Callable[..., Any]]:
+def launches(backward: bool, call: _Call, per_rho: Tensor) -> list[Callable[..., Any]]:
     """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share.
 
-    States of hubs have ``most_hubs`` rows in each iteration.
+    States of hubs have as many rows in each iteration as ``per_rho``, which is 1 / rho of each hub.
     """
     z, scale, kappa, edges, (hubs, first, hub_of) = call[:5]
     padded = [triton.next_power_of_2(size) for size in z.shape[1:]]
@@ -122,40 +122,39 @@ def launches(backward: bool, call: _Call, ratio: Tensor, most_hubs: int) -> list
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, edges.eid if call.per_edge else edges.src, edges.eid
     reverse = (edges.reverse, edges.src) if call.mutual else (None, None)
-    of_node = edges.indptr, kappa, ratio
-    sums = ratio.new_empty(len(hub_of), *z.shape[1:])
-    squares = ratio.new_empty(len(hub_of), z.shape[1])
+    sums = per_rho.new_empty(len(hub_of), *z.shape[1:])
+    squares = per_rho.new_empty(len(hub_of), z.shape[1])
 
     def launch(kernel: Any, programs: int, *arguments: Any, warps: int = warps) -> Callable[..., Any]:
         return partial(kernel[(programs,)], *arguments, sizes, num_warps=warps) if programs else lambda **_: None
 
-    of_segment = *rows, *reverse, *of_node, hubs, first, hub_of, sums, squares
+    of_node, of_hub = (edges.indptr, kappa), (sums, squares, per_rho)
+    of_segment = *rows, *reverse, *of_node, hubs, first, hub_of, *of_hub, len(per_rho)
     return [
         launch(kernels.route_node, 0 if call.mutual else len(edges.indptr) - 1, *rows, *of_node, call.iterations),
-        launch(kernels.route_segment, len(hub_of), *of_segment, most_hubs, call.iterations),
-        launch(kernels.finish_hub, len(hubs), sums, squares, hubs, first, *of_node, warps=4),
+        launch(kernels.route_segment, len(hub_of), *of_segment, call.iterations),
+        launch(kernels.finish_hub, len(hubs), *of_node, hubs, first, *of_hub, warps=4),
     ]
 
 
 def _shapes(tensors: list[Tensor], settings: list[int]) -> list[tuple[int, ...]]:
     """Return the shapes of what `_forward` returns."""
-    (z, _, kappa, ptr, src, *_), (iterations, mutual, _, coupling, _, finds_hubs) = tensors, settings
+    (z, _, _, ptr, src, *_), (iterations, mutual, _, coupling, _, finds_hubs) = tensors, settings
     num_nodes, dims, most_hubs = ptr.shape[0] - 1, z.shape[1:], tensors[7].shape[0]
     if finds_hubs:  # their number isn't known
         most_hubs = num_nodes if mutual else src.shape[0] // (SEGMENT + 1)
     states = 2, iterations - 1, most_hubs, *dims
-    ratio = num_nodes, dims[0] if kappa.numel() else 0
-    return [(num_nodes, *dims), (src.shape[0], dims[0]) if coupling else (0,), states, ratio]
+    return [(num_nodes, *dims), (src.shape[0], dims[0]) if coupling else (0,), states, (most_hubs, dims[0])]
 
 
 def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
-    """Return s (N, K, D), the last couplings (E, K) or an empty tensor, the hubs' (s, w), and kappa / rho (N, K).
+    """Return s (N, K, D), the last couplings (E, K) or an empty tensor, the hubs' (s, w), and their 1 / rho.
 
     The tensors are z, scale, kappa (), `ByParent` and `Hubs`.
     """
-    sums, coupling, states, ratio = new_results(tensors, _shapes(tensors, settings))
+    sums, coupling, states, per_rho = new_results(tensors, _shapes(tensors, settings))
     call = _call(tensors, settings)
-    route_node, route_segment, finish_hub = launches(False, call, ratio, states.shape[2])
+    route_node, route_segment, finish_hub = launches(False, call, per_rho)
     coupled = coupling.fill_(1 / sums.shape[1]) if call.coupling else None
     with torch.cuda.device_of(sums):
         route_node(sums=sums, coupling=coupled)
@@ -164,23 +163,23 @@ def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
             route_segment(w=w, coupling=coupled if last else None)
             after = {"result": sums} if last else {"s": states[0, r], "w_after": states[1, r]}
             finish_hub(w=w, **after)
-    return [sums, coupling, states, ratio]
+    return [sums, coupling, states, per_rho]
 
 
 def _differentiate(
     grads: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of z, scale and kappa."""
-    call, (states, ratio), grad = _call(saved[:10], settings), saved[10:], grads[0].contiguous()
+    call, (states, per_rho), grad = _call(saved[:10], settings), saved[10:], grads[0].contiguous()
     z, edges, hubs, iterations, dims = call.z, call.edges, call.hubs.hubs, call.iterations, grad.shape[1:]
     most_hubs, num_edges = states.shape[2], len(edges.src)
-    route_node, route_segment, finish_hub = launches(True, call, ratio, most_hubs)
+    route_node, route_segment, finish_hub = launches(True, call, per_rho)
     zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
     by_edge = call.deterministic and not call.per_edge  # kernels store each edge's gradient, and don't add it to dz
     dz = zeros(num_edges if by_edge else len(z), *dims) if needed[0] else None
     dscale = zeros(num_edges, dims[0]) if needed[1] else None
     ds, dw = zeros(iterations, most_hubs, *dims), zeros(most_hubs, *dims)
-    slopes = torch.zeros_like(ratio) if len(hubs) else torch.empty_like(ratio)  # hubs add theirs
+    slopes = (grad.new_zeros if len(hubs) else grad.new_empty)(grad.shape[:2])  # hubs add theirs
     results = {"dz": dz, "dscale": dscale, "slopes": slopes}
     ds[-1, : len(hubs)] = grad.index_select(0, hubs)
     with torch.cuda.device_of(z):
