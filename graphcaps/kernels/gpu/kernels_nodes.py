@@ -11,6 +11,8 @@ import triton.language as tl
 
 from .kernels_rule import LEAST_SQUARE, next_query, next_query_backward
 
+EDGES = tl.constexpr(128)  # `finish_node` reads this many edges at a time
+
 
 class Rows(NamedTuple):
     """Votes, and edges sorted by destination. ``reverse`` and src are None without ``mutual``."""
@@ -263,3 +265,32 @@ def finish_hub(
         change, along = next_query_backward(load(s, capsules_at(here, S)), total, ratio, S.ADDS)
         store(ds, capsules_at(here, S), change)
         store(slopes, numbers_at(node, S), load(slopes, numbers_at(node, S)) + along * share)
+
+
+@triton.jit
+def finish_node(source, ptr, power, bias, S: tl.constexpr, s=None, v=None, grad=None, ds=None, dy=None, dpower=None):
+    """Store v = squash(y), where y = s K / in-degree / f + bias, and f^2 is the mean of ``power`` over the in-edges.
+
+    With ``grad``, the gradient of v, store those of s and y, and add that of ``power`` up unless dpower is None.
+    """
+    node, edges, total = tl.program_id(0), tl.arange(0, EDGES), tl.zeros((EDGES,), tl.float32)
+    begin, end = rows_of(node, ptr, S)
+    here, count, per_f = capsules_at(node + tl.arange(0, 1), S), tl.maximum(end - begin, 1), 1.0
+    if power is not None:
+        for at in range(begin, end, EDGES):
+            row = load_index(source, tl.where(at + edges < end, at + edges, -1))
+            total += tl.load(power + row, row >= 0, 0.0)
+        per_f = per_root(tl.sum(total, 0), count)
+    x, factor = load(s, here), per_f * S.K / count
+    y = x * factor + (0.0 if bias is None else load(bias, capsules_at(tl.arange(0, 1), S)))
+    if grad is None:
+        store(v, here, next_query(y, 0.0, 0.0, True))
+    else:
+        slope, _ = next_query_backward(y, load(grad, here), 0.0, True)
+        store(ds, here, slope * factor)
+        store(dy, here, slope)
+        if dpower is not None:
+            change = -0.5 * tl.sum(slope * x) * factor * per_f * per_f / count
+            for at in range(begin, end, EDGES):
+                row = load_index(source, tl.where(at + edges < end, at + edges, -1))
+                tl.atomic_add(dpower + row, change + 0 * total, row >= 0, sem="relaxed")

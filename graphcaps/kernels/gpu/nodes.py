@@ -21,6 +21,7 @@ from torch import Tensor
 from ...algorithms.rule import Rule
 from ...algorithms.votes import NodeVotes
 from ...graph.links import ByParent, Links, kept
+from ..dispatch import Sums
 from ..operators import new_results, operator, or_none
 from . import kernels_nodes as kernels
 
@@ -55,22 +56,22 @@ def find_hubs(ptr: Tensor, mutual: bool) -> Hubs:
     return Hubs(*(x.to(torch.int32) for x in (hubs, first, hub_of)))
 
 
-def sums_by_node(
-    links: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Return the last s (N, K, D) in float32 and, with ``coupling``, the last couplings (E, K), detached.
+def sums_by_node(links: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool) -> Sums:
+    """Return the last s (N, K, D) in float32, with ``coupling`` the last couplings (E, K), detached, and finished s.
 
     Votes have no trailing dims and no prior. The gradient of z is the same in each run if torch's deterministic
-    algorithms are on, but takes more memory.
+    algorithms are on, but takes more memory. Sums are then not finished here.
     """
     z, scale, deterministic = votes.u, votes.scale, torch.are_deterministic_algorithms_enabled()
     if scale is not None:
         scale = scale.float().expand(links.num_edges, z.shape[1]).contiguous()
     kappa = None if rule.kappa is None else rule.kappa.float()
+    finish = None if deterministic else votes.finish
+    parts = [None if x is None else x.float().contiguous() for x in finish or (None, None)]
     by_node, hubs = edges_by_node(links, mutual)
-    settings = rule.iterations, mutual, votes.per_edge, coupling, deterministic, hubs is None
-    s, c = route_by_node(z, scale, kappa, *by_node, *(hubs or (None, None, None)), settings=settings)
-    return s, c if coupling else None
+    settings = rule.iterations, mutual, votes.per_edge, coupling, deterministic, finish is not None, hubs is None
+    s, v, c = route_by_node(z, scale, kappa, *parts, *by_node, *(hubs or (None, None, None)), settings=settings)
+    return Sums(s, c if coupling else None, None if finish is None else v)
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class _Call(NamedTuple):
     z: Tensor  # (N, K, D) or (E, K, D)
     scale: Tensor | None  # (E, K)
     kappa: Tensor | None  # ()
+    power: Tensor | None  # (N,) or (E,), and bias (K, D): those of ``Finish``
+    bias: Tensor | None
     edges: ByParent
     hubs: Hubs
     iterations: int
@@ -100,22 +103,22 @@ class _Call(NamedTuple):
     per_edge: bool
     coupling: bool
     deterministic: bool
+    finishes: bool
 
 
 def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
-    z, scale, kappa, edges = tensors[0], *map(or_none, tensors[1:3]), ByParent(*tensors[3:7])
-    iterations, mutual, per_edge, coupling, deterministic, finds_hubs = settings
-    hubs = find_hubs(edges.indptr, bool(mutual)) if finds_hubs else Hubs(*tensors[7:10])
-    flags = map(bool, (mutual, per_edge, coupling, deterministic))
-    return _Call(z, scale, kappa, edges, hubs, iterations, *flags)
+    edges, (iterations, *flags, finds_hubs) = ByParent(*tensors[5:9]), settings
+    hubs = find_hubs(edges.indptr, bool(flags[0])) if finds_hubs else Hubs(*tensors[9:12])
+    scale, kappa, power, bias = map(or_none, tensors[1:5])
+    return _Call(tensors[0], scale, kappa, power, bias, edges, hubs, iterations, *map(bool, flags))
 
 
 def launches(backward: bool, call: _Call, per_rho: Tensor) -> list[Callable[..., Any]]:
-    """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share.
+    """Return the launches of `route_node`, `route_segment`, `finish_hub` and `finish_node`, with what they share.
 
     States of hubs have as many rows in each iteration as ``per_rho``, which is 1 / rho of each hub.
     """
-    z, scale, kappa, edges, (hubs, first, hub_of) = call[:5]
+    z, scale, kappa, power, bias, edges, (hubs, first, hub_of) = call[:7]
     padded = [triton.next_power_of_2(size) for size in z.shape[1:]]
     numbers, atomic = padded[0] * padded[1], not (call.per_edge or call.deterministic)
     sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic))
@@ -128,33 +131,34 @@ def launches(backward: bool, call: _Call, per_rho: Tensor) -> list[Callable[...,
     def launch(kernel: Any, programs: int, *arguments: Any, warps: int = warps) -> Callable[..., Any]:
         return partial(kernel[(programs,)], *arguments, sizes, num_warps=warps) if programs else lambda **_: None
 
-    of_node, of_hub = (edges.indptr, kappa), (sums, squares, per_rho)
+    of_node, of_hub, num_nodes = (edges.indptr, kappa), (sums, squares, per_rho), len(edges.indptr) - 1
     of_segment = *rows, *reverse, *of_node, hubs, first, hub_of, *of_hub, len(per_rho)
     return [
-        launch(kernels.route_node, 0 if call.mutual else len(edges.indptr) - 1, *rows, *of_node, call.iterations),
+        launch(kernels.route_node, 0 if call.mutual else num_nodes, *rows, *of_node, call.iterations),
         launch(kernels.route_segment, len(hub_of), *of_segment, call.iterations),
         launch(kernels.finish_hub, len(hubs), *of_node, hubs, first, *of_hub, warps=4),
+        launch(kernels.finish_node, num_nodes if call.finishes else 0, rows[2], edges.indptr, power, bias),
     ]
 
 
 def _shapes(tensors: list[Tensor], settings: list[int]) -> list[tuple[int, ...]]:
     """Return the shapes of what `_forward` returns."""
-    (z, _, _, ptr, src, *_), (iterations, mutual, _, coupling, _, finds_hubs) = tensors, settings
-    num_nodes, dims, most_hubs = ptr.shape[0] - 1, z.shape[1:], tensors[7].shape[0]
+    z, (ptr, src), (iterations, mutual, _, coupling, _, finishes, finds_hubs) = tensors[0], tensors[5:7], settings
+    num_nodes, dims, most_hubs = ptr.shape[0] - 1, z.shape[1:], tensors[9].shape[0]
     if finds_hubs:  # their number isn't known
         most_hubs = num_nodes if mutual else src.shape[0] // (SEGMENT + 1)
-    states = 2, iterations - 1, most_hubs, *dims
-    return [(num_nodes, *dims), (src.shape[0], dims[0]) if coupling else (0,), states, (most_hubs, dims[0])]
+    s, c, states = (num_nodes, *dims), (src.shape[0], dims[0]), (2, iterations - 1, most_hubs, *dims)
+    return [s, s if finishes else (0,), c if coupling else (0,), states, (most_hubs, dims[0])]
 
 
 def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
-    """Return s (N, K, D), the last couplings (E, K) or an empty tensor, the hubs' (s, w), and their 1 / rho.
+    """Return s and v (N, K, D), the last couplings (E, K), the hubs' (s, w), and their 1 / rho.
 
-    The tensors are z, scale, kappa (), `ByParent` and `Hubs`.
+    v and the couplings are empty unless wanted. The tensors are z, scale, kappa (), `Finish`, `ByParent` and `Hubs`.
     """
-    sums, coupling, states, per_rho = new_results(tensors, _shapes(tensors, settings))
+    sums, v, coupling, states, per_rho = new_results(tensors, _shapes(tensors, settings))
     call = _call(tensors, settings)
-    route_node, route_segment, finish_hub = launches(False, call, per_rho)
+    route_node, route_segment, finish_hub, finish_node = launches(False, call, per_rho)
     coupled = coupling.fill_(1 / sums.shape[1]) if call.coupling else None
     with torch.cuda.device_of(sums):
         route_node(sums=sums, coupling=coupled)
@@ -163,26 +167,32 @@ def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
             route_segment(w=w, coupling=coupled if last else None)
             after = {"result": sums} if last else {"s": states[0, r], "w_after": states[1, r]}
             finish_hub(w=w, **after)
-    return [sums, coupling, states, per_rho]
+        finish_node(s=sums, v=v)
+    return [sums, v, coupling, states, per_rho]
 
 
 def _differentiate(
     grads: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients of z, scale and kappa."""
-    call, (states, per_rho), grad = _call(saved[:10], settings), saved[10:], grads[0].contiguous()
-    z, edges, hubs, iterations, dims = call.z, call.edges, call.hubs.hubs, call.iterations, grad.shape[1:]
-    most_hubs, num_edges = states.shape[2], len(edges.src)
-    route_node, route_segment, finish_hub = launches(True, call, per_rho)
+    """Return the gradients of z, scale, kappa, power and bias."""
+    call, (s, states, per_rho), (grad, dv) = _call(saved[:12], settings), saved[12:], grads
+    z, edges, hubs, iterations, dims = call.z, call.edges, call.hubs.hubs, call.iterations, s.shape[1:]
+    most_hubs, num_edges, grad = len(per_rho), len(edges.src), grad.contiguous()
+    route_node, route_segment, finish_hub, finish_node = launches(True, call, per_rho)
     zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
+    dpower, dbias = zeros(*saved[3].shape) if needed[3] else None, None
     by_edge = call.deterministic and not call.per_edge  # kernels store each edge's gradient, and don't add it to dz
     dz = zeros(num_edges if by_edge else len(z), *dims) if needed[0] else None
     dscale = zeros(num_edges, dims[0]) if needed[1] else None
     ds, dw = zeros(iterations, most_hubs, *dims), zeros(most_hubs, *dims)
-    slopes = (grad.new_zeros if len(hubs) else grad.new_empty)(grad.shape[:2])  # hubs add theirs
+    slopes = (s.new_zeros if len(hubs) else s.new_empty)(s.shape[:2])  # hubs add theirs
     results = {"dz": dz, "dscale": dscale, "slopes": slopes}
-    ds[-1, : len(hubs)] = grad.index_select(0, hubs)
     with torch.cuda.device_of(z):
+        if dv.numel():
+            of_v, dy = torch.empty_like(s), torch.empty_like(s)
+            finish_node(s=s, grad=dv.contiguous(), ds=of_v, dy=dy, dpower=dpower)
+            grad, dbias = grad + of_v if grad.numel() else of_v, dy.sum(0)
+        ds[-1, : len(hubs)] = grad.index_select(0, hubs)
         route_node(grad=grad, **results)
         for r in range(iterations - 1, 0, -1):
             route_segment(w=states[1, r - 1], ds=ds[r])
@@ -191,7 +201,7 @@ def _differentiate(
     if by_edge and dz is not None:  # torch adds in a fixed order, because its deterministic algorithms are on
         dz = zeros(*z.shape).index_add(0, edges.src.long(), dz.index_select(0, edges.eid))
     dkappa = slopes.sum() if call.kappa is not None and needed[2] else None
-    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa, *[None] * 7
+    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa, dpower, dbias, *[None] * 7
 
 
-route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, num_saved=0, by_triton=True)
+route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, differentiable=2, by_triton=True)
