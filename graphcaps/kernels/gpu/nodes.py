@@ -2,7 +2,7 @@
 
 Without ``mutual``, one program runs all iterations of a node; another one recomputes them for the gradient. The rows of
 a hub, a node of more than SEGMENT in-edges, are cut into segments: each iteration is a launch that sums the votes of
-each segment, and one that adds up a hub's segments and computes its next w.
+each segment, and one that adds up a hub's segments and computes its next w. A last launch, `finish_node`, squashes.
 
 With ``mutual``, b_e = <u_hat_e, w_v> + <u_hat_e', w_u> on edge e = (u, v) with the reverse e'. That takes the w of both
 nodes, so all nodes are treated as hubs. Both directions of an edge have the same couplings; so db_e + db_e' follows in
