@@ -119,7 +119,7 @@ def route_links(
         with outside_autocast(device):
             pose, v, a, c = edges.route(routing, b, activation, coupling)
     except kernels.KernelError as error:
-        _go_on_without(error)
+        go_on_without(error)
         return route_links(links, votes, routing, activation, prior, on_iteration, coupling, half)  # by another engine
     dtype = votes.dtype
     warn_of_nan(v, u_hat=votes.u, weight=getattr(votes, "weight", None), prior=b, activation=activation)
@@ -215,7 +215,7 @@ def route_nodes(
         try:
             return kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
         except kernels.KernelError as error:
-            _go_on_without(error)
+            go_on_without(error)
     if requested in ("auto", "torch") or links.traced or is_tracing():
         result = NodeEdges(links, votes, mutual).sums(routing, coupling)
     else:
@@ -256,7 +256,7 @@ def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing
     return choose(links, votes, as_routing(routing)).engine
 
 
-def _go_on_without(error: kernels.KernelError) -> None:
+def go_on_without(error: kernels.KernelError) -> None:
     """Warn that engine torch routes in place of the kernels that failed, or raise if the caller requested them."""
     if REQUESTED.get() == "fused":
         raise error

@@ -54,7 +54,15 @@ def run_in_interpreter(file: str, *options: str) -> None:
     run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", file, *options, TRITON_INTERPRET="1")
 
 
-CARDS = {"H200": (("cuda", 90, 32), 227), "RTX 3090": (("cuda", 86, 32), 99), "MI300": (("hip", "gfx942", 64), 64)}
+CARDS = {
+    "A100": (("cuda", 80, 32), 163),
+    "RTX 3090": (("cuda", 86, 32), 99),
+    "RTX 4090": (("cuda", 89, 32), 99),
+    "H200": (("cuda", 90, 32), 227),
+    "RTX 5090": (("cuda", 120, 32), 99),
+    "MI300": (("hip", "gfx942", 64), 64),
+}
+"""The architecture of a card, and the shared memory of a program in KB."""
 
 
 def compile_for(card: str, code: str, kernels: set[str], cache: Path) -> None:

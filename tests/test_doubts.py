@@ -64,11 +64,15 @@ def test_an_answer_is_doubted_where_it_is_outside_a_limit():
 
 def test_doubts_say_what_the_network_found_and_what_is_usual():
     for objects, given, text in (
-        (1, output(0.1, 0.5, 0.2), "nothing is long: the longest capsule has 0.50, 99.3 % of right answers have 0.60 "),
+        (
+            1,
+            output(0.1, 0.5, 0.2),
+            "nothing is as long as usual: the longest capsule has 0.50, 99.3 % of right answers",
+        ),
         (1, output(0.7, 0.9, 0), "two are long: the second longest capsule has 0.70, 99.3 % of right answers have 0.4"),
         (1, output(0.1, 0.9, 0, drawn=-DRAWING), "the reconstruction is unlike the image: their correlation is -1.00,"),
-        (1, CNNOutput(torch.tensor([[0.5, 0.3]]), None), "nothing is high: the highest score has 0.50, 99.3 %"),
-        (2, output(0.9, 0.5, 0.1), "fewer than 2 are long: the second longest capsule has 0.50"),
+        (1, CNNOutput(torch.tensor([[0.5, 0.3]]), None), "nothing is as high as usual: the highest score has 0.50,"),
+        (2, output(0.9, 0.5, 0.1), "fewer than 2 are as long as usual: the second longest capsule has 0.50"),
     ):
         assert doubts(model(objects), DRAWING, given)[0][0].text.startswith(text)
 
@@ -126,11 +130,11 @@ def test_predict_has_no_answer_to_a_blank_image_and_doubts_others(trained, tmp_p
     printed = capsys.readouterr()
     blank, short = printed.out.splitlines()
     assert blank == f"{tmp_path}/blank.png: no answer: {doubts(model(), torch.zeros(1, 1, 6, 6), output(1))[0][0].text}"
-    assert ". Doubtful: nothing is long: the longest capsule has 0." in short and printed.err == ""
+    assert ". Doubtful: nothing is as long as usual: the longest capsule has 0." in short and printed.err == ""
     assert cli.main(["explain", str(run.path), str(tmp_path / "blank.png")]) == 0
     assert capsys.readouterr().out.splitlines() == [blank]
     assert cli.main(["explain", str(run.path), str(tmp_path / "a.png")]) == 0
-    assert "\nDoubtful: nothing is long: the longest capsule has 0." in capsys.readouterr().out
+    assert "\nDoubtful: nothing is as long as usual: the longest capsule has 0." in capsys.readouterr().out
 
 
 def test_saved_inputs_are_what_the_network_saw_and_replace_no_image(trained, tmp_path, capsys, monkeypatch):

@@ -1,8 +1,8 @@
 """Benchmark ``nodes``: a full-graph training step of ``CapsuleConv``, compared with the layers of GAT and GCN.
 
-All layers but the last two have equally many outputs. The graph is random, with ten edges per node, in both directions.
-The loss is a squared error, the optimizer is Adam. On a GPU, the first step, which also builds index arrays, shows the
-memory.
+All layers but those of 4 numbers have equally many outputs. The graph is random, with ten edges per node, in both
+directions. The loss is a squared error, the optimizer is Adam. On a GPU, the first step, which also builds index
+arrays, shows the memory.
 """
 
 import math
@@ -18,13 +18,15 @@ from .measure import DIM, ITERATIONS, SEED, Setup, Table, captured
 
 EDGES, DEGREE, FEATS, CAPS = 1_000_000, 10, 64, 8
 STATES = 4
-"""Numbers of a capsule or head in the last two rows; in the others, there are ``DIM``."""
+"""Numbers of a capsule or head in the last rows; in the others, there are ``DIM``."""
 HUB = 28_000
 """Edges into one node of the power-law graph."""
 CAPSULES, MUTUAL, GAT, GAT_PYG = "CapsuleConv", "CapsuleConv, mutual", "GATConv of DGL", "GATConv of PyG"
 LAYERS = [CAPSULES, MUTUAL, "CapsuleConv, dynamic", "CapsuleConv on engine torch", GAT, "GraphConv of DGL"]
 BELIEFS, OTHER = f"BeliefConv, {STATES} numbers", f"{GAT}, {STATES} numbers"
-LAYERS += ["CapsuleConv in PyG", GAT_PYG, "GCNConv of PyG", BELIEFS, OTHER]
+BY_KERNELS, OTHER_PYG = f"{BELIEFS}, engine fused", f"{GAT_PYG}, {STATES} numbers"
+ON_GPU = BY_KERNELS, OTHER_PYG  # there, engine auto is engine torch for BeliefConv, and DGL's GATConv doesn't run
+LAYERS += ["CapsuleConv in PyG", GAT_PYG, "GCNConv of PyG", BELIEFS, OTHER, *ON_GPU]
 
 
 def nodes(setup: Setup) -> Iterator[Table]:
@@ -35,7 +37,8 @@ def nodes(setup: Setup) -> Iterator[Table]:
         title = f"full-graph training step, {EDGES:,} edges" + f", {hub:,} into one node" * bool(hub)
         table = Table(title, "ms, memory in MB" if on_gpu else "ms", GAT_PYG if on_gpu else GAT)
         for name in LAYERS:
-            if not (on_gpu and "DGL" in name or hub and name in (MUTUAL, BELIEFS)):
+            skipped = "DGL" in name if on_gpu else name in ON_GPU
+            if not (skipped or hub and name in (MUTUAL, BELIEFS, BY_KERNELS)):
                 table.add(name, partial(step_of, name, graph, setup.device), memory=on_gpu)
         for name, step in [*table.calls.items()] if on_gpu else []:
             table.add(f"{name}, captured", partial(captured, step))
@@ -57,7 +60,7 @@ def step_of(name: str, graph: dgl.DGLGraph, device: str) -> Callable[[], list[to
     """A training step of the layer on a graph. It returns the outputs and the new weights."""
     generator, num_nodes = torch.Generator().manual_seed(SEED), graph.num_nodes()
     feat = torch.randn(num_nodes, FEATS, generator=generator).to(device)
-    dim = STATES if name in (BELIEFS, OTHER) else DIM
+    dim = STATES if name in (BELIEFS, OTHER, *ON_GPU) else DIM
     wanted = torch.randn(num_nodes, CAPS * dim, generator=generator).to(device)
     torch.manual_seed(SEED)
     layer = layer_of(name, dim).to(device)
@@ -66,7 +69,7 @@ def step_of(name: str, graph: dgl.DGLGraph, device: str) -> Callable[[], list[to
 
     def step() -> list[torch.Tensor]:
         optimizer.zero_grad()
-        with engine("torch" if "torch" in name else "auto"):
+        with engine("torch" if "torch" in name else "fused" if "fused" in name else "auto"):
             outputs = layer(*inputs).flatten(1)
         torch.nn.functional.mse_loss(outputs, wanted).backward()
         optimizer.step()
@@ -81,15 +84,15 @@ def layer_of(name: str, dim: int) -> torch.nn.Module:
 
         from graphcaps import pyg
 
-        if name == GAT_PYG:
-            return GATConv(FEATS, DIM, CAPS, add_self_loops=False)
+        if name in (GAT_PYG, OTHER_PYG):
+            return GATConv(FEATS, dim, CAPS, add_self_loops=False)
         if name == "GCNConv of PyG":
             return GCNConv(FEATS, CAPS * DIM, add_self_loops=False)
         return pyg.CapsuleConv(FEATS, DIM, CAPS, Spherical(ITERATIONS), add_self_loops=False)
     alone = {"allow_zero_in_degree": True}
     if name in (GAT, OTHER):
         return dgl.nn.GATConv(FEATS, dim, CAPS, **alone)
-    if name == BELIEFS:
+    if name in (BELIEFS, BY_KERNELS):
         return nn.BeliefConv(FEATS, dim, CAPS, **alone)
     if name == "GraphConv of DGL":
         return dgl.nn.GraphConv(FEATS, CAPS * DIM, **alone)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .. import kernels
 from ..graph import Links
 from ..graph.links import ByParent
 
@@ -74,7 +75,7 @@ class Exchange:
 
 
 class ExchangeByKernels(Exchange):
-    """An exchange on a CPU. Its messages are sorted by the node that receives them."""
+    """An exchange by Numba's or Triton's kernels. Its messages are sorted by the node that receives them."""
 
     @functools.cached_property
     def rows(self) -> ByParent:
@@ -84,7 +85,7 @@ class ExchangeByKernels(Exchange):
     def numbers(self) -> list[Tensor]:
         """What the kernels of all iterations read, besides logits and messages."""
         rates, weight = self.rates, self.weight.flatten().index_select(0, self.rows.eid)
-        of_all = torch.stack([rates.epsilon, rates.gain, rates.gain.new_tensor(DAMPING)])
+        of_all = torch.stack([rates.epsilon, rates.gain, torch.full_like(rates.gain, DAMPING)])
         tables = (table.transpose(0, 1).contiguous() for table in (rates.evidence, rates.ratio))
         return [weight, rates.rho, of_all, *tables, self.rows.indptr, self.rows.reverse]
 
@@ -92,10 +93,8 @@ class ExchangeByKernels(Exchange):
         return h.index_select(0, self.rows.src), self.field(h)
 
     def step(self, h: Tensor, m: Tensor, field: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        from ..kernels.cpu.beliefs import exchange  # Numba takes half a second to import
-
         field, base = self.without_edges(h, field)
-        h, m, explained = exchange(base, m, *self.numbers, settings=[])
+        h, m, explained = kernels.exchange(base, m, *self.numbers)
         return h, m, field, explained
 
     def in_edge_order(self, x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -16,6 +17,7 @@ from ..functional import at_least_float32
 from ..graph import Links
 from ..graph.checks import warn_of_loops, warn_of_parallel_edges
 from ..layer_common import DGL, HasConstants, Names, check_dtype, check_edge_weight
+from ..routing import go_on_without
 from ..tracing import is_tracing
 from .exchange import Exchange, ExchangeByKernels, Rates, mean_of_graph, of_nodes
 from .rates import DEGREES, LEAST, counted_rates, counted_states, degree_classes, labels_of, propagated
@@ -23,6 +25,7 @@ from .rates import DEGREES, LEAST, counted_rates, counted_states, degree_classes
 EPSILON_GAIN_NU = (0.1, 1.0, 1.0)  # initial values of epsilon, g and nu
 KNOWN = 30.0  # logit of a known label, which no evidence changes
 WORTHWHILE = 2**18  # numbers in all messages; with fewer, compiling kernels takes longer than they save
+ON_GPU = math.inf  # the same on a GPU, where no card has run the kernels yet
 WEAK = 0.5  # a warning's limit for the log-ratio of a capsule's highest and lowest rate; 0.7 to 7 on tried graphs
 
 
@@ -98,7 +101,17 @@ class NodeBeliefs(HasConstants):
         z = z if self.by_degree is None else z + self.by_degree[degree_classes(links)]
         warn_of_parallel_edges(links)
         warn_of_loops(links)
-        exchange = self._exchange(links, z, weight.to(z.dtype), members)
+        try:
+            h, c = self._iterate(links, z, weight.to(z.dtype), members)
+        except kernels.KernelError as error:
+            go_on_without(error)
+            h, c = self._iterate(links, z, weight.to(z.dtype), members)  # by engine torch
+        warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
+        return h.to(self.bias.dtype), c.unsqueeze(1)
+
+    def _iterate(self, links: Links, z: Tensor, weight: Tensor, members: Links) -> tuple[Tensor, Tensor]:
+        """Return the last beliefs and couplings (E, K)."""
+        exchange = self._exchange(links, z, weight, members)
         observer, h = observer_on_nodes(links, self.num_caps), z.softmax(-1)
         m, field = exchange.first(h)
         for r in range(self.iterations):
@@ -114,8 +127,7 @@ class NodeBeliefs(HasConstants):
                 observer(r, shares.log(), c, h.detach(), explained)
         epsilon = exchange.rates.epsilon.detach()
         self.unexplained = epsilon / (epsilon + explained.sum(1))
-        warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
-        return h.to(self.bias.dtype), c.unsqueeze(1)
+        return h, c
 
     def _exchange(self, links: Links, z: Tensor, weight: Tensor, members: Links) -> Exchange:
         epsilon, gain, nu = self.learned.to(z.dtype)
@@ -130,7 +142,7 @@ class NodeBeliefs(HasConstants):
     def _by_kernels(self, links: Links, z: Tensor) -> bool:
         """Whether kernels run the iterations, and not torch."""
         requested, reason = REQUESTED.get(), kernels.needs_for_beliefs(links, z)
-        least = {"auto": WORTHWHILE, "fused": 1}.get(requested)
+        least = {"auto": ON_GPU if kernels.on_gpu(z) else WORTHWHILE, "fused": 1}.get(requested)
         if least is None or links.num_edges * self.num_caps * self.out_feats < least:
             return False
         expect(not reason or requested == "auto", "engine", "'auto' or 'torch'", "'fused'", f"It needs {reason}")

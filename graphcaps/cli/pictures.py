@@ -43,7 +43,7 @@ def viz(
         format: gif, webp, mp4: animations; mp4 needs pip install -e ".[video]".
             png, svg, pdf: stills sized for a paper: the network's answer (in the last epoch, after the last iteration
             used in training), and the complete curves of the entropy.
-        image: The number of the test image to draw, from 0; the trace has one image per class.
+        image: The number of the test image to draw, from 0; the trace has an image of each class.
         node: With --what nodes, draw only this node and the nodes that vote for it; default: the whole graph, or, if
             it is too large, the nodes with the most edges.
         dark: Draw the graph or the story for a dark page.
@@ -83,7 +83,7 @@ def explain(
         picture: An image file of your own to explain, instead of a test image.
         what: parts: the strongest links from children to parents for one image, computed from the run's routing trace.
             capsules: dead and starved capsules, and the coupling entropy of the children, on the test images.
-        image: The number of the test image, from 0; the trace has one image per class.
+        image: The number of the test image, from 0; the trace has an image of each class.
         keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>: the
             contribution of its child to the length of its parent, after the iterations used in training.
     """
@@ -137,8 +137,8 @@ def explore(
 
     Args:
         open: Open the page in the browser, if there is a display.
-        image: The number of the test image that is shown first, from 0; the trace has one image per class. Default: the
-            one on which two parents contend most.
+        image: The number of the test image that is shown first, from 0; the trace has an image of each class. Default:
+            the one on which two parents contend most.
         to: Folder for the page; default: figures in the run folder.
     """
     chosen = open_run(run, out)

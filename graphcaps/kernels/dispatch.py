@@ -49,19 +49,13 @@ def needs(links: Links, votes: Votes, rule: Rule | None) -> str:
 
     Kernels for a layer route ``GivenVotes`` and ``LinearVotes``, kernels for the nodes of a graph ``NodeVotes``.
     """
-    is_cuda = on_gpu(votes)
     if is_tracing() and (is_exported() or not torch.compiler.is_dynamo_compiling()):
         return "a call that torch doesn't export or transform"
     if rule is None:
         return "a routing with a rule, as Dynamic, Uniform, Spherical and Attention have one"
-    if not is_cuda and votes.device.type != "cpu":
-        return "votes on the CPU or on CUDA"
-    if not is_cuda and not has_numba():
-        return NO_NUMBA
-    if is_cuda and not has_triton():
-        return "Triton on CUDA, with torch 2.8 or later"
-    if is_cuda and _failures and (error := _failures.get(_kind_of_call(votes, rule))):
-        return f"kernels that Triton can compile and load here ({error})"
+    is_cuda = on_gpu(votes)
+    if reason := _needs_for_device(votes, "votes", _kind_of_call(votes, rule)):
+        return reason
     if is_cuda and links.num_edges >= 1 << 31:
         return "a graph of fewer than 2**31 edges on CUDA"
     if isinstance(votes, NodeVotes):
@@ -79,6 +73,17 @@ def needs(links: Links, votes: Votes, rule: Rule | None) -> str:
     return "" if math.prod(votes.trailing) <= MAX_IMAGES else f"at most {MAX_IMAGES:,} images on CUDA"
 
 
+def _needs_for_device(x: Votes | Tensor, name: str, kind: tuple) -> str:
+    if on_gpu(x):
+        if not has_triton():
+            return "Triton on CUDA, with torch 2.8 or later"
+        error = _failures and _failures.get(kind)
+        return f"kernels that Triton can compile and load here ({error})" if error else ""
+    if x.device.type != "cpu":
+        return f"{name} on the CPU or on CUDA"
+    return "" if has_numba() else NO_NUMBA
+
+
 def _needs_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
     if rule.kind == "sums":
         return "another routing than Attention"
@@ -94,15 +99,17 @@ def needs_for_beliefs(links: Links, z: Tensor) -> str:
     """Return what the kernels of ``BeliefConv`` need that logits z (N, K, D) aren't, as ``needs`` does."""
     if links.traced or is_tracing():
         return "a call that torch doesn't trace"
-    if z.device.type != "cpu":
-        return "beliefs on the CPU"
-    if not has_numba():
-        return NO_NUMBA
+    if reason := _needs_for_device(z, "beliefs", _kind_of_beliefs(z)):
+        return reason
     return "" if z.shape[1] * z.shape[2] <= MAX_BELIEFS else f"num_caps * out_feats <= {MAX_BELIEFS}"
 
 
 def _kind_of_call(votes: Votes, rule: Rule) -> tuple:
     return type(votes), votes.u.shape[-1], votes.dim, votes.dtype, rule.kind
+
+
+def _kind_of_beliefs(z: Tensor) -> tuple:
+    return "beliefs", z.shape[1:], z.dtype
 
 
 def sums(
@@ -143,10 +150,32 @@ def sums(
 
         return Sums(*sums_by_child(links, votes.to(prior.dtype), rule, prior, coupling))
     except Exception as error:
-        if not is_cuda or not type(error).__module__.startswith("triton") and "C compiler" not in str(error):
-            raise
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        _failures[_kind_of_call(votes, rule)] = text
+        _remember(error, is_cuda, _kind_of_call(votes, rule))
+        raise
+
+
+def exchange(base: Tensor, m: Tensor, *numbers: Tensor) -> list[Tensor]:
+    """Run an iteration of ``BeliefConv`` for which ``needs_for_beliefs`` returns "", with `cpu.beliefs`' arguments.
+
+    Raises:
+        KernelError: as ``sums``.
+    """
+    is_cuda = on_gpu(base)
+    try:
+        if is_cuda:
+            from .gpu.beliefs import exchange
+        else:
+            from .cpu.beliefs import exchange
+        return exchange(base, m, *numbers, settings=[])
+    except Exception as error:
+        _remember(error, is_cuda, _kind_of_beliefs(base))
+        raise
+
+
+def _remember(error: Exception, is_cuda: bool, kind: tuple) -> None:
+    """Raise ``KernelError`` for an error of Triton's, and remember that this kind of call failed."""
+    if is_cuda and (type(error).__module__.startswith("triton") or "C compiler" in str(error)):
+        _failures[kind] = text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise KernelError(f"engine fused: Triton's kernels failed here: {text}. Use engine 'torch'") from error
 
 
@@ -159,9 +188,9 @@ def prepare(links: Links, mutual: bool) -> None:
         edges_by_node(links, mutual)
 
 
-def on_gpu(votes: Votes) -> bool:
-    """Whether Triton's kernels route these votes, not Numba's."""
-    return votes.device.type == "cuda"
+def on_gpu(x: Votes | Tensor) -> bool:
+    """Whether Triton's kernels compute with these votes or beliefs, not Numba's."""
+    return x.device.type == "cuda"
 
 
 def has_numba() -> bool:

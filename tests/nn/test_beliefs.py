@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from gpu_kernels import compile_for, device_of_kernels, outside_only, run_in_interpreter
 
 import graphcaps
 from graphcaps import InputError, dgl, pyg
+from graphcaps.kernels import dispatch
 from graphcaps.nn import BeliefConv
 
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("ignore:graph. each parallel edge")]
@@ -56,30 +58,65 @@ def by_loops(layer, x, weight):
     return h, shares / shares.sum(1, keepdim=True)
 
 
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request, monkeypatch) -> str:
+    """A device for tensors. On "cuda", engine fused is Triton's kernels, perhaps in the interpreter."""
+    if request.param == "cpu":
+        return "cpu"
+    monkeypatch.setattr(dispatch, "on_gpu", lambda x: True)
+    monkeypatch.setattr("graphcaps.kernels.on_gpu", lambda x: True)
+    return device_of_kernels(monkeypatch)
+
+
+@outside_only
+@pytest.mark.long
+def test_tests_of_cuda_hold_in_the_interpreter():
+    run_in_interpreter(__file__, "-k", "cuda")
+
+
+CODE = """
+from graphcaps.graph import Links
+from graphcaps.kernels.gpu.beliefs import exchange
+
+rows = Links(torch.tensor([0, 1, 1]), torch.tensor([1, 0, 1]), 2, 2).by_parent(True)
+for K, D, dtype in [(8, 4, torch.float32), (3, 42, torch.float32), (1, 1, torch.float64), (1, 128, torch.float64)]:
+    sizes = (2, K, D), (3, K, D), (3,), (K,), (3,), (D, K, D), (D, K, D)
+    exchange(*(torch.ones(x, dtype=dtype, requires_grad=True) for x in sizes), *rows[::3], settings=[])
+"""
+
+
+@outside_only
+@pytest.mark.long
+@pytest.mark.parametrize("card", ["H200", "A100"])
+def test_kernels_compile_and_fit_shared_memory(card, tmp_path):
+    compile_for(card, CODE, {"beliefs_forward", "beliefs_backward"}, tmp_path)
+
+
 @pytest.mark.parametrize("engine", ["torch", "fused"])
-def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(draw, engine):
-    layer = layer_of()
-    x, weight = draw(N, F).requires_grad_(), draw(len(SRC)).abs().requires_grad_()
+def test_a_layer_and_its_gradients_are_those_of_loops_over_edges(draw, engine, device):
+    layer = layer_of().to(device)
+    x, weight = draw(N, F).to(device).requires_grad_(), draw(len(SRC)).abs().to(device).requires_grad_()
     with graphcaps.engine(engine):
         got, c = layer(GRAPH, x, weight, get_coupling=True)
     wanted, couplings = by_loops(layer, x, weight)
     torch.testing.assert_close(got, wanted)
     torch.testing.assert_close(c.squeeze(1), couplings)
-    slope, learned = draw(N, K, D), [x, weight, *layer.parameters()]
+    slope, learned = draw(N, K, D).to(device), [x, weight, *layer.parameters()]
     for ours, theirs in zip(*(torch.autograd.grad(out, learned, slope) for out in (got, wanted)), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_kernels_compute_what_torch_does_in_threads_for_graphs_of_a_batch(draw, monkeypatch):
-    """A capsule of 7 states in float32, messages of 0 and 1, a node without edges, and a hub."""
+@pytest.mark.parametrize(("dims", "caps"), [(7, 1), (1, 3)])
+def test_kernels_compute_what_torch_does_in_threads_for_graphs_of_a_batch(draw, device, dims, caps):
+    """Capsules in float32, messages of 0 and 1, a node without edges, and a hub."""
     torch.set_num_threads(2)
-    ends = torch.randint(60, (2, 300), generator=torch.Generator().manual_seed(0))
-    ends[0, :60] = 3
-    single = dgl.to_bidirected(dgl.graph(tuple(ends), num_nodes=61))
-    graph, layer = dgl.batch([single, GRAPH]), BeliefConv(None, 7, 1, allow_zero_in_degree=True)
+    ends = torch.randint(30, (2, 100), generator=torch.Generator().manual_seed(0))
+    ends[0, :30] = 3
+    single = dgl.to_bidirected(dgl.graph(tuple(ends), num_nodes=31))
+    graph, layer = dgl.batch([single, GRAPH]), BeliefConv(None, dims, caps, 3, allow_zero_in_degree=True).to(device)
     torch.nn.init.normal_(layer.beliefs.table, std=0.5)
-    z = draw(61 + N, 1, 7).float().masked_fill(torch.arange(61 + N).view(-1, 1, 1) % 5 == 0, 0)
-    z[::5, 0, 2] = 200.0
+    z = draw(31 + N, caps, dims).float().masked_fill(torch.arange(31 + N).view(-1, 1, 1) % 5 == 0, 0).to(device)
+    z[::5, 0, dims // 3] = 200.0
     results = []
     for name in ("torch", "fused"):
         with graphcaps.engine(name):
@@ -88,9 +125,15 @@ def test_kernels_compute_what_torch_does_in_threads_for_graphs_of_a_batch(draw, 
         results.append([h, c, layer.beliefs.unexplained, *slopes])
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert not torch.equal(layer(graph, z), h)  # for a small graph, engine auto takes torch, and else the kernels:
+
+
+def test_engine_auto_takes_kernels_for_large_graphs_and_they_state_what_they_cannot_do(draw, monkeypatch):
+    layer, z = BeliefConv(None, D, K), draw(N, K, D).float().requires_grad_()
+    with graphcaps.engine("fused"):
+        h = layer(GRAPH, z)
+    assert not torch.equal(layer(GRAPH, z), h)
     monkeypatch.setattr("graphcaps.beliefs.node_beliefs.WORTHWHILE", 1)
-    assert torch.equal(layer(graph, z), h)
+    assert torch.equal(layer(GRAPH, z), h)
     with pytest.raises(graphcaps.errors.GraphcapsError, match="second derivative: expected routing on engine torch"):
         torch.autograd.grad(h.sum(), z, create_graph=True)[0].sum().backward()
     with (

@@ -9,11 +9,13 @@ import pytest
 import torch
 from gpu_kernels import INTERPRETED, compile_for, device_of_kernels, outside_only, run_in_interpreter
 
-from graphcaps import LinearVotes, complete_graph, engine, route
+from graphcaps import LinearVotes, complete_graph, dgl, engine, route
 from graphcaps.algorithms.votes import GivenVotes, NodeVotes
+from graphcaps.beliefs import node_beliefs
 from graphcaps.errors import InputError
 from graphcaps.graph import links_of_graph
 from graphcaps.kernels import KernelError, dispatch
+from graphcaps.nn import BeliefConv
 from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
 
 
@@ -48,7 +50,8 @@ compile_layer(parts, dtype=torch.bfloat16)
 votes = torch.randn(128, 11520, 16, requires_grad=True)  # by image
 route(complete_graph(1152, 10), votes.transpose(0, 1), "spherical").v.sum().backward()
 """
-CASES = {"H200": ALL, "RTX 3090": MUCH_MEMORY, "MI300": "compile_layer(CapsuleLayer(64, 10, 8, 16))"}
+CASES = dict.fromkeys(("A100", "RTX 3090", "RTX 4090", "RTX 5090"), MUCH_MEMORY)
+CASES |= {"H200": ALL, "MI300": "compile_layer(CapsuleLayer(64, 10, 8, 16))"}
 
 
 @outside_only
@@ -183,7 +186,7 @@ def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error
     failing = out_of_resources()
     for name, value in {"on_gpu": lambda votes: True, "has_triton": lambda: True, "_failures": {}}.items():
         monkeypatch.setattr(dispatch, name, value)
-    for module, function in {"dense": "sums_on_complete", "nodes": "sums_by_node"}.items():
+    for module, function in {"dense": "sums_on_complete", "nodes": "sums_by_node", "beliefs": "exchange"}.items():
         monkeypatch.setitem(sys.modules, f"graphcaps.kernels.gpu.{module}", Mock(**{function: failing}))
     graph, u = complete_graph(4, 3), torch.randn(12, 2, 5)
     with engine("torch"):
@@ -196,6 +199,17 @@ def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error
             route(graph, votes)
     with pytest.warns(UserWarning, match="slower engine 'torch'"):
         route_nodes(links_of_graph(graph), NodeVotes(torch.randn(4, 2, 3)), Spherical(2))
+    monkeypatch.setattr("graphcaps.kernels.on_gpu", lambda z: True)
+    monkeypatch.setattr(node_beliefs, "WORTHWHILE", 1)
+    layer, pair, z = BeliefConv(None, 3, 2), dgl.graph(([0, 1], [1, 0])), torch.randn(2, 2, 3)
+    exact = layer(pair, z)  # engine auto doesn't use kernels for beliefs on a GPU yet
+    with engine("fused"), pytest.raises(KernelError, match="Required: 114688"):
+        layer(pair, z)
+    monkeypatch.setattr(node_beliefs, "ON_GPU", 1)
+    dispatch._failures.clear()
+    with pytest.warns(UserWarning, match="slower engine 'torch'"):
+        assert torch.equal(layer(pair, z), exact)
+    assert torch.equal(layer(pair, z), exact) and failing.call_count == 5
     failing.side_effect = torch.OutOfMemoryError("CUDA out of memory")
     with pytest.raises(torch.OutOfMemoryError):
         route(graph, u.half())

@@ -98,9 +98,11 @@ def doubts(model: Any, images: torch.Tensor, output: Any = None) -> list[tuple[D
     long, rank = ("long", "longest capsule") if hasattr(output, "lengths") else ("high", "highest score")
     ordinal = {1: "", 2: "second ", 3: "third "}
     ranks = [f"the {ordinal.get(n, f'{n}th ')}{rank} has" for n in (K, K + 1)]
-    few, many = ("nothing is", "two are") if K == 1 else (f"fewer than {K} are", f"more than {K} are")
+    few = "nothing is" if K == 1 else f"fewer than {K} are"
+    many = "two are" if K == 1 else f"more than {K} are"
     unlike = "the reconstruction is unlike the image: their correlation is"
-    begins, ends = (f"{few} {long}: {ranks[0]}", f"{many} {long}: {ranks[1]}", unlike), ("more", "less", "more")
+    begins = f"{few} as {long} as usual: {ranks[0]}", f"{many} {long}: {ranks[1]}", unlike
+    ends = "more", "less", "more"
     doubtful = [[Doubt("blank", BLANK_TEXT.format(gap))] if gap < BLANK else [] for gap in contrast.tolist()]
     for n, k in outside(evidence, model.limits).nonzero().tolist():
         if contrast[n] >= BLANK and not (k == 0 and K > 1 and _fewer(output.scores[n].topk(K).values, model.limits)):

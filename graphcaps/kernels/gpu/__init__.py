@@ -1,1 +1,1 @@
-"""Routing on a GPU, by kernels that Triton compiles."""
+"""Routing and beliefs on a GPU, by kernels that Triton compiles."""

@@ -42,7 +42,9 @@ def capsules_at(index, S: tl.constexpr):
 
 @triton.jit
 def load(x, where):
-    return tl.load(x + where[0], where[1], 0.0).to(tl.float32)
+    """Load a block. It is at least as precise as float32."""
+    block = tl.load(x + where[0], where[1], 0.0)
+    return block if x.dtype.element_ty == tl.float64 else block.to(tl.float32)
 
 
 @triton.jit
@@ -93,10 +95,12 @@ def products(u_hat, x, x_of_all, skip, rows, edge, S: tl.constexpr):
 
 
 @triton.jit
-def softmax(b, S: tl.constexpr):
-    b = tl.where(tl.arange(0, S.PADDED_K)[None, :] < S.K, b, float("-inf"))
-    raised = tl.exp(b - tl.max(b, 1)[:, None])
-    return raised / tl.sum(raised, 1)[:, None]
+def softmax(b, SIZE: tl.constexpr):
+    """Return the softmax over the first SIZE numbers of the last axis."""
+    axis: tl.constexpr = len(b.shape) - 1
+    b = tl.where(tl.arange(0, b.shape[axis]) < SIZE, b, float("-inf"))
+    raised = tl.exp(b - tl.expand_dims(tl.max(b, axis), axis))
+    return raised / tl.expand_dims(tl.sum(raised, axis), axis)
 
 
 @triton.jit
@@ -115,7 +119,7 @@ def sum_rows(rows, begin, end, S: tl.constexpr, w, w_of_all=None, ds=None, ds_of
             x = tl.zeros_like(tl.sum(u_hat, 2)) + 1 / S.K
             squares += 0.0 if S.ADDS else tl.sum(tl.sum(u_hat * u_hat, 2), 0)[None]
         else:
-            x = softmax(products(u_hat, w, w_of_all, 0, rows, edge, S), S)
+            x = softmax(products(u_hat, w, w_of_all, 0, rows, edge, S), S.K)
         if coupling is not None:
             store(coupling, numbers_at(eid, S), x)
         if ds is not None:
@@ -137,7 +141,7 @@ def votes_gradient(rows, begin, end, ws, w_of_all, dss, ds_of_all, hubs, bend, d
         u_hat = scaled(votes, rows, eid, S)
         change = dss[0] / S.K + (tl.zeros_like(votes) if S.ADDS else bend[:, :, None] * u_hat)
         for r in tl.static_range(1, R):
-            c = softmax(products(u_hat, ws[r - 1], w_of_all, (r - 1) * hubs, rows, edge, S), S)
+            c = softmax(products(u_hat, ws[r - 1], w_of_all, (r - 1) * hubs, rows, edge, S), S.K)
             dc = products(u_hat, dss[r], ds_of_all, r * hubs, rows, edge, S)
             db = c * (dc - tl.sum(c * dc, 1)[:, None])
             change += c[:, :, None] * dss[r] + db[:, :, None] * ws[r - 1]

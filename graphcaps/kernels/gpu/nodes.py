@@ -76,16 +76,16 @@ def sums_by_node(links: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupl
 
 @dataclass(frozen=True)
 class Sizes:
-    """The constants of a kernel."""
+    """The constants of a kernel. Those with a default are routing's."""
 
     K: int
     D: int
     PADDED_K: int
     PADDED_D: int
     ROWS: int  # rows at a time
-    SEGMENT: int  # edges
-    ADDS: bool  # without kappa: squash(s) is added to the w before
-    ATOMIC: bool  # whether edges with the same source add their gradients up
+    SEGMENT: int = 0  # edges
+    ADDS: bool = False  # without kappa: squash(s) is added to the w before
+    ATOMIC: bool = False  # whether edges with the same source add their gradients up
 
 
 class _Call(NamedTuple):
