@@ -145,8 +145,8 @@ class NodeCapsules(nn.Module):
         """
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
         self._check(links, feat, edge_weight, edge_feat, target)
-        power = self._power(links, feat, edge_feat) if self.normalise else None
         votes = self._votes(links, feat, edge_weight, edge_feat, prior)  # z_u = x_u W
+        power = self._power(links, feat, edge_feat) if self.normalise else None
         if self.squash_output and self.weight_target is None:
             votes = replace(votes, finish=Finish(power, self.bias))
         s, c, capsules = route_nodes(links, votes, self.routing, self.mutual, coupling)  # s_v = sum of c_e z_u
