@@ -23,7 +23,7 @@ from .algorithms.spherical import Spherical
 from .algorithms.uniform import Uniform
 from .algorithms.votes import GivenVotes, LinearVotes, MatrixVotes, NodeVotes, Votes, as_votes
 from .engines import REQUESTED, choose, engine
-from .engines.nodes import NodeEdges, NodeSums
+from .engines.nodes import NodeEdges
 from .errors import GraphcapsError, check_tensor, expect, min_max, warn, warn_of_nan
 from .functional import at_least_float32
 from .graph import Links, check_graph, links_of_graph
@@ -191,7 +191,7 @@ def dynamic_routing(
 
 def route_nodes(
     links: Links, votes: NodeVotes, routing: Routing, mutual: bool = False, coupling: bool = False
-) -> NodeSums:
+) -> kernels.Sums:
     """Route along the edges of a graph to the K capsules of each node. Each softmax is over the K votes on one edge.
 
     Args:
@@ -213,8 +213,7 @@ def route_nodes(
     reason = "couplings of single iterations, for an observer" if watched() else kernels.needs(links, votes, rule)
     if requested in ("auto", "fused") and not reason and rule is not None:
         try:
-            s, c, _ = kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
-            return NodeSums(s, c)
+            return kernels.sums(links, votes, rule, mutual=mutual, coupling=coupling)
         except kernels.KernelError as error:
             go_on_without(error)
     if requested in ("auto", "torch") or links.traced or is_tracing():
@@ -231,13 +230,13 @@ def route_nodes(
     return result
 
 
-def _route_expanded(links: Links, votes: NodeVotes, routing: Routing, coupling: bool) -> NodeSums:
+def _route_expanded(links: Links, votes: NodeVotes, routing: Routing, coupling: bool) -> kernels.Sums:
     """Route as two layers of capsules: each edge is a child that votes for the K capsules of its parent."""
     u_hat = at_least_float32(votes.build(links)).movedim(-2, 1).flatten(0, 1)  # (E * K, *, D)
     prior = None if votes.prior is None else votes.prior.movedim(-1, 1).flatten(0, 1)
     parents = route_links(links.expand(votes.num_caps), as_votes(u_hat), routing, prior=prior, coupling=coupling)
     s, c = parents.pose.unflatten(0, (-1, votes.num_caps)), parents.coupling
-    return NodeSums(s.movedim(1, -2), None if c is None else c.unflatten(0, (-1, votes.num_caps)).movedim(1, -1))
+    return kernels.Sums(s.movedim(1, -2), None if c is None else c.unflatten(0, (-1, votes.num_caps)).movedim(1, -1))
 
 
 def choose_engine(graph: DGLGraph, votes: torch.Tensor | Votes, routing: Routing | str = "dynamic") -> str:

@@ -75,9 +75,10 @@ def compile_for(card: str, code: str, kernels: set[str], cache: Path) -> None:
 
 
 def device_of_kernels(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return "cuda", or "cpu" in the interpreter; skip elsewhere. Memory that isn't initialised holds NaN."""
+    """Return "cuda", or "cpu" in the interpreter, whose kernels then route; skip elsewhere. New memory holds NaN."""
     if not INTERPRETED and not torch.cuda.is_available():
         pytest.skip("torch sees no CUDA device; the interpreter runs this test in its own process")
+    monkeypatch.setattr("graphcaps.kernels.dispatch.on_gpu", lambda votes: True)
 
     def poisoned(make):
         def with_nan(*arguments, **options):

@@ -27,7 +27,7 @@ class Rule(NamedTuple):
     """The number of passes over the votes."""
     kind: Literal["capsules", "directions", "sums"] = "capsules"
     kappa: Tensor | None = None
-    """The concentration of ``directions``, () or (J,), > 0."""
+    """The concentration of ``directions``, () > 0."""
 
     @property
     def adds(self) -> bool:

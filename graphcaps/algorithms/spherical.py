@@ -60,7 +60,8 @@ class Spherical(Routing):
     @property
     def kappa(self) -> Tensor:
         """The current concentration, () > 0."""
-        return (self.rate * self.exponent.view(())).exp()
+        exponent = self.exponent.view(())
+        return (exponent if self.rate == 1 else self.rate * exponent).exp()
 
     def forward(self, edges: Edges, votes: Any, prior: Tensor, activation: Tensor | None = None) -> Parents:
         if self.iterations > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -192,6 +192,13 @@ class MatrixVotes(Votes):
         return LinearVotes(self.u.unflatten(-1, (4, 4)), self.weight, self.index)
 
 
+class Finish(NamedTuple):
+    """How a layer finishes the sums s of a node: squash(s K / in-degree / f + bias)."""
+
+    power: Tensor | None  # (N_src,), or with ``per_edge`` (E,): f^2 is its mean over the in-edges; None if f is 1
+    bias: Tensor | None  # (K, D)
+
+
 @dataclass(frozen=True)
 class NodeVotes(Votes):
     """Votes along edges e = (u, v): node u gives capsule k of v the vote w_ek z_uk. Layers make them, unchecked.
@@ -202,11 +209,13 @@ class NodeVotes(Votes):
         scale: w, the factors of the votes, (E, *, K) or broadcastable with it, or None for 1.
         per_edge: whether each edge has its own votes.
         prior: logits (E, *, K) that are added to b, or None.
+        finish: what kernels may do with the sums, or None.
     """
 
     scale: Tensor | None = None
     per_edge: bool = False
     prior: Tensor | None = None
+    finish: Finish | None = None
 
     @property
     def num_caps(self) -> int:

@@ -1,7 +1,6 @@
 """Routing between the capsules of nodes by torch, on any device. Each softmax is over the K votes along an edge."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -10,16 +9,8 @@ from ..algorithms.observers import observer_on_nodes
 from ..algorithms.votes import NodeVotes
 from ..functional import at_least_float32
 from ..graph import Links
+from ..kernels import Sums
 from .edges import AlignedEdges
-
-
-class NodeSums(NamedTuple):
-    """The result of a routing among nodes."""
-
-    s: Tensor
-    """(N_dst, *, K, D), the last sums, not squashed."""
-    coupling: Tensor | None
-    """(E, *, K), the last couplings, detached; None unless requested."""
 
 
 class NodeEdges(AlignedEdges):
@@ -33,12 +24,12 @@ class NodeEdges(AlignedEdges):
         self.reverse = links.reverse if mutual else None
         self.observer = observer_on_nodes(links, votes.num_caps)
 
-    def sums(self, routing: Routing, coupling: bool) -> NodeSums:
+    def sums(self, routing: Routing, coupling: bool) -> Sums:
         """Route by the routing's ``forward``, as ``kernels.sums`` does by its rule."""
         u_hat = replace(self.votes, u=at_least_float32(self.votes.u)).build(self.links)
         prior = u_hat.new_zeros(u_hat.shape[:-1]) if self.votes.prior is None else self.votes.prior.to(u_hat.dtype)
         parents = self.run(routing, u_hat, prior)
-        return NodeSums(parents.pose, parents.coupling.detach() if coupling and parents.coupling is not None else None)
+        return Sums(parents.pose, parents.coupling.detach() if coupling and parents.coupling is not None else None)
 
     def agreement(self, u_hat: Tensor, v: Tensor) -> Tensor:
         products = super().agreement(u_hat, v)

@@ -1,5 +1,5 @@
 """Kernels for whole iterations: Numba on a CPU, Triton on a GPU. The rest of graphcaps calls the functions here."""
 
-from .dispatch import KernelError, exchange, needs, needs_for_beliefs, on_gpu, prepare, sums
+from .dispatch import KernelError, Sums, exchange, needs, needs_for_beliefs, on_gpu, prepare, sums
 
-__all__ = ["KernelError", "exchange", "needs", "needs_for_beliefs", "on_gpu", "prepare", "sums"]
+__all__ = ["KernelError", "Sums", "exchange", "needs", "needs_for_beliefs", "on_gpu", "prepare", "sums"]

@@ -41,7 +41,7 @@ class Sums(NamedTuple):
     coupling: Tensor | None
     """The last couplings in edge order, (E, *) or of nodes (E, K), detached; None unless wanted."""
     v: Tensor | None = None
-    """squash(s), if the kernels compute it."""
+    """squash(s), or of nodes what ``NodeVotes.finish`` describes, if the kernels compute it."""
 
 
 def needs(links: Links, votes: Votes, rule: Rule | None) -> str:
@@ -140,7 +140,7 @@ def sums(
                 from .gpu.nodes import sums_by_node
             else:
                 from .cpu.by_node import sums_by_node
-            return Sums(*sums_by_node(links, votes, rule, mutual, coupling))
+            return sums_by_node(links, votes, rule, mutual, coupling)
         assert prior is not None
         if is_cuda:
             from .gpu.dense import sums_on_complete

@@ -1,7 +1,7 @@
 """Capsules on the nodes of a graph: the code that the layers for DGL and PyTorch Geometric share."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..algorithms.by_name import ROUTINGS, as_routing
-from ..algorithms.votes import NodeVotes
+from ..algorithms.votes import Finish, NodeVotes
 from ..errors import check_tensor, check_whole, expect, required, warn, warn_of_nan
 from ..functional import at_least_float32, per_root, scaled, squash_scaled, with_length
 from ..graph import Links
@@ -146,13 +146,11 @@ class NodeCapsules(nn.Module):
         edge_feat = edge_feat[:, None] if edge_feat is not None and edge_feat.dim() == 1 else edge_feat
         self._check(links, feat, edge_weight, edge_feat, target)
         votes = self._votes(links, feat, edge_weight, edge_feat, prior)  # z_u = x_u W
-        routed = route_nodes(links, votes, self.routing, self.mutual, coupling)  # s_v = sum over in-edges of c_e z_u
-        s, c, scale = routed.s, routed.coupling, self._scale(links, feat, edge_feat, routed.s)
-        if self.weight_target is not None and target is not None:
-            s = scaled(s, *scale)[0] + self._residual(target, self.weight_target).to(s.dtype)  # s + x_v R / f'
-            scale = None, None
-        biased = s, *scale, self.bias  # s K / in-degree / f + bias
-        capsules = squash_scaled(*biased) if self.squash_output else scaled(*biased)[0]
+        power = self._power(links, feat, edge_feat) if self.normalise else None
+        if self.squash_output and self.weight_target is None:
+            votes = replace(votes, finish=Finish(power, self.bias))
+        s, c, capsules = route_nodes(links, votes, self.routing, self.mutual, coupling)  # s_v = sum of c_e z_u
+        capsules = self._finished(links, s, power, target) if capsules is None else capsules
         warn_of_nan(capsules, **{self.names.feat: feat, "edge_weight": edge_weight, self.names.edge_feat: edge_feat})
         return capsules.to(self.weight.dtype), None if c is None else c.unsqueeze(-2)
 
@@ -173,23 +171,31 @@ class NodeCapsules(nn.Module):
             prior = self._logits(prior, links, z)
         return NodeVotes(z, scale, self.weight_edge is not None, prior)
 
-    def _scale(
-        self, links: Links, feat: Tensor, edge_feat: Tensor | None, s: Tensor
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """K / in-degree, (N_dst, 1, ...) with the dims of s; and if results are normalised ``_mean_square``."""
-        factor = spread(of_degrees(links, s.dtype, self.num_caps), s.dim())
-        return factor, self._mean_square(feat, edge_feat, links) if self.normalise else None
+    def _finished(self, links: Links, s: Tensor, power: Tensor | None, target: Tensor | None) -> Tensor:
+        """Return squash(s K / in-degree / f + bias), with the residual before the squash."""
+        mean = None if power is None else self._mean(links, power)
+        scale: Any = spread(of_degrees(links, s.dtype, self.num_caps), s.dim()), mean
+        if self.weight_target is not None and target is not None:
+            s = scaled(s, *scale)[0] + self._residual(target, self.weight_target).to(s.dtype)  # s + x_v R / f'
+            scale = None, None
+        biased = s, *scale, self.bias
+        return squash_scaled(*biased) if self.squash_output else scaled(*biased)[0]
 
     def _residual(self, target: Tensor, weight: Tensor) -> Tensor:
         own = multiply(target, weight)  # (N_dst, *, K, D)
         return own * per_root(mean_square(target))[..., None, None] if self.normalise_residual else own
 
-    def _mean_square(self, feat: Tensor, edge_feat: Tensor | None, links: Links) -> Tensor:
-        """The mean square of the features of a node's in-edges, (N_dst, *)."""
-        power = mean_square(feat).index_select(0, links.src)  # (E, *)
+    def _power(self, links: Links, feat: Tensor, edge_feat: Tensor | None) -> Tensor:
+        """The mean squares of features, (N_src, *), or with features of edges (E, *)."""
+        power = mean_square(feat)
         if edge_feat is not None:
             own, more = feat.shape[-1], squares(edge_feat).sum(-1)
-            power = (own * power + spread(more, power.dim())) / (own + edge_feat.shape[-1])
+            power = (own * power.index_select(0, links.src) + spread(more, power.dim())) / (own + edge_feat.shape[-1])
+        return power
+
+    def _mean(self, links: Links, power: Tensor) -> Tensor:
+        """The mean of ``power`` over a node's in-edges, (N_dst, *)."""
+        power = power if self.weight_edge is not None else power.index_select(0, links.src)  # (E, *)
         total = power.new_zeros(links.num_parents, *power.shape[1:]).index_add(0, links.dst, power)
         return total / spread(of_degrees(links, total.dtype), total.dim())
 

@@ -64,8 +64,6 @@ def test_every_kernel_compiles_for_this_card_and_fits_its_shared_memory(card, tm
 @pytest.fixture
 def device(monkeypatch):
     """The device on which the engine named fused is Triton's; memory that torch allocates there starts as NaN."""
-    if INTERPRETED:
-        monkeypatch.setattr(dispatch, "on_gpu", lambda votes: True)
     with engine("fused"):
         yield device_of_kernels(monkeypatch)
 

@@ -19,6 +19,7 @@ from ...algorithms.rule import Rule
 from ...algorithms.votes import NodeVotes
 from ...functional import at_least_float32
 from ...graph import Links
+from ..dispatch import Sums
 from ..operators import operator
 from .arguments import Kept, Slopes
 from .kernels_by_node import nodes_backward, nodes_forward
@@ -40,9 +41,7 @@ class Rows(NamedTuple):
     D: tuple[None, ...]
 
 
-def sums_by_node(
-    links: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool
-) -> tuple[Tensor, Tensor | None]:
+def sums_by_node(links: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool) -> Sums:
     """Return the last s (N, K, D) and, with ``coupling``, the last couplings (E, K), detached.
 
     Votes have no trailing dims. With ``mutual``, there is no prior.
@@ -53,13 +52,13 @@ def sums_by_node(
         # DistributedDataParallel waits for a gradient, zero here, of each parameter.
         nothing = sum(x.sum() for x in (z, scale, kappa, prior) if x is not None) * 0
         s = nothing + z.new_zeros(links.num_parents, votes.num_caps, votes.dim)
-        return s, z.new_zeros(numbers) if coupling else None
+        return Sums(s, z.new_zeros(numbers) if coupling else None)
     per_node = (z.new_zeros(()) if kappa is None else kappa.to(z.dtype)).expand(links.num_parents, votes.num_caps)
     scale = None if scale is None else scale.to(z.dtype).expand(numbers)
     prior = None if prior is None else prior.to(z.dtype)
     settings = votes.per_edge, rule.iterations, rule.adds, mutual, coupling, torch.is_grad_enabled()
     s, c = route_by_node(z, scale, prior, per_node, *links.by_parent(mutual), settings=settings)
-    return s, c if coupling else None
+    return Sums(s, c if coupling else None)
 
 
 class _Call(NamedTuple):

@@ -11,16 +11,17 @@ import triton.language as tl
 
 from .kernels_rule import LEAST_SQUARE, next_query, next_query_backward
 
+EDGES = tl.constexpr(128)  # `finish_node` reads this many edges at a time
+
 
 class Rows(NamedTuple):
-    """Votes, and edges sorted by destination. The arrays of the reverse edges and src are None without ``mutual``."""
+    """Votes, and edges sorted by destination. ``reverse`` and src are None without ``mutual``."""
 
     z: tl.tensor  # (N, K, D) or (E, K, D), the votes without their factors
     scale: tl.tensor  # (E, K) in the graph's order, or None
     source: tl.tensor  # (E,): the row of edge e in z
     eid: tl.tensor  # (E,): the number of the edge in the graph
-    back_source: tl.tensor
-    back_eid: tl.tensor
+    reverse: tl.tensor  # (E,): the place of the reverse edge
     src: tl.tensor  # (E,): the node at which the edge starts
 
 
@@ -85,8 +86,9 @@ def products(u_hat, x, x_of_all, skip, rows, edge, S: tl.constexpr):
     """
     result = tl.sum(u_hat * x, 2)
     if rows.src is not None:
-        votes = load(rows.z, capsules_at(load_index(rows.back_source, edge), S))
-        votes = scaled(votes, rows, load_index(rows.back_eid, edge), S)
+        back = load_index(rows.reverse, edge)
+        votes = load(rows.z, capsules_at(load_index(rows.source, back), S))
+        votes = scaled(votes, rows, load_index(rows.eid, back), S)
         src = tl.load(rows.src + edge, edge >= 0, 0)
         result += tl.sum(votes * load(x_of_all, capsules_at(skip + src, S)), 2)
     return result
@@ -102,37 +104,29 @@ def softmax(b, SIZE: tl.constexpr):
 
 
 @triton.jit
-def sum_votes(rows, begin, end, S: tl.constexpr):
-    """Return s (1, K, D) of the first iteration, in which all couplings are equal, and the sum of |u_hat|^2 (1, K)."""
-    total, squares = zeros(S), tl.sum(zeros(S), 2)
-    for at in range(begin, end, S.ROWS):
-        _, source, eid = rows_at(rows, at, end, S)
-        u_hat = scaled(load(rows.z, capsules_at(source, S)), rows, eid, S)
-        total += tl.sum(u_hat, 0)[None]
-        if not S.ADDS:
-            squares += tl.sum(tl.sum(u_hat * u_hat, 2), 0)[None]
-    return total / S.K, squares
-
-
-@triton.jit
 def sum_rows(rows, begin, end, S: tl.constexpr, w, w_of_all=None, ds=None, ds_of_all=None, coupling=None):
-    """Return s (1, K, D) of the rows begin:end, the sum of the votes times their couplings.
+    """Return s (1, K, D) of the rows begin:end, the sum of the votes times their couplings, and the sum of |u_hat|^2.
 
-    With ds, the factors are the gradients of the logits instead of the couplings, so the sum is the gradient of w.
+    Without w, as in the first iteration, all couplings are equal. The sum of |u_hat|^2 (1, K) is zero in the others.
+    With ds, the factors are the gradients of the logits instead of the couplings, so s is the gradient of w.
     ``coupling`` is None, or receives the couplings in the graph's order.
     """
-    total = zeros(S)
+    total, squares = zeros(S), tl.sum(zeros(S), 2)
     for at in range(begin, end, S.ROWS):
         edge, source, eid = rows_at(rows, at, end, S)
         u_hat = scaled(load(rows.z, capsules_at(source, S)), rows, eid, S)
-        x = softmax(products(u_hat, w, w_of_all, 0, rows, edge, S), S.K)
+        if w is None:
+            x = tl.zeros_like(tl.sum(u_hat, 2)) + 1 / S.K
+            squares += 0.0 if S.ADDS else tl.sum(tl.sum(u_hat * u_hat, 2), 0)[None]
+        else:
+            x = softmax(products(u_hat, w, w_of_all, 0, rows, edge, S), S.K)
         if coupling is not None:
             store(coupling, numbers_at(eid, S), x)
         if ds is not None:
             dc = products(u_hat, ds, ds_of_all, 0, rows, edge, S)
             x = x * (dc - tl.sum(x * dc, 1)[:, None])
         total += tl.sum(x[:, :, None] * u_hat, 0)[None]
-    return total
+    return total, squares
 
 
 @triton.jit
@@ -168,78 +162,54 @@ def rows_of(node, ptr, S: tl.constexpr):
 
 
 @triton.jit
-def ratio_of(ratio, node, S: tl.constexpr):
-    """Return kappa / rho of a node (1, K), or 0 if routing has no kappa."""
-    return 0.0 if S.ADDS else load(ratio, numbers_at(node, S))
-
-
-@triton.jit
-def new_ratio(ratio, node, squares, count, kappa, S: tl.constexpr):
-    """Compute and store kappa / rho of a node that has ``count`` votes. Return it, or 0 if routing has no kappa."""
-    if S.ADDS:
-        return 0.0
-    else:
-        mean = squares / tl.maximum(count, 1)
-        per_rho = load(kappa, numbers_at(0 * node, S)) * tl.rsqrt(mean) + 0 * mean  # NaN if a square overflowed
-        of_node = tl.where(mean > LEAST_SQUARE, per_rho, 0.0)
-        store(ratio, numbers_at(node, S), of_node)
-        return of_node
-
-
-@triton.jit
-def bend_of(slope, of_node, count, kappa, node, S: tl.constexpr):
-    """Return ``votes_gradient``'s bend: minus the gradient of kappa / rho, times that ratio / the sum of |u_hat|^2."""
-    if S.ADDS:
-        return 0.0
-    else:
-        share = of_node / load(kappa, numbers_at(0 * node, S))  # 1 / rho
-        return -slope * of_node * share * share / tl.maximum(count, 1)
+def per_root(total, count):
+    """Return 1 / the root of a mean: 0 if that counts as zero, and NaN if it is infinite because squares overflowed."""
+    mean = total / count
+    return tl.where(mean > LEAST_SQUARE, tl.rsqrt(mean) + 0 * mean, 0.0)
 
 
 @triton.jit
 def route_node(
-    z, scale, source, eid, ptr, kappa, ratio, R: tl.constexpr, S: tl.constexpr,
+    z, scale, source, eid, ptr, kappa, R: tl.constexpr, S: tl.constexpr,
     sums=None, coupling=None, grad=None, dz=None, dscale=None, slopes=None,
 ):  # fmt: skip
     """Run all iterations of a node. With ``grad``, run all but the last one, then the backward pass. Skip hubs."""
-    node, rows = tl.program_id(0), Rows(z, scale, source, eid, None, None, None)
+    node, rows = tl.program_id(0), Rows(z, scale, source, eid, None, None)
     begin, end = rows_of(node, ptr, S)
     if end - begin > S.SEGMENT:
         return
-    here, ws, ss = node + tl.arange(0, 1), (), ()
-    s, squares = sum_votes(rows, begin, end, S)
-    of_node = new_ratio(ratio, here, squares, end - begin, kappa, S) if grad is None else ratio_of(ratio, here, S)
-    w = tl.zeros_like(s)
+    here, ws, ss, strength = node + tl.arange(0, 1), (), (), 0.0 if S.ADDS else tl.load(kappa)
+    s, squares = sum_rows(rows, begin, end, S, None)
+    w, per_rho = tl.zeros_like(s), per_root(squares, end - begin)
     for r in tl.static_range(1, R):
-        w = next_query(s, w, of_node, S.ADDS)
+        w = next_query(s, w, strength * per_rho, S.ADDS)
         ws, ss = ws + (w,), ss + (s,)
         if r < R - 1 or grad is None:
-            s = sum_rows(rows, begin, end, S, w, coupling=coupling if r == R - 1 else None)
+            s, _ = sum_rows(rows, begin, end, S, w, coupling=coupling if r == R - 1 else None)
     if grad is None:
         store(sums, capsules_at(here, S), s)
     else:
         ds, dw, slope = load(grad, capsules_at(here, S)), tl.zeros_like(s), tl.zeros_like(squares)
         dss = (ds,)
         for r in tl.static_range(R - 1, 0, -1):
-            change = sum_rows(rows, begin, end, S, ws[r - 1], ds=ds)
+            change, _ = sum_rows(rows, begin, end, S, ws[r - 1], ds=ds)
             dw = dw + change if S.ADDS else change
-            ds, along = next_query_backward(ss[r - 1], dw, of_node, S.ADDS)
-            slope += along
+            ds, along = next_query_backward(ss[r - 1], dw, strength * per_rho, S.ADDS)
+            slope += along * per_rho
             dss = (ds,) + dss
-        if not S.ADDS:
-            store(slopes, numbers_at(here, S), slope)
-        bend = bend_of(slope, of_node, end - begin, kappa, here, S)
+        store(slopes, numbers_at(here, S), slope)
+        bend = -slope * strength * per_rho * per_rho / (end - begin)
         votes_gradient(rows, begin, end, ws, None, dss, None, 0, bend, dz, dscale, R, S)
 
 
 @triton.jit
 def route_segment(
-    z, scale, source, eid, back_source, back_eid, src, ptr, kappa, ratio, hubs, first, hub_of, sums, squares, num_hubs,
+    z, scale, source, eid, reverse, src, ptr, kappa, hubs, first, hub_of, sums, squares, per_rho, num_hubs,
     R: tl.constexpr, S: tl.constexpr, w=None, ds=None, coupling=None, BACK: tl.constexpr = False, dz=None, dscale=None,
     slopes=None,
 ):  # fmt: skip
     """Sum the votes of a segment, which is a part of a hub's rows; or with BACK run `votes_gradient`."""
-    segment, rows = tl.program_id(0), Rows(z, scale, source, eid, back_source, back_eid, src)
+    segment, rows = tl.program_id(0), Rows(z, scale, source, eid, reverse, src)
     hub = tl.load(hub_of + segment)
     node, here, ws, dss = tl.load(hubs + hub), hub + tl.arange(0, 1), (), ()
     start, end = rows_of(node, ptr, S)
@@ -249,28 +219,26 @@ def route_segment(
         for r in tl.static_range(0, R):
             ws = ws + (load(w, capsules_at(here + r * num_hubs, S)),) if r < R - 1 else ws
             dss = dss + (load(ds, capsules_at(here + r * num_hubs, S)),)
-        nodes = node + tl.arange(0, 1)
-        bend = bend_of(ratio_of(slopes, nodes, S), ratio_of(ratio, nodes, S), end - start, kappa, nodes, S)
+        slope, share = load(slopes, numbers_at(node + tl.arange(0, 1), S)), load(per_rho, numbers_at(here, S))
+        bend = 0.0 if S.ADDS else -slope * tl.load(kappa) * share * share / (end - start)
         votes_gradient(rows, begin, until, ws, w, dss, ds, num_hubs, bend, dz, dscale, R, S)
-    elif w is None:
-        total, of_segment = sum_votes(rows, begin, until, S)
-        store(sums, capsules_at(segment + tl.arange(0, 1), S), total)
-        if not S.ADDS:
-            store(squares, numbers_at(segment + tl.arange(0, 1), S), of_segment)
     else:
+        w_here = None if w is None else load(w, capsules_at(here, S))
         ds_here = None if ds is None else load(ds, capsules_at(here, S))
-        total = sum_rows(rows, begin, until, S, load(w, capsules_at(here, S)), w, ds_here, ds, coupling)
+        total, of_segment = sum_rows(rows, begin, until, S, w_here, w, ds_here, ds, coupling)
         store(sums, capsules_at(segment + tl.arange(0, 1), S), total)
+        if w is None and not S.ADDS:
+            store(squares, numbers_at(segment + tl.arange(0, 1), S), of_segment)
 
 
 @triton.jit
 def finish_hub(
-    sums, squares, hubs, first, ptr, kappa, ratio, S: tl.constexpr,
+    ptr, kappa, hubs, first, sums, squares, per_rho, S: tl.constexpr,
     s=None, w=None, w_after=None, result=None, dw=None, ds=None, slopes=None,
 ):  # fmt: skip
     """Add up a hub's segments in a fixed order. Then compute w from s, or with ``dw`` the gradient of the s before w.
 
-    The first iteration also stores the hub's kappa / rho. The last one stores s in ``result`` instead.
+    The first iteration also stores the hub's 1 / rho. The last one stores s in ``result`` instead.
     """
     hub = tl.program_id(0)
     here, node, last = hub + tl.arange(0, 1), tl.load(hubs + hub) + tl.arange(0, 1), tl.load(first + hub + 1)
@@ -283,20 +251,50 @@ def finish_hub(
             of_hub += tl.sum(load(squares, numbers_at(segment, S)), 0)[None]
     if w is None and dw is None:
         begin, end = rows_of(tl.load(hubs + hub), ptr, S)
-        of_node = new_ratio(ratio, node, of_hub, end - begin, kappa, S)
+        share = per_root(of_hub, end - begin)
+        store(per_rho, numbers_at(here, S), share)
     else:
-        of_node = ratio_of(ratio, node, S)
+        share = load(per_rho, numbers_at(here, S))
+    ratio = 0.0 if S.ADDS else tl.load(kappa) * share
     if result is not None:
         store(result, capsules_at(node, S), total)
     elif dw is None:
         store(s, capsules_at(here, S), total)
         before = tl.zeros_like(total) if w is None else load(w, capsules_at(here, S))
-        store(w_after, capsules_at(here, S), next_query(total, before, of_node, S.ADDS))
+        store(w_after, capsules_at(here, S), next_query(total, before, ratio, S.ADDS))
     else:
         if S.ADDS:
             total += load(dw, capsules_at(here, S))
             store(dw, capsules_at(here, S), total)
-        change, along = next_query_backward(load(s, capsules_at(here, S)), total, of_node, S.ADDS)
+        change, along = next_query_backward(load(s, capsules_at(here, S)), total, ratio, S.ADDS)
         store(ds, capsules_at(here, S), change)
-        if not S.ADDS:
-            store(slopes, numbers_at(node, S), along + load(slopes, numbers_at(node, S)))
+        store(slopes, numbers_at(node, S), load(slopes, numbers_at(node, S)) + along * share)
+
+
+@triton.jit
+def finish_node(source, ptr, power, bias, S: tl.constexpr, s=None, v=None, grad=None, ds=None, dy=None, dpower=None):
+    """Store v = squash(y), where y = s K / in-degree / f + bias, and f^2 is the mean of ``power`` over the in-edges.
+
+    With ``grad``, the gradient of v, store those of s and y, and add that of ``power`` up unless dpower is None.
+    """
+    node, edges, total = tl.program_id(0), tl.arange(0, EDGES), tl.zeros((EDGES,), tl.float32)
+    begin, end = rows_of(node, ptr, S)
+    here, count, per_f = capsules_at(node + tl.arange(0, 1), S), tl.maximum(end - begin, 1), 1.0
+    if power is not None:
+        for at in range(begin, end, EDGES):
+            row = load_index(source, tl.where(at + edges < end, at + edges, -1))
+            total += tl.load(power + row, row >= 0, 0.0)
+        per_f = per_root(tl.sum(total, 0), count)
+    x, factor = load(s, here), per_f * S.K / count
+    y = x * factor + (0.0 if bias is None else load(bias, capsules_at(tl.arange(0, 1), S)))
+    if grad is None:
+        store(v, here, next_query(y, 0.0, 0.0, True))
+    else:
+        slope, _ = next_query_backward(y, load(grad, here), 0.0, True)
+        store(ds, here, slope * factor)
+        store(dy, here, slope)
+        if dpower is not None:
+            change = -0.5 * tl.sum(slope * x) * factor * per_f * per_f / count
+            for at in range(begin, end, EDGES):
+                row = load_index(source, tl.where(at + edges < end, at + edges, -1))
+                tl.atomic_add(dpower + row, change + 0 * total, row >= 0, sem="relaxed")

@@ -2,7 +2,7 @@
 
 Without ``mutual``, one program runs all iterations of a node; another one recomputes them for the gradient. The rows of
 a hub, a node of more than SEGMENT in-edges, are cut into segments: each iteration is a launch that sums the votes of
-each segment, and one that adds up a hub's segments and computes its next w.
+each segment, and one that adds up a hub's segments and computes its next w. A last launch, `finish_node`, squashes.
 
 With ``mutual``, b_e = <u_hat_e, w_v> + <u_hat_e', w_u> on edge e = (u, v) with the reverse e'. That takes the w of both
 nodes, so all nodes are treated as hubs. Both directions of an edge have the same couplings; so db_e + db_e' follows in
@@ -20,21 +20,12 @@ from torch import Tensor
 
 from ...algorithms.rule import Rule
 from ...algorithms.votes import NodeVotes
-from ...graph.links import Links, kept
+from ...graph.links import ByParent, Links, kept
+from ..dispatch import Sums
 from ..operators import new_results, operator, or_none
 from . import kernels_nodes as kernels
 
 SEGMENT = 128
-
-
-class EdgesByNode(NamedTuple):
-    """A graph's edges sorted by destination."""
-
-    ptr: Tensor  # (N + 1,): the edges of node v are ptr[v]:ptr[v + 1]
-    src: Tensor  # (E,): the source of each edge
-    eid: Tensor  # (E,): the number of each edge in the graph
-    dst: Tensor  # (E,): the destination of each edge, or empty without ``mutual``
-    back_eid: Tensor  # (E,): the number of each edge's reverse, or empty without ``mutual``
 
 
 class Hubs(NamedTuple):
@@ -46,17 +37,13 @@ class Hubs(NamedTuple):
 
 
 @kept
-def edges_by_node(links: Links, mutual: bool) -> tuple[EdgesByNode, Hubs | None]:
+def edges_by_node(links: Links, mutual: bool) -> tuple[ByParent, Hubs | None]:
     """Sort a graph's edges by destination. This waits for the device, except in a program that torch traces.
 
     There the number of hubs isn't known, so the operator finds them, and waits for the device in each call.
     """
     order = links.by_parent(mutual)
-    nodes = torch.arange(links.num_parents, dtype=torch.int32, device=links.device)
-    dst = nodes.repeat_interleave(links.in_degrees, output_size=links.num_edges) if mutual else order.eid[:0]
-    back_eid = order.eid[order.reverse.long()] if mutual else order.eid[:0]
-    by_node = EdgesByNode(order.indptr, order.src, order.eid, dst, back_eid)
-    return by_node, None if links.traced else find_hubs(order.indptr, mutual)
+    return order, None if links.traced else find_hubs(order.indptr, mutual)
 
 
 def find_hubs(ptr: Tensor, mutual: bool) -> Hubs:
@@ -69,22 +56,22 @@ def find_hubs(ptr: Tensor, mutual: bool) -> Hubs:
     return Hubs(*(x.to(torch.int32) for x in (hubs, first, hub_of)))
 
 
-def sums_by_node(
-    links: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Return the last s (N, K, D) in float32 and, with ``coupling``, the last couplings (E, K), detached.
+def sums_by_node(links: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupling: bool) -> Sums:
+    """Return the last s (N, K, D) in float32, with ``coupling`` the last couplings (E, K), detached, and finished s.
 
     Votes have no trailing dims and no prior. The gradient of z is the same in each run if torch's deterministic
-    algorithms are on, but takes more memory.
+    algorithms are on, but takes more memory. Sums are then not finished here.
     """
-    z, scale, kappa, deterministic = votes.u, votes.scale, rule.kappa, torch.are_deterministic_algorithms_enabled()
+    z, scale, deterministic = votes.u, votes.scale, torch.are_deterministic_algorithms_enabled()
     if scale is not None:
         scale = scale.float().expand(links.num_edges, z.shape[1]).contiguous()
-    of_capsules = None if kappa is None else kappa.float().expand(z.shape[1]).contiguous()
+    kappa = None if rule.kappa is None else rule.kappa.float()
+    finish = None if deterministic else votes.finish
+    parts = [None if x is None else x.float().contiguous() for x in finish or (None, None)]
     by_node, hubs = edges_by_node(links, mutual)
-    settings = rule.iterations, mutual, votes.per_edge, coupling, deterministic, hubs is None
-    s, c = route_by_node(z, scale, of_capsules, *by_node, *(hubs or (None, None, None)), settings=settings)
-    return s, c if coupling else None
+    settings = rule.iterations, mutual, votes.per_edge, coupling, deterministic, finish is not None, hubs is None
+    s, v, c = route_by_node(z, scale, kappa, *parts, *by_node, *(hubs or (None, None, None)), settings=settings)
+    return Sums(s, c if coupling else None, None if finish is None else v)
 
 
 @dataclass(frozen=True)
@@ -106,69 +93,72 @@ class _Call(NamedTuple):
 
     z: Tensor  # (N, K, D) or (E, K, D)
     scale: Tensor | None  # (E, K)
-    kappa: Tensor | None  # (K,)
-    edges: EdgesByNode
+    kappa: Tensor | None  # ()
+    power: Tensor | None  # (N,) or (E,), and bias (K, D): those of ``Finish``
+    bias: Tensor | None
+    edges: ByParent
     hubs: Hubs
     iterations: int
     mutual: bool
     per_edge: bool
     coupling: bool
     deterministic: bool
+    finishes: bool
 
 
 def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
-    z, scale, kappa, edges = tensors[0], *map(or_none, tensors[1:3]), EdgesByNode(*tensors[3:8])
-    iterations, mutual, per_edge, coupling, deterministic, finds_hubs = settings
-    hubs = find_hubs(edges.ptr, bool(mutual)) if finds_hubs else Hubs(*tensors[8:11])
-    flags = map(bool, (mutual, per_edge, coupling, deterministic))
-    return _Call(z, scale, kappa, edges, hubs, iterations, *flags)
+    edges, (iterations, *flags, finds_hubs) = ByParent(*tensors[5:9]), settings
+    hubs = find_hubs(edges.indptr, bool(flags[0])) if finds_hubs else Hubs(*tensors[9:12])
+    scale, kappa, power, bias = map(or_none, tensors[1:5])
+    return _Call(tensors[0], scale, kappa, power, bias, edges, hubs, iterations, *map(bool, flags))
 
 
-def launches(backward: bool, call: _Call, ratio: Tensor, most_hubs: int) -> list[Callable[..., Any]]:
-    """Return the launches of `route_node`, `route_segment` and `finish_hub`, with the arguments that they share.
+def launches(backward: bool, call: _Call, per_rho: Tensor) -> list[Callable[..., Any]]:
+    """Return the launches of `route_node`, `route_segment`, `finish_hub` and `finish_node`, with what they share.
 
-    States of hubs have ``most_hubs`` rows in each iteration.
+    States of hubs have as many rows in each iteration as ``per_rho``, which is 1 / rho of each hub.
     """
-    z, scale, kappa, edges, (hubs, first, hub_of) = call[:5]
+    z, scale, kappa, power, bias, edges, (hubs, first, hub_of) = call[:7]
     padded = [triton.next_power_of_2(size) for size in z.shape[1:]]
     numbers, atomic = padded[0] * padded[1], not (call.per_edge or call.deterministic)
     sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic))
     warps = max(1, min(8, numbers // (128 if backward else 256)))
     rows = z.contiguous(), scale, edges.eid if call.per_edge else edges.src, edges.eid
-    reverse = edges.back_eid if call.per_edge else edges.dst, edges.back_eid, edges.src
-    of_node = edges.ptr, kappa, ratio
-    sums = ratio.new_empty(len(hub_of), *z.shape[1:])
-    squares = ratio.new_empty(len(hub_of), z.shape[1])
+    reverse = (edges.reverse, edges.src) if call.mutual else (None, None)
+    sums = per_rho.new_empty(len(hub_of), *z.shape[1:])
+    squares = per_rho.new_empty(len(hub_of), z.shape[1])
 
     def launch(kernel: Any, programs: int, *arguments: Any, warps: int = warps) -> Callable[..., Any]:
         return partial(kernel[(programs,)], *arguments, sizes, num_warps=warps) if programs else lambda **_: None
 
-    of_segment = *rows, *(reverse if call.mutual else (None, None, None)), *of_node, hubs, first, hub_of, sums, squares
+    of_node, of_hub, num_nodes = (edges.indptr, kappa), (sums, squares, per_rho), len(edges.indptr) - 1
+    of_segment = *rows, *reverse, *of_node, hubs, first, hub_of, *of_hub, len(per_rho)
     return [
-        launch(kernels.route_node, 0 if call.mutual else len(edges.ptr) - 1, *rows, *of_node, call.iterations),
-        launch(kernels.route_segment, len(hub_of), *of_segment, most_hubs, call.iterations),
-        launch(kernels.finish_hub, len(hubs), sums, squares, hubs, first, *of_node, warps=4),
+        launch(kernels.route_node, 0 if call.mutual else num_nodes, *rows, *of_node, call.iterations),
+        launch(kernels.route_segment, len(hub_of), *of_segment, call.iterations),
+        launch(kernels.finish_hub, len(hubs), *of_node, hubs, first, *of_hub, warps=4),
+        launch(kernels.finish_node, num_nodes if call.finishes else 0, rows[2], edges.indptr, power, bias),
     ]
 
 
 def _shapes(tensors: list[Tensor], settings: list[int]) -> list[tuple[int, ...]]:
     """Return the shapes of what `_forward` returns."""
-    (z, _, kappa, ptr, src, *_), (iterations, mutual, _, coupling, _, finds_hubs) = tensors, settings
-    num_nodes, dims, most_hubs = ptr.shape[0] - 1, z.shape[1:], tensors[8].shape[0]
+    z, (ptr, src), (iterations, mutual, _, coupling, _, finishes, finds_hubs) = tensors[0], tensors[5:7], settings
+    num_nodes, dims, most_hubs = ptr.shape[0] - 1, z.shape[1:], tensors[9].shape[0]
     if finds_hubs:  # their number isn't known
         most_hubs = num_nodes if mutual else src.shape[0] // (SEGMENT + 1)
-    states = 2, iterations - 1, most_hubs, *dims
-    return [(num_nodes, *dims), (src.shape[0], z.shape[1]) if coupling else (0,), states, (num_nodes, *kappa.shape)]
+    s, c, states = (num_nodes, *dims), (src.shape[0], dims[0]), (2, iterations - 1, most_hubs, *dims)
+    return [s, s if finishes else (0,), c if coupling else (0,), states, (most_hubs, dims[0])]
 
 
 def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
-    """Return s (N, K, D), the last couplings (E, K) or an empty tensor, the hubs' (s, w), and kappa / rho (N, K).
+    """Return s and v (N, K, D), the last couplings (E, K), the hubs' (s, w), and their 1 / rho.
 
-    The tensors are z, scale, kappa (K,), `EdgesByNode` and `Hubs`.
+    v and the couplings are empty unless wanted. The tensors are z, scale, kappa (), `Finish`, `ByParent` and `Hubs`.
     """
-    sums, coupling, states, ratio = new_results(tensors, _shapes(tensors, settings))
+    sums, v, coupling, states, per_rho = new_results(tensors, _shapes(tensors, settings))
     call = _call(tensors, settings)
-    route_node, route_segment, finish_hub = launches(False, call, ratio, states.shape[2])
+    route_node, route_segment, finish_hub, finish_node = launches(False, call, per_rho)
     coupled = coupling.fill_(1 / sums.shape[1]) if call.coupling else None
     with torch.cuda.device_of(sums):
         route_node(sums=sums, coupling=coupled)
@@ -177,25 +167,32 @@ def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
             route_segment(w=w, coupling=coupled if last else None)
             after = {"result": sums} if last else {"s": states[0, r], "w_after": states[1, r]}
             finish_hub(w=w, **after)
-    return [sums, coupling, states, ratio]
+        finish_node(s=sums, v=v)
+    return [sums, v, coupling, states, per_rho]
 
 
 def _differentiate(
     grads: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients of z, scale and kappa."""
-    call, (states, ratio), grad = _call(saved[:11], settings), saved[11:], grads[0].contiguous()
-    z, edges, hubs, iterations, dims = call.z, call.edges, call.hubs.hubs, call.iterations, grad.shape[1:]
-    most_hubs, num_edges = states.shape[2], len(edges.src)
-    route_node, route_segment, finish_hub = launches(True, call, ratio, most_hubs)
+    """Return the gradients of z, scale, kappa, power and bias."""
+    call, (s, states, per_rho), (grad, dv) = _call(saved[:12], settings), saved[12:], grads
+    z, edges, hubs, iterations, dims = call.z, call.edges, call.hubs.hubs, call.iterations, s.shape[1:]
+    most_hubs, num_edges, grad = len(per_rho), len(edges.src), grad.contiguous()
+    route_node, route_segment, finish_hub, finish_node = launches(True, call, per_rho)
     zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
+    dpower, dbias = zeros(*saved[3].shape) if needed[3] else None, None
     by_edge = call.deterministic and not call.per_edge  # kernels store each edge's gradient, and don't add it to dz
     dz = zeros(num_edges if by_edge else len(z), *dims) if needed[0] else None
     dscale = zeros(num_edges, dims[0]) if needed[1] else None
-    ds, dw, slopes = zeros(iterations, most_hubs, *dims), zeros(most_hubs, *dims), torch.zeros_like(ratio)
+    ds, dw = zeros(iterations, most_hubs, *dims), zeros(most_hubs, *dims)
+    slopes = (s.new_zeros if len(hubs) else s.new_empty)(s.shape[:2])  # hubs add theirs
     results = {"dz": dz, "dscale": dscale, "slopes": slopes}
-    ds[-1, : len(hubs)] = grad.index_select(0, hubs)
     with torch.cuda.device_of(z):
+        if dv.numel():
+            of_v, dy = torch.empty_like(s), torch.empty_like(s)
+            finish_node(s=s, grad=dv.contiguous(), ds=of_v, dy=dy, dpower=dpower)
+            grad, dbias = grad + of_v if grad.numel() else of_v, dy.sum(0)
+        ds[-1, : len(hubs)] = grad.index_select(0, hubs)
         route_node(grad=grad, **results)
         for r in range(iterations - 1, 0, -1):
             route_segment(w=states[1, r - 1], ds=ds[r])
@@ -203,8 +200,8 @@ def _differentiate(
         route_segment(w=states[1], ds=ds, BACK=True, **results)
     if by_edge and dz is not None:  # torch adds in a fixed order, because its deterministic algorithms are on
         dz = zeros(*z.shape).index_add(0, edges.src.long(), dz.index_select(0, edges.eid))
-    dkappa = (slopes * ratio).sum(0) / call.kappa if call.kappa is not None and needed[2] else None
-    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa, *[None] * 8
+    dkappa = slopes.sum() if call.kappa is not None and needed[2] else None
+    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa, dpower, dbias, *[None] * 7
 
 
-route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, num_saved=0, by_triton=True)
+route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, differentiable=2, by_triton=True)
