@@ -64,8 +64,6 @@ class BeliefConv(nn.Module):
         iterations: T >= 1. Information travels along paths of T edges.
         feat_drop: dropout probability of features.
         allow_zero_in_degree: if False, a node without in-edges is an error, as in DGL's layers.
-        hide: in training, the share of nodes whose labels are hidden in each step, so that the others predict them.
-            ``beliefs.hidden`` (N,) says which were hidden in the last step.
 
     Shapes:
         graph, feat (N, in_feats), or for in_feats=None labels (N, num_caps), -1 or NaN if unknown, or logits
@@ -87,15 +85,14 @@ class BeliefConv(nn.Module):
         iterations: Size = 8,
         feat_drop: Share = 0.0,
         allow_zero_in_degree: bool = False,
-        hide: Share = 0.0,
     ):
         super().__init__()
         self.allow_zero_in_degree, self.feat_drop = allow_zero_in_degree, nn.Dropout(feat_drop)
-        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations, hide)
+        self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations)
 
     @classmethod
     @typed
-    def from_labels(cls, graph: Any, labels: Any, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
+    def from_labels(cls, graph: Any, labels: Any, iterations: Size = 16) -> BeliefConv:
         """Make a layer for labels (N, K), -1 or NaN if unknown, and count its rates on the edges between known nodes.
 
         ``read_graph`` reads the graph. Labels may also be a dict by name, or the name of an attribute of nodes.
@@ -117,7 +114,7 @@ class BeliefConv(nn.Module):
         advice = "Count without them, read_graph(graph, weight=None); weights can be edge_weight of the layer's calls"
         expect(named.weight is None, "graph", "edges without weights, as each is counted once", "weights", advice)
         labels = named.labels(labels)
-        layer = layer_of_labels(cls, named.links(labels.device), labels, iterations, hide)
+        layer = layer_of_labels(cls, named.links(labels.device), labels, iterations)
         layer.allow_zero_in_degree = True  # without edges, the labels' frequencies decide
         return layer
 

@@ -40,7 +40,6 @@ class NodeBeliefs(HasConstants):
         out_feats: int | Sequence[int],
         num_caps: int,
         iterations: int,
-        hide: float,
         names: Names = DGL,
     ):
         super().__init__()
@@ -49,8 +48,7 @@ class NodeBeliefs(HasConstants):
             check_whole(names.out_feats, size)
         expect(len(sizes) == num_caps, names.out_feats, f"a number, or one for each of {num_caps} capsules", out_feats)
         self.in_feats, self.out_feats, self.num_caps, self.iterations = in_feats, max(sizes), num_caps, iterations
-        self.names, self.hide = names, nn.Dropout(hide)
-        self.hidden: Tensor | None = None
+        self.names = names
         self.unexplained = torch.empty(0)
         of_states = num_caps, self.out_feats
         self.weight = None if in_feats is None else nn.Parameter(torch.empty(in_feats, *of_states))
@@ -167,13 +165,11 @@ class NodeBeliefs(HasConstants):
         return (feat @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:])
 
     def logits_of_labels(self, labels: Tensor) -> Tensor:
-        """Logits (N, K, D) of labels (N, K). In training, the labels of the share ``hide`` of nodes are hidden."""
-        kept = self.hide(self.bias.new_ones(len(labels), 1)) > 0
-        self.hidden = ~kept.flatten()
+        """Logits (N, K, D) of labels (N, K)."""
         if (beyond := min_max(labels - self.states)) and beyond[1] >= 0:
             expect(False, self.names.feat, f"labels below {self.states.tolist()}", labels.amax(0).tolist())
         at_label = torch.arange(self.out_feats, device=labels.device) == labels.unsqueeze(-1)
-        return KNOWN * (at_label & kept.unsqueeze(-1)).to(self.bias.dtype)
+        return KNOWN * at_label.to(self.bias.dtype)
 
     def count(self, links: Links, labels: Tensor) -> None:
         """Set epsilon, nu, rho, S and b to those of the edges between known nodes, of labels (N, K)."""

@@ -28,15 +28,14 @@ def labels_of(name: str, labels: Tensor, num_nodes: int, num_caps: int) -> Tenso
     return whole_numbers(name, labels).clamp_min(-1).reshape(num_nodes, num_caps)
 
 
-def layer_of_labels(kind: type[L], links: Links, labels: Tensor, iterations: int, hide: float) -> L:
+def layer_of_labels(kind: type[L], links: Links, labels: Tensor, iterations: int) -> L:
     """Make a ``BeliefConv`` of either library for labels (N, K), and count its rates."""
     most, sizes = max(len(labels), 1000), (labels.amax(0) + 1).clamp_min(1).tolist()
     expect(max(sizes) <= most, "labels", f"classes from 0 to {most - 1}", max(sizes) - 1, "Number them: torch.unique")
-    if not hide:
-        warn_if_all_known(labels)
+    warn_if_all_known(labels)
     if 1 in sizes and len(labels):
         warn("labels: one class at most is known, so all nodes are in it")
-    layer: Any = kind(None, sizes, len(sizes), iterations, hide=hide).to(labels.device)
+    layer: Any = kind(None, sizes, len(sizes), iterations).to(labels.device)
     layer.beliefs.count(links, labels)
     return layer
 

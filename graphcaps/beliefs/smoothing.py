@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from ..errors import check_tensor, expect, min_max
-from ..graph import Links, read_graph
+from ..graph import read_graph
 from ..graph.labels import read_classes
+from ..graph.links import members_of_sizes
 from .node_beliefs import NodeBeliefs
 from .rates import warn_if_all_known
 
@@ -58,10 +59,9 @@ def smooth(graph: Any, log_p: Any, labels: Any, iterations: int = 16) -> Smoothe
     last, largest = z.shape[2] - 1, int(classes.max()) if count else -1
     expect(largest <= last, "labels", f"columns of log_p, from 0 to {last}", largest)
     warn_if_all_known(classes)
-    beliefs = NodeBeliefs(None, z.shape[2], z.shape[1], iterations, 0.0).to(z.device, z.dtype)
+    beliefs = NodeBeliefs(None, z.shape[2], z.shape[1], iterations).to(z.device, z.dtype)
     links, known = named.links(z.device), beliefs.logits_of_labels(classes)
     beliefs.count(links, classes)
     own = torch.where(classes.unsqueeze(2) >= 0, known, z - beliefs.bias)  # the layer adds the bias again
-    nodes = torch.arange(count, device=z.device)
-    h, _ = beliefs(links, own, None, Links(nodes, torch.zeros_like(nodes), count, 1))
+    h, _ = beliefs(links, own, None, members_of_sizes((count,), z.device))
     return Smoothed(h.view_as(log_p), beliefs.unexplained)

@@ -257,9 +257,10 @@ def members_of(graph: DGLGraph, device: torch.device) -> Links:
     """
     expect(len(graph.ntypes) == 1, "graph", "one node type", graph.ntypes)
     sizes = tuple(run_untraced(graph.batch_num_nodes).tolist())
-    return links_of_graph(graph, device).cached(("members", sizes), lambda: _members(sizes, device))
+    return links_of_graph(graph, device).cached(("members", sizes), lambda: members_of_sizes(sizes, device))
 
 
-def _members(sizes: tuple[int, ...], device: torch.device) -> Links:
+def members_of_sizes(sizes: tuple[int, ...], device: torch.device) -> Links:
+    """The same for graphs of these numbers of nodes, which follow each other."""
     graphs = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     return Links(torch.arange(len(graphs), device=device), graphs.to(device), len(graphs), len(sizes))

@@ -42,19 +42,18 @@ class BeliefConv(nn.Module):
         num_caps: Size,
         iterations: Size = 8,
         dropout: Share = 0.0,
-        hide: Share = 0.0,
     ):
         super().__init__()
         self.feat_drop = nn.Dropout(dropout)
-        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, hide, PYG)
+        self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, PYG)
 
     @classmethod
     @typed
-    def from_labels(cls, labels: Any, edge_index: Adj, iterations: Size = 16, hide: Share = 0.0) -> BeliefConv:
+    def from_labels(cls, labels: Any, edge_index: Adj, iterations: Size = 16) -> BeliefConv:
         """Make a layer for labels (N, K), and count its rates: see ``graphcaps.nn.BeliefConv.from_labels``."""
         named = read_graph(read_edges(edge_index)[0], num_nodes=len(labels))
         classes = named.labels(labels)
-        return layer_of_labels(cls, named.links(classes.device), classes, iterations, hide)
+        return layer_of_labels(cls, named.links(classes.device), classes, iterations)
 
     def reset_parameters(self) -> None:
         """Draw the weights like ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
