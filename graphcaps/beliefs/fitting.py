@@ -1,27 +1,37 @@
 """Training of the rates that a ``BeliefConv`` has counted, judged by known nodes that are held out."""
 
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..errors import warn
+from ..errors import expect, warn
 from ..graph import read_graph
 from ..graph.links import members_of_sizes
 from ..progress import bar
+from ..typed import Size, typed
 from .node_beliefs import NodeBeliefs
 from .rates import LEAST
 
 
-def fit_rates(conv: Any, graph: Any, labels: Any, epochs: int = 12) -> bool:
-    """Train epsilon, g, nu and rho of a ``BeliefConv.from_labels``, unless the counted ones are as good.
+@typed
+def fit_rates(conv: nn.Module, graph: Any, labels: Any, epochs: Size = 12) -> bool:
+    """Train epsilon, g, nu and rho of a ``BeliefConv``, unless the rates that it has are as good.
 
     A fifth of the known nodes is held out. In each epoch, three tenths of the others are predicted from the rest. The
-    layer receives the rates by which the log-loss of held-out nodes is lowest, if it is lower than by the counted ones
-    by two standard errors, and as many of their labels are right. Returns whether this happened.
+    layer receives the rates by which the log-loss of held-out nodes is lowest, if it is lower than before by two
+    standard errors, and as many of their labels are right. Returns whether this happened.
+
+    Args:
+        conv: the layer of ``BeliefConv.from_labels(graph, labels)``, in DGL or PyG.
+        graph, labels: what it was made from. Weights of edges are ignored.
+        epochs: an epoch is a step of Adam on all nodes.
     """
-    named, beliefs = read_graph(graph, weight=None), cast(NodeBeliefs, conv.beliefs)
+    beliefs: Any = getattr(conv, "beliefs", None)
+    fits = isinstance(beliefs, NodeBeliefs) and beliefs.weight is None
+    expect(fits, "conv", "a layer of BeliefConv.from_labels", type(conv).__name__)
+    named = read_graph(graph, weight=None)
     labels, rates = named.labels(labels).to(beliefs.bias.device), [beliefs.logarithms, beliefs.log_rates]
     links, members = named.links(labels.device), members_of_sizes((len(labels),), labels.device)
     nodes = (labels >= 0).any(1).nonzero().flatten()
