@@ -138,9 +138,9 @@ export class NodeConv {
     return () => (this.edges = edges);
   }
 
-  // Whether a node only sends votes: those that come in are not in the page.
+  // Whether a node only sends votes: those that come in are not in the page. Recorded beliefs are about all nodes.
   isOutside(n) {
-    return Boolean(this.whole) && !this.whole[n] && !this.mutual;
+    return Boolean(this.whole) && !this.whole[n] && !this.mutual && !this.logits;
   }
 
   // A BeliefConv's rounds are in the data: the logits of each edge's shares, and in place of sums how probable states are.

@@ -199,9 +199,10 @@ function drawArrivals(c) {
     edges = node === null ? [] : inEdges(node),
     b = at((_, r) => state.routed.states[r].b, now);
   const outside = node !== null && conv.isOutside(node),
+    others = conv.logits && conv.whole?.[node] === false ? ` ${words.others}` : "",
     empty = outside ? words.notHere : edges.length ? "" : words.noneArrives;
   $("#child-head").textContent = node === null ? words.oneChild : outside ? conv.names[node] : words.arrive(conv.names[node], edges.length);
-  $("#child p").textContent = node === null ? words.chooseChild : classOf(node) + (empty || words.output(outputOf(node)[0]));
+  $("#child p").textContent = node === null ? words.chooseChild : classOf(node) + (empty || words.output(outputOf(node)[0])) + others;
   $("#child .scroll").hidden = $("#strips").hidden = !edges.length;
   if (edges.length) drawStrips(node, edges, c);
   const cells = '<tr><td><button type="button"></button></td><td></td><td></td></tr>';
