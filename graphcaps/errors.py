@@ -67,8 +67,10 @@ def check_tensor(name: str, value: object, floating: bool = True, sparse: bool =
     if not isinstance(value, torch.Tensor):
         values = name + ".to_numpy()" * hasattr(value, "iloc")  # a table of pandas
         advice = f"Convert it: torch.as_tensor({values})" if hasattr(value, "__len__") else ""
-        if getattr(getattr(value, "dtype", None), "kind", None) in ("U", "S", "O"):
+        array = value.to_numpy() if hasattr(value, "to_numpy") else value
+        if getattr(getattr(array, "dtype", None), "kind", None) in ("U", "S", "O"):
             advice = f"Number its words: numpy.unique({name}, return_inverse=True)[1]"
+            advice += f", or of labels of nodes graphcaps.read_graph(graph).labels({name})"
         raise InputError(f"{name}: expected a tensor, got {type(value).__name__}" + (advice and f". {advice}"))
     expect(not value.is_nested, name, "a dense tensor", "a nested tensor")
     layouts = (torch.strided, torch.sparse_coo, torch.sparse_csr)[: 3 if sparse else 1]

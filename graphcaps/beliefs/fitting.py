@@ -1,5 +1,6 @@
 """Training of the rates that a ``BeliefConv`` has counted, judged by known nodes that are held out."""
 
+import copy
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from .rates import LEAST
 
 
 @typed
+@torch.inference_mode(False)
+@torch.enable_grad()
 def fit_rates(conv: nn.Module, graph: Any, labels: Any, epochs: Size = 12) -> bool:
     """Train epsilon, g, nu and rho of a ``BeliefConv``, unless the rates that it has are as good.
 
@@ -25,14 +28,15 @@ def fit_rates(conv: nn.Module, graph: Any, labels: Any, epochs: Size = 12) -> bo
 
     Args:
         conv: the layer of ``BeliefConv.from_labels(graph, labels)``, in DGL or PyG.
-        graph, labels: what it was made from. Weights of edges are ignored.
+        graph, labels: what it was made from; one graph, not a batch. Weights of edges are ignored.
         epochs: an epoch is a step of Adam on all nodes.
     """
-    beliefs: Any = getattr(conv, "beliefs", None)
-    fits = isinstance(beliefs, NodeBeliefs) and beliefs.weight is None
+    own: Any = getattr(conv, "beliefs", None)
+    fits = isinstance(own, NodeBeliefs) and own.weight is None
     expect(fits, "conv", "a layer of BeliefConv.from_labels", type(conv).__name__)
-    named = read_graph(graph, weight=None)
-    labels, rates = named.labels(labels).to(beliefs.bias.device), [beliefs.logarithms, beliefs.log_rates]
+    expect(getattr(graph, "batch_size", 1) == 1, "graph", "one graph", "a batch", "Take it apart: dgl.unbatch(graph)")
+    named, beliefs = read_graph(graph, weight=None), copy.deepcopy(own).requires_grad_()
+    labels, rates = named.labels(labels).to(own.bias.device), [beliefs.logarithms, beliefs.log_rates]
     links, members = named.links(labels.device), members_of_sizes((len(labels),), labels.device)
     nodes = (labels >= 0).any(1).nonzero().flatten()
     held_out, others = nodes[torch.randperm(len(nodes)).to(nodes.device)].tensor_split([len(nodes) // 5])
@@ -49,13 +53,12 @@ def fit_rates(conv: nn.Module, graph: Any, labels: Any, epochs: Size = 12) -> bo
     inputs, adam = labels.index_fill(0, held_out, -1), torch.optim.Adam(rates, lr=0.03)
     with torch.no_grad():
         counted, right = judged(inputs, held_out)
-    lowest, best = counted, [rate.detach().clone() for rate in rates]
+    lowest, best = counted, None
     with bar("training rates") as on_progress:
         for epoch in range(epochs):
             hidden = others[torch.randperm(len(others))[: len(others) * 3 // 10].to(others.device)]
-            loss = judged(inputs.index_fill(0, hidden, -1), hidden)[0].mean()
-            for rate, gradient in zip(rates, torch.autograd.grad(loss, rates), strict=True):
-                rate.grad = gradient
+            adam.zero_grad()
+            judged(inputs.index_fill(0, hidden, -1), hidden)[0].mean().backward()
             adam.step()
             with torch.no_grad():
                 loss, now_right = judged(inputs, held_out)
@@ -64,8 +67,8 @@ def fit_rates(conv: nn.Module, graph: Any, labels: Any, epochs: Size = 12) -> bo
             if better and now_right.sum() >= right.sum():
                 lowest, best = loss, [rate.detach().clone() for rate in rates]
             on_progress((epoch + 1) / epochs)
-    with torch.no_grad():
-        for rate, value in zip(rates, best, strict=True):
-            rate.copy_(value)
-            rate.grad = None
-    return lowest is not counted
+    if best is not None:
+        with torch.no_grad():
+            own.logarithms.copy_(best[0])
+            own.log_rates.copy_(best[1])
+    return best is not None

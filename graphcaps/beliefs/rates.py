@@ -24,7 +24,8 @@ def labels_of(name: str, labels: Tensor, num_nodes: int, num_caps: int) -> Tenso
     """Return labels (N, K), or (N,) if K = 1, as int64 (N, K): -1 where they are negative or NaN."""
     shape = tuple(labels.shape)
     fits = shape == (num_nodes, num_caps) or (shape == (num_nodes,) and num_caps == 1)
-    expect(fits, name, f"labels (N={num_nodes}, K={num_caps}), or logits (N, K, D)", shape)
+    advice = "A layer of features is BeliefConv(F, D, K)"
+    expect(fits, name, f"labels (N={num_nodes}, K={num_caps}), or logits (N, K, D)", shape, advice)
     return whole_numbers(name, labels).clamp_min(-1).reshape(num_nodes, num_caps)
 
 

@@ -54,7 +54,9 @@ def smooth(graph: Any, log_p: Any, labels: Any, iterations: int = 16) -> Smoothe
     expect(fits, "log_p", f"log-probabilities {wanted}", tuple(log_p.shape))
     least, highest = min_max(log_p.amax(-1)) or (0.0, 0.0)
     fits, got = float("-inf") < least and highest < 1e-3, f"{least:g} to {highest:g} as a node's largest"
-    expect(fits, "log_p", "logarithms of probabilities, so none above 0", got, "Use log_softmax")
+    is_p = bool(((log_p >= 0).all(-1) & ((log_p.sum(-1) - 1).abs() < 1e-3)).all())
+    advice = "Of probabilities, pass log_p.log()" if is_p else "Of scores, pass log_p.log_softmax(-1)"
+    expect(fits, "log_p", "logarithms of probabilities, so none above 0", got, advice)
     z = log_p.view(*classes.shape, log_p.shape[-1])
     last, largest = z.shape[2] - 1, int(classes.max()) if count else -1
     expect(largest <= last, "labels", f"columns of log_p, from 0 to {last}", largest)

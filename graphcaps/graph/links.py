@@ -20,7 +20,7 @@ from ..tracing import is_tracing, run_untraced
 T = TypeVar("T")
 BOTH_WAYS = (
     "Add them: dgl.to_bidirected(graph), or to keep features dgl.add_reverse_edges(graph, copy_edata=True); "
-    "in PyG torch_geometric.utils.to_undirected"
+    "in PyG torch_geometric.utils.to_undirected, in networkx graph.to_undirected()"
 )
 
 

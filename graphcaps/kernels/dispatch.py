@@ -87,6 +87,8 @@ def _needs_for_device(x: Votes | Tensor, name: str, kind: tuple) -> str:
 def _needs_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
     if rule.kind == "sums":
         return "another routing than Attention"
+    if is_cuda and rule.kappa is not None and rule.kappa.dim():
+        return "one kappa for all capsules on CUDA"
     if votes.prior is not None and is_cuda:
         return "votes without a prior on CUDA"
     fits = votes.u.dim() == 3 and votes.num_caps * votes.dim <= MAX_NODE_NUMBERS

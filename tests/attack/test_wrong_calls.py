@@ -91,7 +91,7 @@ WRONG = [
     ("feat: expected a pair, with the destination's features...", lambda: conv(residual=True)(WORDS, X)),
     ("engine: expected 'auto' or 'torch' with mutual=True, got 'dgl'...", on_dgl),
     ("...both ways, ... got a block. Give it mutual=...", lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), X)),
-    ("feat: expected labels (N=3, K=2), or logits (N, K, D), got (3, 4)", lambda: nn.BeliefConv(None, 3, 2)(PAIRS, X)),
+    ("...or logits (N, K, D), got (3, 4). A layer of...", lambda: nn.BeliefConv(None, 3, 2)(PAIRS, X)),
     ("labels: expected either texts or numbers ...", lambda: nn.BeliefConv.from_labels(PAIRS, ["a", 1, None])),
     ("graph: expected nodes of one kind, got a block...", lambda: nn.BeliefConv(4, 3, 2)(dgl.to_block(RING), X)),
     ("conv: expected num_caps >= 2, got 1. One capsule has nothing to choose...", lambda: page(conv(num_caps=1))),

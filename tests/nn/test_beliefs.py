@@ -300,7 +300,10 @@ def test_smoothing_improves_a_classifier_and_tells_which_edges_are_wrong():
     assert unexplained[~right].mean() > 2 * unexplained[right].mean()
     with pytest.raises(InputError, match="log_p: expected one for each of 400 nodes, got 399"):
         graphcaps.smooth(ends, log_p[1:], labels)
-    for wrong, got in (log_p.exp(), "0.7 to 0.7"), (log_p.masked_fill((guess == 1)[:, None], -torch.inf), "-inf"):
+    for wrong, got in (
+        (log_p.exp(), "0.7.*Of probabilities, pass log_p.log"),
+        (log_p.masked_fill((guess == 1)[:, None], -torch.inf), "-inf"),
+    ):
         with pytest.raises(InputError, match=f"none above 0, got {got}"):
             graphcaps.smooth(ends, wrong, labels)
     assert graphcaps.smooth(ends[:, :0], log_p[:0], labels[:0]).p.shape == (0, 4)

@@ -132,6 +132,12 @@ def test_a_step_of_a_layer_equals_engine_torch_also_captured(device, options):
     torch.testing.assert_close([y.double() for y in got], exact, rtol=1e-3, atol=1e-4)
 
 
+def test_a_graph_without_nodes_has_gradients(device):
+    layer, x = CapsuleConv(6, 5, 3).to(device), torch.zeros(0, 6, device=device)
+    out, *slopes = step(layer, dgl.graph(([], []), num_nodes=0, device=device), x, None)
+    assert out.shape == (0, 3, 5) and not any(slope.any() for slope in slopes)
+
+
 def test_zero_votes_have_finite_gradients(device):
     s, c, *gradients = routed(device, Spherical(2), torch.zeros(7, 3, 4), torch.ones(13, 3), False, False)
     assert not s.any() and gradients[0].any() and all(x.isfinite().all() for x in gradients)

@@ -188,10 +188,10 @@ def _differentiate(
     slopes = (s.new_zeros if len(hubs) else s.new_empty)(s.shape[:2])  # hubs add theirs
     results = {"dz": dz, "dscale": dscale, "slopes": slopes}
     with torch.cuda.device_of(z):
-        if dv.numel():
+        if dv.dim() == 3:  # a gradient that is absent is (0,), that of a graph without nodes (0, K, D)
             of_v, dy = torch.empty_like(s), torch.empty_like(s)
             finish_node(s=s, grad=dv.contiguous(), ds=of_v, dy=dy, dpower=dpower)
-            grad, dbias = grad + of_v if grad.numel() else of_v, dy.sum(0)
+            grad, dbias = grad + of_v if grad.dim() == 3 else of_v, dy.sum(0)
         ds[-1, : len(hubs)] = grad.index_select(0, hubs)
         route_node(grad=grad, **results)
         for r in range(iterations - 1, 0, -1):
