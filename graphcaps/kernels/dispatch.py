@@ -1,7 +1,8 @@
 """Dispatch of calls to the kernels: ``needs`` checks whether they can route a call, and ``sums`` routes it.
 
-They run all iterations of a routing, with one pass over the votes in each. Numba compiles them for a CPU, Triton for a
-GPU. ``cpu/README.md`` contains the derivation, the notation and a reading order. The kernels are imported on first use,
+They run all iterations of a routing, with one pass over the votes in each; ``exchange`` is one iteration of
+``BeliefConv``, for which ``needs_for_beliefs`` checks calls. Numba compiles them for a CPU, Triton for a GPU.
+``cpu/README.md`` contains the derivation, the notation and a reading order. The kernels are imported on first use,
 because Numba takes half a second to import, and not every machine has Triton.
 """
 
@@ -152,7 +153,7 @@ def sums(
 
         return Sums(*sums_by_child(links, votes.to(prior.dtype), rule, prior, coupling))
     except Exception as error:
-        _remember(error, is_cuda, _kind_of_call(votes, rule))
+        _raise_kernel_error(error, is_cuda, _kind_of_call(votes, rule))
         raise
 
 
@@ -165,16 +166,16 @@ def exchange(base: Tensor, m: Tensor, *numbers: Tensor) -> list[Tensor]:
     is_cuda = on_gpu(base)
     try:
         if is_cuda:
-            from .gpu.beliefs import exchange
+            from .gpu.beliefs import exchange as run
         else:
-            from .cpu.beliefs import exchange
-        return exchange(base, m, *numbers, settings=[])
+            from .cpu.beliefs import exchange as run
+        return run(base, m, *numbers, settings=[])
     except Exception as error:
-        _remember(error, is_cuda, _kind_of_beliefs(base))
+        _raise_kernel_error(error, is_cuda, _kind_of_beliefs(base))
         raise
 
 
-def _remember(error: Exception, is_cuda: bool, kind: tuple) -> None:
+def _raise_kernel_error(error: Exception, is_cuda: bool, kind: tuple) -> None:
     """Raise ``KernelError`` for an error of Triton's, and remember that this kind of call failed."""
     if is_cuda and (type(error).__module__.startswith("triton") or "C compiler" in str(error)):
         _failures[kind] = text = " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -21,8 +21,8 @@ class Messages(NamedTuple):
     epsilon: tl.tensor
     gain: tl.tensor
     share: tl.tensor  # of the previous message in the next one
-    evidence: tl.tensor  # the table S
-    ratio: tl.tensor  # the table A
+    evidence: tl.tensor  # S_k of the formulas
+    ratio: tl.tensor  # A_k
 
 
 class Edges(NamedTuple):
@@ -35,7 +35,7 @@ class Edges(NamedTuple):
     others: tl.tensor  # the sum of the other capsules' rho a
     logarithm: tl.tensor
     strength: tl.tensor  # w (rows, K, 1), the logarithm times g and the weight
-    product: tl.tensor  # m S (rows, K, D)
+    product: tl.tensor  # m S_k (rows, K, D)
 
 
 @triton.jit
