@@ -87,7 +87,7 @@ def linearized(a: sparse.csr_array, truth: np.ndarray, strength: float) -> np.nd
     step = strength / (largest * np.abs(np.linalg.eigvals(table)).max()).clip(LEAST)
     for _ in range(20):
         h = start + step * (a @ h @ table)
-    return h - (h.min(1, keepdims=True) if size > 2 else h.min())  # of two classes, the scores rank nodes
+    return h - (h.min(1, keepdims=True) if size > 2 else h.min())  # two classes' scores also rank nodes
 
 
 def distant(a: sparse.csr_array, truth: np.ndarray) -> np.ndarray:

@@ -177,7 +177,7 @@ def floor(network: str, seed: int, related: Related) -> dict:
 
 def tried(data: str) -> Networks:
     trained = {name: settings for name, settings in SETTINGS.items() if data in FEATURES or name not in FURTHER}
-    if data == "UMLS":  # of pairs, there are no classes to propagate
+    if data == "UMLS":  # its classes are those of pairs, which can't be propagated
         return {name: trained[name] for name in trained if name != CORRECTED} | dict.fromkeys(FLOORS, [{}])
     spread = {name: propagation.settings(name) for name in propagation.METHODS}
     return trained | spread | dict.fromkeys(FLOORS, [{}])

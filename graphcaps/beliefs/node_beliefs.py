@@ -103,7 +103,7 @@ class NodeBeliefs(HasConstants):
             h, c = self._iterate(links, z, weight.to(z.dtype), members)
         except kernels.KernelError as error:
             go_on_without(error)
-            h, c = self._iterate(links, z, weight.to(z.dtype), members)  # by engine torch
+            h, c = self._iterate(links, z, weight.to(z.dtype), members)  # engine torch runs them now
         warn_of_nan(h, **{self.names.feat: feat, "edge_weight": edge_weight})
         return h.to(self.bias.dtype), c.unsqueeze(1)
 
