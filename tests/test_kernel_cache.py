@@ -78,6 +78,15 @@ def test_a_damaged_file_is_replaced(home, suffix, damage):
     assert third(3) == 6 and sum(third.stats.cache_hits.values()) == 1
 
 
+def test_processes_that_save_at_once_do_not_write_to_the_same_file(home, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel_cache.CheckedFiles, "_load_index", lambda self: {})  # both read it before either saved
+        assert compiled(doubled)(3) == 6 and compiled(doubled)(3.5) == 7
+    assert len([path for path in written(home) if path.suffix == ".nbc"]) == 2
+    again = compiled(doubled)
+    assert again(3.5) == 7 and sum(again.stats.cache_hits.values()) == 1
+
+
 def test_a_full_disk_and_a_folder_that_others_may_write_cost_only_a_compilation(home, monkeypatch):
     with monkeypatch.context() as patched:
         full = Mock(side_effect=OSError(28, "No space left on device"))

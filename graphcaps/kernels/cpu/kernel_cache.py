@@ -60,6 +60,17 @@ def cache_folder() -> Path | None:
 class CheckedFiles(IndexDataCacheFile):
     """Numba's two files of a kernel, an index and the machine code, each with a checksum behind its pickle."""
 
+    def save(self, key: Any, data: Any) -> None:
+        """Save code in a file named by its key.
+
+        Numba numbers the files, so two processes that save at once can write to the same file. Then the index leads to
+        the code of another signature.
+        """
+        overloads = self._load_index()
+        name = self._data_name(int(hashlib.sha256(pickle.dumps(key)).hexdigest()[:16], 16))
+        self._save_data(name, data)
+        self._save_index(overloads | {key: name})
+
     def _dump(self, content: Any) -> bytes:
         pickled = super()._dump(content)
         return pickled + hashlib.sha256(pickled).digest()
