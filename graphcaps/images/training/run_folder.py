@@ -224,11 +224,15 @@ class Run:
         """The length above which the network names a class: that of result.json, or 0.5."""
         return float((self.result() or {}).get("threshold", THRESHOLD))
 
-    def trace(self) -> RoutingTrace:
-        """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""
+    def check_routes(self) -> None:
+        """Raise ``GraphcapsError`` if the network has no capsules."""
         if not self.config.preset.routings:
             got = f"{self.config.model}, which has no capsules"
             raise GraphcapsError(f"{self}: expected a network that routes, got {got}")
+
+    def trace(self) -> RoutingTrace:
+        """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""
+        self.check_routes()
         return RoutingTrace.load(self.path / "trace.npz")
 
 
