@@ -104,7 +104,7 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
         return None
     if label_column:
         label = table.chosen(label_column)
-    frame = table.values()
+    frame = table.values(range(len(names)))
     others = [k for k, name in enumerate(names) if k not in (file, part) and name not in ("", group_by.lower())]
     if label is None and len(others) == 1:
         label = others[0]
