@@ -50,12 +50,8 @@ def list_folder(path: Path) -> pandas.DataFrame:
     inner = dict[str, set[str]]()  # the folders at the top, and the folders with images in each
     for top, *below in filter(None, folders):
         inner.setdefault(top, set()).update(below[:1])
-    expect(
-        len(inner) > 0,
-        str(path),
-        "a folder per class, with its images",
-        f"no folder of images, but {len(files)} images{_in_words(omitted)}",
-    )
+    got = f"no folder of images, but {len(files)} images{_in_words(omitted)}"
+    expect(len(inner) > 0, str(path), "a folder per class, with its images", got)
     parts = {} if part else _parts(str(path), inner)
     shared = [name for name, count in Counter(name for names in inner.values() for name in names).items() if count > 1]
     fits = parts or len(inner) == 1 or (len(shared) < 2 and not any(name.lower() in PART_OF for name in shared))
