@@ -107,7 +107,6 @@ class Task:
                 by_name[tuple(row[key] for key in (*self.cases[0], "name"))] = row
             rows = [*by_name.values()]
         return {
-            "format_version": 1,
             "command": f"python -m experiments {self.name}" + f" --seeds {seeds}" * bool(seeds) + " --quick" * quick,
             "measure": self.score,
             self.name: rows,

@@ -18,9 +18,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphcaps import dgl
-from graphcaps.errors import expect
 
-from .related import Related, joined, of_nodes, read_archive, split
+from .related import Related, checked, joined, of_nodes, read_archive, split
 
 MOST_PAIRS, COMPONENTS = 5000, 64
 
@@ -98,8 +97,8 @@ def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") ->
     ``MOST_PAIRS`` pairs of each matrix, or takes all if there are fewer, and splits the nodes like those of HumanGO.
     Features are the first ``COMPONENTS`` singular vectors of the file ``features``, or of the adjacency matrix.
     """
-    expect(folder.is_dir(), "graphs", str(folder), "no such folder", "experiments/README.md says what it holds")
-    random, labels = np.random.RandomState(seed), np.load(folder / "labels.npy", allow_pickle=False).astype(np.int64)
+    labels = np.load(checked(folder) / "labels.npy", allow_pickle=False).astype(np.int64)
+    random = np.random.RandomState(seed)
     matrices = [sparse.load_npz(folder / f"{name}.npz").tocsr() for name in names]
     drawn = [np.stack(sparse.triu(matrix, 1).nonzero()) for matrix in matrices]
     ends = np.concatenate([pairs[:, random.permutation(pairs.shape[1])[:MOST_PAIRS]] for pairs in drawn], axis=1)
@@ -199,8 +198,7 @@ def components(rows: sparse.csr_matrix, seed: int) -> Tensor:
 
 def _triples(path: Path) -> np.ndarray:
     """Subjects, relations and objects (3, n) in a file of N-Triples, without triples with literals."""
-    expect(path.is_file(), "graphs", str(path), "no such file", "experiments/README.md says what it holds")
-    text = gzip.decompress(path.read_bytes()).decode()
+    text = gzip.decompress(checked(path).read_bytes()).decode()
     return np.array(re.findall(r"^<(.*)> <(.*)> <(.*)> \.$", text, re.MULTILINE)).T
 
 

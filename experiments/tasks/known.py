@@ -70,11 +70,10 @@ def by_propagation(data: Related, labels: Tensor) -> Tensor:
 
 def by_edges(name: str, data: Related, labels: Tensor) -> Tensor:
     """Classes (N, K) by a classical method, each column by itself, or with the same options if they are sharpened."""
-    (method, options), matrix = propagation.METHODS[name], data.graph.adj_external(scipy_fmt="csr").astype(float)
+    method, options = propagation.METHODS[name]
 
     def classes(columns: Tensor, *option) -> Tensor:
-        scores = (propagation.scores(matrix, column, data.num_classes, method, *option) for column in columns.T)
-        return torch.stack([of_column.argmax(1) for of_column in scores], dim=1)
+        return propagation.scores(data, columns, name, *option).argmax(1)
 
     parts = [labels] if method is propagation.sharpened else labels.split(1, dim=1)
     return torch.cat([best_of(part, options, classes) for part in parts], dim=1)
@@ -117,17 +116,12 @@ class Masked(nn.Module):
 
     def forward(self, labels: Tensor) -> Tensor:
         parts, classes = self.sizes
-        x = torch.cat([self.features, one_hot(labels, classes).flatten(1)], 1)[:, : self.inputs]
+        x = torch.cat([self.features, propagation.one_hot(labels, classes).flatten(1)], 1)[:, : self.inputs]
         for layer in self.layers:
             x = self.dropout(x if layer is self.layers[0] else F.elu(x))
             x = layer(x) if isinstance(layer, nn.Linear) else layer(self.graph, x).flatten(1)
         x = self.steps(self.graph, x) if self.network == "APPNP" else x
         return x.unflatten(1, (parts, classes)).log_softmax(2)
-
-
-def one_hot(labels: Tensor, classes: int) -> Tensor:
-    """Labels (N, K) as (N, K, C), zero where they are unknown."""
-    return F.one_hot(labels.clamp_min(0), classes).float() * (labels >= 0).unsqueeze(2)
 
 
 @torch.no_grad()
