@@ -28,7 +28,7 @@ from experiments.networks import WEIGHT_DECAY
 from experiments.run import Place
 from experiments.task import Task
 from experiments.tasks.relations import DATA as RELATIONS
-from experiments.tasks.relations import HECO
+from experiments.tasks.relations import HECO, NETWORKS
 from graphcaps import dgl
 from graphcaps.graph import links_of_graph
 from graphcaps.nn import BeliefConv
@@ -98,21 +98,18 @@ class Masked(nn.Module):
 
     def __init__(self, network: str, data: Related, sizes: tuple[int, int], depth: int):
         super().__init__()
-        layers, (parts, classes) = dgl.nn.pytorch, sizes
+        parts, classes = sizes
         self.graph, self.features, self.sizes = dgl.add_self_loop(data.graph), data.features, sizes
         self.network, outputs = network, parts * classes
         self.inputs = data.features.shape[1] + outputs * (network != "perceptron")
 
         def layer(width: int, to: int, heads: int) -> nn.Module:
-            if network == "GAT":
-                return layers.GATConv(width, to // heads, heads)
-            if network == "SAGE":
-                return layers.SAGEConv(width, to, "mean")
-            return layers.GraphConv(width, to) if network == "GCN" else nn.Linear(width, to)
+            plain = network in ("perceptron", "APPNP")
+            return nn.Linear(width, to) if plain else NETWORKS[network](width, to // heads, heads)
 
         first = [layer(self.inputs, HIDDEN, 8)] if depth > 1 else []
         self.layers = nn.ModuleList([*first, layer(HIDDEN if first else self.inputs, outputs, 1)])
-        self.steps, self.dropout = layers.APPNPConv(k=10, alpha=0.1), nn.Dropout(0.5)
+        self.steps, self.dropout = dgl.nn.pytorch.APPNPConv(k=10, alpha=0.1), nn.Dropout(0.5)
 
     def forward(self, labels: Tensor) -> Tensor:
         parts, classes = self.sizes
@@ -178,12 +175,16 @@ FITTED: dict[str, Callable[[Related, Tensor], Tensor]] = {
 def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str, share: float) -> dict:
     """Find the classes of the nodes that aren't known. The seed draws the known nodes, and the graph if it is drawn."""
     related = DATA[data](place.data, seed)
-    count = len(related.labels)
-    known = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: round(share * count)]
-    labels = torch.full_like(related.labels, -1).index_copy(0, known, related.labels[known])
+    labels = partly_known(related.labels, share, seed)
     torch.manual_seed(seed)
     right = (METHODS | FITTED)[network](related, labels) == related.labels
     return {"test": float(right[labels[:, 0] < 0].double().mean())}
+
+
+def partly_known(labels: Tensor, share: float, seed: int) -> Tensor:
+    """Labels (N, K) of a share of the nodes, which the seed draws; the others' are -1."""
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    return labels.index_fill(0, order[round(share * len(labels)) :], -1)
 
 
 def methods(data: str) -> list[str]:
