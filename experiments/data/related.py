@@ -66,9 +66,9 @@ def split(nodes: int, random: np.random.RandomState) -> tuple[Tensor, ...]:
 
 
 def read_archive(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a NumPy archive."""
+    """All arrays of a NumPy archive, integers as int64."""
     with np.load(checked(path), allow_pickle=False) as archive:
-        return dict(archive)
+        return {name: x.astype(np.int64) if x.dtype.kind in "iu" else x for name, x in archive.items()}
 
 
 def checked(path: Path) -> Path:

@@ -32,8 +32,8 @@ def human_go(path: Path, seed: int) -> Related:
     """
     arrays = read_archive(path)
     nodes = len(arrays["labels"])
-    graph, kinds = joined(arrays["edges"].astype(np.int64), nodes, arrays["confidence"] > 0)
-    labels, parts = torch.from_numpy(arrays["labels"].astype(np.int64)), split(nodes, np.random.RandomState(seed))
+    graph, kinds = joined(arrays["edges"], nodes, arrays["confidence"] > 0)
+    labels, parts = torch.from_numpy(arrays["labels"]), split(nodes, np.random.RandomState(seed))
     return of_nodes(graph, _scaled(arrays["features"]), labels, *parts, kinds=kinds)
 
 
@@ -57,7 +57,7 @@ def load_cora(root: Path) -> Related:
     folder = root.expanduser() / "cora"
     if not (folder / "cora.npz").is_file():
         return from_dgl("CoraGraph", folder, 0)
-    arrays = {name: array.astype(np.int64) for name, array in read_archive(folder / "cora.npz").items()}
+    arrays = read_archive(folder / "cora.npz")
     starts, words, labels = arrays["feature_indptr"], arrays["feature_indices"], torch.from_numpy(arrays["labels"])
     features = sparse.csr_array((np.ones(len(words), np.float32), words, starts)).toarray()
     features /= features.sum(axis=1, keepdims=True).clip(1)
@@ -81,8 +81,8 @@ def plain(path: Path, seed: int) -> Related:
     Features are the first ``COMPONENTS`` singular vectors of the words; the seed draws their start.
     """
     arrays = read_archive(path)
-    labels, none = torch.from_numpy(arrays["labels"].astype(np.int64)), torch.zeros(0, dtype=torch.int64)
-    words, graph = arrays.get("words"), joined(arrays["edges"].astype(np.int64), len(labels))[0]
+    labels, none = torch.from_numpy(arrays["labels"]), torch.zeros(0, dtype=torch.int64)
+    words, graph = arrays.get("words"), joined(arrays["edges"], len(labels))[0]
     if words is None:
         return of_nodes(graph, torch.zeros(len(labels), 0), labels, none, none, none)
     words = sparse.csr_matrix(words)
@@ -142,7 +142,7 @@ def umls(path: Path, seed: int) -> Related:
     nodes, size = len(arrays["entities"]), len(arrays["relations"])
     related, parts = np.zeros((nodes, nodes), bool), []
     for name in ("train", "valid", "test"):
-        triples = arrays[name].astype(np.int64)
+        triples = arrays[name]
         low, high = np.unique(np.sort(triples[:, ::2], axis=1), axis=0).T
         new = (low != high) & ~related[low, high]
         parts.append(np.stack([low[new], high[new]], axis=1))
@@ -166,20 +166,20 @@ def published_factors(path: Path) -> Related:
     """
     arrays = read_archive(path)
     nodes, size = arrays["labels"].shape
-    labels, edges = arrays["labels"].astype(np.int64) - 16 * np.arange(size), arrays["edges"].astype(np.int64)
+    labels, edges = arrays["labels"] - 16 * np.arange(size), arrays["edges"]
     graph, kinds = joined(edges, nodes, labels[edges[0]] == labels[edges[1]])
     features = torch.zeros(nodes, nodes).index_put(graph.edges(), torch.ones(()))
-    parts = (torch.from_numpy(np.sort(arrays[name].astype(np.int64))) for name in ("train", "val", "test"))
+    parts = (torch.from_numpy(np.sort(arrays[name])) for name in ("train", "val", "test"))
     return of_nodes(graph, features, torch.from_numpy(labels), *parts, kinds=kinds, own=True)
 
 
 def blog_catalog(path: Path, seed: int) -> Related:
     """Bloggers. Labels are their groups, and features are 128 left singular vectors of the adjacency matrix."""
     arrays = read_archive(path)
-    starts, edges = arrays["groups_indptr"], arrays["edges"].astype(np.int64)
+    starts, edges = arrays["groups_indptr"], arrays["edges"]
     nodes = len(starts) - 1
     labels = torch.zeros(nodes, 39, dtype=torch.int64)
-    labels[np.repeat(np.arange(nodes), np.diff(starts)), arrays["groups_indices"].astype(np.int64)] = 1
+    labels[np.repeat(np.arange(nodes), np.diff(starts)), arrays["groups_indices"]] = 1
     graph, _ = joined(edges, nodes)
     torch.manual_seed(seed)
     ends, ones = torch.stack(graph.edges()), torch.ones(graph.num_edges())
