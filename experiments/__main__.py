@@ -57,7 +57,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, metavar="N", help="on graphs: trainings with the chosen settings")
     parser.add_argument("--quick", action="store_true", help="on graphs: a few epochs, as a test")
     parser.add_argument("--only", nargs="+", default=(), metavar="TASK", help="only these graphs, tasks or test images")
-    parser.add_argument("--networks", nargs="+", default=(), metavar="NAME", help="on graphs: only these rows")
     return parser
 
 
@@ -84,7 +83,7 @@ def make(args: argparse.Namespace) -> str:
     """Run one experiment. Return its tables, and the paths of their files.
 
     A complete table is written to ``--to``. With ``--quick``, ``--seeds`` or ``--only``, the table is written to the
-    cache, so that it doesn't replace committed results. With ``--networks``, it contains the committed rows too.
+    cache, so that it doesn't replace committed results.
     """
     name = args.name
     if name == "trainings":
@@ -98,7 +97,7 @@ def make(args: argparse.Namespace) -> str:
     if name in ON_GRAPHS:
         module = import_module(f"experiments.tasks.{'molecules' if name in ('mutag', 'proteins') else name}")
         task = getattr(module, "TASK", None) or module.TASKS[name]
-        result = task.result(place, args.seeds, args.quick, args.only, args.networks)
+        result = task.result(place, args.seeds, args.quick, args.only)
         return write({name: result}, task.markdown, folder)
     if name == "overview":
         return write({name: overview.results(place, args.only)}, overview.markdown, folder)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from experiments import run
 from experiments.data.related import Related
 from graphcaps import dgl
+from graphcaps.layer_common import dropped
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Routing, Spherical
 
@@ -57,12 +58,7 @@ class TwoLayers(nn.Module):
         self.first, self.second = layer(inputs, part, parts), layer(part * parts, classes, 1)
 
     def forward(self, graph: dgl.DGLGraph, feat: Tensor, items: Tensor) -> Tensor:
-        if feat.is_sparse:  # dropout on the nonzero entries is the same as on all, but faster
-            values = self.dropout(feat.values())
-            feat = torch.sparse_coo_tensor(feat.indices(), values, feat.shape, check_invariants=False)
-        else:
-            feat = self.dropout(feat)
-        hidden = F.elu(self.first(graph, feat).flatten(1))
+        hidden = F.elu(self.first(graph, dropped(self.dropout, feat)).flatten(1))
         return self.second(graph, self.dropout(hidden)).flatten(1)[items].unsqueeze(2)
 
 
@@ -174,7 +170,12 @@ def information(c: Tensor, data: Related, among: Tensor | None = None) -> float:
     This is the adjusted mutual information of kind and capsule, over edges with one kind, or those ``among`` (E,) bool.
     An edge's capsule is the one with its largest coupling. Couplings of self-loops may follow.
     """
+    _, kind, capsule = kinds_and_capsules(c, data, among)
+    return float(adjusted_mutual_info_score(kind.numpy(), capsule.numpy()))
+
+
+def kinds_and_capsules(c: Tensor, data: Related, among: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """The numbers of the edges that ``information`` counts, their kinds, and their capsules, each (n,)."""
     counted = data.kinds.sum(dim=1) == 1
     which = (counted if among is None else counted & among).nonzero().flatten()
-    kind, capsule = data.kinds[which].int().argmax(dim=1), c[which].argmax(dim=1)
-    return float(adjusted_mutual_info_score(kind.numpy(), capsule.numpy()))
+    return which, data.kinds[which].int().argmax(dim=1), c[which].argmax(dim=1)

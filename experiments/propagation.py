@@ -143,11 +143,21 @@ METHODS: dict[str, tuple[Callable[..., np.ndarray], list[tuple]]] = {
 }
 
 
-def scores(a: sparse.csr_array, labels: Tensor, classes: int, method: Callable[..., np.ndarray], *options) -> Tensor:
-    """Scores (N, C) by a method. Where it has no answer, they are the frequencies of the known classes."""
-    truth = (F.one_hot(labels.clamp_min(0), classes) * (labels >= 0)[:, None]).double().numpy()
-    h = method(a, truth, *options)
-    return torch.from_numpy(h / h.sum(1, keepdims=True).clip(LEAST) + 1e-9 * truth.mean(0))
+def scores(data: Related, labels: Tensor, method: str, *options) -> Tensor:
+    """Scores (N, C, L) by a method, from each column of labels (N, L) by itself.
+
+    Where it has no answer, they are the frequencies of the known classes.
+    """
+    a, columns = data.graph.adj_external(scipy_fmt="csr").astype(float), []
+    for truth in one_hot(labels, data.num_classes).double().numpy().swapaxes(0, 1):
+        h = METHODS[method][0](a, truth, *options)
+        columns.append(torch.from_numpy(h / h.sum(1, keepdims=True).clip(LEAST) + 1e-9 * truth.mean(0)))
+    return torch.stack(columns, dim=2)
+
+
+def one_hot(labels: Tensor, classes: int) -> Tensor:
+    """Labels (N, L) as (N, L, C), zero where they are unknown."""
+    return F.one_hot(labels.clamp_min(0), classes).float() * (labels >= 0).unsqueeze(2)
 
 
 def settings(*names: str) -> list[dict]:
@@ -169,10 +179,8 @@ SPREADS = settings(*(name for name in METHODS if name.startswith(SPREAD)))
 
 
 def fit(data: Related, method: str, options: Sequence) -> dict:
-    """Find the classes of validation and test nodes from those of the training nodes, each label by itself."""
-    matrix = data.graph.adj_external(scipy_fmt="csr").astype(float)
-    columns = [scores(matrix, label, data.num_classes, METHODS[method][0], *options) for label in trained(data).T]
-    return judged(torch.stack(columns, dim=2), data)
+    """Find the classes of validation and test nodes from those of the training nodes."""
+    return judged(scores(data, trained(data), method, *options), data)
 
 
 def trained(data: Related) -> Tensor:

@@ -35,27 +35,21 @@ class Task:
     score: str = "accuracy"  # what ``fit`` measures on test items
 
     def rows(
-        self,
-        place: Place,
-        seeds: int | None = None,
-        quick: bool = False,
-        only: Sequence[str] = (),
-        networks: Sequence[str] = (),
+        self, place: Place, seeds: int | None = None, quick: bool = False, only: Sequence[str] = ()
     ) -> Iterator[dict]:
         """Train all networks in each case, or only in the cases whose first values are in ``only``; yield their rows.
 
-        ``networks`` names the networks to train, by default all. ``seeds`` replaces the task's own number. ``quick`` is
-        for tests: one seed and a few epochs.
+        ``seeds`` replaces the task's own number. ``quick`` is for tests: one seed and a few epochs.
         """
         firsts = run.chosen(only, [str(value) for case in self.cases for value in [*case.values()][:1]])
         for case in self.cases:
             if case and str([*case.values()][0]) not in firsts:
                 continue
-            for network, (settings, fits) in self._trained(case, place, seeds, quick, networks).items():
+            for network, (settings, fits) in self._trained(case, place, seeds, quick).items():
                 yield {**case, **table.row(network, fits, settings)}
 
     def _trained(
-        self, case: dict, place: Place, seeds: int | None, quick: bool, networks: Sequence[str] = ()
+        self, case: dict, place: Place, seeds: int | None, quick: bool
     ) -> dict[str, tuple[list[dict], list[dict]]]:
         """For each network, the chosen settings (one, or one for each fold) and the results of its trainings.
 
@@ -81,8 +75,6 @@ class Task:
 
         groups: list[tuple[str, list[dict], Sequence[int]]] = []  # the seeds for which settings are chosen together
         for name, choices in self.networks(**case).items():
-            if networks and name not in networks:
-                continue
             starts = range(seeds or (1 if quick else self.seeds(case, name)))
             groups += [(name, choices, part) for part in ([starts] if self.trial_seeds else [[n] for n in starts])]
         several = [group for group in groups if len(group[1]) > 1]
@@ -96,18 +88,10 @@ class Task:
             own_results += fits(name, settings, part)
         return trained
 
-    def result(
-        self, place: Place, seeds: int | None, quick: bool, only: Sequence[str], networks: Sequence[str] = ()
-    ) -> dict:
-        """The rows, and the command, the time and the machine. Rows of some ``networks`` join the committed rows."""
-        start, rows = time.perf_counter(), [*self.rows(place, seeds, quick, only, networks)]
-        if networks:
-            by_name: dict[tuple, dict] = {}
-            for row in [*table.read(self.name)[self.name], *rows]:
-                by_name[tuple(row[key] for key in (*self.cases[0], "name"))] = row
-            rows = [*by_name.values()]
+    def result(self, place: Place, seeds: int | None, quick: bool, only: Sequence[str]) -> dict:
+        """The rows, and the command, the time and the machine."""
+        start, rows = time.perf_counter(), [*self.rows(place, seeds, quick, only)]
         return {
-            "format_version": 1,
             "command": f"python -m experiments {self.name}" + f" --seeds {seeds}" * bool(seeds) + " --quick" * quick,
             "measure": self.score,
             self.name: rows,

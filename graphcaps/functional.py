@@ -26,13 +26,11 @@ def one_hot(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tenso
     return none.scatter(-1, labels.unsqueeze(-1), 1)
 
 
-def norm(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
-    """Return lengths, with a dim of size 1. If a square overflows, the length is NaN: an infinite one would hide it."""
-    return norm_and_square(x, dim)[0]
-
-
 def norm_and_square(x: torch.Tensor, dim: int = -1) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ``norm`` and its square."""
+    """Return lengths, with a dim of size 1, and their squares.
+
+    If a square overflows, the length is NaN: an infinite one would hide it.
+    """
     n = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
     square = n * n
     return torch.add(n, square, alpha=0), square
@@ -120,13 +118,13 @@ class _SquashScaled(torch.autograd.Function):
 def with_length(pose: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
     """Scale ``pose`` (J, *, D) to ``length`` (J, *). A pose of at most MIN_NORM is only multiplied by the length, so
     that zero stays zero and gradients are finite."""
-    n = norm(pose)
+    n, _ = norm_and_square(pose)
     return pose * (length.unsqueeze(-1) / torch.where(n > MIN_NORM, n, 1))
 
 
 def with_length_backward(s: torch.Tensor, length: torch.Tensor, dw: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the gradients of s and length from dw, the gradient of w = ``with_length(s, length)``."""
-    n = norm(s)
+    n, _ = norm_and_square(s)
     some = n > MIN_NORM
     n = torch.where(some, n, 1)
     mu = s / n

@@ -49,9 +49,9 @@ def make_trace(
     )
 
 
-def with_pictures(trace, channels=1, size=12):
+def with_pictures(trace, size=12):
     draw = np.random.default_rng(1)
-    shape = (trace.num_images, channels, size, size)
+    shape = (trace.num_images, 1, size, size)
     return dataclasses.replace(
         trace,
         images=draw.integers(0, 256, shape, np.uint8),

@@ -22,7 +22,6 @@ def run(names: Sequence[str], device: str, json_file: Path | None) -> dict:
     makers["epochs"] = training.epochs
     setup, about = measure.SETUPS[device], measure.description(device)
     result: dict = {
-        "format_version": 2,
         "command": f"python -m experiments.bench {' '.join(names)} --device {device} --threads {about['threads']}",
         "machine": about,
         "ceilings": measure.ceilings(setup),

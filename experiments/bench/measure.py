@@ -60,15 +60,15 @@ class Row:
     note: str = ""
 
 
+@dataclass
 class Table:
     """Rows that are measured together. Each row is a call."""
 
-    def __init__(self, name: str, unit: str, reference: str):
-        self.name = name  # unique in all benchmarks, for example "given votes, forward"
-        self.unit = unit
-        self.reference = reference  # name of a row; each row's ratio is the speedup over this row, from medians
-        self.rows: list[Row] = []
-        self.calls: dict[str, Callable[[], object]] = {}
+    name: str  # unique in all benchmarks, for example "given votes, forward"
+    unit: str
+    reference: str  # name of a row; each row's ratio is the speedup over this row, from medians
+    rows: list[Row] = field(default_factory=list)
+    calls: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     def add(self, name: str, make: Callable[[], Callable[[], object]], memory: bool = False) -> None:
         """Add a row for the call that ``make`` returns, perhaps with its memory on a GPU. A failure becomes a note."""

@@ -36,10 +36,6 @@ class Case(NamedTuple):
     def linear(self) -> bool:
         return len(self.tensors) == 2
 
-    def to(self, device: str, dtype: torch.dtype) -> "Case":
-        tensors = tuple(x.to(device, dtype) for x in self.tensors)
-        return self._replace(tensors=tensors, cotangent=self.cotangent.to(device, dtype))
-
 
 def case(kind: str, images: int) -> Case:
     """Draw votes of image capsules on a complete graph, or their children and weights, or votes on a random graph."""
@@ -118,7 +114,8 @@ def sparse(setup: Setup) -> Iterator[Table]:
 def timed(setup: Setup, kind: str, title: str, dtype: torch.dtype = torch.float32) -> Iterator[Table]:
     """Time all formulations on one kind of votes: forward, except on a GPU, then forward and backward."""
     exact, on_gpu = case(kind, setup.images), setup.on_gpu
-    own = exact.to(setup.device, dtype)
+    *tensors, cotangent = (x.to(setup.device, dtype) for x in (*exact.tensors, exact.cotangent))
+    own = Case(exact.graph, tuple(tensors), cotangent)
     names = [*(() if kind == "sparse" else ("einsum", COMPILED)), *ENGINES[on_gpu:]]  # engine dgl needs a CPU
     torch.compiler.reset()
     wanted, reference = results("dgl", exact), f"{COMPILED}, captured" if on_gpu else "dgl"

@@ -11,9 +11,7 @@ import functools
 import numpy as np
 import torch
 
-from graphcaps import dgl
-
-from .related import Related, of_nodes, split
+from .related import Related, joined, of_nodes, split
 
 TOLERANCE = 0.5
 """A graph is accepted if its mean degree differs by at most this much: in the paper, 39.5 to 40.5."""
@@ -55,14 +53,10 @@ def factor_graph(
     chances = np.where(labels[low] == labels[high], chance, between)  # (pairs, K)
     while True:
         causes = random.random_sample(chances.shape) < chances
-        joined = causes.any(axis=1)
-        if abs(2 * joined.sum() / nodes - degree) <= TOLERANCE:
+        drawn = causes.any(axis=1)
+        if abs(2 * drawn.sum() / nodes - degree) <= TOLERANCE:
             break
-    low, high, causes = low[joined], high[joined], np.concatenate([causes[joined]] * 2)
-    src, dst = np.concatenate([low, high]), np.concatenate([high, low])
-    rows = np.eye(nodes, dtype=np.float32)
-    rows[dst, src] = 1
-    parts = split(nodes, random)
-    features, labels, kinds = (torch.from_numpy(array) for array in (rows, labels, causes))
-    graph = dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=nodes)
-    return of_nodes(graph, features, labels, *parts, kinds=kinds, own=True, p=chance, q=between)
+    graph, kinds = joined(np.stack([low, high])[:, drawn], nodes, causes[drawn])
+    features = torch.eye(nodes).index_put(graph.edges(), torch.ones(()))
+    about = {"kinds": kinds, "own": True, "p": chance, "q": between}
+    return of_nodes(graph, features, torch.from_numpy(labels), *split(nodes, random), **about)

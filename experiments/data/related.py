@@ -66,7 +66,12 @@ def split(nodes: int, random: np.random.RandomState) -> tuple[Tensor, ...]:
 
 
 def read_archive(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a NumPy archive; raise ``InputError`` if there is no such file."""
-    expect(path.is_file(), "graphs", str(path), "no such file", "experiments/README.md says what it holds")
-    with np.load(path, allow_pickle=False) as archive:
-        return dict(archive)
+    """All arrays of a NumPy archive, integers as int64."""
+    with np.load(checked(path), allow_pickle=False) as archive:
+        return {name: x.astype(np.int64) if x.dtype.kind in "iu" else x for name, x in archive.items()}
+
+
+def checked(path: Path) -> Path:
+    """Return the path of a file or folder; raise ``InputError`` if there is none."""
+    expect(path.exists(), "graphs", str(path), "none there", "experiments/README.md says what it holds")
+    return path

@@ -18,9 +18,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphcaps import dgl
-from graphcaps.errors import expect
 
-from .related import Related, joined, of_nodes, read_archive, split
+from .related import Related, checked, joined, of_nodes, read_archive, split
 
 MOST_PAIRS, COMPONENTS = 5000, 64
 
@@ -33,8 +32,8 @@ def human_go(path: Path, seed: int) -> Related:
     """
     arrays = read_archive(path)
     nodes = len(arrays["labels"])
-    graph, kinds = joined(arrays["edges"].astype(np.int64), nodes, arrays["confidence"] > 0)
-    labels, parts = torch.from_numpy(arrays["labels"].astype(np.int64)), split(nodes, np.random.RandomState(seed))
+    graph, kinds = joined(arrays["edges"], nodes, arrays["confidence"] > 0)
+    labels, parts = torch.from_numpy(arrays["labels"]), split(nodes, np.random.RandomState(seed))
     return of_nodes(graph, _scaled(arrays["features"]), labels, *parts, kinds=kinds)
 
 
@@ -58,7 +57,7 @@ def load_cora(root: Path) -> Related:
     folder = root.expanduser() / "cora"
     if not (folder / "cora.npz").is_file():
         return from_dgl("CoraGraph", folder, 0)
-    arrays = {name: array.astype(np.int64) for name, array in read_archive(folder / "cora.npz").items()}
+    arrays = read_archive(folder / "cora.npz")
     starts, words, labels = arrays["feature_indptr"], arrays["feature_indices"], torch.from_numpy(arrays["labels"])
     features = sparse.csr_array((np.ones(len(words), np.float32), words, starts)).toarray()
     features /= features.sum(axis=1, keepdims=True).clip(1)
@@ -82,8 +81,8 @@ def plain(path: Path, seed: int) -> Related:
     Features are the first ``COMPONENTS`` singular vectors of the words; the seed draws their start.
     """
     arrays = read_archive(path)
-    labels, none = torch.from_numpy(arrays["labels"].astype(np.int64)), torch.zeros(0, dtype=torch.int64)
-    words, graph = arrays.get("words"), joined(arrays["edges"].astype(np.int64), len(labels))[0]
+    labels, none = torch.from_numpy(arrays["labels"]), torch.zeros(0, dtype=torch.int64)
+    words, graph = arrays.get("words"), joined(arrays["edges"], len(labels))[0]
     if words is None:
         return of_nodes(graph, torch.zeros(len(labels), 0), labels, none, none, none)
     words = sparse.csr_matrix(words)
@@ -98,8 +97,8 @@ def heco(folder: Path, seed: int, names: tuple[str, ...], features: str = "") ->
     ``MOST_PAIRS`` pairs of each matrix, or takes all if there are fewer, and splits the nodes like those of HumanGO.
     Features are the first ``COMPONENTS`` singular vectors of the file ``features``, or of the adjacency matrix.
     """
-    expect(folder.is_dir(), "graphs", str(folder), "no such folder", "experiments/README.md says what it holds")
-    random, labels = np.random.RandomState(seed), np.load(folder / "labels.npy", allow_pickle=False).astype(np.int64)
+    labels = np.load(checked(folder) / "labels.npy", allow_pickle=False).astype(np.int64)
+    random = np.random.RandomState(seed)
     matrices = [sparse.load_npz(folder / f"{name}.npz").tocsr() for name in names]
     drawn = [np.stack(sparse.triu(matrix, 1).nonzero()) for matrix in matrices]
     ends = np.concatenate([pairs[:, random.permutation(pairs.shape[1])[:MOST_PAIRS]] for pairs in drawn], axis=1)
@@ -143,7 +142,7 @@ def umls(path: Path, seed: int) -> Related:
     nodes, size = len(arrays["entities"]), len(arrays["relations"])
     related, parts = np.zeros((nodes, nodes), bool), []
     for name in ("train", "valid", "test"):
-        triples = arrays[name].astype(np.int64)
+        triples = arrays[name]
         low, high = np.unique(np.sort(triples[:, ::2], axis=1), axis=0).T
         new = (low != high) & ~related[low, high]
         parts.append(np.stack([low[new], high[new]], axis=1))
@@ -167,20 +166,20 @@ def published_factors(path: Path) -> Related:
     """
     arrays = read_archive(path)
     nodes, size = arrays["labels"].shape
-    labels, edges = arrays["labels"].astype(np.int64) - 16 * np.arange(size), arrays["edges"].astype(np.int64)
+    labels, edges = arrays["labels"] - 16 * np.arange(size), arrays["edges"]
     graph, kinds = joined(edges, nodes, labels[edges[0]] == labels[edges[1]])
     features = torch.zeros(nodes, nodes).index_put(graph.edges(), torch.ones(()))
-    parts = (torch.from_numpy(np.sort(arrays[name].astype(np.int64))) for name in ("train", "val", "test"))
+    parts = (torch.from_numpy(np.sort(arrays[name])) for name in ("train", "val", "test"))
     return of_nodes(graph, features, torch.from_numpy(labels), *parts, kinds=kinds, own=True)
 
 
 def blog_catalog(path: Path, seed: int) -> Related:
     """Bloggers. Labels are their groups, and features are 128 left singular vectors of the adjacency matrix."""
     arrays = read_archive(path)
-    starts, edges = arrays["groups_indptr"], arrays["edges"].astype(np.int64)
+    starts, edges = arrays["groups_indptr"], arrays["edges"]
     nodes = len(starts) - 1
     labels = torch.zeros(nodes, 39, dtype=torch.int64)
-    labels[np.repeat(np.arange(nodes), np.diff(starts)), arrays["groups_indices"].astype(np.int64)] = 1
+    labels[np.repeat(np.arange(nodes), np.diff(starts)), arrays["groups_indices"]] = 1
     graph, _ = joined(edges, nodes)
     torch.manual_seed(seed)
     ends, ones = torch.stack(graph.edges()), torch.ones(graph.num_edges())
@@ -199,8 +198,7 @@ def components(rows: sparse.csr_matrix, seed: int) -> Tensor:
 
 def _triples(path: Path) -> np.ndarray:
     """Subjects, relations and objects (3, n) in a file of N-Triples, without triples with literals."""
-    expect(path.is_file(), "graphs", str(path), "no such file", "experiments/README.md says what it holds")
-    text = gzip.decompress(path.read_bytes()).decode()
+    text = gzip.decompress(checked(path).read_bytes()).decode()
     return np.array(re.findall(r"^<(.*)> <(.*)> <(.*)> \.$", text, re.MULTILINE)).T
 
 

@@ -20,7 +20,7 @@ from experiments import networks, propagation
 from experiments.data.beliefs import beliefs
 from experiments.data.factors import factor_graph
 from experiments.data.related import Related
-from experiments.networks import LAYERS, PART, Network, concentrations, information
+from experiments.networks import LAYERS, PART, Network, concentrations, information, kinds_and_capsules
 from experiments.run import Place
 from experiments.task import Task
 from graphcaps import dgl
@@ -85,8 +85,7 @@ def causes_of(c: Tensor, data: Related) -> dict:
     ``table`` (K, K): the number of edges for each factor (row) and capsule (column) with the largest coupling c (E, K).
     ``edges``: neighbour, factor and capsule of each edge into node 0.
     """
-    which = (data.kinds.sum(dim=1) == 1).nonzero().flatten()
-    factor, capsule = data.kinds[which].int().argmax(dim=1), c[which].argmax(dim=1)
+    which, factor, capsule = kinds_and_capsules(c, data)
     counts = torch.zeros(data.kinds.shape[1], c.shape[1], dtype=torch.int64)
     counts.index_put_((factor, capsule), torch.ones_like(factor), accumulate=True)
     src, dst = (ends[which] for ends in data.graph.edges())

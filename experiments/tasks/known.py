@@ -28,7 +28,7 @@ from experiments.networks import WEIGHT_DECAY
 from experiments.run import Place
 from experiments.task import Task
 from experiments.tasks.relations import DATA as RELATIONS
-from experiments.tasks.relations import HECO
+from experiments.tasks.relations import HECO, NETWORKS
 from graphcaps import dgl
 from graphcaps.graph import links_of_graph
 from graphcaps.nn import BeliefConv
@@ -70,11 +70,10 @@ def by_propagation(data: Related, labels: Tensor) -> Tensor:
 
 def by_edges(name: str, data: Related, labels: Tensor) -> Tensor:
     """Classes (N, K) by a classical method, each column by itself, or with the same options if they are sharpened."""
-    (method, options), matrix = propagation.METHODS[name], data.graph.adj_external(scipy_fmt="csr").astype(float)
+    method, options = propagation.METHODS[name]
 
     def classes(columns: Tensor, *option) -> Tensor:
-        scores = (propagation.scores(matrix, column, data.num_classes, method, *option) for column in columns.T)
-        return torch.stack([of_column.argmax(1) for of_column in scores], dim=1)
+        return propagation.scores(data, columns, name, *option).argmax(1)
 
     parts = [labels] if method is propagation.sharpened else labels.split(1, dim=1)
     return torch.cat([best_of(part, options, classes) for part in parts], dim=1)
@@ -99,35 +98,27 @@ class Masked(nn.Module):
 
     def __init__(self, network: str, data: Related, sizes: tuple[int, int], depth: int):
         super().__init__()
-        layers, (parts, classes) = dgl.nn.pytorch, sizes
+        parts, classes = sizes
         self.graph, self.features, self.sizes = dgl.add_self_loop(data.graph), data.features, sizes
         self.network, outputs = network, parts * classes
         self.inputs = data.features.shape[1] + outputs * (network != "perceptron")
 
         def layer(width: int, to: int, heads: int) -> nn.Module:
-            if network == "GAT":
-                return layers.GATConv(width, to // heads, heads)
-            if network == "SAGE":
-                return layers.SAGEConv(width, to, "mean")
-            return layers.GraphConv(width, to) if network == "GCN" else nn.Linear(width, to)
+            plain = network in ("perceptron", "APPNP")
+            return nn.Linear(width, to) if plain else NETWORKS[network](width, to // heads, heads)
 
         first = [layer(self.inputs, HIDDEN, 8)] if depth > 1 else []
         self.layers = nn.ModuleList([*first, layer(HIDDEN if first else self.inputs, outputs, 1)])
-        self.steps, self.dropout = layers.APPNPConv(k=10, alpha=0.1), nn.Dropout(0.5)
+        self.steps, self.dropout = dgl.nn.pytorch.APPNPConv(k=10, alpha=0.1), nn.Dropout(0.5)
 
     def forward(self, labels: Tensor) -> Tensor:
         parts, classes = self.sizes
-        x = torch.cat([self.features, one_hot(labels, classes).flatten(1)], 1)[:, : self.inputs]
+        x = torch.cat([self.features, propagation.one_hot(labels, classes).flatten(1)], 1)[:, : self.inputs]
         for layer in self.layers:
             x = self.dropout(x if layer is self.layers[0] else F.elu(x))
             x = layer(x) if isinstance(layer, nn.Linear) else layer(self.graph, x).flatten(1)
         x = self.steps(self.graph, x) if self.network == "APPNP" else x
         return x.unflatten(1, (parts, classes)).log_softmax(2)
-
-
-def one_hot(labels: Tensor, classes: int) -> Tensor:
-    """Labels (N, K) as (N, K, C), zero where they are unknown."""
-    return F.one_hot(labels.clamp_min(0), classes).float() * (labels >= 0).unsqueeze(2)
 
 
 @torch.no_grad()
@@ -184,12 +175,16 @@ FITTED: dict[str, Callable[[Related, Tensor], Tensor]] = {
 def fit(place: Place, network: str, settings: dict, seed: int, quick: bool, data: str, share: float) -> dict:
     """Find the classes of the nodes that aren't known. The seed draws the known nodes, and the graph if it is drawn."""
     related = DATA[data](place.data, seed)
-    count = len(related.labels)
-    known = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: round(share * count)]
-    labels = torch.full_like(related.labels, -1).index_copy(0, known, related.labels[known])
+    labels = partly_known(related.labels, share, seed)
     torch.manual_seed(seed)
     right = (METHODS | FITTED)[network](related, labels) == related.labels
     return {"test": float(right[labels[:, 0] < 0].double().mean())}
+
+
+def partly_known(labels: Tensor, share: float, seed: int) -> Tensor:
+    """Labels (N, K) of a share of the nodes, which the seed draws; the others' are -1."""
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    return labels.index_fill(0, order[round(share * len(labels)) :], -1)
 
 
 def methods(data: str) -> list[str]:

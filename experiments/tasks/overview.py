@@ -50,7 +50,6 @@ TASKS = {
 def results(place: Place, only: Sequence[str]) -> dict:
     """Train the networks of the tasks in ``only``, or of all tasks, unless they are trained already."""
     return {
-        "format_version": 1,
         "command": "python -m experiments overview",
         "columns": [*COLUMNS],
         "rows": [row for name in run.chosen(only, TASKS) for row in _rows(name, place)],

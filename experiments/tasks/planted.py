@@ -92,9 +92,7 @@ def fit(
     The seed draws the wrong edges and the known nodes.
     """
     related = with_wrong_edges(known.DATA[data](place.data, seed), planted, by_degree, seed)
-    count, graph, wrong = len(related.labels), related.graph, related.kinds[:, 0]
-    numbers = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[round(SHARE * count) :]
-    labels = related.labels.index_fill(0, numbers, -1)
+    graph, wrong, labels = related.graph, related.kinds[:, 0], known.partly_known(related.labels, SHARE, seed)
     torch.manual_seed(seed)
     epochs = 2 if quick else EPOCHS
     log_p, similarity = regression(related, labels), jaccard(related)

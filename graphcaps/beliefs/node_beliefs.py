@@ -15,7 +15,7 @@ from ..engines import REQUESTED
 from ..errors import check_tensor, check_whole, expect, min_max, warn, warn_of_nan
 from ..functional import at_least_float32
 from ..graph import Links
-from ..graph.checks import warn_of_loops, warn_of_parallel_edges
+from ..graph.checks import warn_of_false_evidence
 from ..layer_common import DGL, HasConstants, Names, check_dtype, check_edge_weight
 from ..routing import go_on_without
 from ..tracing import is_tracing
@@ -97,8 +97,7 @@ class NodeBeliefs(HasConstants):
             weight = edge_weight.reshape(-1, 1)
         z = self.prior + self._logits(feat, links, weight)  # (N, K, D), what a node's own features or labels say
         z = z if self.by_degree is None else z + self.by_degree[degree_classes(links)]
-        warn_of_parallel_edges(links)
-        warn_of_loops(links)
+        warn_of_false_evidence(links)
         try:
             h, c = self._iterate(links, z, weight.to(z.dtype), members)
         except kernels.KernelError as error:

@@ -10,9 +10,10 @@ from torch import Tensor
 from .. import _dgl
 from ..algorithms.base import Routing
 from ..algorithms.votes import Votes
-from ..graph import Links, bipartite_graph
+from ..graph import Links
+from ..graph.bipartite import graph_of_links
 from ..second_derivative import once_differentiable
-from ..tracing import is_tracing, run_untraced
+from ..tracing import is_tracing
 from .edges import Edges
 
 
@@ -36,10 +37,7 @@ class DGLEdges(Edges):
 
     def __init__(self, links: Links, votes: Votes):
         super().__init__(links, votes)
-        sizes = links.num_children, links.num_parents
-        self.graph = links.cached(
-            "graph", lambda: run_untraced(lambda: bipartite_graph(links.src, links.dst, *sizes))
-        ).local_var()
+        self.graph = graph_of_links(links)
 
     def child_softmax(self, b: Tensor) -> Tensor:
         return _Once.apply(functools.partial(_dgl.dgl.nn.functional.edge_softmax, self.graph, norm_by="src"), b)

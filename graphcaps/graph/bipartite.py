@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from .. import _dgl
 from .._dgl import DGLGraph
 from ..errors import reading
+from ..tracing import run_untraced
 from ..typed import Count, typed
 from .links import Links
 
@@ -40,3 +41,9 @@ def bipartite_graph(
     src, dst = (end if end.numel() else end.long() for end in (src, dst))
     Links.of(src, dst, num_children, num_parents)  # checks the ends
     return _dgl.dgl.heterograph({EDGE_TYPE: (src, dst.to(src.dtype))}, {"child": num_children, "parent": num_parents})
+
+
+def graph_of_links(links: Links) -> DGLGraph:
+    """Return a new graph of votes along links, whose structure is made once."""
+    ends = links.src, links.dst, links.num_children, links.num_parents
+    return links.cached("graph", lambda: run_untraced(lambda: bipartite_graph(*ends))).local_var()

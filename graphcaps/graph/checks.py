@@ -40,15 +40,10 @@ def check_one_kind(graph: DGLGraph, wanted: str, advice: str) -> None:
     expect(same, "graph", wanted, "a block" if graph.is_block else "sources and destinations", advice)
 
 
-def warn_of_parallel_edges(links: Links) -> None:
-    """Warn if several edges join the same two nodes in one direction. On a GPU, this isn't checked."""
+def warn_of_false_evidence(links: Links) -> None:
+    """Warn of parallel edges and self-loops, if each edge is evidence. On a GPU, this isn't checked."""
     if links.device.type == "cpu" and not links.traced:
         warn_once(links, _has_parallel_edges, "each parallel edge is more evidence; dgl.to_simple(graph) merges them")
-
-
-def warn_of_loops(links: Links) -> None:
-    """Warn of self-loops if each edge is evidence. On a GPU, this isn't checked."""
-    if links.device.type == "cpu" and not links.traced:
         text = "a self-loop makes a node surer of itself; leave it out: dgl.remove_self_loop(graph)"
         warn_once(links, _has_loops, text)
 

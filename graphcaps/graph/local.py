@@ -19,7 +19,7 @@ from .._dgl import DGLGraph
 from ..errors import expect, reading
 from ..tracing import run_untraced
 from ..typed import Device, Size, typed
-from .bipartite import bipartite_graph
+from .bipartite import graph_of_links
 from .links import Links
 
 Pair = Size | tuple[Size, Size]
@@ -124,13 +124,7 @@ def as_pair(size: Pair) -> tuple[int, int]:
 
 def graph_of(sizes: tuple[Any, ...], device: torch.device | str = "cpu") -> DGLGraph:
     """Return a new graph of two layers of these sizes, whose structure is made once."""
-    return run_untraced(lambda: _graph_of(sizes, str(device))).local_var()
-
-
-@functools.lru_cache(maxsize=64)
-def _graph_of(sizes: tuple[Any, ...], device: str) -> DGLGraph:
-    links = links_of_layer(sizes, torch.device("cpu"))
-    return bipartite_graph(links.src, links.dst, links.num_children, links.num_parents).to(device)
+    return graph_of_links(links_of_layer(sizes, torch.device(device)))
 
 
 @functools.lru_cache(maxsize=64)

@@ -128,9 +128,9 @@ class NamedGraph:
                 values = torch.as_tensor(np.array([np.asarray(row, dtype=np.float32) for row in values]))
         return values.unsqueeze(1) if values.dim() == 1 else values
 
-    def labels(self, values: Any, name: str = "labels") -> Tensor:
+    def labels(self, values: Any) -> Tensor:
         """Return classes (N, K) for layers, -1 if unknown: see ``graphcaps.graph.labels.read_labels``."""
-        return read_classes(name, self.rows(name, values, complete=False), len(self.names)).classes
+        return read_classes("labels", self.rows("labels", values, complete=False), len(self.names)).classes
 
     def place(self, node: Any, name: str = "center") -> int:
         """Return the number of a node, given by its name, or by its name as text."""

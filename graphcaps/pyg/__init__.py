@@ -15,6 +15,6 @@ except ModuleNotFoundError as error:
 
 from .beliefs import BeliefConv
 from .conv import CapsuleConv
-from .readout import CapsuleAggregation, CapsuleReadout
+from .readout import CapsuleReadout
 
-__all__ = ["BeliefConv", "CapsuleAggregation", "CapsuleConv", "CapsuleReadout"]
+__all__ = ["BeliefConv", "CapsuleConv", "CapsuleReadout"]

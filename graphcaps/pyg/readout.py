@@ -122,6 +122,3 @@ class CapsuleReadout(Aggregation):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, num_caps={self.num_caps})"
-
-
-CapsuleAggregation = CapsuleReadout  # the names of PyG's own classes end in Aggregation

@@ -66,9 +66,9 @@ def shown_couplings(page) -> dict[int, float]:
     return {int(row[0]): read(row[-2]) for row in rows}
 
 
-def couplings(node: int, graph=GRAPH, feat=FEAT, **options) -> dict[int, float]:
+def couplings(node: int, graph=GRAPH) -> dict[int, float]:
     """The largest coupling of each in-edge of a node, by source."""
-    c, _ = layer_answer(layer(**options), graph, feat)
+    c, _ = layer_answer(layer(), graph, FEAT)
     src, dst = (end.tolist() for end in graph.edges(order="eid"))
     return {u: float(c[e].max()) for e, (u, v) in enumerate(zip(src, dst, strict=True)) if v == node}
 

@@ -1,8 +1,7 @@
 """The routing explorer's data: a trace as JSON, with everything that the page shows, in little space.
 
-Version 1, keys at the top::
+Keys at the top::
 
-    version    1
     title      network and data set: "compact on mnist"
     source     the run in words: ["run readme", "10 epochs"]
     start      index of the image shown first
@@ -56,7 +55,6 @@ from graphcaps.viz.routing.selection import children_in_order, shown_parents
 from graphcaps.viz.routing.timeline import check_drawable, count, not_finite
 from graphcaps.viz.routing_trace import RoutingTrace
 
-VERSION = 1
 MOST_CHILDREN = 120  # children shown of a larger graph; with more, lines would run into one another
 
 
@@ -83,7 +81,6 @@ def explorer_data(trace: RoutingTrace, image: int = 0) -> dict:
     title = " on ".join(str(trace.about[key]) for key in ("model", "dataset") if key in trace.about)
     run = [f"run {trace.about['run']}"] if "run" in trace.about else []
     return {
-        "version": VERSION,
         "title": title or str(trace.about.get("layer", "routing")),
         "source": run + ([count(int(trace.epochs[-1]), "epoch")] if trace.epochs[-1] > 0 else []),
         "start": int(image),
