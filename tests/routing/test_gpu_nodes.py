@@ -42,7 +42,8 @@ for caps, dim, dtype, kappa, iterations, mutual, per_edge in [
     kappa = None if kappa is None else torch.ones((), requires_grad=True)
     rule = Rule(iterations, "capsules" if kappa is None else "directions", kappa)
     power = torch.ones(len(z), requires_grad=True) if caps < 33 else None
-    votes = NodeVotes(z, scale, per_edge, None, Finish(power, None if scale is None else torch.ones(caps, dim)))
+    finish = (None, None, None) if scale is None else (torch.ones(caps, dim), torch.ones(3, caps, dim), torch.ones(3))
+    votes = NodeVotes(z, scale, per_edge, None, Finish(power, *finish))
     nodes.sums_by_node(Links(*ends, 3, 3), votes, rule, mutual, caps < 8).v.sum().backward()
 """
 
@@ -114,7 +115,9 @@ def test_kernels_equal_engine_torch_in_float64(device, monkeypatch, case):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"routing": "dynamic", "bias": False}, {"unit_votes": True}, {"mutual": True, "edge_feats": 2}]
+    "options",
+    [{"residual": True}, {"unit_votes": True, "residual": True}, {"mutual": True, "edge_feats": 2}]
+    + [{"routing": "dynamic", "bias": False, "normalise": False, "residual": True}],
 )
 def test_a_step_of_a_layer_equals_engine_torch_also_captured(device, options):
     layer = CapsuleConv(6, 5, 3, allow_zero_in_degree=True, **options).to(device)
@@ -162,7 +165,7 @@ def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
 
     z, kappa = torch.randn(7, 3, 4, device=device, requires_grad=True), torch.ones((), device=device)
     by_node, hubs = nodes.edges_by_node(links_of_graph(graph(), device), False)
-    finish = torch.rand(7, device=device), torch.rand(3, 4, device=device)
+    finish = [torch.rand(size, device=device) for size in ((7,), (3, 4), (7, 3, 4), (7,))]
     given = [z, z.new_empty(0), kappa.requires_grad_(), *finish, *by_node, *hubs], [2, 0, 0, 1, 0, 1, 0]
     torch.library.opcheck(torch.ops.graphcaps.by_node_on_gpu.default, given)
     (slope,) = torch.autograd.grad(torch.ops.graphcaps.by_node_on_gpu(*given)[1].sum(), z, create_graph=True)

@@ -272,10 +272,14 @@ def finish_hub(
 
 
 @triton.jit
-def finish_node(source, ptr, power, bias, S: tl.constexpr, s=None, v=None, grad=None, ds=None, dy=None, dpower=None):
-    """Store v = squash(y), where y = s K / in-degree / f + bias, and f^2 is the mean of ``power`` over the in-edges.
+def finish_node(
+    source, ptr, power, bias, residual, own_power, S: tl.constexpr,
+    s=None, v=None, grad=None, ds=None, dy=None, dresidual=None, dpower=None, down_power=None,
+):  # fmt: skip
+    """Store v = squash(y), y = s K / in-degree / f + residual / f' + bias, with the f and f' of ``Finish``.
 
-    With ``grad``, the gradient of v, store those of s and y, and add that of ``power`` up unless dpower is None.
+    With ``grad``, the gradient of v, store those of s and y, and with ``own_power`` that of the residual. Store that of
+    ``own_power`` and add that of ``power`` up, unless it is None.
     """
     node, edges, total = tl.program_id(0), tl.arange(0, EDGES), tl.zeros((EDGES,), tl.float32)
     begin, end = rows_of(node, ptr, S)
@@ -286,13 +290,20 @@ def finish_node(source, ptr, power, bias, S: tl.constexpr, s=None, v=None, grad=
             total += tl.load(power + row, row >= 0, 0.0)
         per_f = per_root(tl.sum(total, 0), count)
     x, factor = load(s, here), per_f * S.K / count
-    y = x * factor + (0.0 if bias is None else load(bias, capsules_at(tl.arange(0, 1), S)))
+    own, per_own = 0.0 if residual is None else load(residual, here), 1.0
+    if own_power is not None:
+        per_own = per_root(tl.load(own_power + node), 1)
+    y = x * factor + own * per_own + (0.0 if bias is None else load(bias, capsules_at(tl.arange(0, 1), S)))
     if grad is None:
         store(v, here, next_query(y, 0.0, 0.0, True))
     else:
         slope, _ = next_query_backward(y, load(grad, here), 0.0, True)
         store(ds, here, slope * factor)
         store(dy, here, slope)
+        if own_power is not None:
+            store(dresidual, here, slope * per_own)
+        if down_power is not None:
+            tl.store(down_power + node, -0.5 * tl.sum(slope * own) * per_own * per_own * per_own)
         if dpower is not None:
             change = -0.5 * tl.sum(slope * x) * factor * per_f * per_f / count
             for at in range(begin, end, EDGES):
