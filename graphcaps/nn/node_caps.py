@@ -276,7 +276,21 @@ def mean_square(feat: Tensor) -> Tensor:
         feat = feat.to_sparse_coo().coalesce()
         values = squares(feat.values())
         return values.new_zeros(feat.shape[0]).index_add(0, feat.indices()[0], values) / feat.shape[1]
-    return squares(feat).mean(-1)
+    return squares(feat).mean(-1) if is_tracing() else _MeanSquare.apply(at_least_float32(feat))
+
+
+class _MeanSquare(torch.autograd.Function):
+    """The mean square over the last dim. Its gradient takes fewer operations than autograd's."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.square().mean(-1)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return x * (slope / (x.shape[-1] / 2)).unsqueeze(-1)
 
 
 def spread(x: Tensor, dims: int) -> Tensor:
