@@ -1,16 +1,17 @@
 """Triton's kernels by node equal engine torch in float64, on CUDA, in Triton's interpreter, and compile for an H200."""
 
 import dataclasses
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
-from gpu_kernels import compile_for, device_of_kernels, outside_only, run_in_interpreter
+from gpu_kernels import compile_for, device_of_kernels, out_of_resources, outside_only, run_in_interpreter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcaps import dgl, engine
 from graphcaps.algorithms.votes import NodeVotes
 from graphcaps.graph import links_of_graph
+from graphcaps.kernels import KernelError
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
 
@@ -160,7 +161,7 @@ def test_where_squares_overflow_the_result_is_nan_as_that_of_engine_torch(device
     torch.testing.assert_close(got, exact, equal_nan=True)
 
 
-def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
+def test_the_operator_can_be_traced_and_refuses_second_derivatives_and_explains_failures(device, monkeypatch):
     from graphcaps.kernels.gpu import nodes
 
     z, kappa = torch.randn(7, 3, 4, device=device, requires_grad=True), torch.ones((), device=device)
@@ -171,6 +172,9 @@ def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
     (slope,) = torch.autograd.grad(torch.ops.graphcaps.by_node_on_gpu(*given)[1].sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):
         slope.sum().backward()
+    monkeypatch.setattr(nodes.kernels, "route_node", MagicMock(__getitem__=lambda *grid: out_of_resources()))
+    with pytest.raises(KernelError, match="Required: 114688.*Use engine 'torch'"):  # as in what torch compiled
+        torch.ops.graphcaps.by_node_on_gpu(*given)
 
 
 class Waits(TorchDispatchMode):
