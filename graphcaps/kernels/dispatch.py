@@ -25,7 +25,6 @@ MAX_WIDTH = 256  # numbers in a capsule: it is one SIMD vector, and the time to 
 MAX_NODE_NUMBERS = 1024  # limit of K * D, because the time to compile a kernel grows with it
 MAX_BELIEFS = 128  # the same for the states of all capsules of a node
 MAX_IMAGES = 65_535 * 64  # a grid of CUDA has at most 65,535 tiles in its second dimension, and a tile 64 images
-NO_NUMBA = "Numba's compiler, which the variable NUMBA_DISABLE_JIT turns off"
 HALF = torch.bfloat16, torch.float16
 _failures: dict[tuple, str] = {}  # the kinds of calls whose kernels Triton could not compile or load, and its errors
 
@@ -78,7 +77,8 @@ def _needs_for_device(x: Votes | Tensor, name: str, kind: tuple) -> str:
         return f"kernels that Triton can compile and load here ({error})" if error else ""
     if x.device.type != "cpu":
         return f"{name} on the CPU or on CUDA"
-    return "" if has_numba() else NO_NUMBA
+    compiles = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+    return "" if compiles else "Numba's compiler, which the variable NUMBA_DISABLE_JIT turns off"
 
 
 def _needs_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
@@ -182,10 +182,6 @@ def prepare(links: Links, mutual: bool) -> None:
 def on_gpu(x: Votes | Tensor) -> bool:
     """Whether Triton's kernels compute with these votes or beliefs, not Numba's."""
     return x.device.type == "cuda"
-
-
-def has_numba() -> bool:
-    return os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
 
 @functools.cache

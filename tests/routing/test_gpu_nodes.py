@@ -29,7 +29,7 @@ from graphcaps.routing import Rule
 from graphcaps.kernels.gpu import nodes
 from graphcaps.algorithms.votes import Finish, NodeVotes
 
-nodes.SEGMENT, ends = 3, torch.tensor([[0, 1, 1, 2, 1, 1], [1, 0, 2, 1, 1, 1]])
+nodes.SEGMENT, ends = 2, torch.tensor([[0, 1, 1, 2, 1, 1], [1, 0, 2, 1, 1, 1]])
 for caps, dim, dtype, kappa, iterations, mutual, per_edge in [
     (8, 16, torch.float32, 1.0, 3, False, False),
     (8, 16, torch.bfloat16, None, 3, True, False),

@@ -83,7 +83,7 @@ class Sizes:
     PADDED_K: int
     PADDED_D: int
     ROWS: int  # rows at a time
-    SEGMENT: int = 0  # edges
+    SEGMENT: int = 0  # edges, a power of two
     ADDS: bool = False  # without kappa: squash(s) is added to the w before
     ATOMIC: bool = False  # whether edges with the same source add their gradients up
 
@@ -189,10 +189,9 @@ def _differentiate(
     results = {"dz": dz, "dscale": dscale, "slopes": slopes}
     with torch.cuda.device_of(z):
         if dv.dim() == 3:  # a gradient that is absent is (0,), that of a graph without nodes (0, K, D)
-            of_v, dy = torch.empty_like(s), torch.empty_like(s)
-            dresidual = dy if call.finish.own_power is None else torch.empty_like(s)
-            slopes_of_v = {"ds": of_v, "dy": dy, "dresidual": dresidual, "dpower": dpower, "down_power": down_power}
-            finish_node(s=s, grad=dv.contiguous(), **slopes_of_v)
+            of_v, dy, dresidual = (torch.empty_like(s) for _ in range(3))
+            of_finish = {"dresidual": dresidual, "dpower": dpower, "down_power": down_power}
+            finish_node(s=s, grad=dv.contiguous(), ds=of_v, dy=dy, **of_finish)
             grad, dbias = grad + of_v if grad.dim() == 3 else of_v, dy.sum(0) if needed[4] else None
         ds[-1, : len(hubs)] = grad.index_select(0, hubs)
         route_node(grad=grad, **results)
@@ -203,16 +202,8 @@ def _differentiate(
     if by_edge and dz is not None:  # torch adds in a fixed order, because its deterministic algorithms are on
         dz = zeros(*z.shape).index_add(0, edges.src.long(), dz.index_select(0, edges.eid))
     dkappa = slopes.sum() if call.kappa is not None and needed[2] else None
-    return (
-        None if dz is None else dz.view(z.shape).to(z.dtype),
-        dscale,
-        dkappa,
-        dpower,
-        dbias,
-        dresidual,
-        down_power,
-        *[None] * 7,
-    )
+    dz = None if dz is None else dz.view(z.shape).to(z.dtype)
+    return dz, dscale, dkappa, dpower, dbias, dresidual, down_power, *[None] * 7
 
 
 route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, differentiable=2, by_triton=True)
