@@ -22,7 +22,7 @@ from graphcaps.images.analysis.accuracy import EVALUATION_BATCH, evaluate
 from graphcaps.images.analysis.capsule_usage import capsule_usage
 from graphcaps.images.config import TrainConfig
 from graphcaps.images.data import Batches, Images, Pairs, load_images, to_float
-from graphcaps.images.models import CapsNet, routing_network
+from graphcaps.images.models import CapsNet
 from graphcaps.images.models.answers import is_correct, longest, overlaid
 from graphcaps.images.models.evidence import limits_of
 from graphcaps.images.recording import pictures, routing_of, to_bytes
@@ -50,7 +50,7 @@ def write(run: Run, data: Path) -> str:
     """Write the network of a finished run into the package. Return its measurements and its size as text."""
     target, result = Run(PRETRAINED / run.config.dataset, run.config), run.result()
     expect(result is not None, "pretrained", "a finished run", str(run), f"Go on: graphcaps train --resume {run}")
-    model, splits = routing_network(load(run), str(run)), load_images(run.config.dataset, data)
+    model, splits = load(run), load_images(run.config.dataset, data)
     trained_with, iterations = model.capsules.routing.iterations, ITERATIONS[run.config.dataset]
     model.capsules.routing = Dynamic(iterations)
     model.preset["routing"] = to_json(model.capsules.routing)

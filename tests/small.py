@@ -69,8 +69,6 @@ def content(path: Path) -> dict:
         state["history"] = [timeless(row) for row in state["history"]]
         parts |= {f"{which}.{name}": tensor.numpy() for name, tensor in tensors.items()}
         parts |= {f"{which} head": state, f"{which} limits": head["limits"]}
-    for path in sorted(run.path.glob("checkpoints/epoch-*")):
-        parts |= {f"{path.stem}.{name}": tensor.numpy() for name, tensor in checkpoint.read(path)[0].items()}
     parts |= vars(run.trace())
     parts["metrics"] = [timeless(row) for row in run.metrics()]
     parts["result"] = timeless(run.result() or {})

@@ -94,24 +94,6 @@ def test_a_stopped_training_prints_the_command_that_continues_it(capsys, monkeyp
     assert status == 0 and "going on after epoch 0 and 1 steps\n" in printed
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "text"),
-    [
-        ("train --resume nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gr"),
-        # the default value is refused too, for it may not be the run's
-        ("train --resume x --batch_size=128", 2, "resume: expected no flags but --data, --device, --no-capture and --ep"
-         "ochs (a run keeps its settings), got --batch-size. Drop them"),
-        ("train --batch-size 121 --dataset digits", 2, "batch_size: expected at most 120, the number of images, got 1"),
-        ("train --data nowhere", 2, "data: expected a folder, got none at nowhere. Make it, to download"),
-        ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_answered_in_words(capsys, words, code, text):
-    status, out, printed = call(capsys, *words.split())
-    assert (status, out) == (code, "")
-    assert printed.startswith(f"graphcaps: {text}") and len(printed.splitlines()) == 1
-
-
 def test_help_lists_the_commands_and_what_each_of_their_flags_does(capsys):
     for words in ([], ["--help"]):
         code, out, _ = call(capsys, *words)

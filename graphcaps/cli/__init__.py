@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         try:
             words = [word for word in flags if word not in ("--debug", "--allow-code")]
-            _call(words + names, "--allow-code" in flags)
+            _call(words, names, "--allow-code" in flags)
         finally:
             print(end="", flush=True)  # also of what tyro printed before SystemExit
     except SystemExit as error:  # tyro raises it after help or wrong usage
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _call(words: list[str], allow_code: bool) -> None:
+def _call(words: list[str], names: list[str], allow_code: bool) -> None:
     import logging
 
     ALLOW_CODE.set(allow_code)
@@ -65,7 +65,7 @@ def _call(words: list[str], allow_code: bool) -> None:
     else:
         from .commands import call
 
-        call(words or ["--help"])
+        call(words or ["--help"], names)
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:

@@ -4,6 +4,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Callable
+from typing import Any
 
 import tyro
 
@@ -24,15 +25,18 @@ START = (
 )
 
 
-def call(words: list[str]) -> None:
-    """Parse the words of a command line and run the command. Raises ``SystemExit`` after help or wrong usage."""
-    options = words[: words.index("--")] if "--" in words else words
-    FLAGS.set([word[2:].partition("=")[0].replace("_", "-") for word in options if word.startswith("--")])
+def call(words: list[str], names: list[str]) -> None:
+    """Parse the words of a command line and run the command. Raises ``SystemExit`` after help or wrong usage.
+
+    ``names`` are "--" and what follows it, even if that looks like flags.
+    """
+    FLAGS.set([word[2:].partition("=")[0].replace("_", "-") for word in words if word.startswith("--")])
     config = (tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone)
+    about: dict[str, Any] = {"prog": "graphcaps", "description": SUMMARY, "config": config}
     if words[0] == "predict":
         words = _flags_first(words)
     try:
-        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="graphcaps", description=SUMMARY, args=words, config=config)
+        tyro.extras.subcommand_cli_from_dict(COMMANDS, args=words + names, **about)
     except SystemExit as end:
         for paragraph in DETAILS.get(words[0], DETAILS[""]) if end.code == 0 else ():
             print(textwrap.fill(paragraph, shutil.get_terminal_size().columns, break_on_hyphens=False))
@@ -40,18 +44,14 @@ def call(words: list[str]) -> None:
 
 
 def _flags_first(words: list[str]) -> list[str]:
-    """Move flags before the other words, because tyro wants a list of words, such as images, in one piece.
-
-    What follows "--" are names.
-    """
-    end = words.index("--") if "--" in words else len(words)
-    flags, others, rest = list[str](), list[str](), words[1:end]
+    """Move flags before the other words, because tyro wants a list of words, such as images, in one piece."""
+    flags, others, rest = list[str](), list[str](), words[1:]
     while rest:
         word = rest.pop(0)
         (flags if word.startswith("--") else others).append(word)
         if word.startswith("--") and "=" not in word and word not in ("--json", "--no-json", "--help") and rest:
             flags.append(rest.pop(0))
-    return [words[0], *flags, *others, *words[end:]]
+    return [words[0], *flags, *others]
 
 
 def _shorten(command: Callable[..., None]) -> list[str]:

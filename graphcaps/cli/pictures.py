@@ -91,14 +91,14 @@ def explain(
         run, picture = None, run
     chosen = open_run(run, out)
     if what == "capsules":
+        chosen.check_routes()
         from ..images.analysis.capsule_usage import capsule_usage
-        from ..images.models import routing_network
         from ..progress import bar
         from .tables import usage_lines
 
         network, batches = load_with_test(chosen, data, device)
         with bar("test images") as on_progress:
-            [usage] = capsule_usage(routing_network(network, str(chosen)), batches, on_progress)
+            [usage] = capsule_usage(network, batches, on_progress)
         return show(usage_lines(usage))
     from ..images.analysis.parse_tree import in_words, parse_tree
     from ..viz import picture as draw_picture

@@ -121,7 +121,6 @@ def export(network: ImageNetwork, path: str | Path, dataset: str | None = None) 
 
 
 def _scores(path: Path, images: torch.Tensor) -> torch.Tensor:
-    """Run a file on images and return the scores."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

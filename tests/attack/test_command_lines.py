@@ -1,4 +1,4 @@
-"""Hostile command lines: one line of answer, no traceback, and ``graphcaps runs`` still lists the runs."""
+"""Wrong and hostile command lines: one line of answer, no traceback, and ``graphcaps runs`` still lists the runs."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,13 @@ REFUSED = [
     (f"{TRAIN} --name {'x' * 300}", 1, "out: expected a folder to write to, got runs: File name too long"),
     (f"{TRAIN} --out file", 1, "out: expected a folder to write to, got file: Not a directory"),
     (f"{TRAIN} --name taken", 1, "name: expected a new run folder, runs/taken exists. Choose another --name"),
-]
+    (f"{TRAIN} --batch-size 121", 2, "batch_size: expected at most 120, the number of images, got 121"),
+    (f"{TRAIN} --data nowhere", 2, "data: expected a folder, got none at nowhere. Make it, to download"),
+    # The default value is refused, too, because it may not be the run's.
+    ("train --resume x --batch_size=128", 2, "resume: expected no flags but --data, --device, --no-capture and "
+     "--epochs (a run keeps its settings), got --batch-size. Drop them"),
+    ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +33,7 @@ def folders(here):
 
 
 @pytest.mark.parametrize(("line", "code", "answer"), REFUSED, ids=[ascii(line[-40:]) for line, _, _ in REFUSED])
-def test_a_hostile_command_line_is_answered_in_one_line_and_leaves_nothing(capsys, line, code, answer):
+def test_a_wrong_command_line_is_answered_in_one_line_and_leaves_nothing(capsys, line, code, answer):
     assert main(line.split(" ")) == code
     out, err = capsys.readouterr()
     assert out == "" and err.startswith(f"graphcaps: {answer}") and err.count("\n") == 1

@@ -67,9 +67,8 @@ def parse_tree(trace: RoutingTrace, image: int = 0, keep: float = KEEP) -> Parse
     credit = trace.c[at].astype(np.float64) * required(trace.agreement, "trace: agreement", "that of votes")[at]
     if not np.isfinite(credit).all():
         advice = "Its votes were not finite: take another image, or train with a lower rate"
-        raise GraphcapsError(
-            f"trace: expected finite couplings and agreement of image {image}, got NaN or inf. {advice}"
-        )
+        wanted = f"finite couplings and agreement of image {image}"
+        raise GraphcapsError(f"trace: expected {wanted}, got NaN or inf. {advice}")
     return ParseTree(int(image), float(keep), credit, strongest(credit, keep))
 
 

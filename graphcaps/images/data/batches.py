@@ -99,12 +99,9 @@ class Batches:
         for first in range(0, self.num_images, self.batch_size):
             yield self.at(slice(first, first + self.batch_size))
 
-    def at(self, places: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """The images at ``places``, a slice or (B,) int64, of the order of ``in_order``, and their labels."""
-        return self._fixed(places)
-
     @functools.cached_property
-    def _fixed(self) -> Take:
+    def at(self) -> Take:
+        """A function from places in the order of ``in_order``, a slice or (B,) int64, to their images and labels."""
         if isinstance(self._images, Pairs):
             return _pairs(self._images, torch.arange(self.num_images, device=self._images.labels.device))
         return lambda places: (to_float(self._images.pixels[places]), self._images.labels[places])

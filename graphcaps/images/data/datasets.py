@@ -87,7 +87,6 @@ def load_images(
 
 
 def _load_named(name: str, root: Path, download: bool) -> ImageSplits:
-    """Read one of ``DATASETS`` and split it."""
     check_name("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_KINDS)])
     spec = DATASETS[name]
     if spec.source == "digits":

@@ -50,12 +50,8 @@ def list_folder(path: Path) -> pandas.DataFrame:
     inner = dict[str, set[str]]()  # the folders at the top, and the folders with images in each
     for top, *below in filter(None, folders):
         inner.setdefault(top, set()).update(below[:1])
-    expect(
-        len(inner) > 0,
-        str(path),
-        "a folder per class, with its images",
-        f"no folder of images, but {len(files)} images{_in_words(omitted)}",
-    )
+    got = f"no folder of images, but {len(files)} images{_in_words(omitted)}"
+    expect(len(inner) > 0, str(path), "a folder per class, with its images", got)
     parts = {} if part else _parts(str(path), inner)
     shared = [name for name, count in Counter(name for names in inner.values() for name in names).items() if count > 1]
     fits = parts or len(inner) == 1 or (len(shared) < 2 and not any(name.lower() in PART_OF for name in shared))
@@ -104,7 +100,7 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
         return None
     if label_column:
         label = table.chosen(label_column)
-    frame = table.values()
+    frame = table.values(range(len(names)))
     others = [k for k, name in enumerate(names) if k not in (file, part) and name not in ("", group_by.lower())]
     if label is None and len(others) == 1:
         label = others[0]

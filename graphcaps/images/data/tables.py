@@ -11,6 +11,7 @@ import io
 import logging
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,20 +96,20 @@ class Table:
         check_name("label_column", label_column.lower(), [*places])
         return places[label_column.lower()]
 
-    def values(self, text: list[int] | None = None) -> pandas.DataFrame:
-        """All rows below the header. Without ``text``, cells are text; else numbers, except in the columns ``text``."""
+    def values(self, text: Sequence[int]) -> pandas.DataFrame:
+        """All rows below the header: text in the columns ``text``, numbers in the others."""
         import pandas
 
-        options: dict[str, Any] = {"dtype": str if text is None else dict.fromkeys(text, str)}
-        options |= {"sep": self.separator, "decimal": "," if self.separator != "," else "."}
+        options: dict[str, Any] = {"dtype": dict.fromkeys(text, str), "sep": self.separator}
+        options["decimal"] = "," if self.separator != "," else "."
         file = io.StringIO("\n".join(self.lines[self.header :]) + "\n")
         expect(len(self.lines) > self.header, str(self.path), "a row for each image", "none")
         with reading(self.path, "rows of cells"):
             frame = pandas.read_csv(file, header=None, keep_default_na=False, low_memory=False, **options)
-        for column in frame.columns if text is None else text:
-            frame[column] = frame[column].str.strip()
-        if text is not None:
-            for column in (k for k, dtype in enumerate(frame.dtypes) if k not in text and dtype.kind not in "iuf"):
+        for column, dtype in enumerate(frame.dtypes):
+            if column in text:
+                frame[column] = frame[column].str.strip()
+            elif dtype.kind not in "iuf":
                 cells = frame[column].astype(str).str.strip()
                 frame[column] = pandas.to_numeric(cells.str.replace(",", "."), errors="coerce")
                 self.check(frame[column].notna(), column, "a number")

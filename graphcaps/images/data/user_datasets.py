@@ -16,7 +16,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 10  # number of bad files that an error message lists
 DARK = 32  # images whose lightest pixel is below this are probably in other units
-DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile)  # errors of reading a damaged cache
 
 Decoded = tuple[np.ndarray, dict[str, str]]  # pixels (N, C, H, W), black for bad files; row -> why it can't be read
 
@@ -79,7 +77,6 @@ def read_files(
 
 
 def _groups(names: list[str], pattern: str) -> list[str]:
-    """The part of each name that matches a regular expression."""
     try:
         matches = [re.search(pattern, name) for name in names]
     except re.error as error:
@@ -92,8 +89,8 @@ def _groups(names: list[str], pattern: str) -> list[str]:
 
 
 def _cached(stored: Path, about: str, decode: Callable[[], Decoded]) -> Decoded:
-    """The content of a cache ``about`` the same files, or else what ``decode`` returns, which is stored."""
-    with contextlib.suppress(*DAMAGED), np.load(check_file(stored)) as arrays:
+    """The content of a cache ``about`` the same files. If there is none, store and return what ``decode`` returns."""
+    with contextlib.suppress(Exception), np.load(check_file(stored)) as arrays:
         if arrays["about"] == about:
             return arrays["pixels"], json.loads(str(arrays["bad"]))
     pixels, bad = decode()

@@ -6,7 +6,7 @@
 from typing import Any
 
 from ...algorithms.by_name import from_json
-from ...errors import GraphcapsError, check_name, expect
+from ...errors import check_name, expect
 from ...names import NETWORKS
 from ...nn.matrix_caps import FINAL_LAMBDA
 from ...nn.routed import routing_for_images
@@ -22,7 +22,7 @@ from .network import ImageNetwork, RoutingNetwork
 _CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (CapsNet, CNN, MatrixCapsNet)}
 
 __all__ = ["CNN", "CapsNet", "ImageNetwork", "MatrixCapsNet", "RoutingNetwork", "from_config", "from_preset"]
-__all__ += ["CNNOutput", "CapsNetOutput", "MatrixOutput", "capsnet_loss", "routing_network", "take_layers"]
+__all__ += ["CNNOutput", "CapsNetOutput", "MatrixOutput", "capsnet_loss", "take_layers"]
 __all__ += ["Doubt", "Limits", "doubts"]
 
 
@@ -68,11 +68,3 @@ def take_layers(network: ImageNetwork, trained: ImageNetwork) -> None:
     own = network.state_dict()
     taken = {name: x for name, x in trained.state_dict().items() if name in own and own[name].shape == x.shape}
     network.load_state_dict(own | {name: x for name, x in taken.items() if not name.startswith(last)})
-
-
-def routing_network(network: ImageNetwork, source: str) -> Any:
-    """Return the network if it routes. Otherwise raise ``GraphcapsError`` with ``source`` in the message."""
-    if isinstance(network, RoutingNetwork):
-        return network
-    name = network.preset["name"] if network.preset else type(network).__name__
-    raise GraphcapsError(f"{source}: expected a network that routes, got {name}, which has no capsules")

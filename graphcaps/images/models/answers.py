@@ -11,9 +11,8 @@ The network's input for layers is their overlay.
 import torch
 
 from ...errors import check_labels
+from ...viz.routing_trace import THRESHOLD
 from ..data.images import ABSENT
-
-MIN_LENGTH = 0.5  # a class is present if its capsule is longer; the margin loss trains lengths >= 0.9 or <= 0.1
 
 
 def overlaid(images: torch.Tensor) -> torch.Tensor:
@@ -31,7 +30,7 @@ def longest(lengths: torch.Tensor, objects: int | None) -> torch.Tensor:
     (tensor([1]), tensor([[0, 2]]))
     """
     if objects is None:
-        return lengths > MIN_LENGTH
+        return lengths > THRESHOLD
     return lengths.argmax(dim=1) if objects == 1 else lengths.topk(objects, dim=1).indices.sort(dim=1).values
 
 

@@ -23,7 +23,7 @@ from ...functional import at_least_float32
 from ...tracing import exportable
 from ...typed import Size, typed
 from .capsnet import PARENT_DIM
-from .network import ImageNetwork, check_images, choose_preset
+from .network import ImageNetwork, choose_preset
 from .stems import compact
 
 DROPOUT = 0.5  # before the last layer; the paper gives no rate
@@ -91,8 +91,7 @@ class CNN(ImageNetwork):
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor | None = None) -> CNNOutput:
         """Classify images (B, C, H, W) in [0, 1]. ``labels`` are ignored: there is no decoder."""
-        images = check_images(images, self.image_shape, next(self.parameters()))
-        logits = at_least_float32(self.layers(images))  # (B, J)
+        logits = at_least_float32(self.layers(self.check_images(images)))  # (B, J)
         return CNNOutput(logits.softmax(dim=1), logits)
 
     def loss(

@@ -36,6 +36,29 @@ class ImageNetwork(nn.Module):
         """The training loss; ``progress`` is the share of training that is done, in [0, 1]."""
         raise NotImplementedError
 
+    def check_images(self, images: Tensor) -> Tensor:
+        """Return images in the dtype of the weights. They must be on their device, and floats (B, C, H, W) in [0, 1].
+
+        On a GPU, a check of the values would wait for the device. So images in [0, 255] pass there, and answers are
+        wrong.
+        """
+        weight = next(self.parameters())
+        device = weight.device
+        shape = tuple(check_tensor("images", images, floating=False).shape)
+        advice = "One image is a batch too: images[None]" if len(shape) == 3 else ""
+        fits = len(shape) == 4 and shape[1:] == self.image_shape
+        expect(fits, "images", "(B, C={}, H={}, W={})".format(*self.image_shape), shape, advice)
+        expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
+        wanted, advice = f"device {device}, like the network's weights", f"Move them: images.to('{device}')"
+        expect(images.device == device, "images", wanted, images.device, advice)
+        low, high = min_max(images) or (0, 1)
+        expect(math.isfinite(low) and math.isfinite(high), "images", "numbers in [0, 1]", "NaN or infinity")
+        advice = "The networks of graphcaps read images that aren't normalised"
+        advice = "Divide them: images / 255" if low >= 0 and high > 2 else advice
+        fits = low >= -ROUNDING and high <= 1 + ROUNDING
+        expect(fits, "images", "numbers in [0, 1]", f"{low:g} to {high:g}", advice)
+        return images.to(weight.dtype)
+
 
 class RoutingNetwork(ImageNetwork):
     """Base class of networks of capsules, with the arguments of ``CapsNet``."""
@@ -53,8 +76,7 @@ class RoutingNetwork(ImageNetwork):
 
     def children_of(self, images: Tensor) -> Any:
         """The last layer's input for images (B, C, H, W): u (I, B, P), or ``Poses``."""
-        images = check_images(images, self.image_shape, next(self.parameters()))
-        return self.between(self.primary(self.stem(images)))
+        return self.between(self.primary(self.stem(self.check_images(images))))
 
     def receptive_fields(self) -> Tensor:
         """(I, 4) int64: top, left, height, width in pixels of the receptive field of each child of the last layer.
@@ -98,26 +120,3 @@ def choose_preset(presets: dict, name: str, image_shape: tuple[int, int, int]) -
     wanted = f"at least {smallest} x {smallest} pixels for '{name}'"
     expect(min(height, width) >= smallest, "image_shape", wanted, f"{height} x {width}")
     return presets[name]
-
-
-def check_images(images: torch.Tensor, image_shape: tuple[int, int, int], weight: torch.Tensor) -> torch.Tensor:
-    """Return images in the dtype of a weight. They must be on its device, and floats (B, C, H, W) in [0, 1].
-
-    On a GPU, a check of the values would wait for the device. So images in [0, 255] pass there and get wrong answers.
-    """
-    shape = tuple(check_tensor("images", images, floating=False).shape)
-    advice = "One image is a batch too: images[None]" if len(shape) == 3 else ""
-    fits = len(shape) == 4 and shape[1:] == image_shape
-    expect(fits, "images", "(B, C={}, H={}, W={})".format(*image_shape), shape, advice)
-    expect(images.is_floating_point(), "images", "floating point in [0, 1]", images.dtype, "uint8: images / 255")
-    advice, device = f"Move them: images.to('{weight.device}')", f"device {weight.device}, like the network's weights"
-    expect(images.device == weight.device, "images", device, images.device, advice)
-    if (bounds := min_max(images)) is not None:
-        low, high = bounds
-        finite = math.isfinite(low) and math.isfinite(high)
-        expect(finite, "images", "numbers in [0, 1]", "NaN or infinity")
-        advice = "The networks of graphcaps read images that aren't normalised"
-        advice = "Divide them: images / 255" if low >= 0 and high > 2 else advice
-        fits = low >= -ROUNDING and high <= 1 + ROUNDING
-        expect(fits, "images", "numbers in [0, 1]", f"{low:g} to {high:g}", advice)
-    return images.to(weight.dtype)

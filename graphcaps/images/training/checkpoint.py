@@ -18,7 +18,6 @@ from ...algorithms.by_name import from_json
 from ...errors import GraphcapsError, InputError, check_json, read_json, reading
 from ...files import check_file, replacing
 from ...names import clean
-from ...nn import Decoder
 from ..config import FORMAT_VERSION, MAX_ITERATIONS, OTHER_VERSION, REMOVED, without_removed
 from ..models import ImageNetwork, Limits, from_preset
 
@@ -153,10 +152,7 @@ def read_model(path: Path) -> tuple[ImageNetwork, dict]:
         if isinstance(error, GraphcapsError) and not isinstance(error, InputError):
             raise
         raise GraphcapsError(f"checkpoint: expected a description of the network in {path}, got: {error}") from None
-    if model.decoder is not None:  # a network that comes with graphcaps has a small decoder, or none
-        biases = (tensors.get(f"model.decoder.layers.{k}.bias") for k in (0, 2))
-        units = [bias.numel() for bias in biases if bias is not None]
-        sizes = model.decoder.num_parents, model.decoder.parent_dim, model.image_shape
-        model.decoder = Decoder(*sizes, (units[0], units[1])) if len(units) == 2 else None
+    if not any(name.startswith("model.decoder.") for name in tensors):  # the network mnist comes without its decoder
+        model.decoder = None
     restore_model(model, tensors, path)
     return model, head

@@ -210,7 +210,6 @@ class Trainer:
         )
 
     def _end_epoch(self) -> None:
-        """Validate, save and report."""
         state = self.saving.state
         self._set_iterations(1.0, train=False)
         batches = Batches(self.splits.val, EVALUATION_BATCH, device=self.learner.device)

@@ -206,14 +206,6 @@ class Run:
             np.savez_compressed(temporary, predicted=predicted.numpy(), labels=labels.numpy())
         files.write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
-    def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Read ``predicted`` and ``labels``, as in ``Evaluation``. Raise ``GraphcapsError`` if that fails."""
-        path, wanted = self.path / "answers.npz", "a finished run's answers to the test images"
-        fix = f"Delete result.json there, then write both again with: graphcaps train --resume {self}"
-        errors = reading(path, wanted, fix, GraphcapsError)
-        with errors, np.load(files.check_file(path), allow_pickle=False) as stored:
-            return stored["predicted"], stored["labels"]
-
     def metrics(self) -> list[dict[str, float]]:
         """Read the rows of metrics.csv: one per finished epoch."""
         import pandas
@@ -232,11 +224,15 @@ class Run:
         """The length above which the network names a class: that of result.json, or 0.5."""
         return float((self.result() or {}).get("threshold", THRESHOLD))
 
-    def trace(self) -> RoutingTrace:
-        """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""
+    def check_routes(self) -> None:
+        """Raise ``GraphcapsError`` if the network has no capsules."""
         if not self.config.preset.routings:
             got = f"{self.config.model}, which has no capsules"
             raise GraphcapsError(f"{self}: expected a network that routes, got {got}")
+
+    def trace(self) -> RoutingTrace:
+        """Read the recorded routing. Raise ``GraphcapsError`` if there is none."""
+        self.check_routes()
         return RoutingTrace.load(self.path / "trace.npz")
 
 
