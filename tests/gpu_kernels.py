@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -90,3 +91,9 @@ def device_of_kernels(monkeypatch: pytest.MonkeyPatch) -> str:
     for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
         monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))
     return "cpu" if INTERPRETED else "cuda"
+
+
+def out_of_resources() -> Mock:
+    """Return a function that fails as a kernel does that needs more shared memory than a card has."""
+    error = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
+    return Mock(side_effect=error("shared memory, Required: 114688, Hardware limit: 101376"))

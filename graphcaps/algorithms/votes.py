@@ -193,10 +193,12 @@ class MatrixVotes(Votes):
 
 
 class Finish(NamedTuple):
-    """How a layer finishes the sums s of a node: squash(s K / in-degree / f + bias)."""
+    """How a layer finishes the sums s of a node: squash(s K / in-degree / f + residual / f' + bias)."""
 
-    power: Tensor | None  # (N_src,), or with ``per_edge`` (E,): f^2 is its mean over the in-edges; None if f is 1
+    power: Tensor | None  # (N_src, *), or with ``per_edge`` (E, *): f^2 is its mean over the in-edges; None if f is 1
     bias: Tensor | None  # (K, D)
+    residual: Tensor | None  # (N_dst, *, K, D)
+    own_power: Tensor | None  # (N_dst, *): f'^2, the mean square of the node's own features; None if f' is 1
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,16 @@ from torch import Tensor
 
 from ..algorithms.rule import Rule
 from ..algorithms.votes import GivenVotes, LinearVotes, NodeVotes, Votes
-from ..errors import GraphcapsError
 from ..graph import Links
 from ..tracing import is_exported, is_tracing
+from .operators import KernelError
 
 MAX_WIDTH = 256  # numbers in a capsule: it is one SIMD vector, and the time to compile grows with its width
 MAX_NODE_NUMBERS = 1024  # limit of K * D, because the time to compile a kernel grows with it
 MAX_BELIEFS = 128  # the same for the states of all capsules of a node
 MAX_IMAGES = 65_535 * 64  # a grid of CUDA has at most 65,535 tiles in its second dimension, and a tile 64 images
-NO_NUMBA = "Numba's compiler, which the variable NUMBA_DISABLE_JIT turns off"
 HALF = torch.bfloat16, torch.float16
 _failures: dict[tuple, str] = {}  # the kinds of calls whose kernels Triton could not compile or load, and its errors
-
-
-class KernelError(GraphcapsError):
-    """Triton can't compile a kernel on this machine, or can't load it on this card."""
 
 
 class Sums(NamedTuple):
@@ -82,7 +77,8 @@ def _needs_for_device(x: Votes | Tensor, name: str, kind: tuple) -> str:
         return f"kernels that Triton can compile and load here ({error})" if error else ""
     if x.device.type != "cpu":
         return f"{name} on the CPU or on CUDA"
-    return "" if has_numba() else NO_NUMBA
+    compiles = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+    return "" if compiles else "Numba's compiler, which the variable NUMBA_DISABLE_JIT turns off"
 
 
 def _needs_for_nodes(votes: NodeVotes, rule: Rule, is_cuda: bool) -> str:
@@ -152,8 +148,8 @@ def sums(
         from .cpu.by_child import sums_by_child
 
         return Sums(*sums_by_child(links, votes.to(prior.dtype), rule, prior, coupling))
-    except Exception as error:
-        _raise_kernel_error(error, is_cuda, _kind_of_call(votes, rule))
+    except KernelError as error:
+        _failures[_kind_of_call(votes, rule)] = error.cause
         raise
 
 
@@ -163,23 +159,15 @@ def exchange(base: Tensor, m: Tensor, *numbers: Tensor) -> list[Tensor]:
     Raises:
         KernelError: as ``sums``.
     """
-    is_cuda = on_gpu(base)
     try:
-        if is_cuda:
+        if on_gpu(base):
             from .gpu.beliefs import exchange as run
         else:
             from .cpu.beliefs import exchange as run
         return run(base, m, *numbers, settings=[])
-    except Exception as error:
-        _raise_kernel_error(error, is_cuda, _kind_of_beliefs(base))
+    except KernelError as error:
+        _failures[_kind_of_beliefs(base)] = error.cause
         raise
-
-
-def _raise_kernel_error(error: Exception, is_cuda: bool, kind: tuple) -> None:
-    """Raise ``KernelError`` for an error of Triton's, and remember that this kind of call failed."""
-    if is_cuda and (type(error).__module__.startswith("triton") or "C compiler" in str(error)):
-        _failures[kind] = text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise KernelError(f"engine fused: Triton's kernels failed here: {text}. Use engine 'torch'") from error
 
 
 def prepare(links: Links, mutual: bool) -> None:
@@ -194,10 +182,6 @@ def prepare(links: Links, mutual: bool) -> None:
 def on_gpu(x: Votes | Tensor) -> bool:
     """Whether Triton's kernels compute with these votes or beliefs, not Numba's."""
     return x.device.type == "cuda"
-
-
-def has_numba() -> bool:
-    return os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """Kernels as functions with a gradient: autograd functions, and operators of torch where ``torch.compile`` traces."""
 
+import functools
 from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
@@ -7,7 +8,31 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..errors import GraphcapsError
 from ..second_derivative import once_differentiable, refuse
+
+
+class KernelError(GraphcapsError):
+    """Triton can't compile a kernel on this machine, or can't load it on this card."""
+
+    def __init__(self, cause: Exception):
+        self.cause = " ".join(f"{type(cause).__name__}: {cause}".split())[:200]
+        super().__init__(f"engine fused: Triton's kernels failed here: {self.cause}. Use engine 'torch'")
+
+
+def explained(function: Callable) -> Callable:
+    """Return the function, which then raises ``KernelError`` for an error of Triton's."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except Exception as error:
+            if type(error).__module__.startswith("triton") or "C compiler" in str(error):
+                raise KernelError(error) from error
+            raise
+
+    return call
 
 
 def new_results(tensors: list[Tensor], shapes: list[tuple[int, ...]]) -> list[Tensor]:
@@ -85,6 +110,8 @@ def operator(
             then the results after the couplings. ``needed`` says for each tensor whether it needs a gradient.
         by_triton: whether Triton compiles the kernels when they are first launched.
     """
+    if by_triton:
+        run, differentiate = explained(run), explained(differentiate)
     kernels = _Kernels(run, differentiate, differentiable, num_saved, set() if by_triton else None)
     forward = torch.library.custom_op(
         f"graphcaps::{name}", run, mutates_args=(), schema="(Tensor[] tensors, int[] settings) -> Tensor[]"

@@ -7,7 +7,7 @@ from unittest.mock import MagicMock, Mock
 import oracle
 import pytest
 import torch
-from gpu_kernels import INTERPRETED, compile_for, device_of_kernels, outside_only, run_in_interpreter
+from gpu_kernels import INTERPRETED, compile_for, device_of_kernels, out_of_resources, outside_only, run_in_interpreter
 
 from graphcaps import LinearVotes, complete_graph, dgl, engine, route
 from graphcaps.algorithms.votes import GivenVotes, NodeVotes
@@ -15,6 +15,7 @@ from graphcaps.beliefs import node_beliefs
 from graphcaps.errors import InputError
 from graphcaps.graph import links_of_graph
 from graphcaps.kernels import KernelError, dispatch
+from graphcaps.kernels.operators import explained
 from graphcaps.nn import BeliefConv
 from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
 
@@ -160,11 +161,6 @@ def test_what_observers_see_second_derivatives_and_infinite_priors(device):
         torch.testing.assert_close(got, torch.autograd.grad(route(graph, u, prior=prior).v.sum(), u)[0])
 
 
-def out_of_resources():
-    error = type("OutOfResources", (Exception,), {"__module__": "triton.runtime.errors"})
-    return Mock(side_effect=error("shared memory, Required: 114688, Hardware limit: 101376"))
-
-
 def test_a_gradient_that_a_card_cannot_run_is_replaced_before_a_training_needs_it(device, monkeypatch):
     from graphcaps.kernels.gpu import dense
 
@@ -187,7 +183,7 @@ def test_kernels_that_do_not_compile_are_replaced_with_a_warning_or_are_an_error
     for name, value in {"on_gpu": lambda votes: True, "has_triton": lambda: True, "_failures": {}}.items():
         monkeypatch.setattr(dispatch, name, value)
     for module, function in {"dense": "sums_on_complete", "nodes": "sums_by_node", "beliefs": "exchange"}.items():
-        monkeypatch.setitem(sys.modules, f"graphcaps.kernels.gpu.{module}", Mock(**{function: failing}))
+        monkeypatch.setitem(sys.modules, f"graphcaps.kernels.gpu.{module}", Mock(**{function: explained(failing)}))
     graph, u = complete_graph(4, 3), torch.randn(12, 2, 5)
     with engine("torch"):
         exact = route(graph, u).v

@@ -1,16 +1,17 @@
 """Triton's kernels by node equal engine torch in float64, on CUDA, in Triton's interpreter, and compile for an H200."""
 
 import dataclasses
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
-from gpu_kernels import compile_for, device_of_kernels, outside_only, run_in_interpreter
+from gpu_kernels import compile_for, device_of_kernels, out_of_resources, outside_only, run_in_interpreter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcaps import dgl, engine
 from graphcaps.algorithms.votes import NodeVotes
 from graphcaps.graph import links_of_graph
+from graphcaps.kernels import KernelError
 from graphcaps.nn import CapsuleConv
 from graphcaps.routing import Dynamic, Spherical, Uniform, route_nodes
 
@@ -28,7 +29,7 @@ from graphcaps.routing import Rule
 from graphcaps.kernels.gpu import nodes
 from graphcaps.algorithms.votes import Finish, NodeVotes
 
-nodes.SEGMENT, ends = 3, torch.tensor([[0, 1, 1, 2, 1, 1], [1, 0, 2, 1, 1, 1]])
+nodes.SEGMENT, ends = 2, torch.tensor([[0, 1, 1, 2, 1, 1], [1, 0, 2, 1, 1, 1]])
 for caps, dim, dtype, kappa, iterations, mutual, per_edge in [
     (8, 16, torch.float32, 1.0, 3, False, False),
     (8, 16, torch.bfloat16, None, 3, True, False),
@@ -42,7 +43,8 @@ for caps, dim, dtype, kappa, iterations, mutual, per_edge in [
     kappa = None if kappa is None else torch.ones((), requires_grad=True)
     rule = Rule(iterations, "capsules" if kappa is None else "directions", kappa)
     power = torch.ones(len(z), requires_grad=True) if caps < 33 else None
-    votes = NodeVotes(z, scale, per_edge, None, Finish(power, None if scale is None else torch.ones(caps, dim)))
+    finish = (None, None, None) if scale is None else (torch.ones(caps, dim), torch.ones(3, caps, dim), torch.ones(3))
+    votes = NodeVotes(z, scale, per_edge, None, Finish(power, *finish))
     nodes.sums_by_node(Links(*ends, 3, 3), votes, rule, mutual, caps < 8).v.sum().backward()
 """
 
@@ -114,7 +116,9 @@ def test_kernels_equal_engine_torch_in_float64(device, monkeypatch, case):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"routing": "dynamic", "bias": False}, {"unit_votes": True}, {"mutual": True, "edge_feats": 2}]
+    "options",
+    [{"residual": True}, {"unit_votes": True, "residual": True}, {"mutual": True, "edge_feats": 2}]
+    + [{"routing": "dynamic", "bias": False, "normalise": False, "residual": True}],
 )
 def test_a_step_of_a_layer_equals_engine_torch_also_captured(device, options):
     layer = CapsuleConv(6, 5, 3, allow_zero_in_degree=True, **options).to(device)
@@ -157,17 +161,20 @@ def test_where_squares_overflow_the_result_is_nan_as_that_of_engine_torch(device
     torch.testing.assert_close(got, exact, equal_nan=True)
 
 
-def test_the_operator_can_be_traced_and_refuses_second_derivatives(device):
+def test_the_operator_can_be_traced_and_refuses_second_derivatives_and_explains_failures(device, monkeypatch):
     from graphcaps.kernels.gpu import nodes
 
     z, kappa = torch.randn(7, 3, 4, device=device, requires_grad=True), torch.ones((), device=device)
     by_node, hubs = nodes.edges_by_node(links_of_graph(graph(), device), False)
-    finish = torch.rand(7, device=device), torch.rand(3, 4, device=device)
+    finish = [torch.rand(size, device=device) for size in ((7,), (3, 4), (7, 3, 4), (7,))]
     given = [z, z.new_empty(0), kappa.requires_grad_(), *finish, *by_node, *hubs], [2, 0, 0, 1, 0, 1, 0]
     torch.library.opcheck(torch.ops.graphcaps.by_node_on_gpu.default, given)
     (slope,) = torch.autograd.grad(torch.ops.graphcaps.by_node_on_gpu(*given)[1].sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):
         slope.sum().backward()
+    monkeypatch.setattr(nodes.kernels, "route_node", MagicMock(__getitem__=lambda *grid: out_of_resources()))
+    with pytest.raises(KernelError, match="Required: 114688.*Use engine 'torch'"):  # as in what torch compiled
+        torch.ops.graphcaps.by_node_on_gpu(*given)
 
 
 class Waits(TorchDispatchMode):

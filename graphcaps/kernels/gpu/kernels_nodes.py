@@ -11,8 +11,6 @@ import triton.language as tl
 
 from .kernels_rule import LEAST_SQUARE, next_query, next_query_backward
 
-EDGES = tl.constexpr(128)  # `finish_node` reads this many edges at a time
-
 
 class Rows(NamedTuple):
     """Votes, and edges sorted by destination. ``reverse`` and src are None without ``mutual``."""
@@ -272,29 +270,38 @@ def finish_hub(
 
 
 @triton.jit
-def finish_node(source, ptr, power, bias, S: tl.constexpr, s=None, v=None, grad=None, ds=None, dy=None, dpower=None):
-    """Store v = squash(y), where y = s K / in-degree / f + bias, and f^2 is the mean of ``power`` over the in-edges.
+def finish_node(
+    source, ptr, power, bias, residual, own_power, S: tl.constexpr,
+    s=None, v=None, grad=None, ds=None, dy=None, dresidual=None, dpower=None, down_power=None,
+):  # fmt: skip
+    """Store v = squash(y), y = s K / in-degree / f + residual / f' + bias, with the f and f' of ``Finish``.
 
-    With ``grad``, the gradient of v, store those of s and y, and add that of ``power`` up unless dpower is None.
+    With ``grad``, the gradient of v, store those of s, y, residual and ``own_power``, and add that of ``power`` up.
     """
-    node, edges, total = tl.program_id(0), tl.arange(0, EDGES), tl.zeros((EDGES,), tl.float32)
+    node, edges, total = tl.program_id(0), tl.arange(0, S.SEGMENT), 0.0 * tl.arange(0, S.SEGMENT)
     begin, end = rows_of(node, ptr, S)
     here, count, per_f = capsules_at(node + tl.arange(0, 1), S), tl.maximum(end - begin, 1), 1.0
     if power is not None:
-        for at in range(begin, end, EDGES):
+        for at in range(begin, end, S.SEGMENT):
             row = load_index(source, tl.where(at + edges < end, at + edges, -1))
             total += tl.load(power + row, row >= 0, 0.0)
         per_f = per_root(tl.sum(total, 0), count)
     x, factor = load(s, here), per_f * S.K / count
-    y = x * factor + (0.0 if bias is None else load(bias, capsules_at(tl.arange(0, 1), S)))
+    own = 0.0 if residual is None else load(residual, here)
+    per_own = 1.0 if own_power is None else per_root(tl.load(own_power + node), 1)
+    y = x * factor + own * per_own + (0.0 if bias is None else load(bias, capsules_at(tl.arange(0, 1), S)))
     if grad is None:
         store(v, here, next_query(y, 0.0, 0.0, True))
     else:
         slope, _ = next_query_backward(y, load(grad, here), 0.0, True)
         store(ds, here, slope * factor)
         store(dy, here, slope)
+        if residual is not None:
+            store(dresidual, here, slope * per_own)
+        if down_power is not None:
+            tl.store(down_power + node, -0.5 * tl.sum(slope * own) * per_own * per_own * per_own)
         if dpower is not None:
             change = -0.5 * tl.sum(slope * x) * factor * per_f * per_f / count
-            for at in range(begin, end, EDGES):
+            for at in range(begin, end, S.SEGMENT):
                 row = load_index(source, tl.where(at + edges < end, at + edges, -1))
                 tl.atomic_add(dpower + row, change + 0 * total, row >= 0, sem="relaxed")

@@ -19,7 +19,7 @@ import triton
 from torch import Tensor
 
 from ...algorithms.rule import Rule
-from ...algorithms.votes import NodeVotes
+from ...algorithms.votes import Finish, NodeVotes
 from ...graph.links import ByParent, Links, kept
 from ..dispatch import Sums
 from ..operators import new_results, operator, or_none
@@ -67,7 +67,7 @@ def sums_by_node(links: Links, votes: NodeVotes, rule: Rule, mutual: bool, coupl
         scale = scale.float().expand(links.num_edges, z.shape[1]).contiguous()
     kappa = None if rule.kappa is None else rule.kappa.float()
     finish = None if deterministic else votes.finish
-    parts = [None if x is None else x.float().contiguous() for x in finish or (None, None)]
+    parts = [None if x is None else x.float().contiguous() for x in finish or [None] * 4]
     by_node, hubs = edges_by_node(links, mutual)
     settings = rule.iterations, mutual, votes.per_edge, coupling, deterministic, finish is not None, hubs is None
     s, v, c = route_by_node(z, scale, kappa, *parts, *by_node, *(hubs or (None, None, None)), settings=settings)
@@ -83,7 +83,7 @@ class Sizes:
     PADDED_K: int
     PADDED_D: int
     ROWS: int  # rows at a time
-    SEGMENT: int = 0  # edges
+    SEGMENT: int = 0  # edges, a power of two
     ADDS: bool = False  # without kappa: squash(s) is added to the w before
     ATOMIC: bool = False  # whether edges with the same source add their gradients up
 
@@ -94,8 +94,7 @@ class _Call(NamedTuple):
     z: Tensor  # (N, K, D) or (E, K, D)
     scale: Tensor | None  # (E, K)
     kappa: Tensor | None  # ()
-    power: Tensor | None  # (N,) or (E,), and bias (K, D): those of ``Finish``
-    bias: Tensor | None
+    finish: Finish
     edges: ByParent
     hubs: Hubs
     iterations: int
@@ -107,10 +106,10 @@ class _Call(NamedTuple):
 
 
 def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
-    edges, (iterations, *flags, finds_hubs) = ByParent(*tensors[5:9]), settings
-    hubs = find_hubs(edges.indptr, bool(flags[0])) if finds_hubs else Hubs(*tensors[9:12])
-    scale, kappa, power, bias = map(or_none, tensors[1:5])
-    return _Call(tensors[0], scale, kappa, power, bias, edges, hubs, iterations, *map(bool, flags))
+    edges, (iterations, *flags, finds_hubs) = ByParent(*tensors[7:11]), settings
+    hubs = find_hubs(edges.indptr, bool(flags[0])) if finds_hubs else Hubs(*tensors[11:14])
+    scale, kappa, *finish = map(or_none, tensors[1:7])
+    return _Call(tensors[0], scale, kappa, Finish(*finish), edges, hubs, iterations, *map(bool, flags))
 
 
 def launches(backward: bool, call: _Call, per_rho: Tensor) -> list[Callable[..., Any]]:
@@ -118,7 +117,7 @@ def launches(backward: bool, call: _Call, per_rho: Tensor) -> list[Callable[...,
 
     States of hubs have as many rows in each iteration as ``per_rho``, which is 1 / rho of each hub.
     """
-    z, scale, kappa, power, bias, edges, (hubs, first, hub_of) = call[:7]
+    z, scale, kappa, finish, edges, (hubs, first, hub_of) = call[:6]
     padded = [triton.next_power_of_2(size) for size in z.shape[1:]]
     numbers, atomic = padded[0] * padded[1], not (call.per_edge or call.deterministic)
     sizes = Sizes(*(*z.shape[1:], *padded, max(1, min(16, 512 // numbers)), SEGMENT, kappa is None, atomic))
@@ -137,14 +136,14 @@ def launches(backward: bool, call: _Call, per_rho: Tensor) -> list[Callable[...,
         launch(kernels.route_node, 0 if call.mutual else num_nodes, *rows, *of_node, call.iterations),
         launch(kernels.route_segment, len(hub_of), *of_segment, call.iterations),
         launch(kernels.finish_hub, len(hubs), *of_node, hubs, first, *of_hub, warps=4),
-        launch(kernels.finish_node, num_nodes if call.finishes else 0, rows[2], edges.indptr, power, bias),
+        launch(kernels.finish_node, num_nodes if call.finishes else 0, rows[2], edges.indptr, *finish),
     ]
 
 
 def _shapes(tensors: list[Tensor], settings: list[int]) -> list[tuple[int, ...]]:
     """Return the shapes of what `_forward` returns."""
-    z, (ptr, src), (iterations, mutual, _, coupling, _, finishes, finds_hubs) = tensors[0], tensors[5:7], settings
-    num_nodes, dims, most_hubs = ptr.shape[0] - 1, z.shape[1:], tensors[9].shape[0]
+    z, (ptr, src), (iterations, mutual, _, coupling, _, finishes, finds_hubs) = tensors[0], tensors[7:9], settings
+    num_nodes, dims, most_hubs = ptr.shape[0] - 1, z.shape[1:], tensors[11].shape[0]
     if finds_hubs:  # their number isn't known
         most_hubs = num_nodes if mutual else src.shape[0] // (SEGMENT + 1)
     s, c, states = (num_nodes, *dims), (src.shape[0], dims[0]), (2, iterations - 1, most_hubs, *dims)
@@ -174,13 +173,14 @@ def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
 def _differentiate(
     grads: list[Tensor], saved: list[Tensor], settings: list[int], needed: list[bool]
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients of z, scale, kappa, power and bias."""
-    call, (s, states, per_rho), (grad, dv) = _call(saved[:12], settings), saved[12:], grads
+    """Return the gradients of z, scale, kappa and ``Finish``."""
+    call, (s, states, per_rho), (grad, dv) = _call(saved[:14], settings), saved[14:], grads
     z, edges, hubs, iterations, dims = call.z, call.edges, call.hubs.hubs, call.iterations, s.shape[1:]
     most_hubs, num_edges, grad = len(per_rho), len(edges.src), grad.contiguous()
     route_node, route_segment, finish_hub, finish_node = launches(True, call, per_rho)
     zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
-    dpower, dbias = zeros(*saved[3].shape) if needed[3] else None, None
+    dpower = zeros(*saved[3].shape) if needed[3] else None
+    dbias, dresidual, down_power = None, None, torch.empty_like(saved[6]) if needed[6] else None
     by_edge = call.deterministic and not call.per_edge  # kernels store each edge's gradient, and don't add it to dz
     dz = zeros(num_edges if by_edge else len(z), *dims) if needed[0] else None
     dscale = zeros(num_edges, dims[0]) if needed[1] else None
@@ -189,9 +189,10 @@ def _differentiate(
     results = {"dz": dz, "dscale": dscale, "slopes": slopes}
     with torch.cuda.device_of(z):
         if dv.dim() == 3:  # a gradient that is absent is (0,), that of a graph without nodes (0, K, D)
-            of_v, dy = torch.empty_like(s), torch.empty_like(s)
-            finish_node(s=s, grad=dv.contiguous(), ds=of_v, dy=dy, dpower=dpower)
-            grad, dbias = grad + of_v if grad.dim() == 3 else of_v, dy.sum(0)
+            of_v, dy, dresidual = (torch.empty_like(s) for _ in range(3))
+            of_finish = {"dresidual": dresidual, "dpower": dpower, "down_power": down_power}
+            finish_node(s=s, grad=dv.contiguous(), ds=of_v, dy=dy, **of_finish)
+            grad, dbias = grad + of_v if grad.dim() == 3 else of_v, dy.sum(0) if needed[4] else None
         ds[-1, : len(hubs)] = grad.index_select(0, hubs)
         route_node(grad=grad, **results)
         for r in range(iterations - 1, 0, -1):
@@ -201,7 +202,8 @@ def _differentiate(
     if by_edge and dz is not None:  # torch adds in a fixed order, because its deterministic algorithms are on
         dz = zeros(*z.shape).index_add(0, edges.src.long(), dz.index_select(0, edges.eid))
     dkappa = slopes.sum() if call.kappa is not None and needed[2] else None
-    return None if dz is None else dz.view(z.shape).to(z.dtype), dscale, dkappa, dpower, dbias, *[None] * 7
+    dz = None if dz is None else dz.view(z.shape).to(z.dtype)
+    return dz, dscale, dkappa, dpower, dbias, dresidual, down_power, *[None] * 7
 
 
 route_by_node = operator("by_node_on_gpu", _forward, _shapes, _differentiate, differentiable=2, by_triton=True)
