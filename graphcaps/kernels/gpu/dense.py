@@ -100,9 +100,8 @@ class _Call(NamedTuple):
             M, IT = min(64, next_power_of_2(min(images, max(4, images >> 15)))), 16
         while IT > 1 and IT * P > 16 and -(-self.children // IT) * -(-images // M) < PROGRAMS:
             IT //= 2
-        dot = "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
-        if torch.version.hip:  # its compiler has no tf32x3
-            dot = "ieee"
+        precise = torch.get_float32_matmul_precision() == "highest"
+        dot = "ieee" if torch.version.hip else "tf32x3" if precise else "tf32"  # AMD's compiler has no tf32x3
         return Sizes(M, IT, P, D, width, dim, linear, not self.constant, dot)
 
     def grid(self, S: Sizes) -> tuple[int, int]:
@@ -131,9 +130,8 @@ def _call(tensors: list[Tensor], settings: list[int]) -> _Call:
         u, weight = u.contiguous(), weight.contiguous()
     elif u.stride(-1) != 1 or torch.empty_like(u).stride() != u.stride():  # the votes' gradient will have this layout
         u = u.contiguous()
-    parents, iterations, constant, coupling = settings
     ratio = None if ratio is None else ratio.contiguous()
-    return _Call(u, weight, prior, ratio, per_square, parents, iterations, bool(constant), bool(coupling))
+    return _Call(u, weight, prior, ratio, per_square, settings[0], settings[1], *map(bool, settings[2:]))
 
 
 def _forward(tensors: list[Tensor], settings: list[int]) -> list[Tensor]:
