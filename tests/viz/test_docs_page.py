@@ -53,20 +53,20 @@ def test_strokes_have_the_colours_of_the_picture_by_python(chromium):
 
 
 def test_after_a_pull_rows_keep_their_old_lengths_and_sentences_say_why_parents_fell_and_rose(chromium):
-    """Part 14 of the 1 beside the 9 is pulled to the 9: the 1 falls, and another parent rises."""
+    """Part 10 of the 3 over the 8 is pulled to the 8: both fall, and another parent rises."""
     with opened(chromium, PAGE, end="#screen=yours", reduced_motion="reduce") as page:
         page.locator(".stage > canvas").focus()
         page.keyboard.press("ArrowDown")
         settle(page)
-        assert page.locator("#pulls label").inner_text() == "Send part #14 to"
-        page.locator("#pull").select_option("9")
+        assert page.locator("#pulls label").inner_text() == "Send part #10 to"
+        page.locator("#pull").select_option("8")
         answered(page)
         pulled = page.locator("#pulled").inner_text()
-        assert "anew. 1 falls from 0.93 to 0.72, 9 rises from 0.95 to 0.96, 3 rises from 0.01 to 0.05." in pulled
-        assert "3 rises because part #7 now gives it 13 % of its vote instead of 7 %." in pulled
-        assert page.locator("#parents button:not(.others) .name").all_inner_texts() == ["1", "9"]
-        assert page.locator("#parents .longest .name").all_inner_texts() == ["9"]  # 0.72 is below the threshold
-        assert page.locator("#parents button:not(.others) .was").all_inner_texts() == ["was 0.93", "was 0.95"]
+        assert "anew. 3 falls from 0.94 to 0.92, 8 falls from 0.96 to 0.94, 6 rises from 0.02 to 0.13," in pulled
+        assert "6 rises because part #0 now gives it 13 % of its vote instead of 1 %." in pulled
+        assert page.locator("#parents button:not(.others) .name").all_inner_texts() == ["3", "8"]
+        assert page.locator("#parents .longest .name").all_inner_texts() == ["3", "8"]
+        assert page.locator("#parents button:not(.others) .was").all_inner_texts() == ["was 0.94", "was 0.96"]
         press(page, "[aria-controls=why]")
-        assert page.locator("#subject").inner_text().startswith("This is about part #14, and its parent 9.")
+        assert page.locator("#subject").inner_text().startswith("This is about part #10, and its parent 8.")
         assert page.locator("#why").inner_text().count("your pull sets c to 1") >= 1

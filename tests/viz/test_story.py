@@ -31,8 +31,8 @@ def test_the_story_goes_from_the_ink_alone_to_the_ink_tinted_in_eight_seconds(tr
         (-1, "Two digits share this ink. How does a network tell them apart?", True),
         (0, "At first, all parts divide themselves equally among 10 digits", False),
         (6.5, "Parts side with the digit that their votes agree with", False),
-        (13, "8 parts choose 9, 7 choose 1", False),
-        (14, "8 parts choose 9, 7 choose 1", True),
+        (13, "8 parts choose 8, 6 choose 3, 2 none", False),
+        (14, "8 parts choose 8, 6 choose 3, 2 none", True),
     ):
         picture.show(position)
         assert title in words(picture.figure)
@@ -62,9 +62,9 @@ def test_a_stroke_has_the_colour_of_the_answer_that_the_decoder_draws_there(trac
     """The formula of viz/routing/tint.py, pixel by pixel."""
     tint = viz.GraphPicture(trace, image=10).tint
     colors = np.array([[int(c[k : k + 2], 16) / 255 for k in (1, 3, 5)] for c in ("#1f5fc9", "#b84e00")])
-    beyond = lambda r: np.maximum(trace.c[-1, r, 10].astype(float).reshape(16, 10) - 0.1, 0).sum(axis=0)[[1, 9]]  # noqa: E731
+    beyond = lambda r: np.maximum(trace.c[-1, r, 10].astype(float).reshape(16, 10) - 0.1, 0).sum(axis=0)[[3, 8]]  # noqa: E731
     for r in (0, 8, 13):
-        drawn, ink = trace.decoded_parents[10, r, [1, 9], 0] / 255, trace.images[10, 0] / 255
+        drawn, ink = trace.decoded_parents[10, r, [3, 8], 0] / 255, trace.images[10, 0] / 255
         w = beyond(r)
         m = (np.sqrt(w * w.max()) / beyond(13).max())[:, None, None] * np.minimum(1, drawn / 0.35)
         alpha, mean = np.minimum(1, m.sum(axis=0)), np.einsum("jhw,jc->hwc", m**2, colors)
@@ -81,7 +81,7 @@ def test_a_notebook_shows_the_page_in_a_frame(chromium):
     with opened(chromium, f"<h1>notebook</h1>{page._repr_html_()}") as shown:
         frame = shown.frame_locator("iframe")
         frame.locator("main[aria-busy=false]").wait_for()
-        assert frame.locator("main").inner_text().count("9") > 0
+        assert frame.locator("main").inner_text().count("8") > 0
     assert graphcaps.show(make_trace()).text.startswith("<!DOCTYPE html>")
     with pytest.raises(GraphcapsError, match="run: expected a run folder"):
         graphcaps.show("nothing")
