@@ -50,6 +50,7 @@ def write(run: Run, data: Path) -> str:
     """Write the network of a finished run into the package. Return its measurements and its size as text."""
     target, result = Run(PRETRAINED / run.config.dataset, run.config), run.result()
     expect(result is not None, "pretrained", "a finished run", str(run), f"Go on: graphcaps train --resume {run}")
+    run.check_routes()
     model, splits = load(run), load_images(run.config.dataset, data)
     trained_with, iterations = model.capsules.routing.iterations, ITERATIONS[run.config.dataset]
     model.capsules.routing = Dynamic(iterations)

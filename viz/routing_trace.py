@@ -20,6 +20,7 @@ from graphcaps.names import clean
 
 FORMAT_VERSION = 2
 _BY_EPOCH = ("b", "c", "agreement", "lengths", "v")
+_REQUIRED = ("src", "dst", "epochs", "b", "c", "lengths")
 _NAMES = {"class_names": "J", "child_names": "I", "node_names": "V"}
 DIGITS = tuple("0123456789")
 THRESHOLD = 0.5  # of lengths; the margin loss trains lengths >= 0.9 or <= 0.1
@@ -251,6 +252,7 @@ class RoutingTrace:
         for name, dims in _DIMS.items():
             array = getattr(self, name)
             if array is None:
+                expect(name not in _REQUIRED, f"trace: {name}", f"({', '.join(dims.split())})", "none")
                 continue
             shape = dict(zip(dims.split(), array.shape, strict=False))
             wanted = "(" + ", ".join(f"{d}={sizes[d]}" if d in sizes else d for d in dims.split()) + ")"

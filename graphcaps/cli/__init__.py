@@ -65,7 +65,7 @@ def _call(words: list[str], names: list[str], allow_code: bool) -> None:
     else:
         from .commands import call
 
-        call(words or ["--help"], names)
+        call(words if words or names else ["--help"], names)
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:

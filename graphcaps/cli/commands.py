@@ -33,7 +33,7 @@ def call(words: list[str], names: list[str]) -> None:
     FLAGS.set([word[2:].partition("=")[0].replace("_", "-") for word in words if word.startswith("--")])
     config = (tyro.conf.OmitArgPrefixes, tyro.conf.DisallowNone)
     about: dict[str, Any] = {"prog": "graphcaps", "description": SUMMARY, "config": config}
-    if words[0] == "predict":
+    if words[:1] == ["predict"]:
         words = _flags_first(words)
     try:
         tyro.extras.subcommand_cli_from_dict(COMMANDS, args=words + names, **about)

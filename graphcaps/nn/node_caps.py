@@ -223,7 +223,9 @@ class NodeCapsules(nn.Module):
             wanted = "a pair, with the destination's features for the residual"
             target = required(target, names.feat, wanted, "no second")
             self._check_features(f"{names.feat}[1]", target, "N", links.num_parents, self.weight_target)
-            expect(target.dim() == feat.dim(), f"{names.feat}[1]", f"{feat.dim()} dims as {names.feat}", target.dim())
+            if target.shape[1:-1] != feat.shape[1:-1]:
+                between = f"the same dims between first and last as {names.feat}, {tuple(feat.shape)}"
+                expect(False, f"{names.feat}[1]", between, tuple(target.shape))
 
     def _check_features(self, name: str, feat: Tensor, size: str, count: int, weight: Tensor) -> None:
         """Check features of nodes or edges. They create a weight whose number of features was -1."""

@@ -22,6 +22,7 @@ REFUSED = [
     # The default value is refused, too, because it may not be the run's.
     ("train --resume x --batch_size=128", 2, "resume: expected no flags but --data, --device, --no-capture and "
      "--epochs (a run keeps its settings), got --batch-size. Drop them"),
+    ("train --resume nowhere", 1, "run: expected a run folder with a config.json, got nowhere. List them with: gr"),
     ("predict", 2, "images: expected at least one file or folder, got none. graphcaps predict IMAGE"),
 ]  # fmt: skip
 

@@ -89,6 +89,7 @@ WRONG = [
     ("edge_feat: expected none...Give it edge_feats=4...", lambda: conv()(RING, X, edge_feat=torch.ones(6, 4))),
     ("graph: expected a graph whose formats include coo, got csc...", lambda: conv()(RING.formats("csc"), X)),
     ("feat: expected a pair, with the destination's features...", lambda: conv(residual=True)(WORDS, X)),
+    ("feat[1]: expected the same dims between...", lambda: conv(residual=True)(RING, (X, X[:, None]))),
     ("engine: expected 'auto' or 'torch' with mutual=True, got 'dgl'...", on_dgl),
     ("...both ways, ... got a block. Give it mutual=...", lambda: conv(mutual=True)(dgl.to_block(ONE_WAY), X)),
     ("...or logits (N, K, D), got (3, 4). A layer of...", lambda: nn.BeliefConv(None, 3, 2)(PAIRS, X)),

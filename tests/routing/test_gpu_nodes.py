@@ -117,7 +117,7 @@ def test_kernels_equal_engine_torch_in_float64(device, monkeypatch, case):
 
 @pytest.mark.parametrize(
     "options",
-    [{"residual": True}, {"unit_votes": True, "residual": True}, {"mutual": True, "edge_feats": 2}]
+    [{}, {"residual": True}, {"unit_votes": True, "residual": True}, {"mutual": True, "edge_feats": 2}]
     + [{"routing": "dynamic", "bias": False, "normalise": False, "residual": True}],
 )
 def test_a_step_of_a_layer_equals_engine_torch_also_captured(device, options):

@@ -46,6 +46,8 @@ def test_an_epoch_is_added_and_later_ones_are_dropped(trace, draw):
         wanted = np.concatenate([getattr(one, name) for one in (trace, more[0], more[2])])
         np.testing.assert_array_equal(getattr(again, name), wanted)
     again.check()
+    with pytest.raises(GraphcapsError, match=r"trace: c: expected \(K, R, N, E\), got none"):
+        dataclasses.replace(trace, c=None).check()
 
 
 def test_loading_gives_what_was_saved(trace, tmp_path, draw):

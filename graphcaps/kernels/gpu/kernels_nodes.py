@@ -296,7 +296,7 @@ def finish_node(
         slope, _ = next_query_backward(y, load(grad, here), 0.0, True)
         store(ds, here, slope * factor)
         store(dy, here, slope)
-        if residual is not None:
+        if dresidual is not None:
             store(dresidual, here, slope * per_own)
         if down_power is not None:
             tl.store(down_power + node, -0.5 * tl.sum(slope * own) * per_own * per_own * per_own)

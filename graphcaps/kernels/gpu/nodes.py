@@ -180,7 +180,7 @@ def _differentiate(
     route_node, route_segment, finish_hub, finish_node = launches(True, call, per_rho)
     zeros = partial(torch.zeros, dtype=torch.float32, device=z.device)
     dpower = zeros(*saved[3].shape) if needed[3] else None
-    dbias, dresidual, down_power = None, None, torch.empty_like(saved[6]) if needed[6] else None
+    dbias = dresidual = down_power = None
     by_edge = call.deterministic and not call.per_edge  # kernels store each edge's gradient, and don't add it to dz
     dz = zeros(num_edges if by_edge else len(z), *dims) if needed[0] else None
     dscale = zeros(num_edges, dims[0]) if needed[1] else None
@@ -189,7 +189,8 @@ def _differentiate(
     results = {"dz": dz, "dscale": dscale, "slopes": slopes}
     with torch.cuda.device_of(z):
         if dv.dim() == 3:  # a gradient that is absent is (0,), that of a graph without nodes (0, K, D)
-            of_v, dy, dresidual = (torch.empty_like(s) for _ in range(3))
+            of_v, dy = torch.empty_like(s), torch.empty_like(s)
+            dresidual, down_power = (torch.empty_like(saved[at]) if needed[at] else None for at in (5, 6))
             of_finish = {"dresidual": dresidual, "dpower": dpower, "down_power": down_power}
             finish_node(s=s, grad=dv.contiguous(), ds=of_v, dy=dy, **of_finish)
             grad, dbias = grad + of_v if grad.dim() == 3 else of_v, dy.sum(0) if needed[4] else None
