@@ -26,9 +26,10 @@ def check_edges(graph: DGLGraph, allow_zero_in_degree: bool) -> None:
     check_graph(graph)
     links = links_of_graph(graph, graph.device)
     if not allow_zero_in_degree and links.cached("lonely", lambda: bool((links.in_degrees == 0).any())):
+        loops = "Add self-loops with dgl.add_self_loop(graph), or allow" if len(graph.ntypes) == 1 else "Allow"
         raise _dgl.dgl.DGLError(
-            "graph: expected an in-edge for every node, got nodes without one. Add self-loops with "
-            "dgl.add_self_loop(graph), or allow it with allow_zero_in_degree=True"
+            "graph: expected an in-edge for every node, got nodes without one. "
+            f"{loops} it with allow_zero_in_degree=True"
         )
     if len(graph.ntypes) == 1 and not graph.is_block:
         warn_once(links, _goes_one_way, f"no node both votes and gets votes. {DIRECTION}")

@@ -132,7 +132,7 @@ const percent = (share, digits = 0) => fixed(100 * share, digits);
 const LIVE = {
   roundLengths() {
     const { named } = state.order,
-      ends = [named.map(name).join(texts.and), named.map((j) => fixed(length(0, j), 2)).join(texts.and), fixed(Math.max(...state.order.others.map((j) => length(0, j))), 2)];
+      ends = [named.map(name).join(texts.and), named.map((j) => fixed(length(0, j), 2)).join(texts.and), fixed(Math.ceil(100 * Math.max(...state.order.others.map((j) => length(0, j)))) / 100, 2)];
     return named.length > 1 ? texts.roundLengths(...ends) : texts.roundLength(...ends);
   },
   agreement() {
@@ -166,7 +166,7 @@ const LIVE = {
 
 // What routing is worth, measured: rows of a text, a value with equal shares, and one with routing.
 const { equal_shares: pairs, trained_with_equal_shares: control, singles_alone_above_threshold: alone, routing_gain: gain, cnn_accuracy: cnn, test_accuracy, shown_ranks } = network.measured ?? {},
-  rate = (part) => `${percent(part, 1)} %`,
+  rate = (part) => `${percent(part, 2)} %`,
   ends = (...values) => values.map((value) => fixed(value, 2)).join(", "),
   rows = [
     pairs && [texts.switchedOff(thousands(pairs.pairs)), rate(pairs.right_with_equal_shares / pairs.pairs), rate(pairs.right / pairs.pairs)],
