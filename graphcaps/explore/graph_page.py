@@ -38,9 +38,10 @@ from .._dgl import DGLGraph, dgl
 from ..algorithms.by_name import name_of
 from ..errors import check_tensor, expect, reading, required
 from ..files import write_text
+from ..functional import mean_square
 from ..graph import NamedGraph, links_of_graph, read_graph, read_labels
 from ..nn import BeliefConv, CapsuleConv
-from ..nn.node_caps import mean_square, multiply
+from ..nn.node_caps import multiply
 from ..progress import bar
 from ..typed import typed
 from ..viz import style

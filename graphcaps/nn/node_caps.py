@@ -11,7 +11,7 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 from ..algorithms.by_name import ROUTINGS, as_routing
 from ..algorithms.votes import Finish, NodeVotes
 from ..errors import check_tensor, check_whole, expect, required, warn, warn_of_nan
-from ..functional import at_least_float32, per_root, scaled, squash_scaled, with_length
+from ..functional import mean_square, per_root, scaled, squares, squash_scaled, with_length
 from ..graph import Links
 from ..layer_common import DGL, Names, check_dtype, check_edge_weight
 from ..routing import Routing, Uniform, route_nodes
@@ -272,34 +272,6 @@ def of_degrees(links: Links, dtype: torch.dtype, number: int | None = None) -> T
     return compute() if is_tracing() else links.cached(("degrees", dtype, number), compute)
 
 
-def mean_square(feat: Tensor) -> Tensor:
-    """The mean square of each node's features, (N, *)."""
-    if feat.layout != torch.strided:
-        feat = feat.to_sparse_coo().coalesce()
-        values = squares(feat.values())
-        return values.new_zeros(feat.shape[0]).index_add(0, feat.indices()[0], values) / feat.shape[1]
-    return squares(feat).mean(-1) if is_tracing() else _MeanSquare.apply(at_least_float32(feat))
-
-
-class _MeanSquare(torch.autograd.Function):
-    """The mean square over the last dim. Its gradient takes fewer operations than autograd's."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.square().mean(-1)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return x * (slope / (x.shape[-1] / 2)).unsqueeze(-1)
-
-
 def spread(x: Tensor, dims: int) -> Tensor:
     """Insert dims of size 1 after the first dim of x (N, ...), so that x has ``dims`` dims."""
     return x.reshape(x.shape[0], *[1] * (dims - x.dim()), *x.shape[1:])
-
-
-def squares(feat: Tensor) -> Tensor:
-    """Squares in at least float32, because squares and their sums overflow half precision."""
-    return at_least_float32(feat).square()

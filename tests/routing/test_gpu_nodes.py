@@ -173,7 +173,7 @@ def test_the_operator_can_be_traced_and_refuses_second_derivatives_and_explains_
     with pytest.raises(RuntimeError, match="second derivative: .*engine.'torch'"):
         slope.sum().backward()
     monkeypatch.setattr(nodes.kernels, "route_node", MagicMock(__getitem__=lambda *grid: out_of_resources()))
-    with pytest.raises(KernelError, match="Required: 114688.*Use engine 'torch'"):  # as in what torch compiled
+    with pytest.raises(KernelError, match="Required: 114688.*Use engine 'torch'"):  # compiled programs call it so
         torch.ops.graphcaps.by_node_on_gpu(*given)
 
 

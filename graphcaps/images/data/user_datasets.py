@@ -89,7 +89,7 @@ def _groups(names: list[str], pattern: str) -> list[str]:
 
 
 def _cached(stored: Path, about: str, decode: Callable[[], Decoded]) -> Decoded:
-    """The content of a cache ``about`` the same files. If there is none, store and return what ``decode`` returns."""
+    """The content of a cache ``about`` the same files. Without one that can be read, store and return ``decode()``."""
     with contextlib.suppress(Exception), np.load(check_file(stored)) as arrays:
         if arrays["about"] == about:
             return arrays["pixels"], json.loads(str(arrays["bad"]))
