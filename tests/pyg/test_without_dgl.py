@@ -14,6 +14,7 @@ sys.modules.update(dict.fromkeys(absent))  # each import of one fails
 warnings.simplefilter("ignore")
 import torch, graphcaps
 from graphcaps import beliefs, nn, pyg, routing
+from graphcaps.images.training.hardware import Hardware, made_with
 
 edges, x = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.randn(3, 10, requires_grad=True)
 layers = [pyg.CapsuleConv(10, 2, 3, mutual=mutual, residual=True) for mutual in (False, True)]
@@ -30,6 +31,7 @@ ring = torch.stack([torch.arange(40), torch.arange(40).roll(1)])
 ring, labels = torch.cat([ring, ring.flip(0)], 1), torch.arange(40)[:, None] // 20
 beliefs.fit_rates(pyg.BeliefConv.from_labels(labels, ring), ring, labels, epochs=1)
 nn.CapsuleLayer(6, 2)(torch.randn(6, 4, 8)).sum().backward()
+assert made_with(Hardware(torch.device("cpu")))["dgl"] == "none"  # else, no network for images could be trained
 for call in (lambda: graphcaps.complete_graph(3, 2), lambda: routing.route(None, torch.ones(6, 4))):
     try:
         call()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 
 from ... import __version__
+from ..._dgl import is_installed
 from ...errors import GraphcapsError
 
 log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ def made_with(hardware: Hardware) -> dict[str, str | int]:
     return {
         "graphcaps": __version__,
         "torch": torch.__version__,
-        "dgl": version("dgl"),
+        "dgl": version("dgl") if is_installed() else "none",
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name() if device == "cuda" else f"{device}, {platform.machine()}",
         "threads": torch.get_num_threads(),
