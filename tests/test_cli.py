@@ -140,7 +140,7 @@ def test_explain_prints_the_parts_or_the_usage_of_capsules(capsys, finished):
     code, out, _ = call(capsys, "explain", finished[0], "--image", 3)
     image, choices, credit, strongest, picture = out.splitlines()
     assert code == 0 and re.fullmatch(r"image 3: (longest is \d|no digit is longer than 0.50).*, label 3", image)
-    assert re.fullmatch(r".*; \d+ of 16 children give most of themselves to one", choices)
+    assert re.match(r"\d+ child(ren)? chooses?|No child chooses|All children are undecided", choices)
     assert re.fullmatch(r"\d+ of 160 links, from .* make up 90% of all credit", credit)
     assert re.match(r"the strongest link: child \d+ to \d, ", strongest) and Image.open(picture).width == 1660
     code, out, _ = call(capsys, "explain", finished[0], "--what", "capsules")

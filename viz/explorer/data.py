@@ -29,7 +29,7 @@ Keys at the top::
       entropy    entropy of every child in nats, quantised (K, R, I); 0 for children without edges
       mean_entropy      K times R: the mean over all children with edges, not quantised
       lengths    K times R times J, to 4 digits
-      chosen     null, or for a softmax K times R times J: how many of all children give the parent more than half
+      chosen     null, or for a softmax K times R times J: how many of all children choose the parent
 
 A softmax without votes has no agreement, and at the top also the keys::
 
@@ -120,8 +120,8 @@ def _image(trace: RoutingTrace, n: int, order: np.ndarray) -> dict:
     shown = _shown_edges(trace, c[-1, -1], trace.lengths[-1, trace.answer_at, n])
     entropy, of_linked = np.zeros((*c.shape[:2], trace.num_children)), entropies(trace, c)[0]
     entropy[..., trace.degrees > 0] = of_linked
-    # At most one edge of a child has more than half.
-    chosen = None if trace.agreement is not None else trace.per_parent(c > 0.5).astype(int).tolist()
+    chooses = c > 0.5 + 0.5 / trace.degrees[trace.src]  # halfway from chance to 1
+    chosen = None if trace.agreement is not None else trace.per_parent(chooses).astype(int).tolist()
     return {
         "label": None if trace.labels is None else int(trace.labels[n]),
         "pixels": None if trace.images is None else packed(trace.images[n]),

@@ -92,8 +92,8 @@ class GraphPicture(Picture):
             line += f"dead (under a tenth of an equal load): {dead} of {len(self.names):,}"
         elif len(decided.child):
             line = f"routing {line}" if self.timeline.over == "iterations" else line
-            line += f". {decided.gives_most.sum():,} of {len(decided.child):,} give most of themselves to one "
-            line += f"{self.trace.parent_word[0]}; undecided: {(decided.word == 'undecided').sum():,}"
+            chosen, undecided = (decided.word == "chooses").sum(), (decided.word == "undecided").sum()
+            line += f". {chosen:,} of {len(decided.child):,} choose; undecided: {undecided:,}"
         self._heading.say(self.choice(position), line[0].upper() + line[1:])
 
 

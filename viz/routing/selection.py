@@ -3,10 +3,9 @@
 Every title, caption and command uses these words. For a child's largest coupling c and n edges, chance is 1 / n, and
 d = (c - chance) / (1 - chance) is the part of the way that c has gone from chance to 1::
 
-    gives most of itself   c > 1/2
-    chooses                d > 1/2: of ten parents c > 0.55, of two c > 0.75
-    undecided              d < 1/10: of ten parents c < 0.19, of two c < 0.55
-    leans                  neither chooses nor undecided
+    chooses     d > 1/2: of ten parents c > 0.55, of two c > 0.75
+    undecided   d < 1/10: of ten parents c < 0.19, of two c < 0.55
+    leans       neither chooses nor undecided
 """
 
 from collections import Counter
@@ -17,7 +16,7 @@ import numpy as np
 
 from graphcaps.viz.routing_trace import RoutingTrace
 
-MOST, CHOOSES, UNDECIDED = 0.5, 0.5, 0.1
+CHOOSES, UNDECIDED = 0.5, 0.1
 MOST_COLOURS = 8  # parents that have colours of their own
 
 
@@ -26,13 +25,7 @@ class Decisions(NamedTuple):
 
     child: np.ndarray  # (n,)
     parent: np.ndarray  # (n,) the parent of the largest coupling
-    c: np.ndarray  # (n,) the largest coupling
     word: np.ndarray  # (n,) "chooses", "leans" or "undecided"
-
-    @property
-    def gives_most(self) -> np.ndarray:
-        """(n,) bool: whether the child gives most of itself to one parent."""
-        return self.c > MOST
 
 
 def decisions(trace: RoutingTrace, c: np.ndarray) -> Decisions:
@@ -45,7 +38,7 @@ def decisions(trace: RoutingTrace, c: np.ndarray) -> Decisions:
     chance = 1 / degree[child]
     d = (largest - chance) / (1 - chance)
     word = np.where(d > CHOOSES, "chooses", np.where(d < UNDECIDED, "undecided", "leans"))
-    return Decisions(child, trace.dst[strongest], largest, word)
+    return Decisions(child, trace.dst[strongest], word)
 
 
 def choice_by_name(

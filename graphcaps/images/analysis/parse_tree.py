@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import GraphcapsError, expect, required
-from ...viz.routing.selection import choice_by_name, decisions, none_named
+from ...viz.routing.selection import choice_by_name, none_named
 from ...viz.routing.timeline import count
 from ...viz.routing_trace import RoutingTrace
 
@@ -86,10 +86,7 @@ def in_words(trace: RoutingTrace, tree: ParseTree, name: str = "image") -> str:
     lines = [f"{name}: longest is {longest}{label}"]
     if not len(named):
         lines = [f"{name}: {none_named(trace)}; the longest has {lengths[order[0]]:.2f}{label}"]
-    decided = decisions(trace, trace.c[at])
-    out_of = count(len(decided.child), "child", "children")
-    most = f"{decided.gives_most.sum():,} of {out_of} give most of themselves to one"
-    lines.append(f"{choice_by_name(trace, trace.c[at], names, 'child', 'children', named)}; {most}")
+    lines.append(choice_by_name(trace, trace.c[at], names, "child", "children", named))
     if len(tree.edges):
         children = np.unique(trace.src[tree.edges])
         words = count(len(children), "child", "children")

@@ -8,7 +8,7 @@ import { LET_GO } from "./layer.js";
 import { beforePulls, choicesAt, noun } from "./panels.js";
 import { childName, choose, drawings, redraw, shortName, still, travel } from "./shell.js";
 import { edgeTo, NOTHING, now, state } from "./state.js";
-import { $, decision, fill, fixed, sentence, thousands } from "./tools.js";
+import { $, fill, fixed, sentence, thousands } from "./tools.js";
 import { stored } from "./trace.js";
 import { screens } from "./words.js";
 
@@ -145,7 +145,7 @@ const LIVE = {
   now: () => texts.now(Math.round(now.r) + 1, lengths(Math.round(now.r)), stored.trained),
   most() {
     const largest = [...choicesAt({ k: now.k, r: last })],
-      spread = largest.filter(([, [, c]]) => !decision(c, stored.choices).most).map(([child]) => shortName(child)),
+      spread = largest.filter(([, [, , chooses]]) => !chooses).map(([child]) => shortName(child)),
       rest = spread.length > FEW ? texts.spreadMany(spread.length) : spread.length ? texts.spread(spread.join(", "), spread.length === 1) : "";
     return texts.most(largest.length - spread.length, largest.length, noun(), rest);
   },

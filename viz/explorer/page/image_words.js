@@ -5,7 +5,7 @@ import { SHOWN, words, wordsOf } from "./words.js";
 
 const own = wordsOf("image");
 Object.assign(words, own, {
-  // `given` are [name, how many children give it most of themselves], the largest number first, or null for an empty sheet
+  // `given` are [name, how many children choose it], the largest number first, or null for an empty sheet
   title(noun, objects, given, children) {
     const question = own.question(objects > 1 ? words.plurals[noun] : noun),
       all = thousands(children);

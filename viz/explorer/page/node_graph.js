@@ -5,7 +5,7 @@
 import { arrowHead, circle, surface, through } from "./charts.js";
 import { Graph, GRABBED, rgbOf } from "./graph.js";
 import { redraw } from "./shell.js";
-import { $, decision, indexOfLargest, scratch } from "./tools.js";
+import { $, indexOfLargest, scratch } from "./tools.js";
 import { words } from "./words.js";
 
 const ASIDE = 0.3, // strength of the other lines while a node is chosen
@@ -206,7 +206,7 @@ export class NodeGraph extends Graph {
   // Whether no cause of a BeliefConv, which the last capsule stands for, explains more than half of the edge.
   isUnexplained(l, c) {
     const { logits, chance, K } = this.conv;
-    return logits && chance.beyond && l === K - 1 && decision(c, K).most;
+    return logits && chance.beyond && l === K - 1 && c > 0.5;
   }
 
   path(e, width) {

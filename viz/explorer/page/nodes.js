@@ -133,7 +133,7 @@ function countsOf(c, edges = state.image.linked) {
   for (const e of edges) {
     const own = couplingsOf(c, e),
       l = indexOfLargest(own);
-    if (decision(own[l], conv.K)[conv.logits ? "most" : "chooses"] && (conv.agrees?.[conv.edges.number[e]] ?? true)) counts[l]++;
+    if ((conv.logits ? own[l] > 0.5 : decision(own[l], conv.K).chooses) && (conv.agrees?.[conv.edges.number[e]] ?? true)) counts[l]++;
   }
   return counts;
 }

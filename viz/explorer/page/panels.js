@@ -43,14 +43,16 @@ export function answers(lengths, objects = state.trace.network?.objects ?? 1) {
   return order.slice(0, objects).filter((j) => lengths[j] > threshold).sort((a, b) => a - b);
 }
 
-// child -> [parent, coupling] of its largest coupling at a moment; the parent is null while the child is undecided.
+// child -> [parent, coupling, whether it chooses] of its largest coupling at a moment; the parent is null while the child is
+// undecided.
 export function choicesAt(moment) {
   const { src, dst, choices } = state.image,
     c = at(state.image.c, moment),
     best = new Map();
   src.forEach((child, e) => c[e] <= c[best.get(child)] || best.set(child, e));
   for (const [child, e] of best) {
-    best.set(child, [decision(c[e], choices.get(child)).undecided ? null : dst[e], c[e]]);
+    const { chooses, undecided } = decision(c[e], choices.get(child));
+    best.set(child, [undecided ? null : dst[e], c[e], chooses]);
   }
   return best;
 }
@@ -101,11 +103,11 @@ function meanPlaces(c, columns) {
   return (child) => sums.get(child) ?? 0;
 }
 
-// A question, and how many children give most of themselves to which parent at this moment.
+// A question, and how many children choose which parent at this moment.
 export function drawTitle(blank) {
   const [k, r] = [Math.round(now.k), Math.round(now.r)],
     counts = Array(state.trace.parents.length).fill(0);
-  for (const [parent, c] of choicesAt({ k, r }).values()) if (decision(c, 2).most) counts[parent]++;
+  for (const [parent, , chooses] of choicesAt({ k, r }).values()) if (chooses) counts[parent]++;
   const all = state.image.chosen?.(k, r) ?? counts, // of children that aren't shown too
     given = [...all.keys()].filter((j) => all[j]).sort((a, b) => all[b] - all[a]),
     counted = given.map((j) => [state.trace.parents[j].name, all[j]]),

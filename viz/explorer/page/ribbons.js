@@ -136,7 +136,7 @@ export class Ribbons extends Graph {
     this.groups.forEach((group, row) => this.drawChild(group, row, group.includes(marked), look));
   }
 
-  // The children's votes, large, framed in the colour of the parent that a child gives most of itself to.
+  // The children's votes, large, framed in the colour of a parent that has over half of the child.
   drawVotes(look) {
     const { context, width, height } = this,
       count = this.children.length,

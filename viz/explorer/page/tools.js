@@ -51,11 +51,11 @@ export function setBar(element, share, color) {
   element.style.setProperty("--of", color);
 }
 
-// What a child's largest coupling c with one of so many parents is called, as in Python: it gives most of itself above one
-// half; it chooses above one half of the way from chance to 1; it is undecided below a tenth of that way.
+// What a child's largest coupling c with one of so many parents is called, as in Python: it chooses above one half of the
+// way from chance to 1, and is undecided below a tenth of that way.
 export function decision(c, choices) {
   const beyond = (c - 1 / choices) / (1 - 1 / choices);
-  return { most: c > 0.5, chooses: beyond > 0.5, undecided: beyond < 0.1 };
+  return { chooses: beyond > 0.5, undecided: beyond < 0.1 };
 }
 
 export function indexOfLargest(lengths) {
