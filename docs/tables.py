@@ -121,7 +121,7 @@ def relations_table() -> str:
 def known_table() -> str:
     """The methods without features, and those with features. A cell has a score for each share of known nodes."""
     plain, *others = known.METHODS
-    best, scores = f"best of {len(others)} others", dict[str, dict[str, dict[float, str]]]()
+    best, scores = "best of the others", dict[str, dict[str, dict[float, str]]]()
     for row in table.read("known")["known"]:
         of_row = scores.setdefault(row["data"], {})
         of_row.setdefault(row["name"], {})[row["share"]] = accuracy(row["test"])
@@ -181,7 +181,7 @@ def overview_table(columns: Sequence[str], titles: Container[str] = ()) -> str:
 
 def bench_table(result: dict) -> str:
     """The machine, and the tables of the benchmarks of routing and training."""
-    names = "routing", "sparse", "memory", "training"
+    names = "routing", "sparse", "training"
     return "\n\n".join([bench.about(result), *(bench.of_benchmark(name, result) for name in names)])
 
 

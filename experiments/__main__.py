@@ -20,7 +20,7 @@ ON_GRAPHS = {
     "proteins": "the same on PROTEINS; half an hour",
     "factors": "classify nodes of graphs with 4 or 8 latent factors, 10 graphs each; hours",
     "relations": "do couplings reveal the kinds of edges? Proteins, papers, latent factors, 3 to 5 seeds; three hours",
-    "defaults": "does the default routing cost accuracy? 15 graphs and layouts, 3 seeds; two hours",
+    "defaults": "does the default routing cost accuracy? 20 graphs and layouts, 3 seeds; two hours",
     "known": "some nodes' classes are known: BeliefConv and rivals, factors and papers, 3 to 5 seeds; four hours",
     "planted": "the same with wrong edges: which are wrong, and which methods bear them? 9 graphs, 3 seeds; an hour",
     "interests": "recommend films to users of ml-100k, by one vector or several, 3 folds; a quarter of an hour",

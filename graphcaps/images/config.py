@@ -123,7 +123,7 @@ class TrainConfig:
     """Device to train on; auto: a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the convolutions and the decoder; auto: bfloat16 if the hardware supports it, else float32. Routing
-    is always in float32. On a GPU, float32 allows tf32 in convolutions, except with --deterministic."""
+    adds in float32. On a GPU, float32 allows tf32 in convolutions, except with --deterministic."""
     deterministic: bool = False
     """Use only deterministic kernels, which are slower on a GPU."""
     capture: bool = True
