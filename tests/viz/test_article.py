@@ -77,27 +77,27 @@ def test_what_equal_shares_change_is_measured_on_2000_pairs(mnist_root):
 
 def test_the_numbers_of_each_screen_are_those_of_the_weights(page, routed):
     first, last = routed[0], routed[LAST]
-    three, eight = 3, 8
-    others = np.delete(np.arange(10), [three, eight])
+    eight, nine = 8, 9
+    others = np.delete(np.arange(10), [eight, nine])
     shown = decimals(enter(page, "round"))[1:]  # after the threshold
     above = np.ceil(100 * first["lengths"][others].max()) / 100
-    assert shown == pytest.approx([*first["lengths"][[three, eight]], above], abs=0.0051)
-    child = int(last["c"][:, eight].argmax())
-    share = np.array([state["c"][child, eight] for state in routed])
+    assert shown == pytest.approx([*first["lengths"][[eight, nine]], above], abs=0.0051)
+    child = int(last["c"][:, nine].argmax())
+    share = np.array([state["c"][child, nine] for state in routed])
     turn = int(np.diff(share).argmax())
     words = enter(page, "agreement")
-    assert f"In round {turn + 1}, the vote of part #{child} for the 8" in words
-    agreement = routed[turn]["agreement"][child, eight]
-    b = [routed[r]["b"][child, eight] for r in (turn, turn + 1)]
+    assert f"In round {turn + 1}, the vote of part #{child} for the 9" in words
+    agreement = routed[turn]["agreement"][child, nine]
+    b = [routed[r]["b"][child, nine] for r in (turn, turn + 1)]
     wanted = [agreement, *b, *share[turn : turn + 2], agreement, b[1], share[turn + 1]]
     assert decimals(words) == pytest.approx(wanted, abs=0.0051)
     spread = np.flatnonzero(last["c"].max(axis=1) <= 0.55)
     words = enter(page, "routing")
     staying = ", #".join(map(str, spread)) + " stay" + "s" * (len(spread) == 1)
     assert f"{16 - len(spread)} of 16 parts choose one digit; #{staying} spread out" in words
-    assert f"Part #{child} gives {100 * share[-1]:.0f} % of itself to the 8" in enter(page, "silence")
+    assert f"Part #{child} gives {100 * share[-1]:.0f} % of itself to the 9" in enter(page, "silence")
     shown = decimals(enter(page, "without"))
-    wanted = [state["lengths"][j] for state in (first, last) for j in (three, eight)]
+    wanted = [state["lengths"][j] for state in (first, last) for j in (eight, nine)]
     assert shown[:4] == pytest.approx(wanted, abs=0.0051)
     found = Run.open("multimnist").result()
     pairs, names = found["equal_shares"], ("right_with_equal_shares", "right")
@@ -109,7 +109,7 @@ def test_the_numbers_of_each_screen_are_those_of_the_weights(page, routed):
         100 * abs(rate)
         for rate in (*trained, *found["routing_gain"], found["cnn_accuracy"], found["singles_alone_above_threshold"])
     ]
-    assert shown[10:] == pytest.approx(rates, abs=0.051) and found["empty_without_answer"] == 1
+    assert shown[10:] == pytest.approx(rates, abs=0.051) and found["empty_without_answer"] > 0.9999
     assert text(page, "[data-live=rank]").endswith(f"number {found['shown_ranks'][10]}.")
 
 
@@ -119,10 +119,10 @@ def test_a_part_is_silenced_and_the_prediction_answered(page, routed):
     page.locator("#predict [value=stays]").click()
     page.wait_for_function("() => document.querySelector('#silenced').textContent")
     net, image = load("multimnist"), to_float(torch.from_numpy(Run.open("multimnist").trace().images[10:11]))
-    child, u = int(routed[LAST]["c"][:, 8].argmax()), net.children_of(image)
+    child, u = int(routed[LAST]["c"][:, 9].argmax()), net.children_of(image)
     u[child] = 0
     lengths = route_layer(net.capsules, u).v[:, 0].norm(dim=-1).numpy()
-    wanted = [routed[LAST]["lengths"][3], lengths[3], routed[LAST]["lengths"][8], lengths[8]]
+    wanted = [routed[LAST]["lengths"][8], lengths[8], routed[LAST]["lengths"][9], lengths[9]]
     assert decimals(text(page, "#silenced")) == pytest.approx(wanted, abs=0.0051)
     assert ("You were right." in text(page, "#silenced")) == (abs(wanted[1] - wanted[0]) <= 0.02)
     page.locator("#heard").click()
@@ -135,7 +135,7 @@ def test_the_ink_stays_white_until_the_reader_guesses(page):
     settle(page)
     page.wait_for_timeout(1200)  # longer than a screen waits before it plays
     buttons, of = page.locator("#guess button"), page.locator("#entropy output")
-    assert buttons.all_inner_texts() == ["the 3’s", "the 8’s", "both"] and of.inner_text() == "1"
+    assert buttons.all_inner_texts() == ["the 8’s", "the 9’s", "both"] and of.inner_text() == "1"
     buttons.last.click()
     page.wait_for_function("() => document.querySelector('#entropy output').textContent.startsWith('14')")
     assert "You agree." in text(page, "#guess .says")

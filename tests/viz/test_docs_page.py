@@ -49,24 +49,24 @@ def test_strokes_have_the_colours_of_the_picture_by_python(chromium):
             shown = pixels_of(page.locator("#sheet canvas"))[..., :3] / 255
             middles = ((np.arange(36) + 0.5) * len(shown) / 36).astype(int)  # of 36 x 36 pixels
             wanted = tint(trace.c[-1, r, 10].astype(float), float(r))
-            assert np.abs(shown[middles][:, middles] - wanted).max() < 0.06  # the page has weights of 8 and 16 bits
+            assert np.abs(shown[middles][:, middles] - wanted).max() < 0.07  # the page has weights of 8 and 16 bits
 
 
 def test_after_a_pull_rows_keep_their_old_lengths_and_sentences_say_why_parents_fell_and_rose(chromium):
-    """Part 10 of the 3 over the 8 is pulled to the 8: both fall, and another parent rises."""
+    """Part 13 of the 8 beside the 9 is pulled to the 9: both fall, and another parent rises."""
     with opened(chromium, PAGE, end="#screen=yours", reduced_motion="reduce") as page:
         page.locator(".stage > canvas").focus()
         page.keyboard.press("ArrowDown")
         settle(page)
-        assert page.locator("#pulls label").inner_text() == "Send part #10 to"
-        page.locator("#pull").select_option("8")
+        assert page.locator("#pulls label").inner_text() == "Send part #13 to"
+        page.locator("#pull").select_option("9")
         answered(page)
         pulled = page.locator("#pulled").inner_text()
-        assert "anew. 3 falls from 0.94 to 0.92, 8 falls from 0.96 to 0.94, 6 rises from 0.02 to 0.13," in pulled
-        assert "6 rises because part #0 now gives it 13 % of its vote instead of 1 %." in pulled
-        assert page.locator("#parents button:not(.others) .name").all_inner_texts() == ["3", "8"]
-        assert page.locator("#parents .longest .name").all_inner_texts() == ["3", "8"]
+        assert "anew. 8 falls from 0.94 to 0.88, 9 falls from 0.96 to 0.92, 4 rises from 0.02 to 0.16," in pulled
+        assert "4 rises because part #2 now gives it 22 % of its vote instead of 2 %." in pulled
+        assert page.locator("#parents button:not(.others) .name").all_inner_texts() == ["8", "9"]
+        assert page.locator("#parents .longest .name").all_inner_texts() == ["8", "9"]
         assert page.locator("#parents button:not(.others) .was").all_inner_texts() == ["was 0.94", "was 0.96"]
         press(page, "[aria-controls=why]")
-        assert page.locator("#subject").inner_text().startswith("This is about part #10, and its parent 8.")
+        assert page.locator("#subject").inner_text().startswith("This is about part #13, and its parent 9.")
         assert page.locator("#why").inner_text().count("your pull sets c to 1") >= 1

@@ -31,8 +31,8 @@ def test_the_story_goes_from_the_ink_alone_to_the_ink_tinted_in_eight_seconds(tr
         (-1, "Two digits share this ink. How does a network tell them apart?", True),
         (0, "At first, all parts divide themselves equally among 10 digits", False),
         (6.5, "Parts side with the digit that their votes agree with", False),
-        (13, "8 parts choose 8, 6 choose 3, 2 none", False),
-        (14, "8 parts choose 8, 6 choose 3, 2 none", True),
+        (13, "8 parts choose 9, 5 choose 8, 3 none", False),
+        (14, "8 parts choose 9, 5 choose 8, 3 none", True),
     ):
         picture.show(position)
         assert title in words(picture.figure)
@@ -50,7 +50,7 @@ def test_the_command_writes_the_film_and_a_still_of_three_rounds(tmp_path, capsy
     assert capsys.readouterr().out.split() == [str(tmp_path / "story.gif"), str(tmp_path / "story.png")]
     assert (tmp_path / "story.gif").stat().st_size < 520_000 and Image.open(tmp_path / "story.gif").n_frames > 20
     still = viz.StoryPicture(Run.open("multimnist").trace(), image=10, medium=viz.StoryPicture.still)
-    assert len(still.panels) == 3 and "iteration 1 | iteration 11 | iteration 14" in words(still.figure)
+    assert len(still.panels) == 3 and "iteration 1 | iteration 10 | iteration 14" in words(still.figure)
 
 
 def test_a_trace_without_an_image_has_no_story():
@@ -62,9 +62,9 @@ def test_a_stroke_has_the_colour_of_the_answer_that_the_decoder_draws_there(trac
     """The formula of viz/routing/tint.py, pixel by pixel."""
     tint = viz.GraphPicture(trace, image=10).tint
     colors = np.array([[int(c[k : k + 2], 16) / 255 for k in (1, 3, 5)] for c in ("#1f5fc9", "#b84e00")])
-    beyond = lambda r: np.maximum(trace.c[-1, r, 10].astype(float).reshape(16, 10) - 0.1, 0).sum(axis=0)[[3, 8]]  # noqa: E731
+    beyond = lambda r: np.maximum(trace.c[-1, r, 10].astype(float).reshape(16, 10) - 0.1, 0).sum(axis=0)[[8, 9]]  # noqa: E731
     for r in (0, 8, 13):
-        drawn, ink = trace.decoded_parents[10, r, [3, 8], 0] / 255, trace.images[10, 0] / 255
+        drawn, ink = trace.decoded_parents[10, r, [8, 9], 0] / 255, trace.images[10, 0] / 255
         w = beyond(r)
         m = (np.sqrt(w * w.max()) / beyond(13).max())[:, None, None] * np.minimum(1, drawn / 0.35)
         alpha, mean = np.minimum(1, m.sum(axis=0)), np.einsum("jhw,jc->hwc", m**2, colors)

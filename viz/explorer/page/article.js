@@ -161,7 +161,7 @@ const LIVE = {
   },
   fails: () => (alone ? texts.fails(percent(alone, 1)) : ""),
   rank: (rank = shown_ranks?.[state.shown.at]) => (rank ? texts.rank(rank) : ""),
-  limits: () => (gain ? texts.limits(...[...gain, cnn].map((part) => percent(part, 2))) : ""),
+  limits: () => (gain ? texts.limits(...[...gain, cnn].map((part) => percent(part, 2)), gain[1] < 0) : ""),
 };
 
 // What routing is worth, measured: rows of a text, a value with equal shares, and one with routing.
