@@ -10,7 +10,6 @@ from traces import make_trace, random_trace, with_pictures
 from graphcaps import GraphcapsError
 from graphcaps.images.analysis.parse_tree import in_words, parse_tree, strongest
 from graphcaps.viz import GraphPicture
-from graphcaps.viz.routing.selection import choice_by_name
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,6 @@ def test_the_tree_holds_the_kept_links_and_words_count_them(trace):
     named = [j for j in np.argsort(-lengths) if lengths[j] > 0.5]
     wanted = ", then ".join(f"class {j} ({lengths[j]:.2f})" for j in named)
     assert lines[0] == f"image: longest is {wanted}, label class 1"
-    assert lines[1] == choice_by_name(trace, trace.c[-1, 2, 1], trace.parent_names, "child", "children", named)
     short = dataclasses.replace(trace, lengths=trace.lengths * 0.4)
     assert in_words(short, tree).startswith("image: no class is longer than 0.50: train on; the longest has 0.3")
     assert lines[2] == f"{len(tree.edges)} of 160 links, from {children} children, make up 80% of all credit"
