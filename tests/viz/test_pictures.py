@@ -100,7 +100,7 @@ def test_classes_below_the_threshold_share_a_grey_bar_and_are_not_named():
     shown, colors = words(picture.figure), picture.panels[0].ribbons.ways.get_facecolors()[:, :3]
     assert picture.named.tolist() == [2, 7] and "8 other classes:\nnone above 0.60" in shown
     assert "4 parts choose class 2, 2 choose class 7" in shown and "class 2\n0.90" in shown and "class 4" not in shown
-    assert "6 of 16 choose; undecided: 9" in shown
+    assert "Of 16, 6 choose, 1 lean, 9 are undecided" in shown
     wanted = {matplotlib.colors.to_rgb(name) for name in ("#1f5fc9", "#b84e00", style.FAINT)}
     assert {tuple(color) for color in colors} == wanted
     assert picture.panels[0].ribbons.bars.tolist() == [1, 1, 0, 1, 1, 1, 1, 2, 1, 1]
@@ -125,7 +125,8 @@ def test_words_are_counted_from_couplings():
         c = trace.c[-1, step, 10].astype(float).reshape(16, 10)
         d = (c.max(axis=1) - 0.1) / 0.9
         chosen, shown = c.argmax(axis=1)[d > 0.5], words(picture.figure)
-        assert f"{(d > 0.5).sum()} of 16 choose; undecided: {(d < 0.1).sum()}" in shown
+        counts = (d > 0.5).sum(), ((d >= 0.1) & (d <= 0.5)).sum(), (d < 0.1).sum()
+        assert "Of 16, {} choose, {} lean, {} are undecided".format(*counts) in shown
         for digit in set(chosen.tolist()):
             number = (chosen == digit).sum()
             assert re.search(rf"\b{number} (parts? )?chooses? {digit}\b", shown)

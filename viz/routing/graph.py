@@ -92,8 +92,8 @@ class GraphPicture(Picture):
             line += f"dead (under a tenth of an equal load): {dead} of {len(self.names):,}"
         elif len(decided.child):
             line = f"routing {line}" if self.timeline.over == "iterations" else line
-            chosen, undecided = (decided.word == "chooses").sum(), (decided.word == "undecided").sum()
-            line += f". {chosen:,} of {len(decided.child):,} choose; undecided: {undecided:,}"
+            choose, lean, undecided = ((decided.word == word).sum() for word in ("chooses", "leans", "undecided"))
+            line += f". Of {len(decided.child):,}, {choose:,} choose, {lean:,} lean, {undecided:,} are undecided"
         self._heading.say(self.choice(position), line[0].upper() + line[1:])
 
 

@@ -147,7 +147,7 @@ const LIVE = {
     const largest = [...choicesAt({ k: now.k, r: last })],
       spread = largest.filter(([, [, , chooses]]) => !chooses).map(([child]) => shortName(child)),
       rest = spread.length > FEW ? texts.spreadMany(spread.length) : spread.length ? texts.spread(spread.join(", "), spread.length === 1) : "";
-    return texts.most(largest.length - spread.length, largest.length, noun(), rest);
+    return texts.most(largest.length - spread.length, largest.length, noun(), rest, largest.length - spread.length === 1);
   },
   ask() {
     const parent = second(),

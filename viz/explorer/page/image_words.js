@@ -16,7 +16,7 @@ Object.assign(words, own, {
       none = children - given.reduce((sum, [, count]) => sum + count, 0),
       the = (name) => (noun === "digit" ? own.the(name) : name),
       texts = [own.firstGiven(thousands(count), words.parts(children), count === 1, the(name)), ...more.map(([name, count]) => own.given(thousands(count), the(name)))];
-    return `${question} ${texts.join(", ")}${others ? `, ${own.givenOthers(thousands(others))}` : ""}${none ? `, ${own.givenNone(thousands(none))}` : ""}`;
+    return `${question} ${texts.join(", ")}${others ? `, ${own.givenOthers(thousands(others), others === 1)}` : ""}${none ? `, ${own.givenNone(thousands(none))}` : ""}`;
   },
   lead: (noun, pictured) => (pictured ? own.leadPictured(noun === "class" ? own.object : noun) : own.leadPlain) + own.leadRounds,
   columns: (decoded, parents) => [own.children_ + (decoded ? own.withVote : ""), own.wholes(parents)],

@@ -136,7 +136,7 @@ export class Ribbons extends Graph {
     this.groups.forEach((group, row) => this.drawChild(group, row, group.includes(marked), look));
   }
 
-  // The children's votes, large, framed in the colour of a parent that has over half of the child.
+  // The children's votes, large, framed in the colour of the parent that a child chooses.
   drawVotes(look) {
     const { context, width, height } = this,
       count = this.children.length,
@@ -149,8 +149,8 @@ export class Ribbons extends Graph {
       const [x, y] = [left + (at % broad) * room + 6, Math.floor(at / broad) * room],
         picture = this.pictures.get(child);
       if (picture) context.drawImage(picture, x, y + 2, side, side);
-      const [parent, share] = state.order.choices.get(child);
-      this.frame(x, y + 2, side, side, share > 0.5 ? look.parents[parent] : look.rest, 2);
+      const [parent, , chooses] = state.order.choices.get(child);
+      this.frame(x, y + 2, side, side, chooses ? look.parents[parent] : look.rest, 2);
       Object.assign(context, { font: look.font, fillStyle: look.muted, textBaseline: "top" });
       context.fillText(shortName(child), x, y + side + 4);
     });
