@@ -43,8 +43,7 @@ export function answers(lengths, objects = state.trace.network?.objects ?? 1) {
   return order.slice(0, objects).filter((j) => lengths[j] > threshold).sort((a, b) => a - b);
 }
 
-// child -> [parent, coupling, whether it chooses] of its largest coupling at a moment; the parent is null while the child is
-// undecided.
+// child -> [parent, or null while undecided; coupling; whether it chooses] of its largest coupling at a moment.
 export function choicesAt(moment) {
   const { src, dst, choices } = state.image,
     c = at(state.image.c, moment),

@@ -51,8 +51,7 @@ export function setBar(element, share, color) {
   element.style.setProperty("--of", color);
 }
 
-// What a child's largest coupling c with one of so many parents is called, as in Python: it chooses above one half of the
-// way from chance to 1, and is undecided below a tenth of that way.
+// What a child's largest coupling c with one of so many parents is called, as in viz/routing/selection.py.
 export function decision(c, choices) {
   const beyond = (c - 1 / choices) / (1 - 1 / choices);
   return { chooses: beyond > 0.5, undecided: beyond < 0.1 };
