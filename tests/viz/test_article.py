@@ -93,8 +93,8 @@ def test_the_numbers_of_each_screen_are_those_of_the_weights(page, routed):
     assert decimals(words) == pytest.approx(wanted, abs=0.0051)
     spread = np.flatnonzero(last["c"].max(axis=1) <= 0.55)
     words = enter(page, "routing")
-    staying = ", #".join(map(str, spread)) + " choose" + "s" * (len(spread) == 1)
-    assert f"{16 - len(spread)} of 16 parts choose a digit; #{staying} none" in words
+    spread_out = ", #".join(map(str, spread)) + " choose" + "s" * (len(spread) == 1)
+    assert f"{16 - len(spread)} of 16 parts choose a digit; #{spread_out} none" in words
     assert f"Part #{child} gives {100 * share[-1]:.0f} % of itself to the 9" in enter(page, "silence")
     shown = decimals(enter(page, "without"))
     wanted = [state["lengths"][j] for state in (first, last) for j in (eight, nine)]
