@@ -90,7 +90,7 @@ DATASETS = {
 def own_images(dataset: str) -> tuple[str, Path] | None:
     """Return the format and the path of your own images, or None for a named data set."""
     kind, colon, path = dataset.partition(":")
-    return (kind, Path(path).expanduser()) if colon and kind in OWN_KINDS else None
+    return (kind, Path(os.path.expanduser(path))) if colon and kind in OWN_KINDS else None
 
 
 def clean(name: str) -> str:
@@ -123,6 +123,7 @@ ALLOW_CODE: ContextVar[bool] = ContextVar("ALLOW_CODE", default=False)
 def check_allowed(name: str) -> None:
     """Raise ``GraphcapsError`` if a file names a routing whose module would have to be imported, without permission."""
     module, colon, _ = name.partition(":")
-    if colon and module not in sys.modules and not ALLOW_CODE.get():
+    known = name in ROUTINGS or (colon and module in sys.modules)
+    if not known and not ALLOW_CODE.get():
         fix = f"If you trust the file, import {module} first; on the command line, add --allow-code"
         raise GraphcapsError(f"routing: expected one of graphcaps in a file, got {name}, whose code would run. {fix}")

@@ -25,7 +25,7 @@ from graphcaps import (
     train,
     watch,
 )
-from graphcaps.algorithms.by_name import ROUTINGS
+from graphcaps.algorithms.by_name import ROUTINGS, from_json
 from graphcaps.errors import GraphcapsError, InputError
 from graphcaps.graph import links_of_graph
 from graphcaps.images.export import Exportable
@@ -246,6 +246,9 @@ def test_a_run_is_trained_and_loaded_by_the_name_of_its_class(nobody, tmp_path, 
         load(run)
     with pytest.raises(GraphcapsError, match="whose code would run"):
         train(config, resume=run, progress=False)
+    with pytest.raises(GraphcapsError, match="expected one of graphcaps in a file, got my_routing, whose code"):
+        from_json({"name": "my_routing", "settings": {}})
+    assert "my_routing" not in sys.modules
     ALLOW_CODE.set(True)
     with pytest.raises(GraphcapsError, match="routing: expected to import my_routing:Nobody, got: No module named"):
         load(run)
