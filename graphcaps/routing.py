@@ -122,7 +122,8 @@ def route_links(
         go_on_without(error)
         return route_links(links, votes, routing, activation, prior, on_iteration, coupling, half)  # by another engine
     dtype = votes.dtype
-    warn_of_nan(v, u_hat=votes.u, weight=getattr(votes, "weight", None), prior=b, activation=activation)
+    given = {"u_hat" if isinstance(votes, GivenVotes) else "u": votes.u}
+    warn_of_nan(v, **given, weight=getattr(votes, "weight", None), prior=b, activation=activation)
     return Parents(pose.to(dtype), v.to(dtype), a.to(dtype), None if c is None else c.to(dtype))
 
 

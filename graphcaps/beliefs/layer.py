@@ -87,6 +87,7 @@ class BeliefConv(nn.Module):
         allow_zero_in_degree: bool = False,
     ):
         super().__init__()
+        expect(in_feats is not None or not feat_drop, "feat_drop", "0 for labels or logits", feat_drop)
         self.allow_zero_in_degree, self.feat_drop = allow_zero_in_degree, nn.Dropout(feat_drop)
         self.beliefs = NodeBeliefs(in_feats, out_feats, num_caps, iterations)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 
 import torch
@@ -43,7 +44,7 @@ class NodeBeliefs(HasConstants):
         names: Names = DGL,
     ):
         super().__init__()
-        sizes = [out_feats] * num_caps if isinstance(out_feats, int) else list(out_feats)
+        sizes = [out_feats] * num_caps if isinstance(out_feats, numbers.Integral) else list(out_feats)
         for size in sizes:
             check_whole(names.out_feats, size)
         expect(len(sizes) == num_caps, names.out_feats, f"a number, or one for each of {num_caps} capsules", out_feats)

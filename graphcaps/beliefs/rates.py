@@ -31,7 +31,8 @@ def labels_of(name: str, labels: Tensor, num_nodes: int, num_caps: int) -> Tenso
 
 def layer_of_labels(kind: type[L], links: Links, labels: Tensor, iterations: int) -> L:
     """Make a ``BeliefConv`` of either library for labels (N, K), and count its rates."""
-    most, sizes = max(len(labels), 1000), (labels.amax(0) + 1).clamp_min(1).tolist()
+    most, first = max(len(labels), 1000), labels.new_zeros(1, labels.shape[1])
+    sizes = (torch.cat([first, labels]).amax(0) + 1).tolist()
     expect(max(sizes) <= most, "labels", f"classes from 0 to {most - 1}", max(sizes) - 1, "Number them: torch.unique")
     warn_if_all_known(labels)
     if 1 in sizes and len(labels):
@@ -78,11 +79,15 @@ def shrunk(count: Tensor, expected: Tensor) -> Tensor:
     (count + s) / (expected + s). All are 1 if counts vary no more than chance can explain.
     """
     expected = expected.clamp_min(LEAST)
-    shape = torch.logspace(-1, 4, 41, dtype=count.dtype, device=count.device).view(-1, *[1] * count.dim())
-    likelihood = torch.lgamma(count + shape) - torch.lgamma(shape) - shape * (expected / shape).log1p()
-    likelihood = (likelihood + count * (expected / (expected + shape)).log()).flatten(2).sum(2)  # (41, K)
-    gain, best = (likelihood - likelihood[-1]).max(0)
-    best_shape = shape.flatten()[best].view(-1, *[1] * (count.dim() - 1))
+    shapes = torch.logspace(-1, 4, 41, dtype=count.dtype, device=count.device)
+
+    def likelihood(s: Tensor) -> Tensor:
+        each = torch.lgamma(count + s) - torch.lgamma(s) - s * (expected / s).log1p()
+        return (each + count * (expected / (expected + s)).log()).flatten(1).sum(1)
+
+    likelihoods = torch.stack([likelihood(s) for s in shapes])  # (41, K), one after another to save memory
+    gain, best = (likelihoods - likelihoods[-1]).max(0)
+    best_shape = shapes[best].view(-1, *[1] * (count.dim() - 1))
     ratio = (count + best_shape) / (expected + best_shape)
     return torch.where((gain > CHANCE + math.log(len(count))).view_as(best_shape), ratio, torch.ones_like(ratio))
 

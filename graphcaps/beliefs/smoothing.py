@@ -10,6 +10,7 @@ from ..errors import check_tensor, expect, min_max
 from ..graph import read_graph
 from ..graph.labels import read_classes
 from ..graph.links import members_of_sizes
+from ..typed import Size, typed
 from .node_beliefs import NodeBeliefs
 from .rates import warn_if_all_known
 
@@ -24,7 +25,8 @@ class Smoothed(NamedTuple):
 
 
 @torch.no_grad()
-def smooth(graph: Any, log_p: Any, labels: Any, iterations: int = 16) -> Smoothed:
+@typed
+def smooth(graph: Any, log_p: Any, labels: Any, iterations: Size = 16) -> Smoothed:
     """Improve a classifier's answers by the edges of a graph, some of which may be wrong.
 
     ``BeliefConv`` counts on the known nodes which classes edges join, and how often they join any. Nothing is trained.

@@ -66,6 +66,8 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        if torch.is_inference_mode_enabled():
+            return function(*tensors)
         ctx.save_for_backward(*tensors)
         ctx.inner = [x.detach().requires_grad_(x.requires_grad) for x in tensors]
         with torch.enable_grad():

@@ -82,7 +82,11 @@ class Edges:
 
     def vectors_in(self, dtype: torch.dtype) -> Any:
         """The votes as edge vectors of this dtype."""
-        return self.votes.build(self.links).to(dtype)
+        return self.precise(dtype).build(self.links).to(dtype)
+
+    def precise(self, dtype: torch.dtype) -> Votes:
+        """The votes for a multiplication in this dtype. On CUDA, half precision is multiplied as it is."""
+        return self.votes if self.votes.device.type == "cuda" else self.votes.to(dtype)
 
     def child_softmax(self, b: Tensor) -> Tensor:
         """Edge numbers -> edge numbers: softmax over each child's out-edges."""

@@ -24,6 +24,8 @@ Keys of the page's data, which ``viz/explorer/page/node_conv.js`` reads::
 Arrays are packed by ``viz.explorer.data.packed``, in float32.
 """
 
+import copy
+import numbers
 import os
 import warnings
 from collections.abc import Hashable, Mapping
@@ -114,7 +116,7 @@ def explore_graph(
     class_names = [] if labels is None else _class_names(named, labels)
     positions = None if positions is None else named.rows("positions", positions)
     agrees, none, advice = None, NONE, TRY
-    if isinstance(conv, int):
+    if isinstance(conv, numbers.Integral):
         expect(feat is None and edge_weight is None, "feat", "none with a number of capsules", "some")
         fix = "If direction doesn't matter, pass graph.to_undirected() of networkx, or dgl.to_bidirected(graph)"
         expect(not named.one_way, "graph", "edges that go both ways, to train a layer", "some that go one way", fix)
@@ -127,6 +129,7 @@ def explore_graph(
         edge_weight = named.weight if edge_weight is None else check_tensor("edge_weight", edge_weight)
         if not isinstance(conv, BeliefConv):
             _check_layer(conv)
+            conv = copy.deepcopy(conv).eval()
             wanted, fix = "the layer's input (N, in_feats)", "Pass it, or a number of capsules: explore_graph(2, graph)"
             feat = check_tensor("feat", named.features(required(feat, "feat", wanted, advice=fix)))
             expect(feat.dim() == 2, "feat", "(N, in_feats)", tuple(feat.shape), "A page shows one set of features")
@@ -252,12 +255,13 @@ def _around(graph: DGLGraph, center: int | None, mutual: bool) -> tuple[torch.Te
     if center is None:
         order = [n for n in degrees.argsort(descending=True, stable=True).tolist() if degrees[n] <= room]
     else:
-        expect(bool(degrees[center] <= room), "center", f"a node with at most {room} in-edges", center)
+        expect(bool(degrees[center] <= room), "center", f"a node with at most {room} in-edges", int(degrees[center]))
         order = [int(n) for step in dgl.bfs_nodes_generator(graph.cpu(), center, reverse=True) for n in step]
     last = int((degrees[order].cumsum(0) <= room).sum())
-    whole = torch.zeros(count, dtype=torch.bool).index_fill(0, torch.tensor(order[:last]), True)
+    whole = torch.zeros(count, dtype=torch.bool).index_fill(0, torch.tensor(order[:last], dtype=torch.int64), True)
     src, dst = (end.long().cpu() for end in graph.edges(order="eid"))
     shown = (whole[dst] | whole[src]) if mutual else whole[dst]
+    expect(bool(shown.any()), "graph", f"a node with 1 to {room} in-edges", "none", "Pass a part of the graph")
     return shown.nonzero()[:, 0], whole
 
 

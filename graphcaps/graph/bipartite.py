@@ -35,9 +35,9 @@ def bipartite_graph(
     3
     """
     with reading("src", "integers (E,)"):
-        src = torch.as_tensor(src)
+        src = torch.as_tensor(src).clone()  # the graph keeps its edges if the caller's array changes
     with reading("dst", "integers (E,)"):
-        dst = torch.as_tensor(dst)
+        dst = torch.as_tensor(dst).clone()
     src, dst = (end if end.numel() else end.long() for end in (src, dst))
     Links.of(src, dst, num_children, num_parents)  # checks the ends
     return _dgl.dgl.heterograph({EDGE_TYPE: (src, dst.to(src.dtype))}, {"child": num_children, "parent": num_parents})

@@ -240,7 +240,7 @@ def _read(graph: DGLGraph, device: torch.device) -> Links:
     advice = 'Only coo keeps the order of edges: graph.formats(["coo", "csr", "csc"])'
     expect("coo" in formats, "graph", "a graph whose formats include coo", ", ".join(formats), advice)
     src, dst = (end.to(device, torch.int64) for end in graph.edges(order="eid"))
-    one_kind = len(graph.ntypes) == 1 or bool(graph.is_block)
+    one_kind = len({*graph.srctypes, *graph.dsttypes}) == 1
     if device.type == "cpu" and graph.is_block and len(dst):
         expect(int(dst.max()) < graph.num_dst_nodes(), "graph", "a block with all ends of its edges", "one without")
     # Computed on the CPU, because other devices would have to be waited for, and meta has no numbers.

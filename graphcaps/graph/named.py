@@ -95,7 +95,7 @@ class NamedGraph:
         if isinstance(values, Mapping):
             strange = next((key for key in values if key not in self.places), None)
             twin = f"The graph's name is {self.alike[str(strange)]!r}" if str(strange) in self.alike else ""
-            near = twin or did_you_mean(str(strange), self.texts).strip() or others
+            near = twin or ("" if strange is None else did_you_mean(str(strange), self.texts).strip()) or others
             expect(strange is None, name, "names of nodes", repr(strange), near)
             absent = next((node for node in self.names if complete and node not in values), None)
             expect(absent is None, name, "a value for each node", f"none for {absent!r}")
@@ -132,10 +132,11 @@ class NamedGraph:
         """Return classes (N, K) for layers, -1 if unknown: see ``graphcaps.graph.labels.read_labels``."""
         return read_classes("labels", self.rows("labels", values, complete=False), len(self.names)).classes
 
-    def place(self, node: Any, name: str = "center") -> int:
+    def place(self, node: Any) -> int:
         """Return the number of a node, given by its name, or by its name as text."""
         place = self.places.get(node, self.places.get(self.alike.get(node)) if isinstance(node, str) else None)
-        return required(place, name, "a node's name", repr(node), did_you_mean(str(node), self.texts))
+        near = did_you_mean(str(node), self.texts) if place is None else ""
+        return required(place, "center", "a node's name", repr(node), near)
 
     @functools.cached_property
     def places(self) -> dict[Hashable, int]:
@@ -252,7 +253,9 @@ def _of_data(data: Any, weight: str | None) -> NamedGraph:
         edge_index, name, values["adj_t"] = matrix.indices().flip(0), weight and "adj_t", matrix.values()
     edges = _of_edge_index(edge_index, data.num_nodes)
     of_edges = "edge_index", "edge_attr", "edge_weight", weight
-    rows = {key: value for key, value in values.items() if key not in of_edges and len(value) == data.num_nodes}
+    rows = {
+        key: value for key, value in values.items() if key not in of_edges and np.shape(value)[:1] == (data.num_nodes,)
+    }
     return NamedGraph(edges.src, edges.dst, edges.names, _weights(values.get(name), weight), rows)
 
 
@@ -263,7 +266,8 @@ def _of_matrix(matrix: Any, weight: str | None) -> NamedGraph:
     if not of_torch:
         matrix = matrix.tocoo()
         ends = np.array([matrix.row, matrix.col], dtype=np.int64)
-        matrix = torch.sparse_coo_tensor(torch.from_numpy(ends), matrix.data.astype(np.float64), matrix.shape)
+        values = torch.from_numpy(matrix.data.astype(np.float64))
+        matrix = torch.sparse_coo_tensor(torch.from_numpy(ends), values, matrix.shape, check_invariants=False)
     matrix = matrix.to_sparse_coo().coalesce()
     values = matrix.values().detach().cpu()
     src, dst, values = (numbers[values != 0] for numbers in (*matrix.indices().cpu(), values))

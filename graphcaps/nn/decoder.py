@@ -49,13 +49,16 @@ class Decoder(nn.Module):
         """Decode the chosen capsules. If J = B, the wrong order (J, B, D) can't be detected, and images get mixed."""
         check_tensor("capsules", capsules)
         check_tensor("chosen", chosen, floating=False)
-        expect(chosen.dim() in (1, 2), "chosen", "(B,), (B, K) or (B, J)", tuple(chosen.shape))
+        masked, whole = chosen.dtype == torch.bool, chosen.dtype in (torch.int32, torch.int64)
+        fits = chosen.shape[1:] == (self.num_parents,) if masked else whole and chosen.dim() in (1, 2)
+        wanted = f"int64 (B,) or (B, K), or bool (B, J={self.num_parents})"
+        expect(fits, "chosen", wanted, f"{chosen.dtype} {tuple(chosen.shape)}")
         wanted, shape = (chosen.shape[0], self.num_parents, self.parent_dim), tuple(capsules.shape)
         if shape != wanted:
             capsules_first = shape == (self.num_parents, chosen.shape[0], self.parent_dim)
             advice = "Layers give (J, B, D): v.transpose(0, 1)" if capsules_first else ""
             expect(False, "capsules", "(B={}, J={}, D={})".format(*wanted), shape, advice)
-        if chosen.dtype == torch.bool:
+        if masked:
             mask = chosen.to(capsules.dtype)  # (B, J)
         else:
             check_labels(chosen, self.num_parents)

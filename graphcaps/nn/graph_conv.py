@@ -126,15 +126,7 @@ class CapsuleConv(nn.Module):
         self.allow_zero_in_degree, self.activation = allow_zero_in_degree, activation
         self.feat_drop = nn.Dropout(feat_drop)
         options = NodeOptions(
-            routing=routing,
-            squash_output=squash_output,
-            vote_drop=vote_drop,
-            bias=bias,
-            normalise=normalise,
-            unit_votes=unit_votes,
-            mutual=mutual,
-            edge_feats=edge_feats,
-            residual=residual,
+            routing, squash_output, vote_drop, bias, normalise, unit_votes, mutual, edge_feats, residual
         )
         self.capsules = NodeCapsules(in_feats, out_feats, num_caps, options)
 
@@ -179,10 +171,16 @@ class CapsuleConv(nn.Module):
         elif target is not None:
             target = dropped(self.feat_drop, target)
         elif links.one_kind:
-            target = source if links.num_children == links.num_parents else source[: links.num_parents]
+            target = source if links.num_children == links.num_parents else _first(source, links.num_parents)
         out, c = self.capsules(links, source, edge_weight, get_coupling, edge_feat, target)
         out = out if self.activation is None else self.activation(out)
         return (out, c) if get_coupling else out
+
+
+def _first(x: Tensor, count: int) -> Tensor:
+    """The first rows of x, which may be sparse."""
+    rows = torch.arange(count, device=x.device)
+    return x[:count] if x.layout == torch.strided else x.to_sparse_coo().index_select(0, rows)
 
 
 class CapsuleReadout(nn.Module):

@@ -121,7 +121,7 @@ class NodeCapsules(nn.Module):
         for name, weight in self._parameters.items():
             given = state_dict.get(prefix + name)
             if given is not None and isinstance(weight, UninitializedParameter) and not is_lazy(given):
-                weight.materialize(given.shape)
+                weight.materialize(self._shape(given.shape[1]) if given.dim() == 4 else given.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     # Use .shape, not len(), from here on: torch.export would bake len() in as a constant.
@@ -229,11 +229,12 @@ class NodeCapsules(nn.Module):
 
     def _check_features(self, name: str, feat: Tensor, size: str, count: int, weight: Tensor) -> None:
         """Check features of nodes or edges. They create a weight whose number of features was -1."""
-        if isinstance(weight, UninitializedParameter):
+        of_all = feat.dim() > 1 and feat.shape[0] == count
+        if of_all and isinstance(weight, UninitializedParameter):
             weight.materialize(self._shape(feat.shape[-1]))
             self._draw(weight)
-        feats = weight.shape[1]
-        if feat.dim() < 2 or feat.shape[0] != count or feat.shape[-1] != feats:
+        feats = "features" if is_lazy(weight) else weight.shape[1]
+        if not of_all or feat.shape[-1] != feats:
             joined = feat.dim() > 2 and feat.shape[-2:].numel() == feats
             advice = "If these are a layer's capsules, join them with .flatten(-2)" if joined else ""
             # Format sizes only on failure: torch.compile would take them for constants.

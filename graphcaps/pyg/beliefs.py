@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -44,6 +44,7 @@ class BeliefConv(nn.Module):
         dropout: Share = 0.0,
     ):
         super().__init__()
+        expect(in_channels is not None or not dropout, "dropout", "0 for labels or logits", dropout)
         self.feat_drop = nn.Dropout(dropout)
         self.beliefs = NodeBeliefs(in_channels, out_channels, num_caps, iterations, PYG)
 
@@ -51,7 +52,9 @@ class BeliefConv(nn.Module):
     @typed
     def from_labels(cls, labels: Any, edge_index: Adj, iterations: Size = 16) -> BeliefConv:
         """Make a layer for labels (N, K), and count its rates: see ``graphcaps.nn.BeliefConv.from_labels``."""
-        named = read_graph(read_edges(edge_index)[0], num_nodes=len(labels))
+        edges, values = read_edges(edge_index)
+        expect(values is None, "edge_index", "edges without weights", "weights", "They aren't counted: pass the edges")
+        named = read_graph(edges, num_nodes=None if isinstance(labels, Mapping) else len(labels))
         classes = named.labels(labels)
         return layer_of_labels(cls, named.links(classes.device), classes, iterations)
 

@@ -72,17 +72,7 @@ class CapsuleConv(MessagePassing):
         self.add_self_loops, self.edge_dim, self.residual, self.concat = add_self_loops, edge_dim, residual, concat
         self.cached = cached
         self._routed: EdgesWithLoops | None = None
-        options = NodeOptions(
-            routing=routing,
-            squash_output=squash_output,
-            vote_drop=dropout,
-            bias=bias,
-            normalise=normalise,
-            unit_votes=unit_votes,
-            mutual=mutual,
-            edge_feats=edge_dim,
-            residual=residual,
-        )
+        options = NodeOptions(routing, squash_output, dropout, bias, normalise, unit_votes, mutual, edge_dim, residual)
         self.capsules = NodeCapsules(in_channels, out_channels, num_caps, options, PYG)
 
     def reset_parameters(self) -> None:
@@ -126,7 +116,7 @@ class CapsuleConv(MessagePassing):
         edge_weight, edge_attr = self._attributes(values, edge_weight, edge_attr)
         loops, one_kind = not pair and self.add_self_loops is not False, not pair and num_nodes[0] == num_nodes[1]
         routed = self._routed or links_of_edges(edges, num_nodes, loops, one_kind)
-        self._routed = routed if self.cached else None
+        self._routed = routed if self.cached and not torch.is_inference_mode_enabled() else None
         edge_weight, edge_attr = routed.values("edge_weight", edge_weight), routed.values("edge_attr", edge_attr)
         self.capsules.warn_of_target(target, routed.links)
         target = self._target(target if pair else x, routed.links) if self.residual else None

@@ -109,8 +109,8 @@ class CapsuleReadout(Aggregation):
             ptr = required(ptr, "index", "the graph of each node")
             counts = ptr.diff()
             low, _ = min_max(counts) or (0, 0)
-            if ptr.shape[0] == 0 or low < 0:
-                expect(False, "ptr", "the indices of nodes, in order", ptr.tolist())
+            if ptr.shape[0] == 0 or low < 0 or (min_max(ptr) or (0, x.shape[dim])) != (0, x.shape[dim]):
+                expect(False, "ptr", f"the indices of nodes in order, from 0 to {x.shape[dim]}", ptr.tolist())
             index = torch.arange(num_groups, device=ptr.device).repeat_interleave(counts, output_size=x.shape[dim])
         dim = dim % x.dim()
         num_nodes = index.shape[0]

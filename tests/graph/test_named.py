@@ -86,6 +86,7 @@ def test_tables_of_pandas_are_read_by_their_index_in_any_order_of_rows():
     assert read_graph(EDGES).labels(numbers).tolist() == [[1], [-1], [0]]
     with pytest.raises(InputError, match="feat: expected a tensor, got DataFrame. Convert it: .*to_numpy"):
         CapsuleConv(1, 4, num_caps=3)(read.dgl, table[["x"]])
+    assert read_graph(data(num_nodes=3, y=torch.tensor(1))).attributes == {}  # a label of the graph
     assert read_graph(EDGES).labels({2: [1, 0]}).tolist() == [[-1, -1], [-1, -1], [1, 0]]
 
 

@@ -12,7 +12,7 @@ from dgl.nn.pytorch import HeteroGraphConv
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import graphcaps
-from graphcaps import dgl, squash
+from graphcaps import InputError, dgl, squash
 from graphcaps.kernels import dispatch
 from graphcaps.nn import CapsuleConv, CapsuleReadout
 from graphcaps.routing import Dynamic, Spherical, Uniform
@@ -176,6 +176,9 @@ def test_a_bipartite_graph_is_routed_from_its_sources(draw):
     torch.testing.assert_close(added(WORDS, (x, own)), plain, **EXACT)
     added.reset_parameters()
     assert (added(WORDS, (x, own)) - added(WORDS, (x, own.flip(1)))).abs().max() > 1e-3
+    relation = dgl.to_block(WORDS, {"text": [0, 1]})["word", "in", "text"]  # has nodes of two kinds, like the graph
+    with pytest.raises(InputError, match=r"feat: expected a pair, with the destination's features"):
+        added(relation, x)
     relations = HeteroGraphConv({"in": added}, aggregate="sum")
     torch.testing.assert_close(relations(WORDS, {"word": x, "text": own})["text"], added(WORDS, (x, own)), **EXACT)
 
@@ -316,10 +319,18 @@ def test_one_capsule_has_nothing_to_compete_with_and_learns_no_concentration(rou
 
 
 def test_sparse_features_are_routed_as_dense_ones(draw):
-    layer, x = conv(residual=True, feat_drop=0.5), draw(N, F) * (draw(N, F) > 0)
+    layer, x = conv(in_feats=-1, residual=True, feat_drop=0.5), draw(N, F) * (draw(N, F) > 0)
+    with pytest.raises(InputError, match=r"feat: expected \(N=9, \*, features\), got \(4,\)"):
+        layer(graph_of(), draw(4))  # a call that is refused doesn't fix the number of features
+    layer(graph_of(), x)
     wanted = torch.autograd.grad(layer.eval()(graph_of(), x).square().sum(), list(layer.parameters()))
     got = torch.autograd.grad(layer(graph_of(), x.to_sparse_csr()).square().sum(), list(layer.parameters()))
     torch.testing.assert_close(got, wanted, **EXACT)
+    graph, layer.feat_drop.p = dgl.in_subgraph(graph_of(), [0, 1]), 0.0
+    block = dgl.to_block(graph, [0, 1])
+    of_block = x[block.srcdata[dgl.NID]]
+    for sparse in (of_block.to_sparse_csr(), of_block.to_sparse_coo()):
+        torch.testing.assert_close(layer(block, sparse), layer(block, of_block), **EXACT)
     layer.train().feat_drop.p = 1.0  # all features are dropped
     torch.testing.assert_close(layer(graph_of(), x.to_sparse_csr()), layer(graph_of(), 0 * x), **EXACT)
 
