@@ -126,7 +126,7 @@ def check_file(path: str | os.PathLike) -> Path:
     if size < 1000 and path.read_bytes().startswith(b"version https://git-lfs"):
         raise ValueError("a pointer of Git LFS, without its file. Run: git lfs pull")
     if zipfile.is_zipfile(path):  # zipfile looks at the content, not at the name
-        with zipfile.ZipFile(path) as packed:
+        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as packed:  # an image may end like one
             check_unpacked(sum(part.file_size for part in packed.infolist()), size)
     if path.suffix == ".json" and size > MOST_TEXT:
         raise ValueError(f"{size:,} bytes, beyond the limit of {MOST_TEXT:,}")

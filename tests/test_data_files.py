@@ -61,9 +61,9 @@ def few(to: Path, **counts: int) -> Path:
     return to
 
 
-def refuses(kind: str, path: Path, wanted: str) -> None:
+def refuses(kind: str, path: Path, wanted: str, label_column: str = "") -> None:
     with pytest.raises(InputError, match=wanted):
-        loaded(path, kind)
+        loaded(path, kind, label_column=label_column)
 
 
 MODES = {
@@ -201,6 +201,7 @@ REFUSED = {
     "blank label": (table().replace("\n1,", "\n,", 1), r"row 2, column 1 \(label\): expected a label for each image"),
     "two ends": (table(header=""), "got the first has 1, 2, 3; the last has .* --label-column first or last"),
     "16 x 4": (table(greys=GREYS[:, ::7, ::5].repeat(4, 1).reshape(30, 64)), "expected 8 x 8 grey .* 16 x 4 grey"),
+    "number": (table(header=""), "label_column: expected first or last, as the table has no header, got 1", "1"),
     "8 numbers": (table(greys=SQUARES[:, :8]), "grey or RGB image, got 8 numbers"),
     "units": (table(greys=SQUARES // 16), "int64 from 0 to 15, which would be nearly black. Divide .* / 15, or by 255"),
 }
@@ -220,9 +221,9 @@ def test_a_table_of_any_form_is_read_as_the_same_images(tmp_path, name):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_table_that_is_damaged_or_has_two_readings_is_refused_with_its_place(tmp_path, name):
-    text, wanted = REFUSED[name]
+    text, wanted, *column = REFUSED[name]
     (tmp_path / "own.csv").write_text(text)
-    refuses("csv", tmp_path / "own.csv", wanted)
+    refuses("csv", tmp_path / "own.csv", wanted, *column)
 
 
 def test_a_list_of_files_has_its_columns_found_by_their_names_and_keeps_groups_together(tmp_path):
@@ -237,6 +238,9 @@ def test_a_list_of_files_has_its_columns_found_by_their_names_and_keeps_groups_t
     files = [f"all/im{k}.png,{'ab'[k % 2]}" for k in range(24)]
     own.write_text("\n".join([",file,label", *(f"{k},{row}" for k, row in enumerate(files))]))
     assert "group" not in loaded(own, "csv").files  # the index that pandas writes has no name
+    picture(tmp_path / "all" / "#1.png", 7)
+    own.write_text("\n".join(["# mine", "file, label", *files, "all/#1.png, a", "#1.png, b"]))
+    refuses("csv", own, r"row 28, .* each image in one class, got .*#1.png in a \(row 27\), b \(row 28\)")
     own.write_text("\n".join(["file,label", *files, "all/im0.png,b"]))
     refuses("csv", own, r"row 26, .* each image in one class, got .*im0.png in a \(row 2\), b \(row 26\)")
     own.write_text("\n".join(["file,label", *files, f"{'a' * 300},b"]))
@@ -268,7 +272,7 @@ def test_emnist_is_turned_upright_and_labels_that_mean_none_are_refused(tmp_path
         refuses("npz", path, "numbers of classes, got 10 of (-1|255, which is -1 as uint8). Leave out the images")
 
 
-def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypatch):
+def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     images, labels = tmp_path / "train-images-idx3-ubyte.gz", tmp_path / "train-labels-idx1-ubyte"
     images.write_bytes(gzip.compress(idx(GREYS))[:-9])
@@ -280,11 +284,17 @@ def test_arrays_that_cannot_be_used_are_refused_in_a_sentence(tmp_path, monkeypa
     for array, number, wanted in (
         (np.array([Hostile()]), LABELS, "Arrays of objects are pickles, which can run code"),
         (GREYS, LABELS[1:], "of 0 and 1, got .29,"),
+        (GREYS / 250, LABELS, "fractions from 0 to 1, got float64 from 0 to 1.02. Divide"),
         (GREYS * np.nan, LABELS, "fractions from 0 to 1, got float64 from nan to nan$"),
         (GREYS / 127.5 - 1, LABELS, r"from -1 to 1. If -1 is black: \(images \+ 1\) / 2. If 0 is black: abs"),
     ):
         refuses("npz", write_npz(tmp_path / "a.npz", images=array, labels=number), wanted)
     assert not Path("was run").exists()
+    some = {"x_train": GREYS / 254.99, "y_train": LABELS, "x_valid": GREYS[:9] / 255, "y_valid": LABELS[:9]}
+    splits = loaded(write_npz(tmp_path / "a.npz", **some, x_test=GREYS), "npz")
+    assert len(splits.val) == 9 and "left out arrays without images or labels: x_test" in caplog.text
+    some |= {"images": GREYS, "labels": LABELS}
+    refuses("npz", write_npz(tmp_path / "a.npz", **some), "one array of images for each part, got images, x_train, x_v")
 
 
 def test_arrays_are_trained_on_and_found_again(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shlex
 import sys
 import typing
@@ -136,8 +137,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for key in ("data", "out"):
-            if isinstance(getattr(self, key), str):
-                object.__setattr__(self, key, Path(getattr(self, key)))
+            if isinstance(getattr(self, key), (str, Path)):
+                object.__setattr__(self, key, Path(os.path.expanduser(getattr(self, key))))
         if self.routing == "auto":
             object.__setattr__(self, "routing", self._default_routing())
 

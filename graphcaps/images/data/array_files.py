@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import expect, reading
+from ...errors import ROUNDING, expect, reading
 from ...files import check_file, contents, replacing
 from ...graph.labels import is_unknown
 from .listing import PART_OF
-from .splits import PARTS
 from .tables import NUMBERS_OF_IMAGES, Table, label_of_pixels
 from .user_images import common_size, fit_pixels
 
@@ -96,7 +95,8 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
     expect(images.dtype.kind in "biuf", name, "numbers", images.dtype)
     white, low, high = 1 if images.dtype.kind in "bf" else 255, float(images.min()), float(images.max())
     unit = next((n for n in UNITS if max(high, -low) <= n), 65535)
-    fits = bool(low >= 0 and white / 2 < high <= white) or low == high == 0
+    spare = ROUNDING if images.dtype.kind == "f" else 0
+    fits = bool(low >= -spare and white / 2 < high <= white + spare) or low == high == 0
     wanted, got = "integers from 0 to 255, or fractions from 0 to 1", f"{images.dtype} from {low:g} to {high:g}"
     expect(math.isfinite(low) and math.isfinite(high), name, wanted, got)
     advice = f"Divide them by the largest possible value: images / {unit}" if unit > 1 else "Use images.astype(float)"
@@ -106,7 +106,7 @@ def as_pixels(images: np.ndarray, name: str) -> np.ndarray:
         got += ", which would be nearly black"
         advice += ", or by 255 if they are so dark" * (white == 255)
     expect(fits, name, wanted, got, advice)
-    return images if images.dtype == np.uint8 else np.rint(images * (255 // white)).astype(np.uint8)
+    return images if images.dtype == np.uint8 else np.rint(np.clip(images, 0, white) * (255 // white)).astype(np.uint8)
 
 
 def as_labels(labels: np.ndarray, count: int, name: str) -> np.ndarray:
@@ -230,7 +230,7 @@ def _read_csv(path: Path, label_column: str) -> tuple[np.ndarray, np.ndarray] | 
 def _read_npz(path: Path) -> Arrays:
     """Read arrays named x_train, y_train etc. (Keras) or train_images, train_labels etc. (MedMNIST).
 
-    Arrays named images and labels, x and y, or data and target (scikit-learn) are training images and their labels.
+    Arrays named images and labels, or x and y, are training images and their labels.
     """
     advice = "Save both in one file: numpy.savez(FILE, images=..., labels=...). "
     advice += "Arrays of objects are pickles, which can run code: save numbers, or text as an array of strings"
@@ -240,10 +240,14 @@ def _read_npz(path: Path) -> Arrays:
             raise ValueError("a single array")
         with stored:
             arrays = {name.lower(): stored[name] for name in stored.files}
-    keys = [("train", "images", "labels"), ("train", "x", "y"), ("train", "data", "target")]
-    for part in PARTS:
-        keys += [(part, f"x_{part}", f"y_{part}"), (part, f"{part}_images", f"{part}_labels")]
-    pairs = {part: (arrays[x], arrays[y]) for part, x, y in keys if {x, y} <= arrays.keys()}
+    keys = [("train", "images", "labels"), ("train", "x", "y")]
+    for name, part in PART_OF.items():
+        keys += [(part, f"x_{name}", f"y_{name}"), (part, f"{name}_images", f"{name}_labels")]
+    found = [key for key in keys if {*key[1:]} <= arrays.keys()]
+    pairs = {part: (arrays[x], arrays[y]) for part, x, y in found}
     wanted = "x_train and y_train, train_images and train_labels, or images and labels"
-    expect(bool(pairs), str(path), wanted, ", ".join(arrays))
+    expect(len(found) > 0, str(path), wanted, ", ".join(arrays))
+    expect(len(pairs) == len(found), str(path), "one array of images for each part", ", ".join(x for _, x, _ in found))
+    if unused := arrays.keys() - {name for key in found for name in key}:
+        log.warning("%s: left out arrays without images or labels: %s", path, ", ".join(sorted(unused)))
     return pairs

@@ -1,13 +1,14 @@
 """Tables in text files: of pixels and labels, or of image files and labels.
 
 Cells are separated by commas, tabs or semicolons, in UTF-8, UTF-16 or Windows' cp1252, plain or gzipped, whatever the
-file is called. Blank lines and lines that start with # are left out. An error names the file, its row and the column.
+file is called. Blank lines, and lines above the first row that start with #, are left out. Errors name file and row.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import logging
 import re
 from collections import Counter
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import check_name, expect, reading
+from ...errors import InputError, check_name, expect, reading
 from ...files import MOST_COLUMNS, MOST_TEXT, contents
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ class Table:
             lines = text.splitlines()
             if any(len(line) > MOST_TEXT for line in lines):
                 raise ValueError(f"a line of {MOST_TEXT:,} characters or more")
-        numbered = [(n, line) for n, line in enumerate(lines, start=1) if line.strip(",;\t ") and line[0] != "#"]
+        filled = [(n, line) for n, line in enumerate(lines, start=1) if line.strip(",;\t ")]
+        numbered = [*itertools.dropwhile(lambda row: row[1].startswith("#"), filled)]
+        if comments := len(filled) - len(numbered):
+            log.info("%s: left out %d lines at the top that start with #", path, comments)
         expect(len(numbered) > 0, str(path), "a row for each image", "none")
         first = numbered[0][1]
         few = first.count(";") < max(1, first.count(",") - 1)  # a cell may have a decimal comma
@@ -74,7 +78,7 @@ class Table:
         return table
 
     def split(self, line: str) -> list[str]:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=self.separator))]
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=self.separator, skipinitialspace=True))]
 
     def cells(self, row: int) -> list[str]:
         return self.split(self.lines[row])
@@ -101,7 +105,7 @@ class Table:
         import pandas
 
         options: dict[str, Any] = {"dtype": dict.fromkeys(text, str), "sep": self.separator}
-        options["decimal"] = "," if self.separator != "," else "."
+        options |= {"decimal": "," if self.separator != "," else ".", "skipinitialspace": True}
         file = io.StringIO("\n".join(self.lines[self.header :]) + "\n")
         expect(len(self.lines) > self.header, str(self.path), "a row for each image", "none")
         with reading(self.path, "rows of cells"):
@@ -132,6 +136,8 @@ def label_of_pixels(table: Table, label_column: str) -> int | None:
     counts = [[str(k + start) for k in range(len(others))] for start in (0, 1)]
     table.header = (label is not None and others in counts) or not any(map(NUMBER.fullmatch, others))
     if label is not None:
+        certain = table.header or label_column.lower() in ("first", "last")
+        expect(certain, "label_column", "first or last, as the table has no header", label_column)
         return label
     if table.header:
         kinds = [re.sub(r"\d+", "", name) for name in names]
@@ -142,5 +148,5 @@ def label_of_pixels(table: Table, label_column: str) -> int | None:
     rows = [table.split(line) for line in table.lines[table.header :]]
     ends = {name: sorted({cells[place] for cells in rows})[:8] for name, place in (("first", 0), ("last", -1))}
     shown = "; ".join(f"the {name} has {', '.join(cells)}" for name, cells in ends.items())
-    expect(False, str(table.path), "a name for the column of labels", shown, "Pass --label-column first or last")
-    return None
+    wanted, advice = "a name for the column of labels", "Pass --label-column first or last"
+    raise InputError(f"{table.path}: expected {wanted}, got {shown}. {advice}")

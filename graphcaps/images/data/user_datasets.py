@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +95,11 @@ def _cached(stored: Path, about: str, decode: Callable[[], Decoded]) -> Decoded:
         if arrays["about"] == about:
             return arrays["pixels"], json.loads(str(arrays["bad"]))
     pixels, bad = decode()
-    with replacing(stored) as temporary:
-        np.savez(temporary, pixels=pixels, about=about, bad=json.dumps(bad))
+    try:
+        with replacing(stored) as temporary:
+            np.savez(temporary, pixels=pixels, about=about, bad=json.dumps(bad))
+    except GraphcapsError as error:
+        log.warning("decoded images are not kept: %s", error)
     return pixels, bad
 
 
@@ -114,18 +118,22 @@ def _decode(files: list[Path], size: int | None, channels: int | None) -> Decode
     """
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
         probed = [*pool.map(lambda file: _value_or_reason(size_and_colour, file), files)]
-        heads = [head for head in probed if not isinstance(head, str)]
-        expect(len(heads) > 0, str(files[0].parent), "an image that can be read", f"none: {probed[:1]}")
-        height, width = common_size(np.array([head[:2] for head in heads]), size)
-        shape = channels or (3 if any(head[2] for head in heads) else 1), height, width
-        bad, pixels = {}, np.zeros((len(files), *shape), np.uint8)
-        decoded = pool.map(lambda file: _value_or_reason(read_image, file, shape, False), files)
-        for k, result in enumerate(decoded):
-            on_share((k + 1) / len(files))
-            if isinstance(result, str):
-                bad[str(k)] = result
-            else:
-                pixels[k] = (result.pixels * 255).round()
+        bad, pixels = {str(k): head for k, head in enumerate(probed) if isinstance(head, str)}, np.zeros(0, np.uint8)
+        while True:
+            heads = [head for k, head in enumerate(probed) if str(k) not in bad]
+            expect(len(heads) > 0, str(files[0].parent), "an image that can be read", f"none: {[*bad.values()][:1]}")
+            height, width = common_size(np.array([head[:2] for head in heads]), size)
+            shape = channels or (3 if any(head[2] for head in heads) else 1), height, width
+            if pixels.shape[1:] == shape:
+                break
+            pixels = np.zeros((len(files), *shape), np.uint8)  # again if files that turned out bad changed the shape
+            decoded = pool.map(lambda file, to: _value_or_reason(read_image, file, to, False), files, repeat(shape))
+            for k, result in enumerate(decoded):
+                on_share((k + 1) / len(files))
+                if isinstance(result, str):
+                    bad[str(k)] = result
+                else:
+                    pixels[k] = (result.pixels * 255).round()
     if 0 < pixels.max() < DARK:
         log.warning("nearly black: no pixel is above %d of 255. If they are in other units, rescale them", pixels.max())
     coloured = channels is not None or any((image != image[:1]).any() for image in pixels)

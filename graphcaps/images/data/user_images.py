@@ -20,7 +20,7 @@ from .images import to_float
 Invert = Literal["auto"] | bool
 
 WHITE_IS_ZERO = 262  # the TIFF tag that is 0 if the number 0 means white
-STACKS = ("TIFF", "GIF", "WEBP", "PNG")  # formats with pages or frames; an MPO of a camera contains previews
+STACKS = ("TIFF", "GIF", "WEBP", "PNG", "AVIF")  # formats with pages or frames; an MPO of a camera contains previews
 NOT_DECODED = ("EPS", "WMF", "BUFR", "GRIB", "HDF5", "MPEG")
 """Formats that Pillow can open but doesn't decode itself. An EPS file is a program, which Ghostscript would run."""
 
