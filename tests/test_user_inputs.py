@@ -9,6 +9,7 @@ from small import digits
 import graphcaps
 from graphcaps import InputError, TrainConfig
 from graphcaps.cli import main
+from graphcaps.images.training.run_folder import Run
 from graphcaps.nn import BeliefConv, CapsuleConv, CapsuleReadout
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -23,7 +24,11 @@ def test_a_trained_network_learns_other_classes_and_explains_a_picture(tmp_path,
             Image.fromarray(pixels).save(file)
     monkeypatch.chdir(pictures)
     train = "train --dataset folder:. --from mnist --epochs 1 --batch-size 8 --device cpu --name run"
-    assert main([*train.split(), "--out", str(tmp_path)]) == 0
+    assert main([*train.split(), "--routing", "uniform", "--out", str(tmp_path)]) == 0
+    again = [*train.replace("mnist", "run").split(), "--name", "v1.2", "--out", str(tmp_path)]
+    assert main([*again, "--routing", "dynamic"]) == 0  # what is given counts, even if it is a default
+    assert Run.open("v1.2", tmp_path).config.routing == "dynamic"
+    assert main(["explain", "v1.2", "--out", str(tmp_path)]) == 0  # a name may look like a file's
     monkeypatch.chdir("/")  # folder:. is still the folder of the pictures
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     picture = next(pictures.glob("test/class 2/*.png"))

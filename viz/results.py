@@ -39,7 +39,7 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = (), unit: str =
     names = [style.cut(name) for name in class_names or map(str, range(number))]
     longest = max(map(len, names))
     turned = longest > 4
-    size = (46 if number <= 12 else 36) * number  # pixels
+    size = max(2, 46 if number <= 12 else min(36, 2160 // number)) * number  # pixels
     left, below = 40 + 7.5 * longest, 40 + (5.5 * longest if turned else 14)
     width, height = max(left + size + 20, 380), 70 + size + below
     right, total = int(matrix.trace()), int(matrix.sum())
@@ -52,12 +52,13 @@ def confusion(matrix: np.ndarray, class_names: tuple[str, ...] = (), unit: str =
         lines = np.arange(number + 1) - 0.5
         axes.hlines(lines, -0.5, number - 0.5, color="white", lw=1)
         axes.vlines(lines, -0.5, number - 0.5, color="white", lw=1)
-        for (row, column), count in np.ndenumerate(matrix):
+        for (row, column), count in np.ndenumerate(matrix) if number <= 60 else ():  # more would be too small to read
             color = style.INK if count else style.FAINT
             axes.text(column, row, str(count), ha="center", va="center", size=style.SMALL, color=color)
         turn: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if turned else {}
-        axes.set_xticks(range(number), names, **turn)
-        axes.set_yticks(range(number), names)
+        ticks = range(0, number, -(-18 * number // size))  # at most one in 18 pixels
+        axes.set_xticks(ticks, names[:: ticks.step], **turn)
+        axes.set_yticks(ticks, names[:: ticks.step])
         axes.tick_params(length=0)
         axes.set(xlabel="predicted class", ylabel="true class")
         share = f" ({100 * right / total:.2f} %)" if total else ""

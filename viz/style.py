@@ -179,5 +179,5 @@ def canvas(figure: Figure) -> Axes:
 
 
 def cut(name: str) -> str:
-    """Shorten ``name`` to at most 14 characters."""
-    return name if len(name) <= 14 else name[:13] + "…"
+    """Shorten ``name`` to at most 14 characters, with its end, because names of classes may begin alike."""
+    return name if len(name) <= 14 else f"{name[:7]}…{name[-6:]}"

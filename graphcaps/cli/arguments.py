@@ -98,6 +98,9 @@ def check_data(folder: Path | None) -> None:
     expect(exists, "data", "a folder", f"none at {folder}", "Make it, to download a data set into it")
 
 
-def names_run(word: Path) -> bool:
-    """Whether a word names a run: a run folder, or a word without a suffix that is not an existing file or folder."""
-    return (word / "config.json").is_file() or not (word.exists() or word.suffix or word == Path("-"))
+def names_run(word: Path, out: Path) -> bool:
+    """Whether a word names a run: one that exists, or a word without a suffix that is no existing file or folder."""
+    from ..images.training.run_folder import pretrained_names
+
+    exists = str(word) in pretrained_names() or any((path / "config.json").is_file() for path in (word, out / word))
+    return exists or not (word.exists() or word.suffix or word == Path("-"))

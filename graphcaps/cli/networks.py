@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import shlex
 import sys
@@ -46,7 +47,7 @@ def train(config: Settings, resume: Folder = None) -> None:
         more = [f"--{flag}" for flag in flags if flag.removeprefix("no-") not in ("resume", *may_change)]
         wanted = "no flags but --data, --device, --no-capture and --epochs (a run keeps its settings)"
         expect(not more, "resume", wanted, ", ".join(more), "Drop them")
-    result = train(config, resume=resume, overrides=[key for key in may_change if key in flags])
+    result = train(config, resume=resume, overrides=[flag.replace("-", "_") for flag in flags])
     from ..viz.routing_trace import THRESHOLD
     from .tables import named_line
 
@@ -143,7 +144,7 @@ def predict(
         save_inputs: Save the images that the network gets, after scaling and inversion, in this folder: digit.png as
             digit-input.png.
     """
-    named = len(images) > 0 and names_run(images[0])
+    named = len(images) > 0 and names_run(images[0], out)
     expect(len(images) > named, "images", "at least one file or folder", "none", "graphcaps predict IMAGE")
     check_whole("top", top)
     from ..images.data.listing import image_files
@@ -151,6 +152,8 @@ def predict(
     from ..images.training.run_folder import load
     from .tables import input_names, prediction_line, prediction_of, read_for
 
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # names of files may be any bytes
     stdin = [Path(line) for line in sys.stdin.read().splitlines() if line] if Path("-") in images else []
     listed = [path for word in images[named:] for path in (stdin if word == Path("-") else [word])]
     files = [file for path in listed for file in image_files(path)]

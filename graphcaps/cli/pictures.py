@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from ..errors import expect
 from ..files import check_symlinks, file_name
 from ..names import clean
 from ..viz import PICTURES
@@ -81,14 +82,15 @@ def explain(
 
     Args:
         picture: An image file of your own to explain, instead of a test image.
-        what: parts: the strongest links from children to parents for one image, computed from the run's routing trace.
+        what: parts: the strongest links from children to parents for one image, with the run's best weights.
             capsules: dead and starved capsules, and the coupling entropy of the children, on the test images.
         image: The number of the test image, from 0; the trace has an image of each class.
         keep: Show the fewest links that make up this share of all credit above 0. A link's credit is c <u_hat, v>: the
             contribution of its child to the length of its parent, after the iterations used in training.
     """
-    if run is not None and picture is None and not names_run(run):
+    if run is not None and picture is None and not names_run(run, out):
         run, picture = None, run
+    expect(picture is None or (what == "parts" and not image), "picture", "no --image or --what capsules", picture)
     chosen = open_run(run, out)
     if what == "capsules":
         chosen.check_routes()
@@ -101,15 +103,16 @@ def explain(
             [usage] = capsule_usage(network, batches, on_progress)
         return show(usage_lines(usage))
     from ..images.analysis.parse_tree import in_words, parse_tree
+    from ..images.recording import record_picture, trace_of_best
     from ..viz import picture as draw_picture
 
-    trace, name, file, doubts = chosen.trace(), f"image {image}", f"image-{image}", []
+    trace, model = trace_of_best(chosen)
+    name, file, doubts = f"image {image}", f"image-{image}", []
     if picture is not None:
-        from ..images.recording import record_picture
         from ..images.training.run_folder import load
         from .tables import prediction_line, prediction_of, read_for
 
-        model, image, name, file = load(chosen), 0, clean(picture.name), picture.stem
+        model, image, name, file = model or load(chosen), 0, clean(picture.name), picture.stem
         read = read_for(chosen, model, picture)
         trace = record_picture(trace, model, read.pixels[None], name)
         answer = prediction_of(chosen, model, picture, read, 1)

@@ -30,12 +30,11 @@ import torch
 from torch import nn
 
 from ..algorithms.by_name import name_of
-from ..errors import GraphcapsError, check_json, expect, reading
-from ..images.data import DATASETS, DatasetSpec, to_float
+from ..errors import GraphcapsError
+from ..images.data import DATASETS, DatasetSpec
 from ..images.models import CapsNet
 from ..images.models.evidence import BLANK, MOST
-from ..images.recording import pictures, routing_of
-from ..images.training.checkpoint import read_model
+from ..images.recording import trace_of_best
 from ..images.training.run_folder import Run
 from ..nn import ConvCaps, SharedCaps
 from ..trace import RoutingTrace
@@ -63,26 +62,16 @@ def page_parts(run: Run) -> tuple[RoutingTrace, dict | None, str]:
     Raises:
         GraphcapsError: the run has no trace, or its weights are damaged.
     """
-    trace, best = run.trace(), run.checkpoint("best")
-    if not best.exists():
-        return trace, None, f"Nothing can be drawn here: the run has no weights at {best}."
-    model: Any
-    model, head = read_model(best)
-    run.check_trained(head)
-    with reading(best, "the state of a training", kind=GraphcapsError):
-        check_json(head, state=dict)
-        check_json(head["state"], epoch=int)
-    epoch = head["state"]["epoch"]
+    trace, model = trace_of_best(run)
+    if model is None:
+        return trace, None, f"Nothing can be drawn here: the run has no weights at {run.checkpoint('best')}."
     try:
-        network = network_data(model.eval(), epoch)
+        network = network_data(model, int(trace.epochs[-1]))
     except GraphcapsError as error:
         return trace, None, f"Nothing can be drawn here: {error}."
     network["desk"] = desk_of(model, DATASETS.get(run.config.dataset))
     network["measured"] = {name: (run.result() or {}).get(name) for name in MEASURED}
-    wanted, got = model.image_shape, "none" if trace.images is None else trace.images.shape[1:]
-    expect(got == wanted, f"{run}: trace.npz", f"images {wanted}", got)
-    images = to_float(torch.from_numpy(trace.images))
-    return trace.with_epoch(epoch, routing_of(model, images), **pictures(model, images)), network, ""
+    return trace, network, ""
 
 
 def desk_of(model: CapsNet, spec: DatasetSpec | None) -> dict:

@@ -1,19 +1,25 @@
-"""Recording during training: a network's routing of a few images, and what its decoder draws."""
+"""Recording a network's routing of a few images, and what its decoder draws."""
+
+from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..algorithms.by_name import ROUTINGS, name_of
+from ..errors import GraphcapsError, check_json, expect, reading
 from ..functional import squash
 from ..nn.routed import route_layer
 from ..trace.watched import watch
 from ..viz.routing_trace import THRESHOLD, RoutingTrace
-from .data import Batches, ImageSplits
+from .data import Batches, ImageSplits, to_float
 from .models import CapsNet
 from .models.answers import overlaid, present
+
+if TYPE_CHECKING:
+    from .training.run_folder import Run
 
 ITERATIONS = 10  # at least this many are recorded, because three would give three nearly equal frames
 MOST_DECODED_PARENTS = 20
@@ -30,9 +36,9 @@ def kept_epochs(last: int) -> list[int]:
 
 
 def one_of_each_class(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
-    """Index of the first image of each class, in the order of classes, for labels (N,) or (N, J) bool."""
+    """Index of the first image of each class, for labels (N,) or (N, J) bool; 0 if no image shows a class."""
     by_class = present(labels, num_classes).unbind(dim=1)
-    return torch.tensor([int(shows.nonzero()[0]) for shows in by_class if shows.any()])
+    return torch.tensor([int(shows.nonzero()[0]) for shows in by_class if shows.any()] or [0])
 
 
 @torch.no_grad()
@@ -70,6 +76,28 @@ def record(
     trace = trace.with_epoch(epoch, routed, **pictures(model, images))
     model.train(training)
     return trace
+
+
+def trace_of_best(run: Run) -> tuple[RoutingTrace, Any]:
+    """A run's trace up to the epoch of its best weights, with their routing, and the network; None without weights.
+
+    Raises:
+        GraphcapsError: the run has no trace, or its weights are damaged.
+    """
+    from .training.checkpoint import read_model
+
+    trace, best = run.trace(), run.checkpoint("best")
+    if not best.exists():
+        return trace, None
+    network, head = read_model(best)
+    run.check_trained(head)
+    with reading(best, "the state of a training", kind=GraphcapsError):
+        check_json(head.get("state", {}), epoch=int)
+    wanted, got = network.image_shape, "none" if trace.images is None else trace.images.shape[1:]
+    expect(got == wanted, f"{run}: trace.npz", f"images {wanted}", got)
+    model: Any = network.eval()
+    images = to_float(torch.from_numpy(trace.images))
+    return trace.with_epoch(head["state"]["epoch"], routing_of(model, images), **pictures(model, images)), model
 
 
 def record_picture(trace: RoutingTrace, model: CapsNet, images: torch.Tensor, file: str) -> RoutingTrace:

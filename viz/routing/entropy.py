@@ -29,7 +29,7 @@ def entropies(trace: RoutingTrace, c: np.ndarray) -> tuple[np.ndarray, np.ndarra
 class EntropyPicture(Picture):
     """Coupling entropy over iterations or epochs: the mean over children, with a dot at the current position.
 
-    Up to 60 children have curves, in the colours of the parents that they are coupled with most.
+    Of more than 60 children, 60 have curves, in the colours of the parents that they are coupled with most.
     """
 
     def draw(self) -> None:
@@ -50,12 +50,15 @@ class EntropyPicture(Picture):
         axes.set_xticks(ticks, [str(time.steps[k]) for k in ticks])
         axes.axhline(self._level, color=medium.muted, lw=0.9, ls=(0, (4, 3)))
         name = f"ln {round(math.exp(self._level))} = " if np.all(levels == levels[0]) else ""
-        axes.set_title(f"dashed: equal couplings, {name}{self._level:.2f}", loc="left", **small)
+        linked = np.unique(trace.src)
+        few = np.linspace(0, len(linked) - 1, min(len(linked), _MOST_CURVES)).round().astype(int)
+        some = f"; {len(few)} of {len(linked):,} children" * (len(few) < len(linked))
+        axes.set_title(f"dashed: equal couplings, {name}{self._level:.2f}{some}", loc="left", **small)
         order = np.argsort(time.c[-1], kind="stable")
         strongest = np.zeros(trace.num_children, int)
         strongest[trace.src[order]] = trace.dst[order]  # the strongest come last
-        axes.set_prop_cycle(color=[self.color(j) for j in strongest[np.unique(trace.src)]])
-        axes.plot(self._entropies[:, :_MOST_CURVES], lw=1.6 * medium.line)
+        axes.set_prop_cycle(color=[self.color(j) for j in strongest[linked[few]]])
+        axes.plot(self._entropies[:, few], lw=1.6 * medium.line)
         (self.mean,) = axes.plot(self._entropies.mean(axis=1), color=medium.ink, lw=2.6 * medium.line)
         (self._tip,) = axes.plot([], [], "o", color=medium.ink, ms=6 * medium.line, clip_on=False)
         self._value = axes.annotate("", (0, 0), (6, 0), va="top", textcoords="offset points", size=medium.small)

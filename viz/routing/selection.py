@@ -53,7 +53,7 @@ def choice_by_name(
         return f"One parent for each {one}: nothing to choose"
     chosen = decided.parent[decided.word == "chooses"]
     shown = chosen[np.isin(chosen, named)] if trace.has_classes else chosen
-    counts = Counter(names[j] for j in shown.tolist()).most_common()
+    counts = [(names[j], number) for j, number in Counter(shown.tolist()).most_common()]
     if not len(chosen):
         leaning = int((decided.word == "leans").sum())
         return f"No {one} chooses, {leaning:,} lean{'s' * (leaning == 1)}" if leaning else f"All {many} are undecided"

@@ -60,8 +60,8 @@ def fit(config: TrainConfig, splits: ImageSplits, hardware: Hardware, run: Run |
     len(batches)  # check the batch size before the run folder is made
     torch.manual_seed(config.seed)
     network = from_config(config, splits)
-    if config.from_run is not None:
-        take_layers(network, load(config.from_run))
+    if config.from_run is not None and not resumed:
+        take_layers(network, load(Run.open(config.from_run, config.out)))
         log.info("all layers but the last start from %s", config.from_run)
     engine_of(network, torch.device("cpu"))  # check the engine before the run folder is made
     try:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from ...errors import GraphcapsError, expect
-from ...names import DATASETS, check_allowed
+from ...names import check_allowed
 from ...typed import typed
 from ..config import MACHINE_SETTINGS, TrainConfig
-from .run_folder import Run
+from .run_folder import Run, load
 
 if TYPE_CHECKING:
     from ..data import ImageSplits
@@ -37,14 +37,14 @@ def train(
 
     Args:
         config: the settings. A resumed run keeps its own settings, but it takes ``data``, ``device`` and ``capture``
-            from ``config`` if they differ from the defaults or are named in ``overrides``, and larger ``epochs``.
+            from ``config`` if they were changed from their defaults, and larger ``epochs``.
         images: images to train on instead of ``config.dataset``: uint8 or fractions in [0, 1], (N, H, W), (N, H, W, C)
             or (N, C, H, W), C = 1 or 3. A copy is written to ``config.data``, so that the run can be resumed.
         labels: (N,), one integer or text per image; or (N, J) of 0 and 1 if an image may show any number of classes
             (multi-label).
         resume: path of the run folder to resume.
         progress: show a progress bar on a terminal; elsewhere, print a line per epoch, and at least every 30 seconds.
-        overrides: which of these four a resumed run takes from ``config`` even if they are defaults.
+        overrides: settings of ``config`` that count as changed even if they are defaults.
 
     Raises:
         GraphcapsError: settings, data or folders are invalid, the loss isn't finite, or Ctrl-C was pressed
@@ -54,7 +54,7 @@ def train(
     expect(world == "1", "WORLD_SIZE", "1: a network trains in one process", world, "Start it without torchrun")
     expect((images is None) == (labels is None), "images and labels", "both", "one of them")
     if resume is None:
-        run, config = None, _of_new_run(config, images, labels)
+        run, config = None, _of_new_run(config, images, labels, overrides)
         Run.check_name(config)
     else:
         expect(images is None, "resume", "no images with it", "some", "A resumed run loads its own images")
@@ -76,7 +76,9 @@ def train(
         return fit(config, splits, hardware, run, progress)
 
 
-def _of_new_run(config: TrainConfig, images: ArrayLike | None, labels: ArrayLike | None) -> TrainConfig:
+def _of_new_run(
+    config: TrainConfig, images: ArrayLike | None, labels: ArrayLike | None, overrides: Collection[str]
+) -> TrainConfig:
     """``config``, with what follows from the given images and from ``from_run``.
 
     Settings of the other run's network are taken unless they were changed from their defaults.
@@ -87,13 +89,12 @@ def _of_new_run(config: TrainConfig, images: ArrayLike | None, labels: ArrayLike
 
         settings["dataset"] = write_arrays(images, labels, config.data)
     if config.from_run is not None:
-        other = Run.open(config.from_run).config
-        network = {key: getattr(other, key) for key in ("model", "routing", "iterations", "prior")}
-        if (settings or config.of_images) and other.dataset in DATASETS:
-            network["channels"], network["size"], _ = DATASETS[other.dataset].image_shape
-        elif settings or config.of_images:
-            network |= {"channels": other.channels, "size": other.size}
-        settings |= {key: value for key, value in network.items() if key not in config.changed()}
+        other, given = Run.open(config.from_run, config.out), {*config.changed(), *overrides}
+        network = {key: getattr(other.config, key) for key in ("model", "routing", "iterations", "prior")}
+        if settings or config.of_images:
+            channels, *sides = load(other).image_shape
+            network |= {"channels": channels, "size": max(sides)}
+        settings |= {key: value for key, value in network.items() if key not in given}
     return dataclasses.replace(config, **settings)
 
 
