@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Sequence
 
 import torch
@@ -44,7 +43,7 @@ class NodeBeliefs(HasConstants):
         names: Names = DGL,
     ):
         super().__init__()
-        sizes = [out_feats] * num_caps if isinstance(out_feats, numbers.Integral) else list(out_feats)
+        sizes = list(out_feats) if isinstance(out_feats, Sequence) else [out_feats] * num_caps
         for size in sizes:
             check_whole(names.out_feats, size)
         expect(len(sizes) == num_caps, names.out_feats, f"a number, or one for each of {num_caps} capsules", out_feats)

@@ -25,7 +25,6 @@ Arrays are packed by ``viz.explorer.data.packed``, in float32.
 """
 
 import copy
-import numbers
 import os
 import warnings
 from collections.abc import Hashable, Mapping
@@ -116,7 +115,7 @@ def explore_graph(
     class_names = [] if labels is None else _class_names(named, labels)
     positions = None if positions is None else named.rows("positions", positions)
     agrees, none, advice = None, NONE, TRY
-    if isinstance(conv, numbers.Integral):
+    if isinstance(conv, (int, np.integer)):
         expect(feat is None and edge_weight is None, "feat", "none with a number of capsules", "some")
         fix = "If direction doesn't matter, pass graph.to_undirected() of networkx, or dgl.to_bidirected(graph)"
         expect(not named.one_way, "graph", "edges that go both ways, to train a layer", "some that go one way", fix)

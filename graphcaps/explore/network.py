@@ -17,7 +17,7 @@
     limits     limits for doubtful answers: {"most", "answer", "other", "likeness", "blank"}; null: no limit
     measured   numbers of the run's result.json, by their names there, or null
     desk       drawings: {"ink": longer side / side of the image, or null; "detail": pixels per side, or null; "stroke":
-               width in pixels}
+               width in pixels; "swaps": whether pictures that are light at the border are inverted}
 
 Arrays are packed by ``viz.explorer.data.packed``. Weights are in float16, which has 11 significant bits for numbers
 between 6e-5 and 65504.
@@ -78,7 +78,8 @@ def desk_of(model: CapsNet, spec: DatasetSpec | None) -> dict:
     """Size and stroke width of drawings in a data set; without a spec (your own images), as in MNIST."""
     ink = spec and spec.ink
     stroke = max(1.0, PEN * (ink or INK) * min(model.image_shape[1:]))
-    return {"ink": ink, "detail": spec and spec.detail, "stroke": stroke}
+    swaps = spec is not None and model.image_shape[0] == 1
+    return {"ink": ink, "detail": spec and spec.detail, "stroke": stroke, "swaps": swaps}
 
 
 def network_data(model: CapsNet, epoch: int = 0) -> dict:

@@ -51,8 +51,8 @@ class Decoder(nn.Module):
         check_tensor("chosen", chosen, floating=False)
         masked, whole = chosen.dtype == torch.bool, chosen.dtype in (torch.int32, torch.int64)
         fits = chosen.shape[1:] == (self.num_parents,) if masked else whole and chosen.dim() in (1, 2)
-        wanted = f"int64 (B,) or (B, K), or bool (B, J={self.num_parents})"
-        expect(fits, "chosen", wanted, f"{chosen.dtype} {tuple(chosen.shape)}")
+        forms = f"int64 (B,) or (B, K), or bool (B, J={self.num_parents})"
+        expect(fits, "chosen", forms, f"{chosen.dtype} {tuple(chosen.shape)}")
         wanted, shape = (chosen.shape[0], self.num_parents, self.parent_dim), tuple(capsules.shape)
         if shape != wanted:
             capsules_first = shape == (self.num_parents, chosen.shape[0], self.parent_dim)

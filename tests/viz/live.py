@@ -44,7 +44,7 @@ def page_of(model: CapsNet, images: Images | None = None, dataset: str = "mnist"
     splits = ImageSplits("digits", model.class_names, few, few, few)
     trace = recording.record(None, model, splits, 3, "cpu", about)
     return explorer_page(
-        trace, 0, network_data(model, 3) | {"desk": desk_of(model, DATASETS[dataset]), "threshold": 0.0}
+        trace, 0, network_data(model, 3) | {"desk": desk_of(model, DATASETS.get(dataset)), "threshold": 0.0}
     )
 
 

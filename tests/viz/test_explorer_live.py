@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from graphcaps.images.data.user_images import read_image
 from graphcaps.images.recording import to_bytes
 
 from . import browser
@@ -271,6 +272,19 @@ UNFIT = [
     "pull=3.10",
     "pin=3~a name of over twelve letters",
 ]
+
+
+@pytest.mark.parametrize(("dataset", "invert"), [("own", False), ("kmnist", "auto")])
+def test_a_picture_is_framed_as_predict_frames_it(chromium, tmp_path, dataset, invert):
+    """It keeps its proportions beside its border's colour, and transparent pixels are white."""
+    pixels = np.full((20, 40, 4), (180, 180, 180, 255), np.uint8)
+    pixels[4:16, 4:20], pixels[4:16, 24:36] = (0, 0, 0, 255), (0, 0, 0, 0)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    wanted = to_bytes(read_image(tmp_path / "a.png", (1, 28, 28), invert).pixels)
+    with opened(chromium, page_of(network(), FEW, dataset)) as page:
+        page.locator("#file").set_input_files(tmp_path / "a.png")
+        answered(page)
+        assert np.abs(seen(page).astype(int) - wanted).mean() < 4  # browsers resize otherwise than Pillow
 
 
 def test_links_that_are_cut_short_foreign_or_unfit_say_so_and_show_nothing(page):

@@ -118,7 +118,8 @@ def _decode(files: list[Path], size: int | None, channels: int | None) -> Decode
     """
     with ThreadPoolExecutor() as pool, bar(f"decoding {len(files):,} images") as on_share:
         probed = [*pool.map(lambda file: _value_or_reason(size_and_colour, file), files)]
-        bad, pixels = {str(k): head for k, head in enumerate(probed) if isinstance(head, str)}, np.zeros(0, np.uint8)
+        bad = {str(k): head for k, head in enumerate(probed) if isinstance(head, str)}
+        pixels = np.zeros((0, 0, 0, 0), np.uint8)
         while True:
             heads = [head for k, head in enumerate(probed) if str(k) not in bad]
             expect(len(heads) > 0, str(files[0].parent), "an image that can be read", f"none: {[*bad.values()][:1]}")

@@ -7,13 +7,14 @@ import { state } from "./state.js";
 import { $ } from "./tools.js";
 import { screens } from "./words.js";
 
-const [channels, high, wide] = network.shape,
+const [, high, wide] = network.shape,
   LARGEST = 256, // pixels of a side of what a file is read as
   APART = 0.09, // of the width, between the middles of typed digits and the sheet's
   FAINT = 0.3; // of the strongest ink; paper is fainter
 
-function sheetOf(width, height) {
+function sheetOf(width, height, fillStyle = "#000000") {
   const context = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d", { willReadFrequently: true });
+  context.fillStyle = fillStyle;
   context.fillRect(0, 0, width, height);
   return context;
 }
@@ -41,24 +42,32 @@ export function layTyped(text) {
   lay(context.canvas, { name: screens.typed(text), typed: text });
 }
 
-// The picture as the network's images are: in colour as it is; else its ink, light on black, as large as the data set's.
+// The picture as the network's images are: a drawing's ink, light on black, as large as the data set's; else as it is, with its
+// border's colour beside it. Transparent pixels are white.
 function framed(bitmap) {
   const scale = LARGEST / Math.max(bitmap.width, bitmap.height),
     size = [bitmap.width, bitmap.height].map((side) => Math.max(1, Math.round(scale * side))),
-    read = sheetOf(...size),
+    read = sheetOf(...size, "#ffffff"),
     sheet = sheetOf(wide, high);
   read.drawImage(bitmap, 0, 0, ...size);
-  if (channels === 3 || !network.desk.ink) {
-    sheet.drawImage(read.canvas, 0, 0, wide, high);
-    return sheet.canvas;
-  }
   const [width, height] = size,
     image = read.getImageData(0, 0, width, height),
     light = Float64Array.from({ length: width * height }, (_, x) => (image.data[4 * x] + image.data[4 * x + 1] + image.data[4 * x + 2]) / 3),
     places = [...light.keys()],
-    edge = places.filter((x) => x % width === 0 || x % width === width - 1 || x < width || x >= width * (height - 1)).map((x) => light[x]),
-    paper = edge.sort((a, b) => a - b)[Math.floor(edge.length / 2)],
-    most = light.reduce((strongest, value) => Math.max(strongest, Math.abs(value - paper)), 1),
+    edge = places.filter((x) => x % width === 0 || x % width === width - 1 || x < width || x >= width * (height - 1)),
+    median = (of) => edge.map(of).sort((a, b) => a - b)[Math.floor(edge.length / 2)],
+    paper = median((x) => light[x]);
+  if (!network.desk.ink) {
+    const fit = Math.min(wide / width, high / height);
+    sheet.fillStyle = `rgb(${[0, 1, 2].map((channel) => median((x) => image.data[4 * x + channel]))})`;
+    sheet.fillRect(0, 0, wide, high);
+    sheet.drawImage(read.canvas, (wide - fit * width) / 2, (high - fit * height) / 2, fit * width, fit * height);
+    if (!network.desk.swaps || paper <= 127) return sheet.canvas;
+    Object.assign(sheet, { globalCompositeOperation: "difference", fillStyle: "#ffffff" });
+    sheet.fillRect(0, 0, wide, high);
+    return sheet.canvas;
+  }
+  const most = light.reduce((strongest, value) => Math.max(strongest, Math.abs(value - paper)), 1),
     ink = light.map((value) => Math.max(0, Math.abs(value - paper) / most - FAINT) / (1 - FAINT)),
     inked = places.filter((x) => ink[x] > 0),
     [columns, rows] = [inked.map((x) => x % width), inked.map((x) => Math.floor(x / width))],

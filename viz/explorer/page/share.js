@@ -55,7 +55,7 @@ function unpackedLines(text, grid) {
 const PARTS = {
   screen: (text, { screens }) => (screens?.includes(text) ? text : null),
   image: (text, { images }) => wholeBelow(text, images),
-  type: (text, { grid }) => (grid && /^[\p{L}\p{N}]{1,3}$/u.test(text) ? text : null),
+  type: (text, { grid }) => (grid && /^\S.{0,2}$/u.test(text) ? text : null),
   draw: (text, { grid }) => (grid ? unpackedLines(text, grid) : null),
   ...Object.fromEntries(["turn", "right", "down"].map((name) => [name, (text, { sliders }) => within(text, sliders[name])])),
   iteration: (text, { iterations }) => (text === "0" ? null : wholeBelow(text, iterations + 1)),
