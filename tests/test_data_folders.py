@@ -65,6 +65,20 @@ def test_a_folder_is_decoded_again_only_when_a_file_changes_or_the_cache_is_dama
         assert torch.equal(loaded(shapes).train.pixels, whole.train.pixels)
 
 
+def test_a_bad_file_that_is_skipped_changes_nothing_and_a_cache_need_not_be_writable(shapes, caplog):
+    cache = shapes.parent / "data" / "cache"
+    cache.parent.mkdir()
+    cache.write_bytes(b"")  # a file, where the folder would be made
+    whole = loaded(shapes)
+    assert "decoded images are not kept" in caplog.text
+    noise = np.random.default_rng(0).integers(0, 256, (60, 50, 3), np.uint8)
+    Image.fromarray(noise).save(shapes / "dark" / "bad.png")  # in colour, larger, and cut
+    os.truncate(shapes / "dark" / "bad.png", 2000)
+    splits = loaded(shapes, skip_bad=True)
+    assert sorted(sum(map(tones, every(splits)), [])) == sorted(sum(map(tones, every(whole)), []))
+    assert splits.train.pixels.shape[1:] == (1, 28, 28)
+
+
 def test_what_graphcaps_wrote_is_never_read_and_nothing_is_written_beside_what_is_read(shapes, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(shapes.parent))
     monkeypatch.chdir(shapes)
