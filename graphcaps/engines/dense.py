@@ -34,9 +34,8 @@ class DenseEdges(AlignedEdges):
         return x.movedim(-1, 0).flatten(0, 1)  # (E, *)
 
     def vectors_in(self, dtype: torch.dtype) -> Tensor:
-        return (
-            self.precise(dtype).grid(self.links).to(dtype).movedim(0, -2).contiguous()
-        )  # (I, J, *, D) -> (J, *, I, D)
+        grid = self.precise(dtype).grid(self.links)
+        return grid.to(dtype).movedim(0, -2).contiguous()  # (I, J, *, D) -> (J, *, I, D)
 
     def weighted_sum(self, c: Tensor, u_hat: Tensor) -> Tensor:
         c = c.to(u_hat.dtype).unsqueeze(-2)  # ``child_topk`` gives bool

@@ -253,9 +253,8 @@ def _of_data(data: Any, weight: str | None) -> NamedGraph:
         edge_index, name, values["adj_t"] = matrix.indices().flip(0), weight and "adj_t", matrix.values()
     edges = _of_edge_index(edge_index, data.num_nodes)
     of_edges = "edge_index", "edge_attr", "edge_weight", weight
-    rows = {
-        key: value for key, value in values.items() if key not in of_edges and np.shape(value)[:1] == (data.num_nodes,)
-    }
+    of_nodes = {key: value for key, value in values.items() if np.shape(value)[:1] == (data.num_nodes,)}
+    rows = {key: value for key, value in of_nodes.items() if key not in of_edges}
     return NamedGraph(edges.src, edges.dst, edges.names, _weights(values.get(name), weight), rows)
 
 

@@ -233,7 +233,7 @@ class NodeCapsules(nn.Module):
         if of_all and isinstance(weight, UninitializedParameter):
             weight.materialize(self._shape(feat.shape[-1]))
             self._draw(weight)
-        feats = "features" if is_lazy(weight) else weight.shape[1]
+        feats = "features" if isinstance(weight, UninitializedParameter) else weight.shape[1]
         if not of_all or feat.shape[-1] != feats:
             joined = feat.dim() > 2 and feat.shape[-2:].numel() == feats
             advice = "If these are a layer's capsules, join them with .flatten(-2)" if joined else ""

@@ -52,7 +52,7 @@ class EntropyPicture(Picture):
         name = f"ln {round(math.exp(self._level))} = " if np.all(levels == levels[0]) else ""
         linked = np.unique(trace.src)
         few = np.linspace(0, len(linked) - 1, min(len(linked), _MOST_CURVES)).round().astype(int)
-        some = f"; {len(few)} of {len(linked):,} children" * (len(few) < len(linked))
+        some = f"; {len(few)} of {len(linked):,} curves" * (len(few) < len(linked))
         axes.set_title(f"dashed: equal couplings, {name}{self._level:.2f}{some}", loc="left", **small)
         order = np.argsort(time.c[-1], kind="stable")
         strongest = np.zeros(trace.num_children, int)
