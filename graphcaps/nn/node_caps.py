@@ -77,7 +77,7 @@ class NodeCapsules(nn.Module):
             self.weight_target = self._matrices(target)
         self.bias = nn.Parameter(torch.empty(num_caps, out_feats)) if options.bias else None
         self.routing = routing.for_layer(-1, num_caps, out_feats, num_caps)
-        self.reset_parameters()
+        self._draw_all()
 
     def source_and_target(self, feat: Any) -> tuple[Tensor, Tensor | None]:
         """Return the features of sources and of targets (or None)."""
@@ -107,12 +107,15 @@ class NodeCapsules(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the weights like DGL's ``GATConv`` (Glorot normal, gain of ReLU), and set the bias to zero."""
+        self._draw_all()
+        self.routing.reset_parameters()
+
+    def _draw_all(self) -> None:
         for weight in (self.weight, self.weight_edge, self.weight_target):
             if weight is not None and not is_lazy(weight):
                 self._draw(weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-        self.routing.reset_parameters()
 
     def _draw(self, weight: Tensor) -> None:
         nn.init.normal_(weight, std=2 / (weight.shape[1] + self.matrices * self.out_feats) ** 0.5)

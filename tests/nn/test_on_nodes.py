@@ -303,6 +303,7 @@ def test_layers_can_be_copied_pickled_printed_and_reset(draw):
     assert "(routing): Spherical(iterations=3, concentration=0.1" in repr(layer)
     before = layer.capsules.weight.clone()
     torch.nn.init.constant_(layer.capsules.routing.exponent, 3)
+    assert conv(routing=layer.capsules.routing).capsules.routing.exponent.item() == 3  # a copy of what was learned
     layer.reset_parameters()
     assert layer.capsules.routing.kappa.item() == pytest.approx(0.1)
     assert not torch.equal(before, layer.capsules.weight) and not layer.capsules.bias.any()
