@@ -158,7 +158,7 @@ NAMES = ["+", "c+d", "a, b", "nan", "None", "NA", "1.0", "07", "*", "x:y", "a  b
 
 
 @pytest.mark.parametrize("kind", ["folder", "csv", "pixels"])
-def test_a_class_may_be_called_anything(tmp_path, kind):
+def test_a_class_may_be_called_anything(tmp_path, caplog, kind):
     path = few(tmp_path / "own", **dict.fromkeys(NAMES, 3))
     if kind != "folder":
         files = [(f"own/{name}/{k}.png", name) for name in NAMES for k in range(3)]
@@ -167,6 +167,7 @@ def test_a_class_may_be_called_anything(tmp_path, kind):
             csv.writer(file).writerows(cells)
     splits = loaded(path, "csv", label_column="first") if kind == "pixels" else loaded(path, kind)
     assert splits.class_names == tuple(sorted(NAMES)) and sum(map(len, every(splits))) == 3 * len(NAMES)
+    assert kind == "folder" or "read as a class: NA, None, nan. Leave out" in caplog.text
 
 
 def table(first=True, header="label,{}", joined=",", greys=SQUARES, labels=LABELS) -> str:
@@ -239,7 +240,7 @@ def test_a_list_of_files_has_its_columns_found_by_their_names_and_keeps_groups_t
     own.write_text("\n".join([",file,label", *(f"{k},{row}" for k, row in enumerate(files))]))
     assert "group" not in loaded(own, "csv").files  # the index that pandas writes has no name
     picture(tmp_path / "all" / "#1.png", 7)
-    own.write_text("\n".join(["# mine", "file, label", *files, "all/#1.png, a", "#1.png, b"]))
+    own.write_text("\n".join(["# mine", "File Name, label", *files, "all/#1.png, a", "#1.png, b"]))
     refuses("csv", own, r"row 28, .* each image in one class, got .*#1.png in a \(row 27\), b \(row 28\)")
     own.write_text("\n".join(["file,label", *files, "all/im0.png,b"]))
     refuses("csv", own, r"row 26, .* each image in one class, got .*im0.png in a \(row 2\), b \(row 26\)")

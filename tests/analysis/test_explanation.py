@@ -65,7 +65,7 @@ def test_the_tree_holds_the_kept_links_and_words_count_them(trace):
     wanted = ", then ".join(f"class {j} ({lengths[j]:.2f})" for j in named)
     assert lines[0] == f"image: longest is {wanted}, label class 1"
     short = dataclasses.replace(trace, lengths=trace.lengths * 0.4)
-    assert in_words(short, tree).startswith("image: no class is longer than 0.50: train on; the longest has 0.3")
+    assert in_words(short, tree).startswith("image: no class is longer than 0.50: train on; the longest, ")
     assert lines[2] == f"{len(tree.edges)} of 160 links, from {children} children, make up 80% of all credit"
     assert lines[3].startswith(f"the strongest link: child {trace.src[e]} to class {trace.dst[e]}, ")
     corners = np.array([(0, 0), (0, 6), (6, 0), (9, 9)])  # as of the preset paper: four children at each position

@@ -85,7 +85,8 @@ def in_words(trace: RoutingTrace, tree: ParseTree, name: str = "image") -> str:
     longest = ", then ".join(f"{names[j]} ({lengths[j]:.2f})" for j in named)
     lines = [f"{name}: longest is {longest}{label}"]
     if not len(named):
-        lines = [f"{name}: {none_named(trace)}; the longest has {lengths[order[0]]:.2f}{label}"]
+        longest = f"{names[order[0]]} has {lengths[order[0]]:.2f}"
+        lines = [f"{name}: {none_named(trace)}; the longest, {longest}{label}"]
     lines.append(choice_by_name(trace, trace.c[at], names, "child", "children", named))
     if len(tree.edges):
         children = np.unique(trace.src[tree.edges])

@@ -221,6 +221,7 @@ def _read_csv(path: Path, label_column: str) -> tuple[np.ndarray, np.ndarray] | 
     ids = [k for k, name in enumerate(table.names) if k != column and name in NUMBERS_OF_IMAGES]
     values = table.values([column, *ids])
     table.check(values[column] != "", column, "a label for each image")
+    table.warn_of_unknown(values[column])
     labels = values[column].to_numpy(str)
     if all(WHOLE.fullmatch(label) for label in labels):
         labels = labels.astype(np.int64)

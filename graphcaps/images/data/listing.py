@@ -116,6 +116,7 @@ def list_csv(path: Path, label_column: str = "", group_by: str = "") -> pandas.D
         table.check(counts == 1, others[0], "a 1 for one class", got, advice)
         labels = ones.set_axis([table.cells(0)[k] for k in others], axis=1).idxmax(axis=1)
     table.check(~labels.isin(["", "-1", "-1.0"]), label or 0, "a label for each image")
+    table.warn_of_unknown(labels)
     advice = "Save images of several classes as arrays: npz:PATH. If it is one class, rename it"
     table.check(~labels.str.contains("|", regex=False), label or 0, "one class for each image", "", advice)
     parts = pandas.Series("train", frame.index) if part is None else frame[part].str.lower()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, check_name, expect, reading
 from ...files import MOST_COLUMNS, MOST_TEXT, contents
+from ...graph.labels import NO_CLASS
 
 if TYPE_CHECKING:
     import pandas
@@ -91,7 +92,7 @@ class Table:
 
     def named(self, kind: str) -> int | None:
         """The first column whose name is one of ``HEADERS[kind]``."""
-        return next((k for k, name in enumerate(self.names) if name in HEADERS[kind]), None)
+        return next((k for k, name in enumerate(self.names) if name.replace(" ", "_") in HEADERS[kind]), None)
 
     def chosen(self, label_column: str) -> int:
         """The place of the column that the user named: as in the header, or "first" or "last"."""
@@ -118,6 +119,12 @@ class Table:
                 frame[column] = pandas.to_numeric(cells.str.replace(",", "."), errors="coerce")
                 self.check(frame[column].notna(), column, "a number")
         return frame
+
+    def warn_of_unknown(self, labels: pandas.Series) -> None:
+        """Say which classes have names that may mean that the label is unknown."""
+        if doubtful := sorted({label for label in labels if label.lower() in NO_CLASS}):
+            advice = "Leave out these rows if it means unknown"
+            log.warning("%s: read as a class: %s. %s", self.path, ", ".join(doubtful), advice)
 
     def check(self, fits: pandas.Series, column: int, wanted: str, got: str = "", advice: str = "") -> None:
         """Raise ``InputError`` about the first row below the header that doesn't fit. By default, it shows the cell."""

@@ -63,7 +63,8 @@ def take_layers(network: ImageNetwork, trained: ImageNetwork) -> None:
     """
     wanted, got = ((model.preset or {}).get("name", "") for model in (trained, network))
     expect(wanted == got, "model", f"{wanted}, as in the trained network", got)
-    expect(trained.image_shape == network.image_shape, "images", f"{trained.image_shape}", network.image_shape)
+    wanted, advice = f"{trained.image_shape}, as in the trained network", "Pad or cut yours to these proportions"
+    expect(trained.image_shape == network.image_shape, "images", wanted, network.image_shape, advice)
     last = "capsules." if network.routes else f"layers.{len(getattr(network, 'layers', ())) - 1}."
     own = network.state_dict()
     taken = {name: x for name, x in trained.state_dict().items() if name in own and own[name].shape == x.shape}
