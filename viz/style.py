@@ -178,6 +178,6 @@ def canvas(figure: Figure) -> Axes:
     return axes
 
 
-def cut(name: str) -> str:
-    """Shorten ``name`` to at most 14 characters, with its end, because names of classes may begin alike."""
-    return name if len(name) <= 14 else f"{name[:7]}…{name[-6:]}"
+def cut(name: str, most: int = 14) -> str:
+    """Shorten ``name`` to at most ``most`` characters, with its end, because names of classes may begin alike."""
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most + most // 2 :]}"

@@ -53,7 +53,8 @@ class GraphPicture(Picture):
         self.truth = ""
         if label >= 0 and medium.heading:
             answer = self.names[longest] if longest in self.named else "none"
-            self.truth = f"true label: {self.names[label]}, answer: {answer}"
+            between = "\n" if len(self.names[label] + answer) > 16 else " "
+            self.truth = f"true label: {self.names[label]},{between}answer: {answer}"
         rows = max(min(MOST_STRIPS, len(np.unique(trace.src))), 3 * len(self.named))
         tall = np.clip(23 * rows, 230, 560) if medium.heading else np.clip(14 * rows, 130, 400)
         places = self._places(float(tall))

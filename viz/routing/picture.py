@@ -49,7 +49,7 @@ class Picture:
         self.timeline = Timeline(trace, over, image)
         self.named = shown_parents(trace, self.timeline.lengths[-1])  # (P,), with names and colours of their own
         self.source = caption(trace, over, image)
-        self.names = [style.cut(name) for name in trace.parent_names]
+        self.names = [style.cut(name, 14 if self.medium.heading else 8) for name in trace.parent_names]
         child = str(trace.about.get("child", "part" if trace.images is not None else "child"))
         self.words = (child, "children" if child == "child" else f"{child}s")
         with style.applied(self.medium):
