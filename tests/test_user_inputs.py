@@ -26,7 +26,7 @@ def test_a_trained_network_learns_other_classes_and_explains_a_picture(tmp_path,
     train = "train --dataset folder:. --from mnist --epochs 1 --batch-size 8 --device cpu --name run"
     assert main([*train.split(), "--routing", "uniform", "--out", str(tmp_path)]) == 0
     again = [*train.replace("mnist", "run").split(), "--name", "v1.2", "--out", str(tmp_path)]
-    assert main([*again, "--routing", "dynamic"]) == 0  # what is given counts, even if it is a default
+    assert main([*again, "--routing", "dynamic"]) == 0  # a given flag counts, even with its default
     assert Run.open("v1.2", tmp_path).config.routing == "dynamic"
     assert main(["explain", "v1.2", "--out", str(tmp_path)]) == 0  # a name may look like a file's
     monkeypatch.chdir("/")  # folder:. is still the folder of the pictures

@@ -99,7 +99,7 @@ def check_data(folder: Path | None) -> None:
 
 
 def names_run(word: Path, out: Path) -> bool:
-    """Whether a word names a run: one that exists, or a word without a suffix that is no existing file or folder."""
+    """Return whether a run has this name, or the word can't be a file: it has no suffix, and nothing is there."""
     from ..images.training.run_folder import pretrained_names
 
     exists = str(word) in pretrained_names() or any((path / "config.json").is_file() for path in (word, out / word))

@@ -59,7 +59,7 @@ def prediction_of(run: Run, model: ImageNetwork, path: Path, image: ImageFile, t
     blank = any(doubt.kind == "blank" for doubt in doubted)
     scores, order = output.scores[0].sort(descending=True, stable=True)  # (J,)
     classes = [model.class_names[k] for k in order]
-    threshold = run.threshold if model.routes else -1.0  # of a CNN, the highest score is the answer
+    threshold = run.threshold if model.routes else -1.0  # a CNN answers with its highest score
     named = classes[: int((scores > threshold).sum())][: model.objects]
     return {
         "image": str(path),

@@ -95,7 +95,7 @@ def train_on_hidden_edges(
                 of_epochs.append(loss.item())
                 on_progress((start + len(of_epochs) / epochs) / STARTS)
             layers.append(conv.eval())
-            losses.append(float(torch.tensor(of_epochs[-COMPARED:]).nanmean()))  # NaN if no edge was hidden
+            losses.append(float(torch.tensor(of_epochs[-COMPARED:]).nanmean()))  # an epoch without hidden edges has NaN
             with torch.no_grad():
                 others = torch.randint(count, (2, max(PAIRS, int(tested.sum()))))
                 others = others[:, (others[0] != others[1]) & (x[others[1], others[0]] == 0)]

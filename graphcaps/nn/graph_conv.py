@@ -178,9 +178,10 @@ class CapsuleConv(nn.Module):
 
 
 def _first(x: Tensor, count: int) -> Tensor:
-    """The first rows of x, which may be sparse."""
-    rows = torch.arange(count, device=x.device)
-    return x[:count] if x.layout == torch.strided else x.to_sparse_coo().index_select(0, rows)
+    """Return the first rows of x, which may be sparse."""
+    if x.layout == torch.strided:
+        return x[:count]
+    return x.to_sparse_coo().index_select(0, torch.arange(count, device=x.device))
 
 
 class CapsuleReadout(nn.Module):

@@ -72,7 +72,7 @@ def train(
         if config.train_images is not None:
             splits = splits.with_train(config.train_images)
         if run is None:
-            config = _with_images(config, splits)
+            config = _with_images(config, splits, overrides)
         return fit(config, splits, hardware, run, progress)
 
 
@@ -98,14 +98,14 @@ def _of_new_run(
     return dataclasses.replace(config, **settings)
 
 
-def _with_images(config: TrainConfig, splits: ImageSplits) -> TrainConfig:
+def _with_images(config: TrainConfig, splits: ImageSplits, overrides: Collection[str]) -> TrainConfig:
     """The settings of a new run with what follows from its images: place and size of your own, and the batch size."""
     settings: dict[str, Any] = {}
     if config.of_images:  # stored, so that a resumed run finds the folder, and keeps the size even if images change
         channels, *sides = splits.image_shape
         kind, path = config.dataset.split(":", 1)
         settings = {"dataset": f"{kind}:{Path(path).absolute()}", "size": max(sides), "channels": channels}
-    if len(splits.train) < config.batch_size and "batch_size" not in config.changed():
+    if len(splits.train) < config.batch_size and "batch_size" not in {*config.changed(), *overrides}:
         settings["batch_size"] = size = max(1, len(splits.train) // 4)
         log.info("%d images per step, a quarter of the training images: --batch-size changes it", size)
     return dataclasses.replace(config, **settings)
